@@ -1,0 +1,32 @@
+//! The words of Conclave as plain values: tasks, their statuses, outcomes, reports and searches.
+//!
+//! Everything here is pure. This room knows no wire, no store, no clock and no file system;
+//! what has to be decided about a task is decided here, over values, so that every store and every
+//! node decides it alike.
+
+mod check;
+mod id;
+mod moment;
+mod node;
+mod outcome;
+mod path;
+mod policy;
+mod report;
+mod search;
+mod status;
+mod task;
+
+pub use check::{Bounds, Invalid};
+pub use id::{Attempt, BlobHash, ExecutorName, NameError, Seq, SessionId, TaskId, UserName};
+pub use moment::Moment;
+pub use node::{ExecutorState, Health, JudicatorState, Stats};
+pub use outcome::{Captured, Outcome, Reason, TaskResult};
+pub use path::{FilePath, PathError};
+pub use policy::LimitPolicy;
+pub use report::{
+    Answer, Assignment, Complete, End, Executing, Handout, Holding, Intent, KnownSession, Presence, Report,
+    ReportAnswer, Settled, Standing, settle, standing,
+};
+pub use search::{Brief, Counts, Cursor, Order, Page, Query};
+pub use status::Status;
+pub use task::{Add, Added, Command, CompileStep, Content, ExecuteStep, File, Files, Limits, Task, TaskSpec};

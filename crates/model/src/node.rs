@@ -1,0 +1,60 @@
+//! What is known of the nodes, for people to look at.
+
+use std::time::Duration;
+
+use crate::{Counts, ExecutorName, Moment, SessionId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorState {
+    pub name: ExecutorName,
+    /// Its present session, or its last.
+    pub session: SessionId,
+    pub health: Health,
+    pub slots: u32,
+    /// Tasks that it holds now.
+    pub tasks: u32,
+    /// Where it runs, as it says itself.
+    pub host: String,
+    pub version: String,
+    /// When this session began.
+    pub since: Moment,
+    pub report_time: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Alive,
+    /// Said goodbye, or was not heard of for longer than its lease.
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudicatorState {
+    pub name: String,
+    pub address: String,
+    pub leader: bool,
+    pub store: String,
+    pub version: String,
+    pub since: Moment,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    pub counts: Counts,
+    pub executors: u32,
+    pub slots: u32,
+    /// Tasks that executors hold now.
+    pub held: u32,
+    /// Tasks done for each second, over the last `window`.
+    pub tasks_per_second: f64,
+    pub window: Duration,
+}
+
+impl Health {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Health::Alive => "alive",
+            Health::Gone => "gone",
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Looking for tasks: what to match, in which order, and where the last page ended.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Attempt, ExecutorName, Moment, Status, TaskId, UserName};
+
+/// Every condition that is set must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Query {
+    pub ids: Vec<TaskId>,
+    pub user: Option<UserName>,
+    /// Any of these; empty for all.
+    pub statuses: Vec<Status>,
+    pub executor: Option<ExecutorName>,
+    /// Added at or after.
+    pub from: Option<Moment>,
+    /// Added before.
+    pub until: Option<Moment>,
+    /// Part of the execute or compile command, whatever the case of its letters.
+    pub text: Option<String>,
+    pub order: Order,
+    pub limit: usize,
+    pub after: Option<Cursor>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    Oldest,
+    #[default]
+    Newest,
+}
+
+/// Where a page ended: the last task on it, and which search it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub add_time: Moment,
+    pub id: TaskId,
+    /// `Query::fingerprint` of the search that made the cursor: it fits no other.
+    pub fingerprint: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Page {
+    pub tasks: Vec<Brief>,
+    pub next: Option<Cursor>,
+}
+
+/// A task on a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brief {
+    pub id: TaskId,
+    pub user: UserName,
+    pub priority: i32,
+    /// The execute command on one line.
+    pub command: String,
+    pub status: Status,
+    pub executor: Option<ExecutorName>,
+    pub attempt: Attempt,
+    pub add_time: Moment,
+    pub start_time: Option<Moment>,
+    pub finish_time: Option<Moment>,
+}
+
+pub type Counts = BTreeMap<Status, u64>;
+
+impl Query {
+    /// The largest page.
+    pub const LIMIT: usize = 1000;
+
+    /// A number for what is searched and in which order, not for where the page starts or how long it is.
+    pub fn fingerprint(&self) -> u32 {
+        let Query {
+            ids,
+            user,
+            statuses,
+            executor,
+            from,
+            until,
+            text,
+            order,
+            limit: _,
+            after: _,
+        } = self;
+        let text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from:?}{until:?}{text:?}{order:?}");
+        // FNV-1a: it has to be the same in every process and version, which std's hasher does not promise.
+        text.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        })
+    }
+
+    pub fn cursor_after(&self, last: &Brief) -> Cursor {
+        Cursor {
+            add_time: last.add_time,
+            id: last.id,
+            fingerprint: self.fingerprint(),
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Oldest => "oldest",
+            Order::Newest => "newest",
+        })
+    }
+}
+
+impl FromStr for Order {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Order, String> {
+        match text {
+            "oldest" => Ok(Order::Oldest),
+            "newest" => Ok(Order::Newest),
+            _ => Err(format!("'{text}' is no order; there are oldest and newest")),
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:x}.{}.{:x}",
+            self.add_time.0,
+            self.id.0.simple(),
+            self.fingerprint
+        )
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Cursor, String> {
+        let parse = || {
+            let mut parts = text.split('.');
+            let add_time = Moment(i64::from_str_radix(parts.next()?, 16).ok()?);
+            let id = TaskId(uuid::Uuid::try_parse(parts.next()?).ok()?);
+            let fingerprint = u32::from_str_radix(parts.next()?, 16).ok()?;
+            parts.next().is_none().then_some(Cursor {
+                add_time,
+                id,
+                fingerprint,
+            })
+        };
+        parse()
+            .ok_or_else(|| format!("'{text}' is not a cursor; use the `next` of an earlier answer as it is"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_survive_text_and_know_their_search() {
+        let query = Query {
+            text: Some("g++".into()),
+            ..Query::default()
+        };
+        let cursor = Cursor {
+            add_time: Moment(1_700_000_000_123_456),
+            id: TaskId::generate(),
+            fingerprint: query.fingerprint(),
+        };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        let longer = Query {
+            limit: 7,
+            after: Some(cursor),
+            ..query.clone()
+        };
+        assert_eq!(longer.fingerprint(), cursor.fingerprint);
+        let other = Query {
+            order: Order::Oldest,
+            ..query
+        };
+        assert_ne!(other.fingerprint(), cursor.fingerprint);
+        for bad in [
+            "",
+            "1.2.3",
+            "zz.00000000000000000000000000000000.1",
+            "1.00000000000000000000000000000000.1.1",
+        ] {
+            assert!(bad.parse::<Cursor>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a call was not done. The same on both sides of the wire.
+
+use model::{BlobHash, Invalid, TaskId};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CallError {
+    #[error("{0}")]
+    Invalid(#[from] Invalid),
+    #[error("task {0} does not exist")]
+    NoTask(TaskId),
+    #[error("blob {0} does not exist; put it first")]
+    NoBlob(BlobHash),
+    #[error("task {0} exists already with other content; choose another id or send the same task")]
+    Conflict(TaskId),
+    #[error("the bytes sent have the SHA-256 {actual}, not {named}")]
+    WrongHash { named: BlobHash, actual: BlobHash },
+    #[error("the content is {actual} bytes or more, the limit is {limit}")]
+    TooLarge { limit: u64, actual: u64 },
+    /// Nothing was changed; the same call may succeed later.
+    #[error("busy: {0}; try again later")]
+    Busy(String),
+    /// It is not known whether the call was done. Repeating it is safe.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The store has no room.
+    #[error("the store is full: {0}; free some space")]
+    Full(String),
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl CallError {
+    /// Whether the same call, made again, may go better.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            CallError::Busy(_) | CallError::Unavailable(_) | CallError::Full(_) => true,
+            CallError::Invalid(_)
+            | CallError::NoTask(_)
+            | CallError::NoBlob(_)
+            | CallError::Conflict(_)
+            | CallError::WrongHash { .. }
+            | CallError::TooLarge { .. }
+            | CallError::Internal(_) => false,
+        }
+    }
+}

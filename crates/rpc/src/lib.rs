@@ -1,0 +1,17 @@
+//! The calls that nodes make to a judicator, and how they cross the network.
+//!
+//! [`Calls`] is the whole contract in the model's words. A judicator implements it; so does [`Client`], which
+//! carries each call to a judicator elsewhere over gRPC; [`serve`] is the other end. On one machine the
+//! gateway and the executor are handed the judicator itself and nothing is encoded at all.
+//! Only this room knows the wire: neither tonic nor a generated type is seen outside.
+
+mod calls;
+mod error;
+mod wire;
+mod client;
+mod server;
+
+pub use calls::{ByteStream, Calls, Event, EventStream, HintStream};
+pub use client::Client;
+pub use error::CallError;
+pub use server::serve;

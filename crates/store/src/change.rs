@@ -1,0 +1,13 @@
+//! What a store says has changed, once it is durable. The source of hints: never of truth.
+
+use model::{ExecutorName, Moment, Status, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This many tasks more wait for an executor.
+    Waiting(usize),
+    /// An executor has a task that it must not go on with.
+    Withdrawn(ExecutorName),
+    /// A task has a new status.
+    Moved { id: TaskId, status: Status, executor: Option<ExecutorName>, time: Moment },
+}

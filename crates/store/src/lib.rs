@@ -1,0 +1,15 @@
+//! Keeps tasks and blobs, and changes them by named atomic transitions.
+//!
+//! [`TaskStore`] is the contract; [`sqlite`] keeps it on one machine. What a transition may do is decided by
+//! `model` (the transition table, `standing`, `settle`); a store's part is to do it atomically and durably.
+//! This room knows nothing of leases, clocks between machines, the wire or HTTP.
+
+mod task_store;
+mod change;
+mod error;
+mod document;
+pub mod sqlite;
+
+pub use change::Change;
+pub use error::StoreError;
+pub use task_store::{BlobBytes, BlobFile, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals};

@@ -1,0 +1,123 @@
+//! The contract that every store keeps. The suite in `contract` says it in tests.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use model::{
+    Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq, SessionId,
+    Task, TaskId, TaskSpec,
+};
+use tokio::sync::broadcast;
+
+use crate::{Change, StoreError};
+
+/// A task to add, with the digest of what its user asked: the same id with the same digest is the same task.
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    pub id: TaskId,
+    pub digest: [u8; 32],
+    pub spec: TaskSpec,
+}
+
+/// A handled report, and what its handling did, for counting.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    pub answer: ReportAnswer,
+    /// Results committed by this report.
+    pub finished: Vec<Finished>,
+    /// Tasks claimed by this report (not counting those that were handed out again): when each was added.
+    pub claimed: Vec<Moment>,
+}
+
+/// A result that was just committed: when its attempt was handed out and when it ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    pub start_time: Moment,
+    pub finish_time: Moment,
+}
+
+/// A live session, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSeen {
+    pub executor: ExecutorName,
+    pub session: SessionId,
+    pub seq: Seq,
+}
+
+/// What a round of retention removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retired {
+    pub tasks: usize,
+    pub blobs: usize,
+}
+
+/// How many tasks there are and how many of them executors hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub counts: Counts,
+    pub held: u64,
+}
+
+/// A complete file outside the store, checked against its hash, that `put_blob` takes over.
+#[derive(Debug)]
+pub struct BlobFile {
+    pub hash: BlobHash,
+    pub size: u64,
+    pub path: PathBuf,
+}
+
+pub type BlobBytes = BoxStream<'static, Result<Bytes, StoreError>>;
+
+#[async_trait]
+pub trait TaskStore: Send + Sync + 'static {
+    /// Adds all or none; durable when it returns. A task that exists with the same digest counts as added.
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<Added>, StoreError>;
+
+    /// Where it is not done: no executor, cancelled, done. Answers the task as it is afterwards.
+    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
+
+    async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
+
+    async fn search(&self, query: Query) -> Result<Page, StoreError>;
+
+    async fn totals(&self) -> Result<Totals, StoreError>;
+
+    /// The five steps of a report, in their order; durable when it returns.
+    ///
+    /// A completed attempt that is `Broken`, and every task of a session that another succeeds, is released as
+    /// lost: after `max_attempts` such losses the task ends as `system_error`. What a report gives back by not
+    /// naming it is released without being counted as a loss.
+    async fn report(&self, report: Report) -> Result<Reported, StoreError>;
+
+    async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;
+
+    async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError>;
+
+    /// Ends the session and releases its tasks as lost, only if it is live and its seq is still the one seen.
+    /// Answers the number of tasks released, `None` if the session has moved on.
+    async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError>;
+
+    /// Forgets executors that are gone and were last heard of before `before`.
+    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError>;
+
+    /// Removes tasks that were done before `done_before` and blobs that no task uses and nobody put or asked
+    /// for since `unused_since`; at most `limit` of each, so that it never holds up the others for long.
+    async fn retire(&self, done_before: Moment, unused_since: Moment, limit: usize)
+    -> Result<Retired, StoreError>;
+
+    /// Where a blob on its way in is to be written, so that keeping it is a rename.
+    fn incoming(&self) -> PathBuf;
+
+    /// Takes the file over as a blob; durable when it returns. A blob that exists is left as it is.
+    async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError>;
+
+    /// Their sizes; `None` where there is none. Asking counts as use: it is safe to add a task with them now.
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError>;
+
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError>;
+
+    /// What changes from now on, in the order of its commits. A receiver that lags has to look for itself.
+    fn changes(&self) -> broadcast::Receiver<Change>;
+}
