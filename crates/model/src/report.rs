@@ -41,6 +41,7 @@ pub struct Complete {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub enum End {
     Result(TaskResult),
     /// The executor could not run it, and says why. Another may.

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Add, Added, BlobHash, ExecutorName, ExecutorState, JudicatorState, Moment, Page, Query, Report, ReportAnswer,
-    SessionId, Stats, Status, Task, TaskId,
+    Add, Added, BlobHash, ExecutorName, ExecutorState, JudicatorState, Moment, Page, Query, Report,
+    ReportAnswer, SessionId, Stats, Status, Task, TaskId,
 };
 
 use crate::CallError;

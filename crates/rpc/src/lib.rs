@@ -6,12 +6,15 @@
 //! Only this room knows the wire: neither tonic nor a generated type is seen outside.
 
 mod calls;
-mod error;
-mod wire;
 mod client;
+mod error;
+mod secret;
 mod server;
+mod wire;
 
 pub use calls::{ByteStream, Calls, Event, EventStream, HintStream};
 pub use client::Client;
 pub use error::CallError;
-pub use server::serve;
+pub use secret::{Secret, SecretError};
+pub use server::{ServeError, serve};
+pub use wire::spec_bytes;

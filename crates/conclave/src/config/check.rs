@@ -1,0 +1,122 @@
+//! Values that are fine one by one and nonsense together.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+
+use super::keys::Config;
+use super::layers::Layers;
+
+pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
+    let Config {
+        judicator,
+        executor,
+        gateway,
+        limits_default,
+        limits_max,
+        ..
+    } = config;
+    let said = |name: &str| match layers.setting(name) {
+        Ok(setting) => format!("{name} is {} ({})", setting.text, setting.origin),
+        Err(_) => name.to_string(),
+    };
+
+    for (name, span) in [
+        ("judicator.lease", judicator.lease),
+        ("executor.heartbeat", executor.heartbeat),
+        ("executor.self_kill", executor.self_kill),
+    ] {
+        ensure!(!span.is_zero(), "{}; it must be more than zero", said(name));
+    }
+    // Otherwise a task could still run here when the judicator has already given it to another executor.
+    ensure!(
+        executor.self_kill < judicator.lease,
+        "{}, which must be below the lease: {}. Lower the first or raise the second",
+        said("executor.self_kill"),
+        said("judicator.lease")
+    );
+    // One report that is lost on the way must not be enough to stop every task.
+    ensure!(
+        executor.heartbeat * 2 <= executor.self_kill,
+        "{}, which must be at most half of self_kill: {}. Lower the first or raise the second",
+        said("executor.heartbeat"),
+        said("executor.self_kill")
+    );
+    let port = |address: &str| address.rsplit(':').next().map(str::to_string);
+    ensure!(
+        gateway.listen != judicator.listen || port(&gateway.listen.0).as_deref() == Some("0"),
+        "{} and {}; give them different ports",
+        said("gateway.listen"),
+        said("judicator.listen")
+    );
+    // A result travels inside one report.
+    ensure!(
+        executor.keep_output.0 <= KEEP_OUTPUT_MOST,
+        "{}; at most 16MiB of each output can be kept",
+        said("executor.keep_output")
+    );
+
+    let below = |name: &str, fits: bool| -> Result<()> {
+        ensure!(
+            fits,
+            "{}, which is more than {}",
+            said(&format!("limits.default.{name}")),
+            said(&format!("limits.max.{name}"))
+        );
+        Ok(())
+    };
+    below("wall", fits(limits_default.wall, limits_max.wall))?;
+    below("cpu", fits(limits_default.cpu, limits_max.cpu))?;
+    below("memory", fits(limits_default.memory, limits_max.memory))?;
+    below("output", fits(limits_default.output, limits_max.output))?;
+    below("processes", fits(limits_default.processes, limits_max.processes))
+}
+
+const KEEP_OUTPUT_MOST: u64 = 16 << 20;
+
+/// No default under a maximum is fine: the step then gets the maximum's protection only when it asks.
+fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
+    match (default, max) {
+        (Some(default), Some(max)) => default <= max,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layers::Flag;
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_and_named() {
+        let check = |set: &[(&str, &str)], expected: Option<&str>| {
+            let flags = set.iter().map(|(key, text)| Flag {
+                key: key.to_string(),
+                flag: "--set",
+                text: text.to_string(),
+            });
+            let found = Layers::gather(None, flags.collect()).unwrap().config();
+            match (found, expected) {
+                (Ok(_), None) => {}
+                (Err(wrong), Some(part)) => assert!(wrong.to_string().contains(part), "{wrong}"),
+                (found, _) => panic!("{set:?} gave {:?}", found.map(|_| ())),
+            }
+        };
+        check(&[], None);
+        check(
+            &[("executor.self_kill", "10s")],
+            Some("executor.self_kill is 10s (flag --set), which must be below the lease: judicator.lease is 10s (default)"),
+        );
+        check(&[("executor.heartbeat", "4s")], Some("at most half of self_kill"));
+        check(&[("executor.heartbeat", "0s")], Some("more than zero"));
+        check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
+        check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));
+        check(
+            &[("gateway.listen", "127.0.0.1:0"), ("judicator.listen", "127.0.0.1:0")],
+            None,
+        );
+        check(&[("limits.default.wall", "2d")], Some("limits.max.wall is 1d"));
+        check(&[("limits.max.memory", "1GiB")], None);
+        check(&[("executor.keep_output", "17MiB")], Some("at most 16MiB"));
+    }
+}

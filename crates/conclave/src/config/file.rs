@@ -1,0 +1,158 @@
+//! The layer of the TOML file: each value as text, with the line it stands on.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::KEYS;
+use super::layers::Given;
+use super::nearest::nearest;
+use super::origin::Origin;
+
+pub(super) fn read(path: &Path) -> Result<Vec<Given>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("could not read the configuration file {}", path.display()))?;
+    parse(&text, path)
+}
+
+pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Given>> {
+    let table = DeTable::parse(text)
+        .map_err(|wrong| anyhow!("the configuration file {} is not TOML: {wrong}", path.display()))?;
+    let mut reader = Reader {
+        text,
+        path,
+        given: Vec::new(),
+    };
+    reader.table("", table.get_ref())?;
+    Ok(reader.given)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    path: &'a Path,
+    given: Vec<Given>,
+}
+
+impl Reader<'_> {
+    fn table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<()> {
+        for (part, value) in table {
+            let name = match prefix {
+                "" => part.get_ref().to_string(),
+                _ => format!("{prefix}.{}", part.get_ref()),
+            };
+            let origin = self.origin(part);
+            let section = KEYS.iter().any(|key| key.section_starts_with(&name));
+            match (KEYS.iter().find(|key| key.name == name), value.get_ref()) {
+                (Some(key), value) => {
+                    let text = text_of(value)
+                        .ok_or_else(|| {
+                            anyhow!(
+                                "{name} in {origin} is a {}; it takes {}",
+                                value.type_str(),
+                                key.accepts
+                            )
+                        })
+                        .map(|text| key.relative_to(self.path, text))?;
+                    self.given.push(Given { key, text, origin });
+                }
+                (None, DeValue::Table(inner)) if section => self.table(&name, inner)?,
+                (None, other) if section => bail!(
+                    "{name} in {origin} is a section, not a {}; write [{name}] and its keys below it",
+                    other.type_str()
+                ),
+                // Descend, so that the complaint is about the first whole key and can name a whole key too.
+                (None, DeValue::Table(inner)) if !inner.is_empty() => self.table(&name, inner)?,
+                (None, _) => bail!(
+                    "unknown key {name} in {origin}; did you mean {}? `conclave config` lists every key",
+                    nearest(&name).name
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    fn origin(&self, part: &Spanned<impl Sized>) -> Origin {
+        let before = &self.text.as_bytes()[..part.span().start.min(self.text.len())];
+        Origin::File {
+            path: self.path.to_path_buf(),
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+        }
+    }
+}
+
+/// A list becomes its parts with commas between, as in a variable or a flag.
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_string()),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Array(parts) => {
+            let parts: Option<Vec<_>> = parts
+                .iter()
+                .map(|part| part.get_ref().as_str().map(str::to_string))
+                .collect();
+            Some(parts?.join(","))
+        }
+        DeValue::Integer(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_one(text: &str) -> Result<Vec<Given>> {
+        parse(text, Path::new("node.toml"))
+    }
+
+    #[test]
+    fn values_come_as_text_with_their_line() {
+        let check = |text: &str, name: &str, value: &str, line: usize| {
+            let given = parse_one(text).unwrap();
+            assert_eq!(given[0].key.name, name, "{text}");
+            assert_eq!(given[0].text, value, "{text}");
+            assert_eq!(given[0].origin.to_string(), format!("node.toml:{line}"), "{text}");
+        };
+        check("[executor]\n\nslots = 4", "executor.slots", "4", 3);
+        check("judicator.lease = '20s'", "judicator.lease", "20s", 1);
+        check("# first\n[limits.max]\nwall = 2.5", "limits.max.wall", "2.5", 3);
+        check("[node]\ninsecure = true", "node.insecure", "true", 2);
+        check(
+            "[executor]\njudicators = ['a:1', 'b:2']",
+            "executor.judicators",
+            "a:1,b:2",
+            2,
+        );
+    }
+
+    #[test]
+    fn complaints_name_the_key_the_file_and_the_remedy() {
+        let check = |text: &str, parts: &[&str]| {
+            let wrong = parse_one(text).unwrap_err().to_string();
+            for part in parts {
+                assert!(wrong.contains(part), "{text:?} gave: {wrong}");
+            }
+        };
+        check(
+            "[executor]\nslot = 4",
+            &["executor.slot", "node.toml:2", "executor.slots"],
+        );
+        check("[exectuor]\nslots = 4", &["exectuor.slots", "executor.slots"]);
+        check("executor = 4", &["executor in node.toml:1", "section"]);
+        check("[executor]\nslots = {}", &["executor.slots", "table"]);
+        check("[executor]\nslots = 0x10", &["executor.slots", "integer"]);
+        check("nonsense = 1", &["unknown key nonsense"]);
+        check("[executor\nslots = 4", &["node.toml", "not TOML"]);
+    }
+
+    #[test]
+    fn paths_in_the_file_are_relative_to_the_file() {
+        let given = parse("[secrets]\ncluster_file = 'secret'", Path::new("/etc/conclave/n.toml")).unwrap();
+        assert_eq!(given[0].text, "/etc/conclave/secret");
+        let given = parse("[secrets]\ncluster_file = 'none'", Path::new("/etc/conclave/n.toml")).unwrap();
+        assert_eq!(given[0].text, "none");
+    }
+}

@@ -1,0 +1,211 @@
+//! Every key, once: its name, type, default and what it is for.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use model::ExecutorName;
+use sandbox::Isolation;
+
+use super::layers::Layers;
+use super::value::{Address, DataFolder, LogFilter, NodeName, Size, Slots, Value};
+
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// With its section: `executor.self_kill`.
+    pub(crate) name: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) doc: &'static str,
+    /// What the value may be, for people.
+    pub(crate) accepts: &'static str,
+    /// The value as the node understood it.
+    pub(crate) show: fn(&str) -> Result<String, String>,
+    pub(super) path: bool,
+    /// Whether the text is one of the words, like `none`, that stand for something else than a path.
+    pub(super) words: fn(&str) -> bool,
+}
+
+/// Declares the sections as structs, `Config` over them, and the table `KEYS`.
+macro_rules! keys {
+    ($(
+        $field:ident: $section:ident = $prefix:literal {
+            $( #[doc = $doc:literal] $key:ident: $kind:ty = $default:literal, )*
+        }
+    )*) => {
+        /// What a node was told, in full.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Config {
+            $( pub(crate) $field: $section, )*
+        }
+
+        $(
+            #[derive(Clone, Debug)]
+            pub(crate) struct $section {
+                $( #[doc = $doc] pub(crate) $key: $kind, )*
+            }
+        )*
+
+        pub(crate) const KEYS: &[Key] = &[
+            $( $( Key {
+                name: concat!($prefix, ".", stringify!($key)),
+                default: $default,
+                doc: $doc.trim_ascii(),
+                accepts: <$kind as Value>::ACCEPTS,
+                show: |text| <$kind as Value>::parse(text).map(|value| value.show()),
+                path: <$kind as Value>::PATH,
+                words: |text| <$kind as Value>::WORD == Some(text),
+            }, )* )*
+        ];
+
+        impl Config {
+            pub(super) fn build(layers: &Layers) -> Result<Config> {
+                Ok(Config {
+                    $( $field: $section {
+                        $( $key: layers.read(concat!($prefix, ".", stringify!($key)))?, )*
+                    }, )*
+                })
+            }
+        }
+    };
+}
+
+keys! {
+    node: Node = "node" {
+        /// Folder for all that the node keeps: `/var/lib/conclave` for root, else `conclave` in `$XDG_DATA_HOME` or `~/.local/share`.
+        data: DataFolder = "auto",
+        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`.
+        log: LogFilter = "info",
+        /// Allows addresses that other machines reach without a secret or tokens.
+        insecure: bool = "false",
+    }
+    judicator: Judicator = "judicator" {
+        /// Address for the calls of executors and gateways.
+        listen: Address = "127.0.0.1:7010",
+        /// What it is called on lists; `auto` is the host name.
+        name: NodeName = "auto",
+        /// How long an executor may be silent before its tasks are given to others.
+        lease: Duration = "10s",
+        /// How much longer than the lease the judicator waits before it believes a silence.
+        grace: Duration = "1s",
+        /// How often a task may be lost with its executor before it ends as `system_error`.
+        attempts: NonZeroU32 = "3",
+        /// How long a done task is kept; `none` is for ever.
+        keep_done: Option<Duration> = "7d",
+        /// How long a blob that no task uses is kept.
+        keep_blobs: Duration = "1d",
+        /// How long an executor that is gone stays on the list.
+        forget_executors: Duration = "1d",
+        /// Size of the largest blob.
+        max_blob: Size = "1GiB",
+        /// Files in one task, source and data together.
+        max_files: NonZeroU32 = "1000",
+        /// Size of a task's inline files and input together; larger ones go as blobs.
+        max_inline: Size = "8MiB",
+        /// Size of a command, or of one variable of its environment.
+        max_command: Size = "64KiB",
+        /// Arguments of a command.
+        max_args: NonZeroU32 = "1000",
+        /// Variables in a task's environment.
+        max_env: NonZeroU32 = "1000",
+    }
+    executor: Executor = "executor" {
+        /// Its name, the same over restarts; `auto` is the host name with an id kept in the data folder.
+        name: Option<ExecutorName> = "auto",
+        /// Tasks that run at the same time; `auto` is one for each core; 0 starts no executor in `conclave up`.
+        slots: Slots = "auto",
+        /// Addresses of judicators, for an executor on its own.
+        judicators: Vec<Address> = "127.0.0.1:7010",
+        /// How often it reports when there is nothing new.
+        heartbeat: Duration = "2s",
+        /// How long it may fail to report before it stops its own tasks; less than the judicator's lease.
+        self_kill: Duration = "7s",
+        /// How long running tasks may go on when the executor is told to stop; then they are given back.
+        stop_grace: Duration = "5s",
+        /// Size of the cache of blobs.
+        cache: Size = "4GiB",
+        /// Bytes of stdout and of stderr that are kept for each step.
+        keep_output: Size = "1MiB",
+        /// How tasks are kept apart.
+        isolation: Isolation = "none",
+    }
+    gateway: Gateway = "gateway" {
+        /// Address of the HTTP API and the pages.
+        listen: Address = "127.0.0.1:7000",
+        /// Addresses of judicators, for a gateway on its own.
+        judicators: Vec<Address> = "127.0.0.1:7010",
+    }
+    limits_default: LimitsDefault = "limits.default" {
+        /// Time on the clock for a step that asks for none.
+        wall: Option<Duration> = "60s",
+        /// CPU time, over all processes of the step.
+        cpu: Option<Duration> = "none",
+        /// Memory, over all processes of the step.
+        memory: Option<Size> = "none",
+        /// Bytes on each of stdout and stderr.
+        output: Option<Size> = "none",
+        /// Processes and threads at one time.
+        processes: Option<NonZeroU32> = "none",
+    }
+    limits_max: LimitsMax = "limits.max" {
+        /// The most time on the clock that a step may ask for.
+        wall: Option<Duration> = "1d",
+        /// The most CPU time.
+        cpu: Option<Duration> = "none",
+        /// The most memory.
+        memory: Option<Size> = "none",
+        /// The most output.
+        output: Option<Size> = "16MiB",
+        /// The most processes and threads.
+        processes: Option<NonZeroU32> = "none",
+    }
+    secrets: Secrets = "secrets" {
+        /// File with the secret that nodes show each other.
+        cluster_file: Option<PathBuf> = "none",
+        /// File with the tokens of the HTTP API: on each line a token and its user.
+        tokens_file: Option<PathBuf> = "none",
+    }
+}
+
+impl Key {
+    /// `CONCLAVE_EXECUTOR_SELF_KILL` for `executor.self_kill`.
+    pub(crate) fn variable(&self) -> String {
+        format!("CONCLAVE_{}", self.name.replace('.', "_").to_ascii_uppercase())
+    }
+
+    pub(super) fn last_part(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or(self.name)
+    }
+
+    /// Whether `name` is this key's section or an outer one.
+    pub(super) fn section_starts_with(&self, name: &str) -> bool {
+        self.name
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_accepted() {
+        for key in KEYS {
+            assert!((key.show)(key.default).is_ok(), "{}", key.name);
+            assert!(!key.doc.is_empty() && !key.accepts.is_empty(), "{}", key.name);
+        }
+    }
+
+    /// The page is written from the table: a key that is added, renamed or given another default shows here.
+    #[test]
+    fn the_page_lists_every_key_with_its_default() {
+        let page = include_str!("../../../../docs/configuration.md");
+        for key in KEYS {
+            let row = format!("| `{}` | `{}` | {} |", key.name, key.default, key.doc);
+            assert!(page.contains(&row), "docs/configuration.md lacks this line:\n{row}");
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(rows, KEYS.len(), "docs/configuration.md lists a key that does not exist");
+    }
+}

@@ -1,0 +1,106 @@
+//! How long, how large, how many.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::Value;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size(pub(crate) u64);
+
+/// How many tasks an executor runs at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots(pub(crate) u32);
+
+/// More slots than this is a slip: each is a process of its own.
+const MOST_SLOTS: u32 = 4096;
+
+impl Value for Duration {
+    const ACCEPTS: &'static str = "a duration like 500ms, 10s, 5m, 2h or 7d, or a number of seconds";
+    const ACCEPTS_OR_NOT: &'static str = "a duration like 500ms, 10s, 5m, 2h or 7d, a number of seconds, or none";
+
+    fn parse(text: &str) -> Result<Duration, String> {
+        api::parse_duration(text).map_err(|wrong| wrong.to_string())
+    }
+
+    fn show(&self) -> String {
+        api::show_duration(*self)
+    }
+}
+
+impl Value for Size {
+    const ACCEPTS: &'static str = "a size like 64KiB, 8MiB or 1GiB, or a number of bytes";
+    const ACCEPTS_OR_NOT: &'static str = "a size like 64KiB, 8MiB or 1GiB, a number of bytes, or none";
+
+    fn parse(text: &str) -> Result<Size, String> {
+        api::parse_size(text).map(Size).map_err(|wrong| wrong.to_string())
+    }
+
+    fn show(&self) -> String {
+        api::show_size(self.0)
+    }
+}
+
+impl Value for NonZeroU32 {
+    const ACCEPTS: &'static str = "a whole number from 1";
+    const ACCEPTS_OR_NOT: &'static str = "a whole number from 1, or none";
+
+    fn parse(text: &str) -> Result<NonZeroU32, String> {
+        text.parse().map_err(|_| "not such a number".to_string())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for Slots {
+    const ACCEPTS: &'static str = "a whole number from 0 to 4096, or auto";
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<Slots, String> {
+        if text == "auto" {
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            return Ok(Slots(u32::try_from(cores).unwrap_or(MOST_SLOTS).min(MOST_SLOTS)));
+        }
+        match text.parse() {
+            Ok(slots) if slots <= MOST_SLOTS => Ok(Slots(slots)),
+            _ => Err("not such a number".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check;
+    use super::*;
+
+    #[test]
+    fn amounts_survive_text() {
+        check::<Duration>("10s", Ok("10s"));
+        check::<Duration>("1500ms", Ok("1.5s"));
+        check::<Duration>("7d", Ok("7d"));
+        check::<Duration>("2", Ok("2s"));
+        check::<Duration>("soon", Err("soon"));
+        check::<Size>("8MiB", Ok("8MiB"));
+        check::<Size>("1000", Ok("1000"));
+        check::<Size>("-1", Err("-1"));
+        check::<NonZeroU32>("3", Ok("3"));
+        check::<NonZeroU32>("0", Err("not"));
+        check::<Slots>("0", Ok("0"));
+        check::<Slots>("4097", Err("not"));
+        assert!(Slots::parse("auto").is_ok_and(|slots| slots.0 > 0));
+    }
+
+    #[test]
+    fn none_is_a_value_where_it_makes_sense() {
+        check::<Option<Duration>>("none", Ok("none"));
+        check::<Option<Size>>("1GiB", Ok("1GiB"));
+        check::<Duration>("none", Err("none"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Names and choices.
+
+use model::ExecutorName;
+use sandbox::Isolation;
+
+use super::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogFilter(pub(crate) String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeName(pub(crate) String);
+
+impl Value for bool {
+    const ACCEPTS: &'static str = "true or false";
+
+    fn parse(text: &str) -> Result<bool, String> {
+        text.parse().map_err(|_| "neither".to_string())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for LogFilter {
+    const ACCEPTS: &'static str = "off, error, warn, info, debug or trace, or a list like info,judicator=debug";
+
+    fn parse(text: &str) -> Result<LogFilter, String> {
+        tracing_subscriber::EnvFilter::try_new(text)
+            .map(|_| LogFilter(text.to_string()))
+            .map_err(|wrong| wrong.to_string())
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Value for NodeName {
+    const ACCEPTS: &'static str = "letters, digits, '.', '_' and '-', or auto";
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<NodeName, String> {
+        let name = match text {
+            "auto" => host_name(),
+            _ => text.to_string(),
+        };
+        ExecutorName::parse(&name).map(|name| NodeName(name.to_string()))
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// The host's name in the alphabet of names.
+fn host_name() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy();
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    match host.trim() {
+        "" => "judicator".to_string(),
+        host => host.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect(),
+    }
+}
+
+impl Value for ExecutorName {
+    const ACCEPTS: &'static str = "letters, digits, '.', '_' and '-'";
+    const ACCEPTS_OR_NOT: &'static str = "letters, digits, '.', '_' and '-', or auto";
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<ExecutorName, String> {
+        ExecutorName::new(text).map_err(|wrong| wrong.to_string())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for Isolation {
+    const ACCEPTS: &'static str = "none";
+
+    fn parse(text: &str) -> Result<Isolation, String> {
+        match text {
+            "none" => Ok(Isolation::None),
+            "cell" => Err("this build has no cells, only 'none'".to_string()),
+            _ => Err("no isolation has that name".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Isolation::None => "none".to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check;
+    use super::*;
+
+    #[test]
+    fn words_are_checked() {
+        check::<bool>("true", Ok("true"));
+        check::<bool>("yes", Err("neither"));
+        check::<LogFilter>("info,judicator=debug", Ok("info,judicator=debug"));
+        check::<LogFilter>("judicator=loud", Err("invalid"));
+        check::<NodeName>("judge-1", Ok("judge-1"));
+        check::<NodeName>("judge 1", Err("letters"));
+        assert!(NodeName::parse("auto").is_ok());
+        check::<Option<ExecutorName>>("auto", Ok("auto"));
+        check::<Option<ExecutorName>>("lab-2", Ok("lab-2"));
+        check::<Isolation>("none", Ok("none"));
+        check::<Isolation>("cell", Err("only 'none'"));
+        check::<Isolation>("jail", Err("no isolation"));
+    }
+}

@@ -1,0 +1,108 @@
+//! One connection for each judicator, made when it is first needed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::Secret;
+use crate::server::MESSAGE_LIMIT;
+use crate::wire::proto::judicator_client::JudicatorClient;
+
+pub(super) type Peer = JudicatorClient<InterceptedService<Channel, ShowSecret>>;
+
+#[derive(Clone)]
+pub(super) struct ShowSecret(Option<Secret>);
+
+impl tonic::service::Interceptor for ShowSecret {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(secret) = &self.0 {
+            secret.show(&mut request);
+        }
+        Ok(request)
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Channels {
+    judicators: watch::Receiver<Vec<String>>,
+    secret: Option<Secret>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    peers: HashMap<String, Peer>,
+    /// The one to ask first: it answered last.
+    preferred: Option<String>,
+}
+
+impl Channels {
+    pub(super) fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Channels {
+        Channels {
+            judicators,
+            secret,
+            state: Arc::default(),
+        }
+    }
+
+    /// Every judicator once, the preferred first.
+    pub(super) fn in_turn(&self) -> Vec<(String, Peer)> {
+        let mut addresses = self.judicators.borrow().clone();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.peers.retain(|address, _| addresses.contains(address));
+        if let Some(first) = addresses
+            .iter()
+            .position(|address| Some(address) == state.preferred.as_ref())
+        {
+            addresses.rotate_left(first);
+        }
+        addresses
+            .into_iter()
+            .filter_map(|address| {
+                if let Some(peer) = state.peers.get(&address) {
+                    return Some((address, peer.clone()));
+                }
+                let peer = self.connect(&address)?;
+                state.peers.insert(address.clone(), peer.clone());
+                Some((address, peer))
+            })
+            .collect()
+    }
+
+    /// This one did not answer: begin with the one after it next time.
+    pub(super) fn prefer_another(&self, address: &str) {
+        let addresses = self.judicators.borrow().clone();
+        let Some(at) = addresses.iter().position(|known| known == address) else {
+            return;
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.preferred = Some(addresses[(at + 1) % addresses.len()].clone());
+    }
+
+    fn connect(&self, address: &str) -> Option<Peer> {
+        let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
+            Ok(endpoint) => endpoint,
+            Err(wrong) => {
+                tracing::warn!(address, %wrong, "not a judicator's address; want host:port");
+                return None;
+            }
+        };
+        let channel = endpoint
+            // Without this each exchange may lose 40 ms to delayed acknowledgements.
+            .tcp_nodelay(true)
+            .connect_timeout(Duration::from_secs(2))
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true)
+            .connect_lazy();
+        let peer = JudicatorClient::with_interceptor(channel, ShowSecret(self.secret.clone()))
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        Some(peer)
+    }
+}

@@ -1,0 +1,168 @@
+use model::{
+    Answer, Assignment, Attempt, Complete, End, Executing, Handout, Intent, Invalid, Moment, Presence,
+    Report, ReportAnswer, Seq,
+};
+
+use super::ids::{executor_in, id_in, id_out};
+use super::task::spec_in;
+use super::{Incoming, each, proto, required, text};
+
+impl From<Report> for proto::ReportRequest {
+    fn from(report: Report) -> Self {
+        proto::ReportRequest {
+            executor: report.executor.to_string(),
+            session: id_out(report.session.0),
+            seq: report.seq.0,
+            acked: report.acked.0,
+            succeeds: report.succeeds.map(|session| id_out(session.0)),
+            complete: report.complete.into_iter().map(Into::into).collect(),
+            executing: report.executing.into_iter().map(Into::into).collect(),
+            vacant: report.vacant,
+            slots: report.presence.slots,
+            host: report.presence.host,
+            version: report.presence.version,
+            leaving: report.intent == Intent::Leave,
+        }
+    }
+}
+
+impl Incoming<Report> for proto::ReportRequest {
+    fn read(self) -> Result<Report, Invalid> {
+        Ok(Report {
+            executor: executor_in(self.executor)?,
+            session: id_in("session", &self.session)?,
+            seq: Seq(self.seq),
+            acked: Seq(self.acked),
+            succeeds: self.succeeds.map(|bytes| id_in("succeeds", &bytes)).transpose()?,
+            complete: each("complete", self.complete)?,
+            executing: each("executing", self.executing)?,
+            vacant: self.vacant,
+            presence: Presence {
+                slots: self.slots,
+                host: self.host,
+                version: self.version,
+            },
+            intent: if self.leaving { Intent::Leave } else { Intent::Stay },
+        })
+    }
+}
+
+impl From<Handout> for proto::Handout {
+    fn from(handout: Handout) -> Self {
+        proto::Handout {
+            task: id_out(handout.task.0),
+            session: id_out(handout.session.0),
+            attempt: handout.attempt.0,
+        }
+    }
+}
+
+impl Incoming<Handout> for proto::Handout {
+    fn read(self) -> Result<Handout, Invalid> {
+        Ok(Handout {
+            task: id_in("task", &self.task)?,
+            session: id_in("session", &self.session)?,
+            attempt: Attempt(self.attempt),
+        })
+    }
+}
+
+impl From<Complete> for proto::Complete {
+    fn from(complete: Complete) -> Self {
+        let end = match complete.end {
+            End::Result(result) => proto::complete::End::Result(result.into()),
+            End::Broken(why) => proto::complete::End::Broken(why),
+        };
+        proto::Complete {
+            handout: Some(complete.handout.into()),
+            end: Some(end),
+        }
+    }
+}
+
+impl Incoming<Complete> for proto::Complete {
+    fn read(self) -> Result<Complete, Invalid> {
+        let end = match self.end {
+            Some(proto::complete::End::Result(result)) => End::Result(result.read()?),
+            Some(proto::complete::End::Broken(why)) => End::Broken(why),
+            None => return Err(Invalid::new("end", "is missing")),
+        };
+        Ok(Complete {
+            handout: required("handout", self.handout)?,
+            end,
+        })
+    }
+}
+
+impl From<Executing> for proto::Executing {
+    fn from(executing: Executing) -> Self {
+        proto::Executing {
+            handout: Some(executing.handout.into()),
+            status: executing.status.map(|status| status.to_string()),
+        }
+    }
+}
+
+impl Incoming<Executing> for proto::Executing {
+    fn read(self) -> Result<Executing, Invalid> {
+        Ok(Executing {
+            handout: required("handout", self.handout)?,
+            status: self.status.map(|status| text("status", &status)).transpose()?,
+        })
+    }
+}
+
+impl From<ReportAnswer> for proto::ReportAnswer {
+    fn from(answer: ReportAnswer) -> Self {
+        use proto::report_answer::Answer as Wire;
+        let answer = match answer {
+            ReportAnswer::Done(answer) => Wire::Done(proto::Handled {
+                delete: answer.delete.into_iter().map(Into::into).collect(),
+                assign: answer.assign.into_iter().map(Into::into).collect(),
+            }),
+            ReportAnswer::Stale => Wire::Stale(proto::Nothing {}),
+            ReportAnswer::Ended => Wire::Ended(proto::Nothing {}),
+            ReportAnswer::Occupied { host, since } => {
+                Wire::Occupied(proto::Occupied { host, since: since.0 })
+            }
+        };
+        proto::ReportAnswer { answer: Some(answer) }
+    }
+}
+
+impl Incoming<ReportAnswer> for proto::ReportAnswer {
+    fn read(self) -> Result<ReportAnswer, Invalid> {
+        use proto::report_answer::Answer as Wire;
+        Ok(match self.answer {
+            Some(Wire::Done(handled)) => ReportAnswer::Done(Answer {
+                delete: each("delete", handled.delete)?,
+                assign: each("assign", handled.assign)?,
+            }),
+            Some(Wire::Stale(_)) => ReportAnswer::Stale,
+            Some(Wire::Ended(_)) => ReportAnswer::Ended,
+            Some(Wire::Occupied(other)) => ReportAnswer::Occupied {
+                host: other.host,
+                since: Moment(other.since),
+            },
+            None => return Err(Invalid::new("answer", "is missing")),
+        })
+    }
+}
+
+impl From<Assignment> for proto::Assignment {
+    fn from(assignment: Assignment) -> Self {
+        proto::Assignment {
+            handout: Some(assignment.handout.into()),
+            spec: Some(assignment.spec.into()),
+        }
+    }
+}
+
+impl Incoming<Assignment> for proto::Assignment {
+    fn read(self) -> Result<Assignment, Invalid> {
+        Ok(Assignment {
+            handout: required("handout", self.handout)?,
+            spec: spec_in(self.spec)?,
+        })
+    }
+}

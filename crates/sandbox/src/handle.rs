@@ -1,0 +1,163 @@
+//! The owner's side of a warden.
+
+use std::fmt;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::outcome::Outcome;
+use crate::pidfd::PidFd;
+use crate::spec::{Spec, SpecError};
+use crate::wire::{self, Answer, Request, Urgent};
+
+/// A running warden. Dropping it ends the warden and whatever it runs, and waits until both are gone.
+#[derive(Debug)]
+pub struct Warden {
+    child: Child,
+    socket: UnixStream,
+    urgent: Arc<OwnedFd>,
+    buffer: Vec<u8>,
+    /// The number of the last ticket made, and of the last one used.
+    made: u64,
+    used: u64,
+}
+
+/// Stands for one run, and can kill it from any thread: before it starts, while it lasts, and to no effect
+/// after its end. It cannot hit any other run.
+#[derive(Clone)]
+pub struct Ticket {
+    number: u64,
+    urgent: Arc<OwnedFd>,
+}
+
+/// Reaches the warden from any thread.
+#[derive(Clone)]
+pub struct Remote {
+    urgent: Arc<OwnedFd>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WardenError {
+    #[error("the command cannot be run as it is given")]
+    Spec(#[from] SpecError),
+    #[error("the ticket is not this warden's, or older than one already used: make one for each run")]
+    Ticket,
+    /// It was killed, or broke. What it ran may still be there: see [`crate::kill_strays`].
+    #[error("the warden died ({status}); start another one")]
+    Died { status: ExitStatus },
+    #[error("cannot talk to the warden; start another one")]
+    Talk(#[source] io::Error),
+    #[error("the warden could not run the command")]
+    Run(#[from] Fault),
+}
+
+impl WardenError {
+    /// Whether the warden can run nothing more and has to be replaced.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Died { .. } | Self::Talk(_))
+    }
+}
+
+impl Warden {
+    pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd) -> Self {
+        Self { child, socket, urgent: Arc::new(urgent), buffer: Vec::new(), made: 0, used: 0 }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn remote(&self) -> Remote {
+        Remote { urgent: Arc::clone(&self.urgent) }
+    }
+
+    /// For the next run. A ticket need not be used: one that was killed too early can be thrown away.
+    pub fn ticket(&mut self) -> Ticket {
+        self.made += 1;
+        Ticket { number: self.made, urgent: Arc::clone(&self.urgent) }
+    }
+
+    /// Runs a command and blocks until nothing of it is left.
+    pub fn run(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
+        spec.check()?;
+        if !Arc::ptr_eq(&ticket.urgent, &self.urgent) || ticket.number <= self.used {
+            return Err(WardenError::Ticket);
+        }
+        self.used = ticket.number;
+        let request = Request::Run { number: ticket.number, spec };
+        if let Err(error) = wire::send(&self.socket, &request, &mut self.buffer) {
+            return Err(self.on_broken_socket(error));
+        }
+        match wire::receive(&self.socket, &mut self.buffer) {
+            Ok(Some(Answer::Ended(outcome))) => Ok(outcome),
+            Ok(Some(Answer::Failed(fault))) => Err(fault.into()),
+            Ok(Some(Answer::Ready)) => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+            Ok(None) => Err(self.on_broken_socket(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.on_broken_socket(error)),
+        }
+    }
+
+    /// A warden that cannot be talked to is ended, so that what it holds (the lock above all) is let go.
+    fn on_broken_socket(&mut self, error: io::Error) -> WardenError {
+        let hung_up = [io::ErrorKind::UnexpectedEof, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        match self.end() {
+            Some(status) if hung_up.contains(&error.kind()) => WardenError::Died { status },
+            _ => WardenError::Talk(error),
+        }
+    }
+
+    /// Hangs up, which tells the warden to end, and waits for it.
+    fn end(&mut self) -> Option<ExitStatus> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        // Not only closing our end: a process that inherited it would keep it open.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Ok(None) = self.child.try_wait() {
+            let ended = PidFd::open(self.child.id() as i32).is_ok_and(|pidfd| pidfd.wait(PATIENCE));
+            if !ended {
+                // Stopped or stuck. Its command dies with it by the parent-death signal.
+                let _ = self.child.kill();
+            }
+        }
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Ticket {
+    /// Never blocks. An error says that the warden is gone or has been stopped for long.
+    pub fn kill(&self) -> io::Result<()> {
+        wire::send_urgent(self.urgent.as_fd(), Urgent::Kill { number: self.number })
+    }
+}
+
+impl Remote {
+    /// Promises to be there for this long from now. Once one such time has passed without another promise, the
+    /// warden ends its command by itself, even if the owner hangs or is stopped, and starts no other.
+    /// Never blocks. An error says that the warden is gone or has been stopped for long.
+    pub fn live_until(&self, from_now: Duration) -> io::Result<()> {
+        let millis = u64::try_from(from_now.as_millis()).unwrap_or(u64::MAX);
+        wire::send_urgent(self.urgent.as_fd(), Urgent::LiveFor { millis })
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.number)
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remote")
+    }
+}

@@ -1,0 +1,104 @@
+//! Start a warden.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::handle::Warden;
+use crate::wire::{self, Answer, Request};
+
+/// How far a command is kept from the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    /// Limits and clean-up only: the command runs as the warden's user and sees what that user sees.
+    None,
+}
+
+/// All that is needed to start a warden, as often as one is needed.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    pub isolation: Isolation,
+    /// A program that calls [`crate::warden::run`] when started with `args`.
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    /// An open file with a `flock` on it. The warden holds it open until it is gone, so the lock lives as
+    /// long as any process of any command does, whatever happens to the owner.
+    pub lock: Option<Arc<OwnedFd>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("cannot make the sockets to talk to a warden")]
+    Sockets(#[source] io::Error),
+    #[error("cannot start {program:?} as a warden")]
+    Spawn { program: PathBuf, #[source] source: io::Error },
+    #[error("cannot greet the warden")]
+    Greet(#[source] io::Error),
+    #[error("{program:?} did not answer as a warden: see its message on stderr, if it left one")]
+    Answer { program: PathBuf, #[source] source: io::Error },
+}
+
+/// A warden is ready within milliseconds; this only keeps a wrong program from holding its owner for ever.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+impl Launcher {
+    /// The running binary, started again with the one argument `warden`. By way of `/proc`, so that it is the
+    /// same one even after an upgrade has replaced the file.
+    pub fn this_binary(isolation: Isolation) -> Self {
+        Self { isolation, program: "/proc/self/exe".into(), args: vec!["warden".into()], lock: None }
+    }
+
+    pub fn start(&self) -> Result<Warden, LaunchError> {
+        let (ours, theirs) = UnixStream::pair().map_err(LaunchError::Sockets)?;
+        let (urgent, their_urgent) = wire::urgent_pair().map_err(|e| LaunchError::Sockets(e.into()))?;
+        // No `pre_exec`: with one, std forks, which costs more the larger the owner is. The warden does for
+        // itself all that would have stood there. It gets no environment, because commands of the same user
+        // can read it and the owner's may hold secrets.
+        let mut child = Command::new(&self.program)
+            .args(&self.args)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|source| LaunchError::Spawn { program: self.program.clone(), source })?;
+        match self.greet(&ours, their_urgent) {
+            Ok(()) => Ok(Warden::new(child, ours, urgent)),
+            Err(error) => {
+                end(&mut child);
+                Err(error)
+            }
+        }
+    }
+
+    fn greet(&self, socket: &UnixStream, their_urgent: OwnedFd) -> Result<(), LaunchError> {
+        let mut buffer = Vec::new();
+        let hello: Request<()> = Request::Hello { isolation: self.isolation };
+        wire::encode(&hello, &mut buffer).map_err(LaunchError::Greet)?;
+        let mut descriptors = vec![their_urgent.as_fd()];
+        descriptors.extend(self.lock.as_deref().map(AsFd::as_fd));
+        wire::rights::send(socket, &buffer, &descriptors).map_err(LaunchError::Greet)?;
+
+        socket.set_read_timeout(Some(READY_WITHIN)).map_err(LaunchError::Greet)?;
+        let answer = match wire::receive::<Answer>(socket, &mut buffer) {
+            Ok(Some(Answer::Ready)) => Ok(()),
+            Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
+            Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(error),
+        };
+        answer.map_err(|source| LaunchError::Answer { program: self.program.clone(), source })?;
+        socket.set_read_timeout(None).map_err(LaunchError::Greet)
+    }
+}
+
+/// Neither call can fail in a way that matters: a child that has ended cannot be killed and need not be.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,41 @@
+//! A process held by descriptor: unlike a number, it never comes to mean another process.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+#[derive(Debug)]
+pub(crate) struct PidFd(OwnedFd);
+
+impl PidFd {
+    pub(crate) fn open(pid: i32) -> nix::Result<Self> {
+        // SAFETY: takes two numbers and touches no memory of ours.
+        let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    pub(crate) fn send(&self, signal: libc::c_int) -> nix::Result<()> {
+        let fd = self.0.as_raw_fd();
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open as long as `self`, and a null info is allowed.
+        Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, no_info, 0) }).map(drop)
+    }
+
+    /// Whether the process ended within the time.
+    pub(crate) fn wait(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) if left.is_zero() => return false,
+                Ok(0) | Err(Errno::EINTR) => continue,
+                ended => return ended.is_ok(),
+            }
+        }
+    }
+}

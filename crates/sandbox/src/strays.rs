@@ -1,0 +1,141 @@
+//! Kill what a dead warden left behind.
+//!
+//! A warden takes its command along when it ends; only one that was itself killed cannot. Its command's first
+//! process dies with it, and the others are adopted by some ancestor, where nothing but what they carry tells
+//! whose they were.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::pidfd::PidFd;
+
+/// By what a stray is known. Whoever matches is killed, so the marker must fit nothing that is still wanted:
+/// while other wardens of the same owner are at work, it has to be that of the dead warden alone.
+#[derive(Debug, Clone)]
+pub struct Marker {
+    /// An entry of its environment, name and value, as given in its [`crate::Spec`].
+    pub variable: Option<(OsString, OsString)>,
+    /// It works in this directory or beneath.
+    pub directory: Option<PathBuf>,
+}
+
+/// Kills all processes with this mark except the calling one, and says how many there were. Returns when none
+/// is left, or with an error when some would not go.
+pub fn kill_strays(marker: &Marker) -> io::Result<usize> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
+    let marker = Resolved::new(marker);
+    let mut killed = 0;
+    loop {
+        // Stopped first, killed when no new one turns up: a fork bomb would otherwise outrun us.
+        let mut stopped: Vec<(i32, PidFd)> = Vec::new();
+        loop {
+            let before = stopped.len();
+            for pid in processes()? {
+                if stopped.iter().all(|(known, _)| *known != pid)
+                    && let Some(pidfd) = marker.hold(pid)
+                {
+                    pidfd.send(libc::SIGSTOP)?;
+                    stopped.push((pid, pidfd));
+                }
+            }
+            if stopped.len() == before {
+                break;
+            }
+        }
+        if stopped.is_empty() {
+            return Ok(killed);
+        }
+        for (_, pidfd) in &stopped {
+            // An error means that it has gone by itself.
+            let _ = pidfd.send(libc::SIGKILL);
+        }
+        for (_, pidfd) in &stopped {
+            if !pidfd.wait(deadline.saturating_duration_since(Instant::now())) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "a process of an old command does not die"));
+            }
+        }
+        killed += stopped.len();
+    }
+}
+
+/// A marker in the form in which `/proc` shows it.
+struct Resolved {
+    entry: Option<Vec<u8>>,
+    directory: Option<PathBuf>,
+}
+
+impl Resolved {
+    fn new(marker: &Marker) -> Self {
+        let entry = |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        // Links in `/proc` are resolved. A directory that is gone cannot be, and is taken as it stands.
+        let directory = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        Self {
+            entry: marker.variable.as_ref().map(entry),
+            directory: marker.directory.as_ref().map(directory),
+        }
+    }
+
+    /// Looks at the process only once it is held, so that its number cannot have passed to another.
+    fn hold(&self, pid: i32) -> Option<PidFd> {
+        // Both cheaper than opening every process on the machine, and needed: `matches` alone could be late.
+        if !self.matches(pid) {
+            return None;
+        }
+        let pidfd = PidFd::open(pid).ok()?;
+        self.matches(pid).then_some(pidfd)
+    }
+
+    /// Processes of other users cannot be read, and are not ours to kill. Those that have ended show nothing.
+    fn matches(&self, pid: i32) -> bool {
+        let by_entry = self.entry.as_ref().is_some_and(|entry| {
+            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| contains(&all, entry))
+        });
+        by_entry
+            || self.directory.as_ref().is_some_and(|directory| {
+                fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
+            })
+    }
+}
+
+fn contains(environ: &[u8], entry: &[u8]) -> bool {
+    environ.split(|byte| *byte == 0).any(|candidate| candidate == entry)
+}
+
+/// All processes but this one.
+fn processes() -> io::Result<Vec<i32>> {
+    let own = std::process::id() as i32;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok())
+            && pid != own
+        {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_exact_entry_is_a_mark() {
+        fn check(environ: &[u8], expected: bool) {
+            assert_eq!(contains(environ, b"MARK=a"), expected, "{}", environ.escape_ascii());
+        }
+        check(b"MARK=a\0", true);
+        check(b"A=b\0MARK=a\0C=d\0", true);
+        check(b"A=b\0MARK=a", true);
+        check(b"", false);
+        check(b"MARK=ab\0", false);
+        check(b"AMARK=a\0", false);
+        check(b"A=MARK=a\0", false);
+        check(b"mark=a\0", false);
+    }
+}

@@ -1,0 +1,80 @@
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::outcome::{Captured, Reason};
+
+fn outcome(bytes: Vec<u8>) -> Outcome {
+    Outcome {
+        reason: Reason::Exited,
+        exit_code: Some(0),
+        signal: None,
+        wall: std::time::Duration::from_millis(3),
+        cpu: std::time::Duration::ZERO,
+        memory: 7,
+        stdout: Captured { bytes, truncated: true },
+        stderr: Captured::default(),
+    }
+}
+
+#[test]
+fn frames_of_any_size_arrive_whole() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let sizes = [0, 1, 4096, 16 << 10, (128 << 10) + 1, 3 << 20];
+    let sender = std::thread::spawn(move || {
+        let mut buffer = Vec::new();
+        for size in sizes {
+            send(&theirs, &Answer::Ended(outcome(vec![0xfe; size])), &mut buffer).unwrap();
+        }
+    });
+    let mut buffer = Vec::new();
+    for size in sizes {
+        // One at a time, as the protocol has it: a frame is only sent after the one before was read, which
+        // the sender's blocking on a full socket does not guarantee for small ones.
+        let frame: Option<Answer> = receive(one_frame(&ours), &mut buffer).unwrap();
+        let Some(Answer::Ended(received)) = frame else { panic!("got {frame:?}") };
+        assert_eq!(received, outcome(vec![0xfe; size]));
+        assert!(buffer.capacity() <= 1 << 20, "a large frame's memory is given back");
+    }
+    sender.join().unwrap();
+    assert!(receive::<Answer>(&ours, &mut buffer).unwrap().is_none());
+}
+
+/// Cuts the stream at the end of the next frame.
+fn one_frame(mut stream: &UnixStream) -> impl Read {
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).unwrap();
+    let mut frame = vec![0; u32::from_le_bytes(prefix) as usize];
+    stream.read_exact(&mut frame).unwrap();
+    io::Cursor::new([prefix.to_vec(), frame].concat())
+}
+
+#[test]
+fn a_broken_frame_is_an_error() {
+    fn check(sent: &[u8], expected: io::ErrorKind) {
+        let error = receive::<Answer>(sent, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), expected, "{error}");
+    }
+    check(&[3, 0], io::ErrorKind::UnexpectedEof);
+    check(&[3, 0, 0, 0, 1], io::ErrorKind::UnexpectedEof);
+    check(&[0xff; 8], io::ErrorKind::InvalidData);
+    check(&[1, 0, 0, 0, 0, 0], io::ErrorKind::InvalidData);
+    check(&[1, 0, 0, 0, 0x7f], io::ErrorKind::Other);
+}
+
+#[test]
+fn urgent_words_neither_block_nor_merge() {
+    let (ours, theirs) = urgent_pair().unwrap();
+    assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), None);
+    let words = [Urgent::Kill { number: u64::MAX }, Urgent::LiveFor { millis: u64::MAX }];
+    for word in words {
+        send_urgent(ours.as_fd(), word).unwrap();
+    }
+    for word in words {
+        assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), Some(word));
+    }
+    let full = std::iter::repeat_with(|| send_urgent(ours.as_fd(), words[0])).find_map(Result::err).unwrap();
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    drop(theirs);
+    assert_eq!(send_urgent(ours.as_fd(), words[0]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}

@@ -1,0 +1,102 @@
+//! How an attempt ended, as it is written down.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Captured, Outcome, TaskResult};
+use serde::{Deserialize, Serialize};
+
+use super::bytes::Raw;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct ResultDocument<'a> {
+    #[serde(borrow)]
+    compile: Option<OutcomeDocument<'a>>,
+    execute: Option<OutcomeDocument<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OutcomeDocument<'a> {
+    /// In words: a number would tie the form to the order in which the model lists its reasons.
+    reason: &'a str,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    wall: Duration,
+    cpu: Duration,
+    memory: u64,
+    #[serde(borrow)]
+    stdout: CapturedDocument<'a>,
+    stderr: CapturedDocument<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CapturedDocument<'a> {
+    #[serde(borrow)]
+    bytes: Raw<'a>,
+    truncated: bool,
+}
+
+impl<'a> From<&'a TaskResult> for ResultDocument<'a> {
+    fn from(result: &'a TaskResult) -> ResultDocument<'a> {
+        let TaskResult { compile, execute } = result;
+        ResultDocument { compile: compile.as_ref().map(Into::into), execute: execute.as_ref().map(Into::into) }
+    }
+}
+
+impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
+    fn from(outcome: &'a Outcome) -> OutcomeDocument<'a> {
+        let Outcome { reason, exit_code, signal, wall, cpu, memory, stdout, stderr } = outcome;
+        OutcomeDocument {
+            reason: reason.as_str(),
+            exit_code: *exit_code,
+            signal: *signal,
+            wall: *wall,
+            cpu: *cpu,
+            memory: *memory,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        }
+    }
+}
+
+impl<'a> From<&'a Captured> for CapturedDocument<'a> {
+    fn from(captured: &'a Captured) -> CapturedDocument<'a> {
+        CapturedDocument { bytes: Raw(&captured.bytes), truncated: captured.truncated }
+    }
+}
+
+impl TryFrom<ResultDocument<'_>> for TaskResult {
+    type Error = postcard::Error;
+
+    fn try_from(document: ResultDocument<'_>) -> Result<TaskResult, postcard::Error> {
+        Ok(TaskResult {
+            compile: document.compile.map(Outcome::try_from).transpose()?,
+            execute: document.execute.map(Outcome::try_from).transpose()?,
+        })
+    }
+}
+
+impl TryFrom<OutcomeDocument<'_>> for Outcome {
+    type Error = postcard::Error;
+
+    fn try_from(document: OutcomeDocument<'_>) -> Result<Outcome, postcard::Error> {
+        let OutcomeDocument { reason, exit_code, signal, wall, cpu, memory, stdout, stderr } = document;
+        Ok(Outcome {
+            reason: reason.parse().map_err(|_| postcard::Error::SerdeDeCustom)?,
+            exit_code,
+            signal,
+            wall,
+            cpu,
+            memory,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        })
+    }
+}
+
+impl From<CapturedDocument<'_>> for Captured {
+    fn from(document: CapturedDocument<'_>) -> Captured {
+        let CapturedDocument { bytes, truncated } = document;
+        Captured { bytes: Bytes::copy_from_slice(bytes.0), truncated }
+    }
+}

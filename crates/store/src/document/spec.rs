@@ -1,0 +1,185 @@
+//! What a user asked for, as it is written down.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{
+    BlobHash, Command, CompileStep, Content, ExecuteStep, File, FilePath, Files, Limits, TaskSpec, UserName,
+};
+use serde::{Deserialize, Serialize};
+
+use super::bytes::Raw;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SpecDocument<'a> {
+    user: &'a str,
+    priority: i32,
+    #[serde(borrow)]
+    compile: Option<CompileDocument<'a>>,
+    execute: ExecuteDocument<'a>,
+    source: Vec<FileDocument<'a>>,
+    data: Vec<FileDocument<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CompileDocument<'a> {
+    #[serde(borrow)]
+    command: CommandDocument<'a>,
+    limits: LimitsDocument,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ExecuteDocument<'a> {
+    #[serde(borrow)]
+    command: CommandDocument<'a>,
+    args: Vec<&'a str>,
+    env: Vec<(&'a str, &'a str)>,
+    input: ContentDocument<'a>,
+    limits: LimitsDocument,
+}
+
+#[derive(Serialize, Deserialize)]
+enum CommandDocument<'a> {
+    Shell(&'a str),
+    Argv(#[serde(borrow)] Vec<&'a str>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileDocument<'a> {
+    path: &'a str,
+    executable: bool,
+    #[serde(borrow)]
+    content: ContentDocument<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum ContentDocument<'a> {
+    Inline(#[serde(borrow)] Raw<'a>),
+    Blob([u8; 32]),
+}
+
+#[derive(Serialize, Deserialize)]
+struct LimitsDocument {
+    wall: Option<Duration>,
+    cpu: Option<Duration>,
+    memory: Option<u64>,
+    output: Option<u64>,
+    processes: Option<u32>,
+}
+
+impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocument<'a> {
+        let TaskSpec { user, priority, compile, execute, source, data } = spec;
+        SpecDocument {
+            user: user.as_str(),
+            priority: *priority,
+            compile: compile
+                .as_ref()
+                .map(|step| CompileDocument { command: (&step.command).into(), limits: step.limits.into() }),
+            execute: ExecuteDocument {
+                command: (&execute.command).into(),
+                args: execute.args.iter().map(String::as_str).collect(),
+                env: execute.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+                input: (&execute.input).into(),
+                limits: execute.limits.into(),
+            },
+            source: files(source),
+            data: files(data),
+        }
+    }
+}
+
+fn files(files: &Files) -> Vec<FileDocument<'_>> {
+    files
+        .iter()
+        .map(|(path, file)| FileDocument {
+            path: path.as_str(),
+            executable: file.executable,
+            content: (&file.content).into(),
+        })
+        .collect()
+}
+
+impl<'a> From<&'a Command> for CommandDocument<'a> {
+    fn from(command: &'a Command) -> CommandDocument<'a> {
+        match command {
+            Command::Shell(text) => CommandDocument::Shell(text),
+            Command::Argv(words) => CommandDocument::Argv(words.iter().map(String::as_str).collect()),
+        }
+    }
+}
+
+impl<'a> From<&'a Content> for ContentDocument<'a> {
+    fn from(content: &'a Content) -> ContentDocument<'a> {
+        match content {
+            Content::Inline(bytes) => ContentDocument::Inline(Raw(bytes)),
+            Content::Blob(hash) => ContentDocument::Blob(hash.0),
+        }
+    }
+}
+
+impl From<Limits> for LimitsDocument {
+    fn from(limits: Limits) -> LimitsDocument {
+        let Limits { wall, cpu, memory, output, processes } = limits;
+        LimitsDocument { wall, cpu, memory, output, processes }
+    }
+}
+
+impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
+    type Error = postcard::Error;
+
+    fn try_from(document: SpecDocument<'a>) -> Result<TaskSpec, postcard::Error> {
+        let SpecDocument { user, priority, compile, execute, source, data } = document;
+        Ok(TaskSpec {
+            user: UserName::new(user).map_err(|_| postcard::Error::SerdeDeCustom)?,
+            priority,
+            compile: compile
+                .map(|step| CompileStep { command: step.command.into(), limits: step.limits.into() }),
+            execute: ExecuteStep {
+                command: execute.command.into(),
+                args: execute.args.into_iter().map(String::from).collect(),
+                env: execute.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                input: execute.input.into(),
+                limits: execute.limits.into(),
+            },
+            source: into_files(source)?,
+            data: into_files(data)?,
+        })
+    }
+}
+
+fn into_files(documents: Vec<FileDocument<'_>>) -> Result<Files, postcard::Error> {
+    documents
+        .into_iter()
+        .map(|document| {
+            let FileDocument { path, executable, content } = document;
+            let path = FilePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?;
+            Ok((path, File { content: content.into(), executable }))
+        })
+        .collect()
+}
+
+impl From<CommandDocument<'_>> for Command {
+    fn from(document: CommandDocument<'_>) -> Command {
+        match document {
+            CommandDocument::Shell(text) => Command::Shell(text.into()),
+            CommandDocument::Argv(words) => Command::Argv(words.into_iter().map(String::from).collect()),
+        }
+    }
+}
+
+impl From<ContentDocument<'_>> for Content {
+    fn from(document: ContentDocument<'_>) -> Content {
+        match document {
+            ContentDocument::Inline(raw) => Content::Inline(Bytes::copy_from_slice(raw.0)),
+            ContentDocument::Blob(hash) => Content::Blob(BlobHash(hash)),
+        }
+    }
+}
+
+impl From<LimitsDocument> for Limits {
+    fn from(document: LimitsDocument) -> Limits {
+        let LimitsDocument { wall, cpu, memory, output, processes } = document;
+        Limits { wall, cpu, memory, output, processes }
+    }
+}
