@@ -15,4 +15,4 @@ mod value;
 pub(crate) use keys::{Config, KEYS, Key};
 pub(crate) use layers::{Flag, Layers, Setting};
 pub(crate) use origin::Origin;
-pub(crate) use value::{Address, Size, Slots};
+pub(crate) use value::Address;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use model::{
     Add, Added, BlobHash, ExecutorName, ExecutorState, Invalid, JudicatorState, Page, Query, Report,
     ReportAnswer, SessionId, Stats, Task, TaskId,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
 
 use self::channels::{Channels, Peer};
 use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
@@ -69,19 +69,25 @@ fn understood<T>(read: Result<T, Invalid>) -> Result<T, CallError> {
 }
 
 /// The hash first, then the bytes. If the stream itself fails it ends early: the judicator then finds another hash
-/// than the one named, and keeps nothing.
-fn blob_parts(hash: BlobHash, bytes: ByteStream) -> BoxStream<'static, proto::BlobPart> {
-    let first = proto::BlobPart {
-        hash: hash_out(hash),
-        bytes: Bytes::new(),
-    };
-    let rest = bytes
-        .scan((), |(), bytes| std::future::ready(bytes.ok()))
-        .map(|bytes| proto::BlobPart {
-            hash: Bytes::new(),
-            bytes,
-        });
-    futures::stream::iter([first]).chain(rest).boxed()
+/// than the one named, and keeps nothing. If the judicator hangs up, so does the task that feeds it.
+fn blob_parts(hash: BlobHash, mut bytes: ByteStream) -> ReceiverStream<proto::BlobPart> {
+    let (feed, parts) = mpsc::channel(4);
+    tokio::spawn(async move {
+        let mut part = proto::BlobPart {
+            hash: hash_out(hash),
+            bytes: Bytes::new(),
+        };
+        while feed.send(part).await.is_ok() {
+            let Some(Ok(bytes)) = bytes.next().await else {
+                break;
+            };
+            part = proto::BlobPart {
+                hash: Bytes::new(),
+                bytes,
+            };
+        }
+    });
+    ReceiverStream::new(parts)
 }
 
 #[async_trait]
@@ -202,7 +208,7 @@ impl Calls for Client {
 
     /// A stream can be sent only once, so this call goes to one judicator; the caller may repeat it.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let Some((address, mut peer)) = self.channels.in_turn().into_iter().next() else {
+        let Some((address, mut peer)) = self.channels.first() else {
             return Err(CallError::Unavailable("no judicator is known".into()));
         };
         let answer = peer.put_blob(blob_parts(hash, bytes)).await.map_err(problem_in);

@@ -43,8 +43,6 @@ pub enum Fault {
     Execute(#[source] Errno),
     #[error("cannot wait for the command")]
     Wait(#[source] Errno),
-    #[error("cannot read the process table")]
-    ProcessTable(#[source] Errno),
 }
 
 /// An error number that can cross the socket, which `io::Error` cannot.

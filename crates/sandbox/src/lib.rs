@@ -11,13 +11,17 @@
 //! This room must not know tasks, steps, workspaces or reports, which is why it uses no other room; and it
 //! must not start threads or an async runtime, because a process that forks has to stay small and single.
 
-mod spec;
-mod launch;
-mod handle;
-mod wire;
-mod fault;
-pub mod warden;
 mod outcome;
+mod spec;
+
+mod handle;
+mod launch;
+
+mod fault;
+mod wire;
+
+pub mod warden;
+
 mod pidfd;
 mod strays;
 

@@ -65,6 +65,16 @@ pub enum SpecError {
     Path { path: PathBuf },
 }
 
+impl Input {
+    /// Bytes of memory it takes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(_) => 0,
+        }
+    }
+}
+
 impl Spec {
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         if self.argv.first().is_none_or(|program| program.is_empty()) {

@@ -4,11 +4,11 @@
 //! process dies with it, and the others are adopted by some ancestor, where nothing but what they carry tells
 //! whose they were.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::pidfd::PidFd;
@@ -97,9 +97,16 @@ impl Resolved {
         });
         by_entry
             || self.directory.as_ref().is_some_and(|directory| {
-                fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
+                fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| lies_beneath(&cwd, directory))
             })
     }
+}
+
+/// The kernel marks a directory that was removed while a process was still in it.
+fn lies_beneath(cwd: &Path, directory: &Path) -> bool {
+    let shown = cwd.as_os_str().as_bytes();
+    let name = shown.strip_suffix(b" (deleted)").unwrap_or(shown);
+    Path::new(OsStr::from_bytes(name)).starts_with(directory)
 }
 
 fn contains(environ: &[u8], entry: &[u8]) -> bool {
@@ -137,5 +144,18 @@ mod tests {
         check(b"AMARK=a\0", false);
         check(b"A=MARK=a\0", false);
         check(b"mark=a\0", false);
+    }
+
+    #[test]
+    fn a_removed_directory_still_counts() {
+        fn check(cwd: &str, expected: bool) {
+            assert_eq!(lies_beneath(Path::new(cwd), Path::new("/d/slot")), expected, "{cwd}");
+        }
+        check("/d/slot", true);
+        check("/d/slot/x", true);
+        check("/d/slot (deleted)", true);
+        check("/d/slot/x (deleted)", true);
+        check("/d/slot2", false);
+        check("/d", false);
     }
 }

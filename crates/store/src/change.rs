@@ -8,6 +8,6 @@ pub enum Change {
     Waiting(usize),
     /// An executor has a task that it must not go on with.
     Withdrawn(ExecutorName),
-    /// A task has a new status.
+    /// A task has a new status. `executor` is the one whose report brought it there, if one did.
     Moved { id: TaskId, status: Status, executor: Option<ExecutorName>, time: Moment },
 }

@@ -1,6 +1,7 @@
 //! Why the store could not do as asked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use model::{BlobHash, TaskId};
 use thiserror::Error;
@@ -13,6 +14,8 @@ pub enum StoreError {
     NoBlob(BlobHash),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
+    #[error("the search was stopped after {} seconds; narrow it by user, status, executor or time", .limit.as_secs())]
+    SearchTooLong { limit: Duration },
     #[error("no room left for the store in {path}")]
     Full { path: PathBuf },
     #[error("the store in {path} is damaged: {detail}; restore a backup, or move the folder away to start empty")]
@@ -34,6 +37,12 @@ pub enum StoreError {
         #[source]
         source: rusqlite::Error,
     },
+    #[error("the {what} cannot be written down")]
+    Encode {
+        what: &'static str,
+        #[source]
+        source: postcard::Error,
+    },
     #[error("a stored {what} cannot be read")]
     Decode {
         what: &'static str,
@@ -53,9 +62,11 @@ impl StoreError {
             StoreError::Conflict(_)
             | StoreError::NoBlob(_)
             | StoreError::ForeignCursor
+            | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }
             | StoreError::TooNew { .. }
             | StoreError::InUse { .. }
+            | StoreError::Encode { .. }
             | StoreError::Decode { .. } => false,
         }
     }

@@ -9,7 +9,9 @@ mod change;
 mod error;
 mod document;
 pub mod sqlite;
+#[cfg(feature = "contract")]
+pub mod contract;
 
 pub use change::Change;
 pub use error::StoreError;
-pub use task_store::{BlobBytes, BlobFile, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals};
+pub use task_store::{BlobBytes, BlobFile, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals};

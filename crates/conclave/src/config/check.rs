@@ -74,7 +74,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
 
 const KEEP_OUTPUT_MOST: u64 = 16 << 20;
 
-/// No default under a maximum is fine: the step then gets the maximum's protection only when it asks.
+/// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
     match (default, max) {
         (Some(default), Some(max)) => default <= max,

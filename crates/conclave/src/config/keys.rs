@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use api::Size;
 use model::ExecutorName;
 use sandbox::Isolation;
 
 use super::layers::Layers;
-use super::value::{Address, DataFolder, LogFilter, NodeName, Size, Slots, Value};
+use super::value::{Address, DataFolder, LogFilter, NodeName, Slots, Value};
 
 #[derive(Debug)]
 pub(crate) struct Key {

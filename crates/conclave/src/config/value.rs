@@ -4,7 +4,7 @@ mod amount;
 mod place;
 mod word;
 
-pub(crate) use amount::{Size, Slots};
+pub(crate) use amount::Slots;
 pub(crate) use place::{Address, DataFolder};
 pub(crate) use word::{LogFilter, NodeName};
 

@@ -74,6 +74,11 @@ impl Channels {
             .collect()
     }
 
+    /// The preferred one alone.
+    pub(super) fn first(&self) -> Option<(String, Peer)> {
+        self.in_turn().into_iter().next()
+    }
+
     /// This one did not answer: begin with the one after it next time.
     pub(super) fn prefer_another(&self, address: &str) {
         let addresses = self.judicators.borrow().clone();

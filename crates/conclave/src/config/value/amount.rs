@@ -3,11 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Value;
+use api::{Size, Span};
 
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+use super::Value;
 
 /// How many tasks an executor runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +19,18 @@ impl Value for Duration {
     const ACCEPTS_OR_NOT: &'static str = "a duration like 500ms, 10s, 5m, 2h or 7d, a number of seconds, or none";
 
     fn parse(text: &str) -> Result<Duration, String> {
-        api::parse_duration(text).map_err(|wrong| wrong.to_string())
+        text.parse().map(|Span(span)| span)
     }
 
     fn show(&self) -> String {
-        api::show_duration(*self)
+        let (seconds, whole) = (self.as_secs(), self.subsec_nanos() == 0);
+        let unit = [("d", 86_400), ("h", 3600), ("m", 60)]
+            .into_iter()
+            .find(|(_, length)| whole && seconds > 0 && seconds.is_multiple_of(*length));
+        match unit {
+            Some((unit, length)) => format!("{}{unit}", seconds / length),
+            None => Span(*self).to_string(),
+        }
     }
 }
 
@@ -34,11 +39,17 @@ impl Value for Size {
     const ACCEPTS_OR_NOT: &'static str = "a size like 64KiB, 8MiB or 1GiB, a number of bytes, or none";
 
     fn parse(text: &str) -> Result<Size, String> {
-        api::parse_size(text).map(Size).map_err(|wrong| wrong.to_string())
+        text.parse()
     }
 
     fn show(&self) -> String {
-        api::show_size(self.0)
+        let unit = [("GiB", 30), ("MiB", 20), ("KiB", 10)]
+            .into_iter()
+            .find(|(_, shift)| self.0 > 0 && self.0.is_multiple_of(1 << shift));
+        match unit {
+            Some((unit, shift)) => format!("{}{unit}", self.0 >> shift),
+            None => self.0.to_string(),
+        }
     }
 }
 
@@ -86,10 +97,11 @@ mod tests {
         check::<Duration>("1500ms", Ok("1.5s"));
         check::<Duration>("7d", Ok("7d"));
         check::<Duration>("2", Ok("2s"));
-        check::<Duration>("soon", Err("soon"));
+        check::<Duration>("90m", Ok("90m"));
+        check::<Duration>("soon", Err("not a duration"));
         check::<Size>("8MiB", Ok("8MiB"));
         check::<Size>("1000", Ok("1000"));
-        check::<Size>("-1", Err("-1"));
+        check::<Size>("-1", Err("negative"));
         check::<NonZeroU32>("3", Ok("3"));
         check::<NonZeroU32>("0", Err("not"));
         check::<Slots>("0", Ok("0"));
@@ -101,6 +113,6 @@ mod tests {
     fn none_is_a_value_where_it_makes_sense() {
         check::<Option<Duration>>("none", Ok("none"));
         check::<Option<Size>>("1GiB", Ok("1GiB"));
-        check::<Duration>("none", Err("none"));
+        check::<Duration>("none", Err("not a duration"));
     }
 }

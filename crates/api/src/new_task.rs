@@ -1,0 +1,160 @@
+//! A task as a user writes it.
+
+use std::collections::BTreeMap;
+
+use model::{Command, CompileStep, Content, ExecuteStep, TaskId, UserName};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Files, Limits, command, content, name, schema};
+
+/// A task to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a task as a JSON object")]
+pub struct NewTask {
+    /// Chosen by the caller, so that adding twice is adding once. Left out, a new one is made.
+    #[serde(
+        with = "name::optional::task",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::Id>)]
+    pub id: Option<TaskId>,
+    /// Who owns the task; with tokens, the token's user.
+    #[serde(
+        with = "name::optional::user",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, example = "alice")]
+    pub user: Option<UserName>,
+    /// Higher first; among equals, oldest first.
+    #[serde(default)]
+    pub priority: i32,
+    /// Files laid out where the commands run.
+    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    #[schema(value_type = schema::Files)]
+    pub source: Files,
+    /// Files laid out in `data/` beside the source.
+    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    #[schema(value_type = schema::Files)]
+    pub data: Files,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compile: Option<Compile>,
+    pub execute: Execute,
+}
+
+/// Many tasks to add: all of them or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object like {\"tasks\": [...]}")]
+pub struct NewTasks {
+    pub tasks: Vec<NewTask>,
+}
+
+/// The step that comes first; when it fails, the task has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a compile step as a JSON object")]
+pub struct Compile {
+    #[serde(with = "command")]
+    #[schema(value_type = schema::Command)]
+    pub command: Command,
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// The step that does the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an execute step as a JSON object")]
+pub struct Execute {
+    #[serde(with = "command")]
+    #[schema(value_type = schema::Command)]
+    pub command: Command,
+    /// Come after the command's own: `$1`, `$2`, ... of a shell text.
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Standard input.
+    #[serde(with = "content", default = "Content::empty")]
+    #[schema(value_type = schema::Content)]
+    pub input: Content,
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+impl NewTask {
+    /// A task that only runs this; everything else may be set afterwards.
+    pub fn new(command: Command) -> NewTask {
+        NewTask {
+            id: None,
+            user: None,
+            priority: 0,
+            source: Files::default(),
+            data: Files::default(),
+            compile: None,
+            execute: Execute {
+                command,
+                args: Vec::new(),
+                env: BTreeMap::new(),
+                input: Content::empty(),
+                limits: Limits::default(),
+            },
+        }
+    }
+}
+
+impl From<CompileStep> for Compile {
+    fn from(CompileStep { command, limits }: CompileStep) -> Compile {
+        Compile {
+            command,
+            limits: limits.into(),
+        }
+    }
+}
+
+impl From<Compile> for CompileStep {
+    fn from(Compile { command, limits }: Compile) -> CompileStep {
+        CompileStep {
+            command,
+            limits: limits.into(),
+        }
+    }
+}
+
+impl From<ExecuteStep> for Execute {
+    fn from(step: ExecuteStep) -> Execute {
+        let ExecuteStep {
+            command,
+            args,
+            env,
+            input,
+            limits,
+        } = step;
+        Execute {
+            command,
+            args,
+            env,
+            input,
+            limits: limits.into(),
+        }
+    }
+}
+
+impl From<Execute> for ExecuteStep {
+    fn from(step: Execute) -> ExecuteStep {
+        let Execute {
+            command,
+            args,
+            env,
+            input,
+            limits,
+        } = step;
+        ExecuteStep {
+            command,
+            args,
+            env,
+            input,
+            limits: limits.into(),
+        }
+    }
+}

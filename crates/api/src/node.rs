@@ -1,0 +1,146 @@
+//! What is known of the nodes and of all tasks together.
+
+use std::collections::BTreeMap;
+
+use model::{ExecutorName, Moment, Status};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{name, schema};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Executors {
+    pub executors: Vec<Executor>,
+}
+
+/// Runs tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Executor {
+    #[serde(with = "name::executor")]
+    #[schema(value_type = String)]
+    pub name: ExecutorName,
+    /// Its present session, or its last.
+    pub session: String,
+    /// `alive`, or `gone`: it said goodbye or was not heard of for longer than its lease.
+    #[schema(example = "alive")]
+    pub health: String,
+    pub slots: u32,
+    /// Tasks that it holds now.
+    pub tasks: u32,
+    pub host: String,
+    pub version: String,
+    /// When this session began.
+    #[serde(with = "name::time")]
+    #[schema(value_type = schema::Time)]
+    pub since: Moment,
+    #[serde(with = "name::time")]
+    #[schema(value_type = schema::Time)]
+    pub report_time: Moment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Judicators {
+    pub judicators: Vec<Judicator>,
+}
+
+/// Keeps the tasks and decides who runs what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Judicator {
+    pub name: String,
+    pub address: String,
+    pub leader: bool,
+    /// The kind of store it keeps tasks in.
+    #[schema(example = "sqlite")]
+    pub store: String,
+    pub version: String,
+    #[serde(with = "name::time")]
+    #[schema(value_type = schema::Time)]
+    pub since: Moment,
+}
+
+/// All tasks and nodes in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    /// How many tasks have each status; every status is there.
+    pub counts: BTreeMap<String, u64>,
+    pub executors: u32,
+    pub slots: u32,
+    /// Tasks that executors hold now.
+    pub held: u32,
+    /// Tasks done for each second, over the last `window_seconds`.
+    pub tasks_per_second: f64,
+    pub window_seconds: f64,
+}
+
+impl From<model::ExecutorState> for Executor {
+    fn from(state: model::ExecutorState) -> Executor {
+        let model::ExecutorState {
+            name,
+            session,
+            health,
+            slots,
+            tasks,
+            host,
+            version,
+            since,
+            report_time,
+        } = state;
+        Executor {
+            name,
+            session: session.to_string(),
+            health: health.as_str().to_string(),
+            slots,
+            tasks,
+            host,
+            version,
+            since,
+            report_time,
+        }
+    }
+}
+
+impl From<model::JudicatorState> for Judicator {
+    fn from(state: model::JudicatorState) -> Judicator {
+        let model::JudicatorState {
+            name,
+            address,
+            leader,
+            store,
+            version,
+            since,
+        } = state;
+        Judicator {
+            name,
+            address,
+            leader,
+            store,
+            version,
+            since,
+        }
+    }
+}
+
+impl From<model::Stats> for Stats {
+    fn from(stats: model::Stats) -> Stats {
+        let model::Stats {
+            counts,
+            executors,
+            slots,
+            held,
+            tasks_per_second,
+            window,
+        } = stats;
+        let count = |status: Status| counts.get(&status).copied().unwrap_or(0);
+        Stats {
+            counts: Status::ALL
+                .into_iter()
+                .map(|status| (status.to_string(), count(status)))
+                .collect(),
+            executors,
+            slots,
+            held,
+            tasks_per_second,
+            window_seconds: window.as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Sizes: a number of bytes, or text with a unit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// Read from `1048576`, `"1MiB"`, `"1MB"` or `"64k"`; written as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// What the stores and the kernel count with is signed.
+const MAX: u64 = i64::MAX as u64;
+
+/// As coreutils has it: a letter alone counts in 1024s, with a `B` in 1000s, with `iB` in 1024s.
+const UNITS: [(&str, u64); 14] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kb", 1000),
+    ("kib", 1 << 10),
+    ("m", 1 << 20),
+    ("mb", 1_000_000),
+    ("mib", 1 << 20),
+    ("g", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("gib", 1 << 30),
+    ("t", 1 << 40),
+    ("tb", 1_000_000_000_000),
+    ("tib", 1 << 40),
+];
+
+const FORM: &str = "give bytes, or text like \"256MiB\" or \"64k\"";
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let text = text.trim();
+        if text.starts_with('-') {
+            return Err(format!("must not be negative; {FORM}"));
+        }
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
+        let (amount, unit) = text.split_at(digits);
+        let unit = unit.trim();
+        let (_, factor) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit.to_ascii_lowercase())
+            .ok_or_else(|| {
+                format!("'{unit}' is not a unit of size; there are B, KiB, MiB, GiB, TiB, kB, MB, GB and TB")
+            })?;
+        match amount.parse::<u64>() {
+            Ok(amount) => amount
+                .checked_mul(*factor)
+                .filter(|bytes| *bytes <= MAX)
+                .map(Size)
+                .ok_or_else(too_large),
+            // More digits than fit, or a fraction.
+            Err(_) => match amount.parse::<f64>() {
+                Ok(amount) => whole((amount * *factor as f64).round()),
+                Err(_) => Err(format!("'{text}' is not a size; {FORM}")),
+            },
+        }
+    }
+}
+
+fn whole(bytes: f64) -> Result<Size, String> {
+    if bytes.is_nan() || bytes < 0.0 {
+        Err(format!("must not be negative; {FORM}"))
+    } else if bytes >= MAX as f64 {
+        Err(too_large())
+    } else if bytes.fract() != 0.0 {
+        Err(format!("must be a whole number of bytes; {FORM}"))
+    } else {
+        Ok(Size(bytes as u64))
+    }
+}
+
+fn too_large() -> String {
+    format!("is too large; the limit is {MAX} bytes")
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)]
+            .into_iter()
+            .find(|(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
+        match exact {
+            Some((unit, shift)) => write!(f, "{} {unit}", self.0 >> shift),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        struct SizeVisitor;
+
+        impl Visitor<'_> for SizeVisitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, or text like \"256MiB\" or \"64k\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_f64<E: Error>(self, bytes: f64) -> Result<Size, E> {
+                whole(bytes).map_err(E::custom)
+            }
+
+            fn visit_u64<E: Error>(self, bytes: u64) -> Result<Size, E> {
+                if bytes <= MAX {
+                    Ok(Size(bytes))
+                } else {
+                    Err(E::custom(too_large()))
+                }
+            }
+
+            fn visit_i64<E: Error>(self, bytes: i64) -> Result<Size, E> {
+                self.visit_f64(bytes as f64)
+            }
+        }
+
+        deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        let check = |json: &str, bytes: u64| {
+            let size: Size = serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"));
+            assert_eq!(size.0, bytes, "{json}");
+            assert_eq!(serde_json::to_string(&size).unwrap(), bytes.to_string());
+        };
+        check("0", 0);
+        check("1048576", 1 << 20);
+        check("1e6", 1_000_000);
+        check("\"256MiB\"", 256 << 20);
+        check("\"256 MiB\"", 256 << 20);
+        check("\"1MB\"", 1_000_000);
+        check("\"64k\"", 64 << 10);
+        check("\"64K\"", 64 << 10);
+        check("\"1.5GiB\"", 3 << 29);
+        check("\"17\"", 17);
+        check("\"17B\"", 17);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        let check = |json: &str, problem: &str| {
+            let error = serde_json::from_str::<Size>(json).unwrap_err().to_string();
+            assert!(error.contains(problem), "{json}: {error}");
+        };
+        check("-1", "negative");
+        check("\"-1MiB\"", "negative");
+        check("1.5", "whole number");
+        check("1e300", "too large");
+        check("18446744073709551615", "too large");
+        check("\"99999999999TiB\"", "too large");
+        check("\"99999999999999999999999\"", "too large");
+        check("\"1 elephant\"", "'elephant' is not a unit of size");
+        check("\"MiB\"", "not a size");
+        check("\"\"", "not a size");
+        check("\"1.2.3k\"", "not a size");
+        check("[]", "a number of bytes");
+    }
+
+    #[test]
+    fn sizes_are_shown_to_people() {
+        assert_eq!(Size(256 << 20).to_string(), "256 MiB");
+        assert_eq!(Size(1000).to_string(), "1000 bytes");
+        assert_eq!(Size(0).to_string(), "0 bytes");
+    }
+}

@@ -1,0 +1,114 @@
+//! The command line. Each verb's own arguments stand in its file under `commands`.
+
+mod client;
+mod node;
+mod task;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    add, bench, cancel, completions, config, executor, executors, gateway, get, judicator, judicators, run, search,
+    stats, up, watch,
+};
+
+pub(crate) use client::ClientFlags;
+pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
+pub(crate) use task::TaskFlags;
+
+/// Runs command-line tasks on many machines, and never loses one.
+#[derive(Debug, Parser)]
+#[command(name = "conclave", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Start everything on this machine: judicator, executor and gateway in one process
+    Up(up::Args),
+    /// Start a judicator alone
+    Judicator(judicator::Args),
+    /// Start an executor alone, for judicators elsewhere
+    Executor(executor::Args),
+    /// Start a gateway alone, for judicators elsewhere
+    Gateway(gateway::Args),
+    /// Add a task, wait for it, pass its output through and exit as it did
+    Run(run::Args),
+    /// Add one task or many, and print their ids
+    Add(add::Args),
+    /// Show a task, or write out what it printed
+    Get(get::Args),
+    /// List tasks
+    Search(search::Args),
+    /// Cancel tasks
+    Cancel(cancel::Args),
+    /// Follow a task until it is done
+    Watch(watch::Args),
+    /// List executors
+    Executors(executors::Args),
+    /// List judicators
+    Judicators(judicators::Args),
+    /// Show counts and rates
+    Stats(stats::Args),
+    /// Measure how fast this machine runs tasks
+    Bench(bench::Args),
+    /// Show every setting, its value and where it came from
+    Config(config::Args),
+    /// Print a shell's completions
+    Completions(completions::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usual_lines_are_understood() {
+        for line in [
+            "conclave up --data /srv/c --listen 127.0.0.1:0 --rpc 127.0.0.1:0 --slots 4 --isolation none",
+            "conclave up --config node.toml --set executor.self_kill=5s --insecure",
+            "conclave executor --judicator a:7010 --judicator b:7010 --slots 2",
+            "conclave gateway --judicator a:7010 --listen 0.0.0.0:7000",
+            "conclave run -- echo --not-ours",
+            "conclave run --source main.c --source lib --compile cc --shell ./main --wall 2s --memory 64MiB",
+            "conclave run --data table.csv --input - --env A=1 --env B=2 --priority -3 -- cat",
+            "conclave add --file task.json",
+            "conclave add --lines tasks.jsonl",
+            "conclave search --status pending --status running --user ada --oldest --limit 5",
+            "conclave config --json",
+            "conclave bench --quick --json",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in [
+            "conclave run",
+            "conclave run --shell a -- b",
+            "conclave run --env A -- b",
+            "conclave run --wall soon -- b",
+            "conclave add --file a --lines b",
+            "conclave add --file a -- b",
+            "conclave get not-an-id",
+            "conclave search --oldest --newest",
+            "conclave executor --set nonsense",
+            "conclave launch",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Flags that describe a task.
+
+use std::path::PathBuf;
+
+use api::{Size, Span};
+use clap::Args;
+use model::{Command, TaskId, UserName};
+
+#[derive(Args, Debug)]
+pub(crate) struct TaskFlags {
+    /// Source file, or folder whose content is laid out where the commands run; repeatable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) source: Vec<PathBuf>,
+    /// Data file, or folder whose content is laid out in data/; repeatable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Command that compiles the source first, for the shell
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) compile: Option<String>,
+    /// Command to run, as text for the shell; what follows `--` becomes $1, $2, ...
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) shell: Option<String>,
+    /// Standard input: a file, or - for this command's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Variable in the command's environment; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Who owns the task
+    #[arg(long, value_name = "NAME", value_parser = user)]
+    pub(crate) user: Option<UserName>,
+    /// Higher goes first
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0)]
+    pub(crate) priority: i32,
+    /// Id of the task, so that adding twice is adding once
+    #[arg(long, value_name = "UUID", value_parser = id)]
+    pub(crate) id: Option<TaskId>,
+    #[command(flatten)]
+    pub(crate) limits: LimitFlags,
+    /// Program to run and its arguments, with no shell between
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits of the command")]
+pub(crate) struct LimitFlags {
+    /// Time on the clock, like 10s
+    #[arg(long, value_name = "TIME")]
+    wall: Option<Span>,
+    /// CPU time of all its processes, like 2s
+    #[arg(long, value_name = "TIME")]
+    cpu: Option<Span>,
+    /// Memory of all its processes, like 256MiB
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Bytes on each of stdout and stderr, like 1MiB
+    #[arg(long, value_name = "SIZE")]
+    output: Option<Size>,
+    /// Processes and threads at one time
+    #[arg(long, value_name = "N")]
+    processes: Option<u32>,
+}
+
+impl LimitFlags {
+    pub(crate) fn limits(&self) -> api::Limits {
+        api::Limits {
+            wall: self.wall,
+            cpu: self.cpu,
+            memory: self.memory,
+            output: self.output,
+            processes: self.processes,
+        }
+    }
+}
+
+impl TaskFlags {
+    /// What to run and with which arguments; `None` if the flags do not say.
+    pub(crate) fn command(&self) -> Option<(Command, Vec<String>)> {
+        match &self.shell {
+            Some(text) => Some((Command::Shell(text.clone()), self.words.clone())),
+            None if self.words.is_empty() => None,
+            None => Some((Command::Argv(self.words.clone()), Vec::new())),
+        }
+    }
+}
+
+pub(crate) fn id(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|wrong| format!("{wrong}"))
+}
+
+fn user(text: &str) -> Result<UserName, String> {
+    UserName::new(text).map_err(|wrong| wrong.to_string())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
+        _ => Err("write it like NAME=VALUE".to_string()),
+    }
+}

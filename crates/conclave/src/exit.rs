@@ -1,0 +1,97 @@
+//! The exit code of `conclave run`: the task's own where it has one.
+
+use model::{Reason, Status};
+
+/// `conclave run` itself failed, so nothing is known of the task. `env`, `timeout` and `docker run` use the same.
+pub(crate) const OWN_FAILURE: u8 = 125;
+
+/// How the execute step ended, as far as an exit code can tell it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: Status,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+}
+
+/// What `conclave run --help` says about its exit code.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0-255  the command's own, when it exited
+  128+N  signal N ended it
+  110    the compile step failed
+  111    CPU time limit        112  wall limit
+  113    memory limit          114  output limit
+  115    process limit         116  cancelled
+  117    system error: the platform could not run it
+  125    conclave itself failed: bad input, or no answer from the server";
+
+/// The codes from 110 are ours. A command may use them too; `--json` tells for certain.
+pub(crate) fn code(ending: Ending) -> u8 {
+    match ending.status {
+        Status::Success => 0,
+        Status::CompileFailed => 110,
+        Status::Cancelled => 116,
+        Status::SystemError => 117,
+        Status::RunFailed => match ending.reason {
+            Some(Reason::Exited) => low_byte(ending.exit_code.unwrap_or(1)),
+            Some(Reason::Signalled) => low_byte(128 + ending.signal.unwrap_or(0)),
+            Some(Reason::TimeLimit) => 111,
+            Some(Reason::WallLimit) => 112,
+            Some(Reason::MemoryLimit) => 113,
+            Some(Reason::OutputLimit) => 114,
+            Some(Reason::ProcessLimit) => 115,
+            Some(Reason::Cancelled) => 116,
+            None => OWN_FAILURE,
+        },
+        // Not done: whoever asks has stopped waiting.
+        Status::Pending | Status::Compiling | Status::Running | Status::Retrying => OWN_FAILURE,
+    }
+}
+
+fn low_byte(code: i32) -> u8 {
+    (code & 0xff) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_tell_how_it_ended() {
+        let check = |status, reason, exit_code, signal, expected| {
+            let ending = Ending {
+                status,
+                reason,
+                exit_code,
+                signal,
+            };
+            assert_eq!(code(ending), expected, "{ending:?}");
+        };
+        check(Status::Success, Some(Reason::Exited), Some(0), None, 0);
+        check(Status::RunFailed, Some(Reason::Exited), Some(7), None, 7);
+        check(Status::RunFailed, Some(Reason::Signalled), None, Some(9), 137);
+        check(Status::CompileFailed, None, None, None, 110);
+        check(Status::Cancelled, None, None, None, 116);
+        check(Status::SystemError, None, None, None, 117);
+        check(Status::Running, None, None, None, 125);
+    }
+
+    #[test]
+    fn every_limit_has_its_own_code_and_its_line_in_the_help() {
+        let mut seen = Vec::new();
+        for reason in Reason::ALL.into_iter().filter(|reason| reason.as_str().ends_with("limit")) {
+            let code = code(Ending {
+                status: Status::RunFailed,
+                reason: Some(reason),
+                exit_code: None,
+                signal: Some(9),
+            });
+            assert!(HELP.contains(&code.to_string()), "{reason}");
+            seen.push(code);
+        }
+        let all = seen.len();
+        seen.dedup();
+        assert_eq!(seen.len(), all);
+    }
+}

@@ -1,0 +1,9 @@
+//! What clients show: tables for people, JSON for programs, and never a panic when the reader goes away.
+
+mod out;
+mod pairs;
+mod table;
+
+pub(crate) use out::{Form, Out, is_closed_pipe};
+pub(crate) use pairs::Pairs;
+pub(crate) use table::Table;

@@ -1,0 +1,48 @@
+use std::sync::Arc;
+
+use rpc::Event;
+use store::Change;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::Judicator;
+
+impl Judicator {
+    /// Passes on what the store says has changed: to executors as hints, to callers as news.
+    pub(crate) async fn dispatch(self: Arc<Self>, mut changes: broadcast::Receiver<Change>) {
+        loop {
+            match changes.recv().await {
+                Ok(change) => self.on_change(change),
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::debug!(missed, "changes were missed: everyone looks for himself");
+                    self.hints.on_lost_history();
+                    self.waiters.on_lost_history();
+                }
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn on_change(&self, change: Change) {
+        match change {
+            Change::Waiting(tasks) => self.hints.on_work(tasks),
+            Change::Withdrawn(executor) => self.hints.on_withdrawn(&executor),
+            Change::Moved {
+                id,
+                status,
+                executor,
+                time,
+            } => {
+                if status.done() {
+                    self.pace.on_done();
+                    metrics::counter!("conclave_finishes_total", "status" => status.as_str()).increment(1);
+                }
+                self.waiters.on_moved(&Event {
+                    id,
+                    status,
+                    executor,
+                    time,
+                });
+            }
+        }
+    }
+}

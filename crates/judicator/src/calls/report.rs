@@ -1,0 +1,36 @@
+use std::time::Instant;
+
+use model::{Intent, Report, ReportAnswer};
+use rpc::CallError;
+
+use crate::error::refusal;
+use crate::{Judicator, now};
+
+impl Judicator {
+    /// The five steps are one transition of the store; what is left here is who is hungry, and counting.
+    pub(super) async fn on_report(&self, report: Report) -> Result<ReportAnswer, CallError> {
+        let begun = Instant::now();
+        let executor = report.executor.clone();
+        let leaves = report.intent == Intent::Leave;
+        self.hints.on_report(&executor, report.vacant);
+        let reported = self.store.report(report).await.map_err(refusal)?;
+        match &reported.answer {
+            ReportAnswer::Done(_) if leaves => self.hints.forget(&executor),
+            ReportAnswer::Done(answer) => self.hints.on_assigned(&executor, answer.assign.len()),
+            ReportAnswer::Stale | ReportAnswer::Ended => {}
+            ReportAnswer::Occupied { host, .. } => {
+                tracing::warn!(%executor, other_host = host, "a second executor under a name that is taken was refused");
+            }
+        }
+        metrics::counter!("conclave_claims_total").increment(reported.claimed.len() as u64);
+        for add_time in &reported.claimed {
+            metrics::histogram!("conclave_task_queue_seconds").record(now().since(*add_time));
+        }
+        for finished in &reported.finished {
+            let ran = finished.finish_time.since(finished.start_time);
+            metrics::histogram!("conclave_task_run_seconds").record(ran);
+        }
+        metrics::histogram!("conclave_report_seconds").record(begun.elapsed());
+        Ok(reported.answer)
+    }
+}

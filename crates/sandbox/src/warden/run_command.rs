@@ -1,0 +1,169 @@
+//! One run, from the request to the outcome.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use super::destroy::destroy;
+use super::footprint::Footprint;
+use super::reap::Tally;
+use super::resolve::resolve;
+use super::sample::Sampler;
+use super::spawn::{NotStarted, Plan, Spawner};
+use super::streams::{Output, drain, open_input};
+use super::tree::Table;
+use super::urgent::Words;
+use super::verdict::{End, Facts, verdict};
+use super::watch::{Seen, Watch};
+use crate::fault::{Errno, Fault};
+use crate::outcome::{Captured, Outcome, Reason};
+use crate::spec::Spec;
+
+/// The tools that every run uses again.
+pub(super) struct Bench {
+    table: Table,
+    spawner: Spawner,
+    footprint: Footprint,
+    /// `/dev/null`.
+    nothing: File,
+    scratch: Vec<u8>,
+}
+
+pub(super) enum Failure {
+    Fault(Fault),
+    /// The owner is gone; so is the command.
+    HungUp,
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Who is to be listened to while the command runs.
+pub(super) struct Owner<'a> {
+    pub(super) socket: &'a UnixStream,
+    pub(super) words: &'a mut Words,
+}
+
+impl Bench {
+    pub(super) fn new(table: Table, nothing: File) -> Self {
+        const SCRATCH: usize = 64 << 10;
+        let (spawner, footprint) = (Spawner::new(), Footprint::new());
+        Self { table, spawner, footprint, nothing, scratch: vec![0; SCRATCH] }
+    }
+
+    /// Whatever it returns, no process of the command is left.
+    pub(super) fn run_command(&mut self, owner: Owner<'_>, number: u64, spec: Spec) -> Result<Outcome, Failure> {
+        if let Some(reason) = owner.words.stop(number) {
+            return Ok(never_started(reason));
+        }
+        let Spec { argv, env, directory, input, limits, keep } = spec;
+        let keep = limits.output.map_or(keep, |limit| limit.min(keep));
+        self.footprint.on_moved(input.held());
+        let input = open_input(input)?;
+        let mut outputs = [Output::open(keep)?, Output::open(keep)?];
+        self.footprint.forget_peak();
+
+        let start = Instant::now();
+        let started = match resolve(&argv[0], &env, &directory) {
+            Ok(program) => self.spawner.spawn(&Plan {
+                program,
+                argv: &argv,
+                env: &env,
+                directory: &directory,
+                streams: [
+                    input.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd),
+                    outputs[0].writing(),
+                    outputs[1].writing(),
+                ],
+                limits: &limits,
+            }),
+            Err(errno) => Err(NotStarted::Refused(errno)),
+        };
+        drop(input);
+        let pid = match started {
+            Ok(pid) => pid,
+            Err(not_started) => {
+                Tally::new(0).reap_to_the_last();
+                return match not_started {
+                    NotStarted::Refused(errno) => Ok(refused(&argv[0], errno, outputs, start.elapsed())),
+                    NotStarted::Fault(fault) => Err(fault.into()),
+                };
+            }
+        };
+
+        let mut tally = Tally::new(pid);
+        let mut sampler = Sampler::new(&limits, start);
+        let seen = Watch { owner, number, limits: &limits, start, scratch: &mut self.scratch }.run(
+            &mut tally,
+            &mut outputs,
+            &mut sampler,
+            &mut self.table,
+        );
+        let wall = start.elapsed();
+        destroy(&mut self.table, &mut tally);
+        let stopped = match seen {
+            Seen::Ended => None,
+            Seen::Exceeded(reason) => Some(reason),
+            Seen::HungUp => return Err(Failure::HungUp),
+            Seen::Blind(errno) => return Err(Fault::Wait(errno).into()),
+        };
+        drain(&mut outputs, &mut self.scratch);
+
+        let end = End::of(tally.status.ok_or(Fault::Wait(Errno(libc::ECHILD)))?);
+        let sampled = sampler.map_or(0, |sampler| sampler.peak);
+        let facts = Facts {
+            stopped,
+            end,
+            cpu: tally.cpu,
+            memory: sampled.max(self.footprint.own_part(tally.peak)),
+            output: outputs[0].total().max(outputs[1].total()),
+        };
+        let [stdout, stderr] = outputs.map(Output::into_captured);
+        self.footprint.on_moved(stdout.bytes.len() + stderr.bytes.len());
+        Ok(Outcome {
+            reason: verdict(&facts, &limits),
+            exit_code: if let End::Code(code) = end { Some(code) } else { None },
+            signal: if let End::Signal(signal) = end { Some(signal) } else { None },
+            wall,
+            cpu: facts.cpu,
+            memory: sampled.max(tally.peak),
+            stdout,
+            stderr,
+        })
+    }
+}
+
+/// Killed, or abandoned, before it came to its turn.
+fn never_started(reason: Reason) -> Outcome {
+    Outcome {
+        reason,
+        exit_code: None,
+        signal: None,
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        memory: 0,
+        stdout: Captured::default(),
+        stderr: Captured::default(),
+    }
+}
+
+/// What a shell would say about a program that it cannot start.
+fn refused(program: &std::ffi::OsStr, errno: Errno, outputs: [Output; 2], wall: Duration) -> Outcome {
+    let [stdout, mut stderr] = outputs;
+    stderr.push(b"conclave: ");
+    stderr.push(program.as_bytes());
+    stderr.push(format!(": {}\n", errno.text()).as_bytes());
+    let code = if matches!(errno.0, libc::ENOENT | libc::ENOTDIR) { 127 } else { 126 };
+    Outcome {
+        exit_code: Some(code),
+        wall,
+        stdout: stdout.into_captured(),
+        stderr: stderr.into_captured(),
+        ..never_started(Reason::Exited)
+    }
+}

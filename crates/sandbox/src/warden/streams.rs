@@ -1,0 +1,117 @@
+//! The three standard streams of a command.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::pipe2;
+
+use super::signals;
+use crate::fault::Fault;
+use crate::outcome::Captured;
+use crate::spec::Input;
+
+/// Opens what the command reads; `None` stands for `/dev/null`.
+pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
+    match input {
+        Input::Bytes(bytes) if bytes.is_empty() => Ok(None),
+        // A file in memory rather than a pipe: nobody has to feed it while the command runs, and a command that
+        // does not read it cannot hold anyone up.
+        Input::Bytes(bytes) => {
+            let memfd = memfd_create(c"input", MFdFlags::MFD_CLOEXEC).map_err(|e| Fault::HoldInput(e.into()))?;
+            let mut file = File::from(memfd);
+            file.write_all(&bytes).map_err(|e| Fault::HoldInput(e.into()))?;
+            file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
+            Ok(Some(file.into()))
+        }
+        Input::File(path) => match File::open(&path) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(error) => Err(Fault::OpenInput { path, errno: error.into() }),
+        },
+    }
+}
+
+/// One output stream: a pipe, and the first bytes that came through it.
+///
+/// The writing end stays open here while the command runs. Otherwise the pipe would report a hang-up just
+/// before every end of a process, and wake us twice for each run.
+pub(super) struct Output {
+    reading: File,
+    writing: OwnedFd,
+    kept: Vec<u8>,
+    keep: u64,
+    total: u64,
+}
+
+impl Output {
+    /// A new pipe for each run: one used again could still be held by somebody to whom an earlier command
+    /// passed it.
+    pub(super) fn open(keep: u64) -> Result<Self, Fault> {
+        let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Fault::Pipe(e.into()))?;
+        Ok(Self { reading: reading.into(), writing, kept: Vec::new(), keep, total: 0 })
+    }
+
+    pub(super) fn writing(&self) -> BorrowedFd<'_> {
+        self.writing.as_fd()
+    }
+
+    pub(super) fn poll(&self) -> PollFd<'_> {
+        PollFd::new(self.reading.as_fd(), PollFlags::POLLIN)
+    }
+
+    /// All bytes written, kept or not.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Reads once. To be called when there is something to read, else it blocks. What goes beyond `keep` is
+    /// read too, because a full pipe would stop the command.
+    pub(super) fn pull(&mut self, scratch: &mut [u8]) {
+        // Reading from a pipe of our own fails only by interruption, and then the next round reads it.
+        let Ok(count) = self.reading.read(scratch) else { return };
+        self.total += count as u64;
+        let room = self.keep.saturating_sub(self.kept.len() as u64);
+        let wanted = usize::try_from(room).map_or(count, |room| room.min(count));
+        self.kept.extend_from_slice(&scratch[..wanted]);
+    }
+
+    pub(super) fn push(&mut self, text: &[u8]) {
+        self.total += text.len() as u64;
+        let room = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&text[..room.min(text.len())]);
+    }
+
+    pub(super) fn into_captured(self) -> Captured {
+        Captured { truncated: self.total > self.kept.len() as u64, bytes: self.kept }
+    }
+}
+
+/// Takes what is still in the pipes once the command is over. Bounded, because a process outside the command
+/// may have been passed the writing end and write for ever.
+pub(super) fn drain(outputs: &mut [Output; 2], scratch: &mut [u8]) {
+    // A pipe holds at most a mebibyte unless its user is privileged.
+    const ROUNDS: usize = 64;
+    for _ in 0..ROUNDS {
+        let mut descriptors = outputs.each_ref().map(Output::poll);
+        if signals::wait(&mut descriptors, Some(std::time::Duration::ZERO)).is_err() {
+            return;
+        }
+        let ready = descriptors.map(|fd| is_readable(&fd));
+        if ready == [false, false] {
+            return;
+        }
+        for (output, ready) in outputs.iter_mut().zip(ready) {
+            if ready {
+                output.pull(scratch);
+            }
+        }
+    }
+}
+
+/// After an interrupted wait the kernel leaves the answers as they were: none.
+pub(super) fn is_readable(fd: &PollFd<'_>) -> bool {
+    fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+}

@@ -1,0 +1,113 @@
+//! The warden's descendants, as `/proc` shows them.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+mod stat;
+
+pub(super) use stat::Stat;
+
+/// Reads the process table.
+#[derive(Debug)]
+pub(super) struct Table {
+    root: PathBuf,
+    warden: i32,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Each thread has a file that lists its children: reading costs in proportion to the tree.
+    Children,
+    /// Kernels built without those files (CONFIG_PROC_CHILDREN): the parent is looked up for every process of
+    /// the machine.
+    Parents,
+}
+
+impl Table {
+    /// `root` is `/proc`, but for tests.
+    pub(super) fn new(root: impl Into<PathBuf>, warden: i32) -> io::Result<Self> {
+        let root = root.into();
+        let mut table = Self { root, warden, source: Source::Parents };
+        table.stat(warden)?;
+        if table.root.join(format!("{warden}/task/{warden}/children")).exists() {
+            table.source = Source::Children;
+        }
+        Ok(table)
+    }
+
+    /// All descendants of the warden, in no order. A look at moving things: one that was born or adopted
+    /// meanwhile may be missing, so whoever must not miss one looks until nothing new turns up.
+    pub(super) fn descendants(&mut self) -> io::Result<Vec<i32>> {
+        match self.source {
+            Source::Children => Ok(self.by_children()),
+            Source::Parents => Ok(self.by_parents()?.into_iter().map(|(pid, _)| pid).collect()),
+        }
+    }
+
+    /// The descendants with their figures. Those that vanished in between are left out.
+    pub(super) fn stats(&mut self) -> io::Result<Vec<(i32, Stat)>> {
+        match self.source {
+            Source::Children => {
+                let pids = self.by_children();
+                Ok(pids.into_iter().filter_map(|pid| Some((pid, self.stat(pid).ok()?))).collect())
+            }
+            Source::Parents => self.by_parents(),
+        }
+    }
+
+    /// The memory of a process in bytes, where pages that it shares with others count only in part.
+    pub(super) fn proportional_memory(&self, pid: i32) -> io::Result<u64> {
+        let text = fs::read_to_string(self.root.join(format!("{pid}/smaps_rollup")))?;
+        let kib = text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix("kB"));
+        let kib: Option<u64> = kib.and_then(|kib| kib.trim().parse().ok());
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn by_children(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut next = Some(self.warden);
+        let mut looked_at = 0;
+        while let Some(pid) = next {
+            // A process that has ended meanwhile has no threads left to read, and its children are elsewhere.
+            let threads = fs::read_dir(self.root.join(format!("{pid}/task"))).into_iter().flatten();
+            for thread in threads.flatten() {
+                let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+                found.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+            }
+            next = found.get(looked_at).copied();
+            looked_at += 1;
+        }
+        found
+    }
+
+    fn by_parents(&self) -> io::Result<Vec<(i32, Stat)>> {
+        let mut children: HashMap<i32, Vec<(i32, Stat)>> = HashMap::new();
+        for entry in fs::read_dir(&self.root)? {
+            if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok())
+                && let Ok(stat) = self.stat(pid)
+            {
+                children.entry(stat.parent).or_default().push((pid, stat));
+            }
+        }
+        let mut found = children.remove(&self.warden).unwrap_or_default();
+        let mut looked_at = 0;
+        while let Some((pid, _)) = found.get(looked_at) {
+            found.extend(children.remove(pid).unwrap_or_default());
+            looked_at += 1;
+        }
+        Ok(found)
+    }
+
+    fn stat(&self, pid: i32) -> io::Result<Stat> {
+        // Longer than any such line: two dozen numbers matter, and the name has at most 64 bytes.
+        let mut line = [0; 1024];
+        let length = File::open(self.root.join(format!("{pid}/stat")))?.read(&mut line)?;
+        Stat::parse(&line[..length]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

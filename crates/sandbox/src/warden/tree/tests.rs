@@ -1,0 +1,73 @@
+use std::path::Path;
+
+use super::*;
+
+/// A made-up `/proc`: process 1 is the warden; 2 and 3 are its children, 4 a grandchild by a second thread of
+/// 2, 5 its child; 9 is a stranger with a child of its own.
+const PARENTS: [(i32, i32); 7] = [(1, 0), (2, 1), (3, 1), (4, 2), (5, 4), (9, 0), (10, 9)];
+
+fn write(root: &Path, file: &str, text: &str) {
+    let path = root.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn made_up() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (pid, parent) in PARENTS {
+        let numbers = "0 0 0 -1 0 0 0 0 0 1 2 3 4 20 0 1 0 5 2818048 390 0 1";
+        write(root.path(), &format!("{pid}/stat"), &format!("{pid} (x) S {parent} {numbers}"));
+    }
+    write(root.path(), "meminfo", "");
+    root
+}
+
+fn check(root: &Path, source: Source) {
+    let mut table = Table::new(root, 1).unwrap();
+    assert_eq!(table.source, source);
+    let mut pids = table.descendants().unwrap();
+    pids.sort_unstable();
+    assert_eq!(pids, [2, 3, 4, 5]);
+    let mut stats: Vec<_> = table.stats().unwrap().into_iter().map(|(pid, stat)| (pid, stat.parent)).collect();
+    stats.sort_unstable();
+    assert_eq!(stats, PARENTS[1..5]);
+}
+
+#[test]
+fn descendants_are_found_by_their_parents() {
+    let root = made_up();
+    check(root.path(), Source::Parents);
+}
+
+#[test]
+fn descendants_are_found_through_every_thread() {
+    let root = made_up();
+    for (thread, children) in [("1/task/1", "2 3 "), ("2/task/2", ""), ("2/task/20", "4 "), ("4/task/4", "5 ")] {
+        write(root.path(), &format!("{thread}/children"), children);
+    }
+    check(root.path(), Source::Children);
+}
+
+#[test]
+fn proportional_memory_is_read_in_bytes() {
+    let root = made_up();
+    write(root.path(), "2/smaps_rollup", "5500-7ffc ---p 0 00:00 0 [rollup]\nRss:  900 kB\nPss:     12 kB\nPss_Dirty: 1 kB\n");
+    let table = Table::new(root.path(), 1).unwrap();
+    assert_eq!(table.proportional_memory(2).unwrap(), 12 * 1024);
+    assert!(table.proportional_memory(3).is_err());
+}
+
+#[test]
+fn without_a_process_table_there_is_no_warden() {
+    assert!(Table::new("/nonexistent", 1).is_err());
+}
+
+#[test]
+fn the_machines_own_table_is_readable() {
+    let own = std::process::id() as i32;
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let found = Table::new("/proc", own).unwrap().descendants().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(found.contains(&(child.id() as i32)), "{found:?}");
+}

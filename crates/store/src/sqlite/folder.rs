@@ -1,0 +1,110 @@
+//! Where the store lies on disk, and the lock that keeps a second process out of it.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::BlobHash;
+
+use crate::StoreError;
+
+/// The places in the data folder.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+}
+
+/// Held for as long as the store is open. The kernel lets go of it when the process dies, however it dies.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Folder {
+    /// Makes what is missing, locks the folder, and empties `incoming`: it holds only blobs that were still
+    /// on their way in when an earlier process ended, and nobody will send the rest of those.
+    pub(super) fn open(root: &Path) -> Result<(Folder, Lock), StoreError> {
+        let folder = Folder { root: root.to_path_buf() };
+        fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
+        let lock = folder.lock()?;
+        let incoming = folder.incoming();
+        match fs::remove_dir_all(&incoming) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("empty the folder", &incoming)(error));
+            }
+            _ => {}
+        }
+        for path in [incoming, folder.blobs()] {
+            fs::create_dir_all(&path).map_err(io_error("create the folder", &path))?;
+        }
+        folder.check_database()?;
+        Ok((folder, lock))
+    }
+
+    fn lock(&self) -> Result<Lock, StoreError> {
+        let path = self.root.join("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(io_error("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: self.root.clone() }),
+            Err(TryLockError::Error(error)) => Err(io_error("lock", &path)(error)),
+        }
+    }
+
+    /// SQLite takes an empty database file for a new one and deletes the log beside it. But a log that has
+    /// content was written for a database that had some: that is damage, and the log may be all that is left.
+    fn check_database(&self) -> Result<(), StoreError> {
+        let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let log = self.root.join("tasks.db-wal");
+        if length(&self.database()) == 0 && length(&log) > 0 {
+            return Err(StoreError::Corrupt {
+                path: self.root.clone(),
+                detail: "tasks.db is missing or empty, but its log tasks.db-wal is not".into(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.root.join("tasks.db")
+    }
+
+    pub(super) fn incoming(&self) -> PathBuf {
+        self.root.join("incoming")
+    }
+
+    pub(super) fn blobs(&self) -> PathBuf {
+        self.root.join("blobs")
+    }
+
+    /// Blobs are spread over folders by the start of their hash, so that no folder grows too large to list.
+    pub(super) fn blob(&self, hash: BlobHash) -> PathBuf {
+        let name = hash.to_string();
+        let (shelf, rest) = name.split_at(2);
+        self.blobs().join(shelf).join(rest)
+    }
+}
+
+/// Makes entries that were created in or renamed into a folder durable.
+pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .map_err(io_error("sync the folder", path))
+}
+
+pub(super) fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path = path.to_path_buf();
+    move |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path },
+        _ => StoreError::Io { step, path, source },
+    }
+}
