@@ -1,17 +1,19 @@
 //! The command line. Each verb's own arguments stand in its file under `commands`.
 
 mod client;
+mod name;
 mod node;
 mod task;
 
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    add, bench, cancel, completions, config, executor, executors, gateway, get, judicator, judicators, run, search,
-    stats, up, watch,
+    add, bench, cancel, completions, config, executor, executors, gateway, get, judicator, judicators, run,
+    search, stats, up, watch,
 };
 
 pub(crate) use client::ClientFlags;
+pub(crate) use name::{executor_name, task_id, user_name};
 pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
 pub(crate) use task::TaskFlags;
 
@@ -82,6 +84,7 @@ mod tests {
             "conclave executor --judicator a:7010 --judicator b:7010 --slots 2",
             "conclave gateway --judicator a:7010 --listen 0.0.0.0:7000",
             "conclave run -- echo --not-ours",
+            "conclave run --shell ./main -- first second",
             "conclave run --source main.c --source lib --compile cc --shell ./main --wall 2s --memory 64MiB",
             "conclave run --data table.csv --input - --env A=1 --env B=2 --priority -3 -- cat",
             "conclave add --file task.json",
@@ -97,8 +100,6 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in [
-            "conclave run",
-            "conclave run --shell a -- b",
             "conclave run --env A -- b",
             "conclave run --wall soon -- b",
             "conclave add --file a --lines b",

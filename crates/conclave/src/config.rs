@@ -12,7 +12,6 @@ mod nearest;
 mod origin;
 mod value;
 
-pub(crate) use keys::{Config, KEYS, Key};
-pub(crate) use layers::{Flag, Layers, Setting};
-pub(crate) use origin::Origin;
-pub(crate) use value::Address;
+pub(crate) use keys::Config;
+pub(crate) use layers::{Flag, Layers};
+pub(crate) use value::{Address, LogFilter};

@@ -1,5 +1,6 @@
 //! The exit code of `conclave run`: the task's own where it has one.
 
+use api::Task;
 use model::{Reason, Status};
 
 /// `conclave run` itself failed, so nothing is known of the task. `env`, `timeout` and `docker run` use the same.
@@ -12,6 +13,18 @@ pub(crate) struct Ending {
     pub(crate) reason: Option<Reason>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
+}
+
+impl Ending {
+    pub(crate) fn of(task: &Task) -> Ending {
+        let outcome = task.result.as_ref().and_then(|result| result.execute.as_ref());
+        Ending {
+            status: task.status,
+            reason: outcome.map(|outcome| outcome.reason),
+            exit_code: outcome.and_then(|outcome| outcome.exit_code),
+            signal: outcome.and_then(|outcome| outcome.signal),
+        }
+    }
 }
 
 /// What `conclave run --help` says about its exit code.
@@ -80,7 +93,10 @@ mod tests {
     #[test]
     fn every_limit_has_its_own_code_and_its_line_in_the_help() {
         let mut seen = Vec::new();
-        for reason in Reason::ALL.into_iter().filter(|reason| reason.as_str().ends_with("limit")) {
+        for reason in Reason::ALL
+            .into_iter()
+            .filter(|reason| reason.as_str().ends_with("limit"))
+        {
             let code = code(Ending {
                 status: Status::RunFailed,
                 reason: Some(reason),

@@ -1,1 +1,40 @@
-fn main() {}
+//! The one binary: arguments, then configuration, then a node or a client's command.
+
+mod args;
+mod bench;
+mod commands;
+mod config;
+mod exit;
+mod follow;
+mod node;
+mod outputs;
+mod print;
+mod task;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // Before anything else: a warden forks for every step it runs, and stays cheap to fork only as long as it
+    // is small and has one thread. The same goes for the process that measures what a bare spawn costs.
+    match std::env::args_os().nth(1) {
+        Some(verb) if verb == "warden" => return sandbox::warden::run(),
+        Some(verb) if verb == bench::spawns::VERB => return bench::spawns::run(),
+        _ => {}
+    }
+    let args::Cli { verb } = args::Cli::parse();
+    let failure = match verb {
+        args::Verb::Run(_) => exit::OWN_FAILURE,
+        _ => 1,
+    };
+    match commands::run(verb) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if print::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            print::complain(format_args!("{error:#}"));
+            ExitCode::from(failure)
+        }
+    }
+}

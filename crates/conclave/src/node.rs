@@ -6,21 +6,23 @@ mod log;
 mod options;
 mod parts;
 mod secrets;
-mod serving;
+pub(crate) mod serving;
 mod signals;
-
-pub(crate) use folder::Folder;
-pub(crate) use listen::{Listening, bind};
-pub(crate) use options::{executor_options, gateway_options, judicator_options, open_store};
-pub(crate) use parts::{Part, Parts};
-pub(crate) use secrets::Secrets;
-pub(crate) use serving::Serving;
+pub(crate) mod start;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use tokio::net::TcpListener;
 
 use crate::config::Config;
+use listen::Listening;
+
+pub(crate) use folder::Folder;
+pub(crate) use parts::{Part, Parts};
+pub(crate) use secrets::Secrets;
+pub(crate) use serving::Serving;
+pub(crate) use signals::Signals;
 
 /// Runs a node until it is told to stop, or a part of it fails.
 pub(crate) fn run<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
@@ -34,4 +36,26 @@ where
         .context("could not start the runtime's threads")?;
     runtime.block_on(serve(config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn bind_http(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {
+    listen::bind(Listening {
+        address: &config.gateway.listen,
+        service: "the HTTP API",
+        flag,
+        guard: secrets.http_guard(config),
+        guard_key: "secrets.tokens_file",
+    })
+    .await
+}
+
+pub(crate) async fn bind_rpc(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {
+    listen::bind(Listening {
+        address: &config.judicator.listen,
+        service: "the judicator's calls",
+        flag,
+        guard: secrets.rpc_guard(config),
+        guard_key: "secrets.cluster_file",
+    })
+    .await
 }

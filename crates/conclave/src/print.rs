@@ -4,6 +4,6 @@ mod out;
 mod pairs;
 mod table;
 
-pub(crate) use out::{Form, Out, is_closed_pipe};
+pub(crate) use out::{Form, Out, complain, is_closed_pipe};
 pub(crate) use pairs::Pairs;
 pub(crate) use table::Table;

@@ -1,0 +1,37 @@
+//! Reports to a judicator, is given tasks, and runs them in cells.
+//!
+//! Reading order follows a task: `report` asks for work, `slots` keeps the table of what is here, `fetch` brings
+//! the blobs, `work` passes it to a slot's thread, `run` lays it out, compiles, executes and cleans up, `spool`
+//! keeps the result on disk until a judicator has answered for it.
+//! This room knows nothing of stores, HTTP or how a cell is built.
+
+mod cache;
+mod error;
+mod fetch;
+mod home;
+mod options;
+mod report;
+mod run;
+mod slots;
+mod spool;
+mod work;
+mod workspace;
+
+use std::sync::Arc;
+
+use rpc::Calls;
+use tokio_util::sync::CancellationToken;
+
+pub use error::ExecutorError;
+pub use options::Options;
+
+/// Runs tasks until told to stop; then gives back what it has not begun, lets what runs end within the grace
+/// time, and says goodbye.
+pub async fn run(
+    options: Options,
+    calls: Arc<dyn Calls>,
+    stop: CancellationToken,
+) -> Result<(), ExecutorError> {
+    let home = home::Home::enter(&options).await?;
+    report::Reporter::new(options, home, calls)?.run(stop).await
+}

@@ -65,7 +65,14 @@ impl WardenError {
 
 impl Warden {
     pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd) -> Self {
-        Self { child, socket, urgent: Arc::new(urgent), buffer: Vec::new(), made: 0, used: 0 }
+        Self {
+            child,
+            socket,
+            urgent: Arc::new(urgent),
+            buffer: Vec::new(),
+            made: 0,
+            used: 0,
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -73,13 +80,18 @@ impl Warden {
     }
 
     pub fn remote(&self) -> Remote {
-        Remote { urgent: Arc::clone(&self.urgent) }
+        Remote {
+            urgent: Arc::clone(&self.urgent),
+        }
     }
 
     /// For the next run. A ticket need not be used: one that was killed too early can be thrown away.
     pub fn ticket(&mut self) -> Ticket {
         self.made += 1;
-        Ticket { number: self.made, urgent: Arc::clone(&self.urgent) }
+        Ticket {
+            number: self.made,
+            urgent: Arc::clone(&self.urgent),
+        }
     }
 
     /// Runs a command and blocks until nothing of it is left.
@@ -89,7 +101,10 @@ impl Warden {
             return Err(WardenError::Ticket);
         }
         self.used = ticket.number;
-        let request = Request::Run { number: ticket.number, spec };
+        let request = Request::Run {
+            number: ticket.number,
+            spec,
+        };
         if let Err(error) = wire::send(&self.socket, &request, &mut self.buffer) {
             return Err(self.on_broken_socket(error));
         }
@@ -104,7 +119,11 @@ impl Warden {
 
     /// A warden that cannot be talked to is ended, so that what it holds (the lock above all) is let go.
     fn on_broken_socket(&mut self, error: io::Error) -> WardenError {
-        let hung_up = [io::ErrorKind::UnexpectedEof, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        let hung_up = [
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::BrokenPipe,
+            io::ErrorKind::ConnectionReset,
+        ];
         match self.end() {
             Some(status) if hung_up.contains(&error.kind()) => WardenError::Died { status },
             _ => WardenError::Talk(error),

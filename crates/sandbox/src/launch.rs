@@ -38,11 +38,19 @@ pub enum LaunchError {
     #[error("cannot make the sockets to talk to a warden")]
     Sockets(#[source] io::Error),
     #[error("cannot start {program:?} as a warden")]
-    Spawn { program: PathBuf, #[source] source: io::Error },
+    Spawn {
+        program: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot greet the warden")]
     Greet(#[source] io::Error),
     #[error("{program:?} did not answer as a warden: see its message on stderr, if it left one")]
-    Answer { program: PathBuf, #[source] source: io::Error },
+    Answer {
+        program: PathBuf,
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// A warden is ready within milliseconds; this only keeps a wrong program from holding its owner for ever.
@@ -52,7 +60,12 @@ impl Launcher {
     /// The running binary, started again with the one argument `warden`. By way of `/proc`, so that it is the
     /// same one even after an upgrade has replaced the file.
     pub fn this_binary(isolation: Isolation) -> Self {
-        Self { isolation, program: "/proc/self/exe".into(), args: vec!["warden".into()], lock: None }
+        Self {
+            isolation,
+            program: "/proc/self/exe".into(),
+            args: vec!["warden".into()],
+            lock: None,
+        }
     }
 
     pub fn start(&self) -> Result<Warden, LaunchError> {
@@ -67,7 +80,10 @@ impl Launcher {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|source| LaunchError::Spawn { program: self.program.clone(), source })?;
+            .map_err(|source| LaunchError::Spawn {
+                program: self.program.clone(),
+                source,
+            })?;
         match self.greet(&ours, their_urgent) {
             Ok(()) => Ok(Warden::new(child, ours, urgent)),
             Err(error) => {
@@ -79,20 +95,27 @@ impl Launcher {
 
     fn greet(&self, socket: &UnixStream, their_urgent: OwnedFd) -> Result<(), LaunchError> {
         let mut buffer = Vec::new();
-        let hello: Request<()> = Request::Hello { isolation: self.isolation };
+        let hello: Request<()> = Request::Hello {
+            isolation: self.isolation,
+        };
         wire::encode(&hello, &mut buffer).map_err(LaunchError::Greet)?;
         let mut descriptors = vec![their_urgent.as_fd()];
         descriptors.extend(self.lock.as_deref().map(AsFd::as_fd));
         wire::rights::send(socket, &buffer, &descriptors).map_err(LaunchError::Greet)?;
 
-        socket.set_read_timeout(Some(READY_WITHIN)).map_err(LaunchError::Greet)?;
+        socket
+            .set_read_timeout(Some(READY_WITHIN))
+            .map_err(LaunchError::Greet)?;
         let answer = match wire::receive::<Answer>(socket, &mut buffer) {
             Ok(Some(Answer::Ready)) => Ok(()),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
         };
-        answer.map_err(|source| LaunchError::Answer { program: self.program.clone(), source })?;
+        answer.map_err(|source| LaunchError::Answer {
+            program: self.program.clone(),
+            source,
+        })?;
         socket.set_read_timeout(None).map_err(LaunchError::Greet)
     }
 }

@@ -130,11 +130,29 @@ mod tests {
         check(|_| (), Ok(()));
         check(|s| s.argv.clear(), Err(SpecError::EmptyCommand));
         check(|s| s.argv[0] = "".into(), Err(SpecError::EmptyCommand));
-        check(|s| s.argv.push("a\0b".into()), Err(SpecError::ArgumentWithNul { index: 1 }));
-        check(|s| s.env[0].0 = "A=".into(), Err(SpecError::Variable { name: "A=".into() }));
-        check(|s| s.env[0].0 = "".into(), Err(SpecError::Variable { name: "".into() }));
-        check(|s| s.env[0].1 = "\0".into(), Err(SpecError::Variable { name: "A".into() }));
-        check(|s| s.directory = "x".into(), Err(SpecError::Path { path: "x".into() }));
-        check(|s| s.input = Input::File("x".into()), Err(SpecError::Path { path: "x".into() }));
+        check(
+            |s| s.argv.push("a\0b".into()),
+            Err(SpecError::ArgumentWithNul { index: 1 }),
+        );
+        check(
+            |s| s.env[0].0 = "A=".into(),
+            Err(SpecError::Variable { name: "A=".into() }),
+        );
+        check(
+            |s| s.env[0].0 = "".into(),
+            Err(SpecError::Variable { name: "".into() }),
+        );
+        check(
+            |s| s.env[0].1 = "\0".into(),
+            Err(SpecError::Variable { name: "A".into() }),
+        );
+        check(
+            |s| s.directory = "x".into(),
+            Err(SpecError::Path { path: "x".into() }),
+        );
+        check(
+            |s| s.input = Input::File("x".into()),
+            Err(SpecError::Path { path: "x".into() }),
+        );
     }
 }

@@ -56,7 +56,10 @@ pub fn kill_strays(marker: &Marker) -> io::Result<usize> {
         }
         for (_, pidfd) in &stopped {
             if !pidfd.wait(deadline.saturating_duration_since(Instant::now())) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "a process of an old command does not die"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "a process of an old command does not die",
+                ));
             }
         }
         killed += stopped.len();
@@ -110,7 +113,9 @@ fn lies_beneath(cwd: &Path, directory: &Path) -> bool {
 }
 
 fn contains(environ: &[u8], entry: &[u8]) -> bool {
-    environ.split(|byte| *byte == 0).any(|candidate| candidate == entry)
+    environ
+        .split(|byte| *byte == 0)
+        .any(|candidate| candidate == entry)
 }
 
 /// All processes but this one.
@@ -134,7 +139,12 @@ mod tests {
     #[test]
     fn only_an_exact_entry_is_a_mark() {
         fn check(environ: &[u8], expected: bool) {
-            assert_eq!(contains(environ, b"MARK=a"), expected, "{}", environ.escape_ascii());
+            assert_eq!(
+                contains(environ, b"MARK=a"),
+                expected,
+                "{}",
+                environ.escape_ascii()
+            );
         }
         check(b"MARK=a\0", true);
         check(b"A=b\0MARK=a\0C=d\0", true);
@@ -149,7 +159,11 @@ mod tests {
     #[test]
     fn a_removed_directory_still_counts() {
         fn check(cwd: &str, expected: bool) {
-            assert_eq!(lies_beneath(Path::new(cwd), Path::new("/d/slot")), expected, "{cwd}");
+            assert_eq!(
+                lies_beneath(Path::new(cwd), Path::new("/d/slot")),
+                expected,
+                "{cwd}"
+            );
         }
         check("/d/slot", true);
         check("/d/slot/x", true);

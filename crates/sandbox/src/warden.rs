@@ -84,7 +84,14 @@ fn serve() -> Result<(), ServeError> {
             Some(Request::Hello { .. }) => return Err(ServeError::Hello),
             None => return Ok(()),
         };
-        let answer = match bench.run_command(Owner { socket: &socket, words: &mut words }, number, spec) {
+        let answer = match bench.run_command(
+            Owner {
+                socket: &socket,
+                words: &mut words,
+            },
+            number,
+            spec,
+        ) {
             Ok(outcome) => Answer::Ended(outcome),
             Err(Failure::Fault(fault)) => Answer::Failed(fault),
             Err(Failure::HungUp) => return Ok(()),
@@ -98,10 +105,15 @@ fn serve() -> Result<(), ServeError> {
 }
 
 fn on_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<(OwnedFd, Option<OwnedFd>), ServeError> {
-    let mut receiver = rights::Receiver { stream: socket, descriptors: Vec::new() };
+    let mut receiver = rights::Receiver {
+        stream: socket,
+        descriptors: Vec::new(),
+    };
     match wire::receive(&mut receiver, buffer).map_err(ServeError::Receive)? {
         // There is one kind of isolation so far, and it asks for nothing to be prepared.
-        Some(Request::<()>::Hello { isolation: crate::Isolation::None }) => {}
+        Some(Request::<()>::Hello {
+            isolation: crate::Isolation::None,
+        }) => {}
         _ => return Err(ServeError::Hello),
     }
     let mut descriptors = receiver.descriptors.into_iter();

@@ -24,8 +24,13 @@ pub(crate) mod rights;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request<S = Spec> {
     /// First of all, with the descriptors that `rights` describes.
-    Hello { isolation: Isolation },
-    Run { number: u64, spec: S },
+    Hello {
+        isolation: Isolation,
+    },
+    Run {
+        number: u64,
+        spec: S,
+    },
 }
 
 /// Warden to owner, one for each request.
@@ -67,7 +72,10 @@ pub(crate) fn encode<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Resul
     *buffer = postcard::to_extend(frame, std::mem::take(buffer)).map_err(io::Error::other)?;
     let length = buffer.len() - PREFIX;
     if length > LARGEST_FRAME {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the frame is too large to send"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the frame is too large to send",
+        ));
     }
     buffer[..PREFIX].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
@@ -75,7 +83,10 @@ pub(crate) fn encode<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Resul
 
 /// Receives one frame, usually with one read: since requests and answers alternate, what follows a frame
 /// cannot be the start of another. `None` is the end of the stream between frames.
-pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read, buffer: &mut Vec<u8>) -> io::Result<Option<T>> {
+pub(crate) fn receive<T: DeserializeOwned>(
+    mut from: impl Read,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<T>> {
     const PREFIX: usize = size_of::<u32>();
     const FIRST_READ: usize = 16 << 10;
     buffer.resize(FIRST_READ.max(buffer.capacity().min(BUFFER_KEPT)), 0);
@@ -92,7 +103,10 @@ pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read, buffer: &mut Vec
         if let Some(prefix) = buffer[..filled].first_chunk::<PREFIX>() {
             wanted = PREFIX + u32::from_le_bytes(*prefix) as usize;
             if wanted > PREFIX + LARGEST_FRAME || filled > wanted {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame of this protocol"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "not a frame of this protocol",
+                ));
             }
             if wanted > buffer.len() {
                 buffer.resize(wanted, 0);
@@ -107,7 +121,12 @@ pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read, buffer: &mut Vec
 
 /// The two ends of a packet socket for [`Urgent`] words.
 pub(crate) fn urgent_pair() -> nix::Result<(OwnedFd, OwnedFd)> {
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+    socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )
 }
 
 /// Never blocks: a warden that is stopped must not stop its owner too.
@@ -115,7 +134,11 @@ pub(crate) fn send_urgent(to: BorrowedFd<'_>, word: Urgent) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let mut packet = [0; 32];
     let packet = postcard::to_slice(&word, &mut packet).map_err(io::Error::other)?;
-    nix::sys::socket::send(to.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)?;
+    nix::sys::socket::send(
+        to.as_raw_fd(),
+        packet,
+        MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+    )?;
     Ok(())
 }
 
@@ -125,7 +148,9 @@ pub(crate) fn receive_urgent(from: BorrowedFd<'_>) -> io::Result<Option<Urgent>>
     let mut packet = [0; 32];
     match nix::sys::socket::recv(from.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(length) => postcard::from_bytes(&packet[..length]).map(Some).map_err(io::Error::other),
+        Ok(length) => postcard::from_bytes(&packet[..length])
+            .map(Some)
+            .map_err(io::Error::other),
         Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => Ok(None),
         Err(errno) => Err(errno.into()),
     }

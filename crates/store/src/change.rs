@@ -9,5 +9,10 @@ pub enum Change {
     /// An executor has a task that it must not go on with.
     Withdrawn(ExecutorName),
     /// A task has a new status. `executor` is the one whose report brought it there, if one did.
-    Moved { id: TaskId, status: Status, executor: Option<ExecutorName>, time: Moment },
+    Moved {
+        id: TaskId,
+        status: Status,
+        executor: Option<ExecutorName>,
+        time: Moment,
+    },
 }

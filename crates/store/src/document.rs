@@ -27,13 +27,19 @@ pub(crate) fn decode_spec(document: &[u8]) -> Result<TaskSpec, StoreError> {
 }
 
 pub(crate) fn encode_result(result: &TaskResult) -> Result<Vec<u8>, StoreError> {
-    encode(&ResultDocument::from(result)).map_err(|source| StoreError::Encode { what: "result", source })
+    encode(&ResultDocument::from(result)).map_err(|source| StoreError::Encode {
+        what: "result",
+        source,
+    })
 }
 
 pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
     decode::<ResultDocument>(document)
         .and_then(TaskResult::try_from)
-        .map_err(|source| StoreError::Decode { what: "result", source })
+        .map_err(|source| StoreError::Decode {
+            what: "result",
+            source,
+        })
 }
 
 fn encode(document: &impl Serialize) -> postcard::Result<Vec<u8>> {
@@ -53,7 +59,9 @@ mod tests {
     use std::time::Duration;
 
     use ::bytes::Bytes;
-    use model::{BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, Outcome};
+    use model::{
+        BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, Outcome,
+    };
     use model::{Reason, UserName};
 
     use super::*;
@@ -66,11 +74,17 @@ mod tests {
             output: Some(0),
             processes: Some(7),
         };
-        let file = |content| File { content, executable: true };
+        let file = |content| File {
+            content,
+            executable: true,
+        };
         TaskSpec {
             user: UserName::new("Ada Lovelace").unwrap(),
             priority: -3,
-            compile: Some(CompileStep { command: Command::Argv(vec!["cc".into(), "a b".into()]), limits }),
+            compile: Some(CompileStep {
+                command: Command::Argv(vec!["cc".into(), "a b".into()]),
+                limits,
+            }),
             execute: ExecuteStep {
                 command: Command::Shell("./a.out < x".into()),
                 args: vec!["é".into(), String::new()],
@@ -78,8 +92,16 @@ mod tests {
                 input: Content::Blob(BlobHash([9; 32])),
                 limits: Limits::default(),
             },
-            source: [(FilePath::new("a/b.c").unwrap(), file(Content::Inline(Bytes::from_static(&[0, 255, 7]))))].into(),
-            data: [(FilePath::new("in").unwrap(), file(Content::Blob(BlobHash([1; 32]))))].into(),
+            source: [(
+                FilePath::new("a/b.c").unwrap(),
+                file(Content::Inline(Bytes::from_static(&[0, 255, 7]))),
+            )]
+            .into(),
+            data: [(
+                FilePath::new("in").unwrap(),
+                file(Content::Blob(BlobHash([1; 32]))),
+            )]
+            .into(),
         }
     }
 
@@ -99,10 +121,16 @@ mod tests {
                 wall: Duration::from_nanos(1),
                 cpu: Duration::MAX,
                 memory: 1 << 40,
-                stdout: Captured { bytes: Bytes::from(vec![b'x'; 70_000]), truncated: true },
+                stdout: Captured {
+                    bytes: Bytes::from(vec![b'x'; 70_000]),
+                    truncated: true,
+                },
                 stderr: Captured::default(),
             };
-            let result = TaskResult { compile: None, execute: Some(outcome) };
+            let result = TaskResult {
+                compile: None,
+                execute: Some(outcome),
+            };
             assert_eq!(decode_result(&encode_result(&result).unwrap()).unwrap(), result);
         }
     }

@@ -18,9 +18,13 @@ pub enum StoreError {
     SearchTooLong { limit: Duration },
     #[error("no room left for the store in {path}")]
     Full { path: PathBuf },
-    #[error("the store in {path} is damaged: {detail}; restore a backup, or move the folder away to start empty")]
+    #[error(
+        "the store in {path} is damaged: {detail}; restore a backup, or move the folder away to start empty"
+    )]
     Corrupt { path: PathBuf, detail: String },
-    #[error("the store in {path} has schema version {found}, this program knows up to {known}; use a newer one")]
+    #[error(
+        "the store in {path} has schema version {found}, this program knows up to {known}; use a newer one"
+    )]
     TooNew { path: PathBuf, found: i64, known: i64 },
     #[error("the store in {path} is in use by another process; stop that one, or choose another data folder")]
     InUse { path: PathBuf },

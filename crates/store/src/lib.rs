@@ -4,14 +4,16 @@
 //! `model` (the transition table, `standing`, `settle`); a store's part is to do it atomically and durably.
 //! This room knows nothing of leases, clocks between machines, the wire or HTTP.
 
-mod task_store;
 mod change;
-mod error;
-mod document;
-pub mod sqlite;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod document;
+mod error;
+pub mod sqlite;
+mod task_store;
 
 pub use change::Change;
 pub use error::StoreError;
-pub use task_store::{BlobBytes, BlobFile, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals};
+pub use task_store::{
+    BlobBytes, BlobFile, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
+};

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq, SessionId,
-    Task, TaskId, TaskSpec,
+    Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq,
+    SessionId, Task, TaskId, TaskSpec,
 };
 use tokio::sync::broadcast;
 
@@ -104,8 +104,12 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Removes tasks that were done before `done_before` and blobs that no task uses and nobody put or asked
     /// for since `unused_since`; at most `limit` of each, so that it never holds up the others for long.
-    async fn retire(&self, done_before: Moment, unused_since: Moment, limit: usize)
-    -> Result<Retired, StoreError>;
+    async fn retire(
+        &self,
+        done_before: Moment,
+        unused_since: Moment,
+        limit: usize,
+    ) -> Result<Retired, StoreError>;
 
     /// Where a blob on its way in is to be written, so that keeping it is a rename.
     fn incoming(&self) -> PathBuf;

@@ -19,7 +19,12 @@ pub(crate) struct ClientFlags {
     )]
     server: String,
     /// File with the token to show the server
-    #[arg(long, value_name = "FILE", env = "CONCLAVE_TOKEN_FILE", help_heading = "Server")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CONCLAVE_TOKEN_FILE",
+        help_heading = "Server"
+    )]
     token_file: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long)]

@@ -56,7 +56,11 @@ impl NodeFlags {
             flag("node.data", "--data", &self.data),
             flag("node.log", "--log", &self.log),
             flag("secrets.cluster_file", "--cluster-file", &self.cluster_file),
-            flag("node.insecure", "--insecure", &self.insecure.then(|| "true".to_string())),
+            flag(
+                "node.insecure",
+                "--insecure",
+                &self.insecure.then(|| "true".to_string()),
+            ),
         ];
         let set = self.set.iter().map(|(key, text)| Flag {
             key: key.clone(),

@@ -6,6 +6,8 @@ use api::{Size, Span};
 use clap::Args;
 use model::{Command, TaskId, UserName};
 
+use super::name::{task_id, user_name};
+
 #[derive(Args, Debug)]
 pub(crate) struct TaskFlags {
     /// Source file, or folder whose content is laid out where the commands run; repeatable
@@ -27,13 +29,13 @@ pub(crate) struct TaskFlags {
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
     /// Who owns the task
-    #[arg(long, value_name = "NAME", value_parser = user)]
+    #[arg(long, value_name = "NAME", value_parser = user_name)]
     pub(crate) user: Option<UserName>,
     /// Higher goes first
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0)]
     pub(crate) priority: i32,
     /// Id of the task, so that adding twice is adding once
-    #[arg(long, value_name = "UUID", value_parser = id)]
+    #[arg(long, value_name = "UUID", value_parser = task_id)]
     pub(crate) id: Option<TaskId>,
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
@@ -83,14 +85,6 @@ impl TaskFlags {
             None => Some((Command::Argv(self.words.clone()), Vec::new())),
         }
     }
-}
-
-pub(crate) fn id(text: &str) -> Result<TaskId, String> {
-    text.parse().map_err(|wrong| format!("{wrong}"))
-}
-
-fn user(text: &str) -> Result<UserName, String> {
-    UserName::new(text).map_err(|wrong| wrong.to_string())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

@@ -49,10 +49,16 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         said("gateway.listen"),
         said("judicator.listen")
     );
-    // A result travels inside one report.
+    ensure!(
+        gateway.inline <= judicator.max_inline,
+        "{}, which is more than {}; such files could travel neither way",
+        said("gateway.inline"),
+        said("judicator.max_inline")
+    );
+    // A result travels inside one report, with those of other tasks.
     ensure!(
         executor.keep_output.0 <= KEEP_OUTPUT_MOST,
-        "{}; at most 16MiB of each output can be kept",
+        "{}; at most 8MiB of each output can be kept",
         said("executor.keep_output")
     );
 
@@ -72,7 +78,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     below("processes", fits(limits_default.processes, limits_max.processes))
 }
 
-const KEEP_OUTPUT_MOST: u64 = 16 << 20;
+const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 
 /// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
@@ -105,18 +111,27 @@ mod tests {
         check(&[], None);
         check(
             &[("executor.self_kill", "10s")],
-            Some("executor.self_kill is 10s (flag --set), which must be below the lease: judicator.lease is 10s (default)"),
+            Some(
+                "executor.self_kill is 10s (flag --set), which must be below the lease: judicator.lease is 10s (default)",
+            ),
         );
         check(&[("executor.heartbeat", "4s")], Some("at most half of self_kill"));
         check(&[("executor.heartbeat", "0s")], Some("more than zero"));
         check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
         check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));
         check(
-            &[("gateway.listen", "127.0.0.1:0"), ("judicator.listen", "127.0.0.1:0")],
+            &[
+                ("gateway.listen", "127.0.0.1:0"),
+                ("judicator.listen", "127.0.0.1:0"),
+            ],
             None,
         );
         check(&[("limits.default.wall", "2d")], Some("limits.max.wall is 1d"));
+        check(
+            &[("gateway.inline", "9MiB")],
+            Some("judicator.max_inline is 8MiB"),
+        );
         check(&[("limits.max.memory", "1GiB")], None);
-        check(&[("executor.keep_output", "17MiB")], Some("at most 16MiB"));
+        check(&[("executor.keep_output", "9MiB")], Some("at most 8MiB"));
     }
 }

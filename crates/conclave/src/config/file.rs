@@ -150,9 +150,17 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_the_file() {
-        let given = parse("[secrets]\ncluster_file = 'secret'", Path::new("/etc/conclave/n.toml")).unwrap();
+        let given = parse(
+            "[secrets]\ncluster_file = 'secret'",
+            Path::new("/etc/conclave/n.toml"),
+        )
+        .unwrap();
         assert_eq!(given[0].text, "/etc/conclave/secret");
-        let given = parse("[secrets]\ncluster_file = 'none'", Path::new("/etc/conclave/n.toml")).unwrap();
+        let given = parse(
+            "[secrets]\ncluster_file = 'none'",
+            Path::new("/etc/conclave/n.toml"),
+        )
+        .unwrap();
         assert_eq!(given[0].text, "none");
     }
 }

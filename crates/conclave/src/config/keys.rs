@@ -135,6 +135,22 @@ keys! {
         listen: Address = "127.0.0.1:7000",
         /// Addresses of judicators, for a gateway on its own.
         judicators: Vec<Address> = "127.0.0.1:7010",
+        /// Size of the largest request, blobs apart.
+        max_body: Size = "64MiB",
+        /// Tasks in one batch.
+        max_batch: NonZeroU32 = "10000",
+        /// The longest that a request may wait for a task; a longer wait is cut to this.
+        max_wait: Duration = "60s",
+        /// Connections at one time.
+        max_connections: NonZeroU32 = "10000",
+        /// Requests that wait for a task, and event streams, at one time.
+        max_waiting: NonZeroU32 = "4096",
+        /// All other requests at one time.
+        max_requests: NonZeroU32 = "256",
+        /// What one zip may hold, all of its files together.
+        max_unpacked: Size = "256MiB",
+        /// Larger files and inputs are kept as blobs beside their task, not in it.
+        inline: Size = "32KiB",
     }
     limits_default: LimitsDefault = "limits.default" {
         /// Time on the clock for a step that asks for none.
@@ -204,9 +220,16 @@ mod tests {
         let page = include_str!("../../../../docs/configuration.md");
         for key in KEYS {
             let row = format!("| `{}` | `{}` | {} |", key.name, key.default, key.doc);
-            assert!(page.contains(&row), "docs/configuration.md lacks this line:\n{row}");
+            assert!(
+                page.contains(&row),
+                "docs/configuration.md lacks this line:\n{row}"
+            );
         }
         let rows = page.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(rows, KEYS.len(), "docs/configuration.md lists a key that does not exist");
+        assert_eq!(
+            rows,
+            KEYS.len(),
+            "docs/configuration.md lists a key that does not exist"
+        );
     }
 }

@@ -45,8 +45,8 @@ impl Layers {
     pub(crate) fn gather(config_file: Option<&Path>, flags: Vec<Flag>) -> Result<Layers> {
         let from_file = config_file.map(file::read).transpose()?.unwrap_or_default();
         // A variable that is not UTF-8 can be none of ours: all values that keys take are text.
-        let variables =
-            std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
+        let variables = std::env::vars_os()
+            .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
         Layers::lay(from_file, environment::given(variables)?, flags)
     }
 
@@ -86,7 +86,10 @@ impl Layers {
     pub(super) fn read<T: Value>(&self, name: &str) -> Result<T> {
         let Setting { key, text, origin } = self.setting(name)?;
         T::parse(text).map_err(|problem| {
-            anyhow!("{name} ({origin}) is '{text}': {problem}; it takes {}", key.accepts)
+            anyhow!(
+                "{name} ({origin}) is '{text}': {problem}; it takes {}",
+                key.accepts
+            )
         })
     }
 }
@@ -124,7 +127,9 @@ mod tests {
     use super::*;
 
     fn lay(file: &str, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Layers> {
-        let variables = variables.iter().map(|(name, text)| (name.to_string(), text.to_string()));
+        let variables = variables
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()));
         let flags = flags.iter().map(|(key, text)| Flag {
             key: key.to_string(),
             flag: "--set",
@@ -144,7 +149,10 @@ mod tests {
         let check = |layers: Result<Layers>, slots: u32, origin: &str| {
             let layers = layers.unwrap();
             assert_eq!(layers.config().unwrap().executor.slots.0, slots);
-            assert_eq!(layers.setting("executor.slots").unwrap().origin.to_string(), origin);
+            assert_eq!(
+                layers.setting("executor.slots").unwrap().origin.to_string(),
+                origin
+            );
         };
         check(lay(FILE, &[], &[]), 3, "node.toml:2");
         check(lay(FILE, ENV, &[]), 5, "env CONCLAVE_EXECUTOR_SLOTS");
@@ -157,7 +165,10 @@ mod tests {
         let config = layers.config().unwrap();
         assert_eq!(config.judicator.lease, Duration::from_secs(10));
         assert_eq!(config.executor.self_kill, Duration::from_secs(7));
-        assert_eq!(config.judicator.keep_done, Some(Duration::from_secs(7 * 24 * 3600)));
+        assert_eq!(
+            config.judicator.keep_done,
+            Some(Duration::from_secs(7 * 24 * 3600))
+        );
         assert_eq!(config.limits_max.memory, None);
         assert_eq!(layers.settings().count(), KEYS.len());
     }
@@ -165,7 +176,10 @@ mod tests {
     #[test]
     fn wrong_values_name_key_source_and_what_is_taken() {
         let check = |file: &str, flags: &[(&str, &str)], parts: &[&str]| {
-            let wrong = lay(file, &[], flags).and_then(|layers| layers.config()).unwrap_err().to_string();
+            let wrong = lay(file, &[], flags)
+                .and_then(|layers| layers.config())
+                .unwrap_err()
+                .to_string();
             for part in parts {
                 assert!(wrong.contains(part), "gave: {wrong}");
             }

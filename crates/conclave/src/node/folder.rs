@@ -70,6 +70,9 @@ mod tests {
         let path = root.path().join("file");
         std::fs::write(&path, "").unwrap();
         let wrong = format!("{:#}", Folder::prepare(&path).unwrap_err());
-        assert!(wrong.contains("file cannot be used") && wrong.contains("--data"), "{wrong}");
+        assert!(
+            wrong.contains("file cannot be used") && wrong.contains("--data"),
+            "{wrong}"
+        );
     }
 }

@@ -34,7 +34,12 @@ pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
     let Address(address) = listening.address;
     let found: Vec<SocketAddr> = lookup_host(address)
         .await
-        .with_context(|| format!("{address}, for {}, is no address of this machine", listening.service))?
+        .with_context(|| {
+            format!(
+                "{address}, for {}, is no address of this machine",
+                listening.service
+            )
+        })?
         .collect();
     refuse_if_open(&listening, &found)?;
     TcpListener::bind(&found[..]).await.map_err(|error| {
@@ -54,7 +59,9 @@ pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
 }
 
 fn refuse_if_open(listening: &Listening<'_>, found: &[SocketAddr]) -> Result<()> {
-    let reachable = found.iter().find(|address| !address.ip().to_canonical().is_loopback());
+    let reachable = found
+        .iter()
+        .find(|address| !address.ip().to_canonical().is_loopback());
     match (reachable, listening.guard) {
         (Some(address), Guard::Open) => bail!(
             "{address}, for {}, can be reached from other machines, and anyone there could run commands here; \

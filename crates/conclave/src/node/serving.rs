@@ -3,6 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use anyhow::Result;
+
+use crate::print::{Out, is_closed_pipe};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Serving {
     pub(crate) verb: &'static str,
@@ -10,6 +14,16 @@ pub(crate) struct Serving {
     pub(crate) addresses: Vec<(&'static str, String)>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) slots: Option<u32>,
+}
+
+impl Serving {
+    /// Whoever started us may wait for this line, and may also not read it at all.
+    pub(crate) fn announce(&self) -> Result<()> {
+        match Out::open().line(self) {
+            Err(error) if is_closed_pipe(&error) => Ok(()),
+            said => said,
+        }
+    }
 }
 
 impl fmt::Display for Serving {

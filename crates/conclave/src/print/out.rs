@@ -55,3 +55,8 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// Says what went wrong. If stderr is closed as well, nobody wants to know.
+pub(crate) fn complain(complaint: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "conclave: {complaint}");
+}

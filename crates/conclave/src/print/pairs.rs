@@ -24,7 +24,12 @@ impl Pairs {
 
 impl fmt::Display for Pairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let width = self
+            .pairs
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or(0);
         for (name, value) in &self.pairs {
             writeln!(f, "{}", format!("{name:<width$}  {value}").trim_end())?;
         }

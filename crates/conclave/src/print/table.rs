@@ -25,7 +25,8 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
-        self.rows.push(cells.into().iter().map(|cell| on_one_line(cell)).collect());
+        self.rows
+            .push(cells.into().iter().map(|cell| on_one_line(cell)).collect());
     }
 
     fn width(&self, column: usize) -> usize {
@@ -37,7 +38,9 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<_> = (0..self.headings.len()).map(|column| self.width(column)).collect();
+        let widths: Vec<_> = (0..self.headings.len())
+            .map(|column| self.width(column))
+            .collect();
         let headings: Vec<_> = self.headings.iter().map(ToString::to_string).collect();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();

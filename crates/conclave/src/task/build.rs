@@ -13,7 +13,7 @@ use super::collect::{Found, collect};
 use crate::args::TaskFlags;
 
 /// What travels inside the task itself. Larger files go as blobs: those travel once, however many tasks use them.
-const INLINE_FILE: u64 = 64 << 10;
+const INLINE_FILE: u64 = 32 << 10;
 const INLINE_TOTAL: u64 = 2 << 20;
 
 pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask> {
@@ -76,8 +76,10 @@ async fn input(path: &Path, room: &mut Room, client: &Client) -> Result<Content>
         return content(path, size, room, client).await;
     }
     // Its size is known only at its end, and it may be larger than memory.
-    let mut spool = tempfile::NamedTempFile::new().context("could not make a temporary file for the input")?;
-    let size = io::copy(&mut io::stdin().lock(), &mut spool).context("could not read the input from stdin")?;
+    let mut spool =
+        tempfile::NamedTempFile::new().context("could not make a temporary file for the input")?;
+    let size =
+        io::copy(&mut io::stdin().lock(), &mut spool).context("could not read the input from stdin")?;
     content(spool.path(), size, room, client).await
 }
 

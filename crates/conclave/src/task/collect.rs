@@ -60,14 +60,12 @@ fn walk(root: &Path, folder: &Path, files: &mut BTreeMap<FilePath, Found>) -> Re
     Ok(())
 }
 
-fn take(
-    place: &Path,
-    path: &Path,
-    kind: &fs::Metadata,
-    files: &mut BTreeMap<FilePath, Found>,
-) -> Result<()> {
+fn take(place: &Path, path: &Path, kind: &fs::Metadata, files: &mut BTreeMap<FilePath, Found>) -> Result<()> {
     if !kind.is_file() {
-        bail!("{} is neither a file nor a folder; only those are sent", path.display());
+        bail!(
+            "{} is neither a file nor a folder; only those are sent",
+            path.display()
+        );
     }
     let text = place
         .to_str()

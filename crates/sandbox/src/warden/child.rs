@@ -112,8 +112,14 @@ unsafe fn follow(orders: &Orders) -> Step {
 /// # Safety
 /// As for [`follow`].
 unsafe fn set(limit: &Rlimit) -> bool {
-    let wanted = libc::rlimit { rlim_cur: limit.soft, rlim_max: limit.hard };
-    let mut current = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let wanted = libc::rlimit {
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
+    };
+    let mut current = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: both are valid limits on this stack.
     unsafe {
         if libc::setrlimit(limit.resource as _, &wanted) == 0 {

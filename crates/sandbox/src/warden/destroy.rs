@@ -19,7 +19,7 @@ pub(super) fn destroy(table: &mut Table, tally: &mut Tally) {
         for pid in freeze(table) {
             signal(pid, Signal::SIGKILL);
         }
-        while signals_of_an_end() {
+        while someone_ended() {
             if tally.reap() == Left::Nobody {
                 return;
             }
@@ -34,7 +34,9 @@ fn freeze(table: &mut Table) -> HashSet<i32> {
     loop {
         // The table can be unreadable for a moment, when the machine is out of descriptors or memory. There is
         // nothing better to do than to kill those known and come back.
-        let Ok(descendants) = table.descendants() else { return frozen };
+        let Ok(descendants) = table.descendants() else {
+            return frozen;
+        };
         let before = frozen.len();
         for pid in descendants {
             if frozen.insert(pid) {
@@ -54,7 +56,7 @@ fn signal(pid: i32, signal: Signal) {
 }
 
 /// Waits until a child may have ended; false when it took too long.
-fn signals_of_an_end() -> bool {
+fn someone_ended() -> bool {
     let before = std::time::Instant::now();
     let waited = signals::wait(&mut [], Some(LOOK_AGAIN));
     waited.is_ok() && before.elapsed() < LOOK_AGAIN

@@ -23,7 +23,11 @@ impl Footprint {
     pub(super) fn new() -> Self {
         let clear_refs = OpenOptions::new().write(true).open("/proc/self/clear_refs").ok();
         // What the start of the process itself used counts as moved.
-        Self { clear_refs, moved: usize::MAX, floor: 0 }
+        Self {
+            clear_refs,
+            moved: usize::MAX,
+            floor: 0,
+        }
     }
 
     /// So many bytes went through.
@@ -53,7 +57,9 @@ impl Footprint {
 
 fn own_peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB"));
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB"));
     kib.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 

@@ -28,7 +28,12 @@ pub(super) enum Left {
 
 impl Tally {
     pub(super) fn new(first: i32) -> Self {
-        Self { first, status: None, cpu: Duration::ZERO, peak: 0 }
+        Self {
+            first,
+            status: None,
+            cpu: Duration::ZERO,
+            peak: 0,
+        }
     }
 
     /// Takes in all that have ended by now, without waiting.

@@ -21,7 +21,10 @@ pub(super) fn resolve(
     if program.as_bytes().contains(&b'/') {
         return Ok(program.into());
     }
-    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let path = env
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value.as_os_str());
     let mut errno = Errno(libc::ENOENT);
     for folder in std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
         // An empty entry is the working directory, and joining keeps absolute ones as they are.
@@ -47,7 +50,12 @@ mod tests {
     #[test]
     fn the_first_executable_file_on_the_path_is_found() {
         let root = tempfile::tempdir().unwrap();
-        for (file, mode) in [("a/plain", 0o644), ("b/plain", 0o755), ("a/only", 0o644), ("here", 0o755)] {
+        for (file, mode) in [
+            ("a/plain", 0o644),
+            ("b/plain", 0o755),
+            ("a/only", 0o644),
+            ("here", 0o755),
+        ] {
             let file = root.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, "").unwrap();
@@ -55,7 +63,10 @@ mod tests {
         }
         fs::create_dir_all(root.path().join("a/folder")).unwrap();
         let check = |program: &str, path: Option<&str>, expected: Result<&str, i32>| {
-            let env: Vec<_> = path.map(|path| ("PATH".into(), path.into())).into_iter().collect();
+            let env: Vec<_> = path
+                .map(|path| ("PATH".into(), path.into()))
+                .into_iter()
+                .collect();
             let found = resolve(program.as_ref(), &env, root.path());
             let expected = expected.map(|relative| root.path().join(relative)).map_err(Errno);
             assert_eq!(found, expected, "{program} in {path:?}");

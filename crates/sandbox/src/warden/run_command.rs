@@ -53,15 +53,33 @@ impl Bench {
     pub(super) fn new(table: Table, nothing: File) -> Self {
         const SCRATCH: usize = 64 << 10;
         let (spawner, footprint) = (Spawner::new(), Footprint::new());
-        Self { table, spawner, footprint, nothing, scratch: vec![0; SCRATCH] }
+        Self {
+            table,
+            spawner,
+            footprint,
+            nothing,
+            scratch: vec![0; SCRATCH],
+        }
     }
 
     /// Whatever it returns, no process of the command is left.
-    pub(super) fn run_command(&mut self, owner: Owner<'_>, number: u64, spec: Spec) -> Result<Outcome, Failure> {
+    pub(super) fn run_command(
+        &mut self,
+        owner: Owner<'_>,
+        number: u64,
+        spec: Spec,
+    ) -> Result<Outcome, Failure> {
         if let Some(reason) = owner.words.stop(number) {
             return Ok(never_started(reason));
         }
-        let Spec { argv, env, directory, input, limits, keep } = spec;
+        let Spec {
+            argv,
+            env,
+            directory,
+            input,
+            limits,
+            keep,
+        } = spec;
         let keep = limits.output.map_or(keep, |limit| limit.min(keep));
         self.footprint.on_moved(input.held());
         let input = open_input(input)?;
@@ -98,12 +116,14 @@ impl Bench {
 
         let mut tally = Tally::new(pid);
         let mut sampler = Sampler::new(&limits, start);
-        let seen = Watch { owner, number, limits: &limits, start, scratch: &mut self.scratch }.run(
-            &mut tally,
-            &mut outputs,
-            &mut sampler,
-            &mut self.table,
-        );
+        let seen = Watch {
+            owner,
+            number,
+            limits: &limits,
+            start,
+            scratch: &mut self.scratch,
+        }
+        .run(&mut tally, &mut outputs, &mut sampler, &mut self.table);
         let wall = start.elapsed();
         destroy(&mut self.table, &mut tally);
         let stopped = match seen {
@@ -127,8 +147,16 @@ impl Bench {
         self.footprint.on_moved(stdout.bytes.len() + stderr.bytes.len());
         Ok(Outcome {
             reason: verdict(&facts, &limits),
-            exit_code: if let End::Code(code) = end { Some(code) } else { None },
-            signal: if let End::Signal(signal) = end { Some(signal) } else { None },
+            exit_code: if let End::Code(code) = end {
+                Some(code)
+            } else {
+                None
+            },
+            signal: if let End::Signal(signal) = end {
+                Some(signal)
+            } else {
+                None
+            },
             wall,
             cpu: facts.cpu,
             memory: sampled.max(tally.peak),
@@ -158,7 +186,11 @@ fn refused(program: &std::ffi::OsStr, errno: Errno, outputs: [Output; 2], wall: 
     stderr.push(b"conclave: ");
     stderr.push(program.as_bytes());
     stderr.push(format!(": {}\n", errno.text()).as_bytes());
-    let code = if matches!(errno.0, libc::ENOENT | libc::ENOTDIR) { 127 } else { 126 };
+    let code = if matches!(errno.0, libc::ENOENT | libc::ENOTDIR) {
+        127
+    } else {
+        126
+    };
     Outcome {
         exit_code: Some(code),
         wall,

@@ -12,8 +12,6 @@ use crate::spec::Limits;
 
 const FIRST: Duration = Duration::from_millis(5);
 const INTERVAL: Duration = Duration::from_millis(10);
-/// How soon to look again before believing that there is too much memory.
-const CONFIRM: Duration = Duration::from_millis(2);
 /// Looking may take this part of the time at most: where `/proc` is large, looks become rarer instead.
 const SHARE: u32 = 10;
 
@@ -21,8 +19,6 @@ const SHARE: u32 = 10;
 pub(super) struct Sampler {
     limits: Limits,
     next: Instant,
-    /// The last look found too much memory.
-    suspicious: bool,
     cores: u32,
     /// The largest sum of memory that was seen.
     pub(super) peak: u64,
@@ -44,7 +40,13 @@ impl Sampler {
             return None;
         }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Some(Self { limits: *limits, next: start + FIRST, suspicious: false, cores, peak: 0 })
+        Some(Self {
+            limits: *limits,
+            next: start + FIRST,
+
+            cores,
+            peak: 0,
+        })
     }
 
     pub(super) fn next(&self) -> Instant {
@@ -73,42 +75,26 @@ impl Sampler {
         if self.limits.cpu.is_some_and(|limit| sum.cpu > limit) {
             return Ok((Some(Reason::TimeLimit), INTERVAL));
         }
-        match self.limits.memory {
-            Some(limit) if sum.resident > limit => Ok(self.on_much_memory(table, &stats, limit)),
-            _ => {
-                self.suspicious = false;
-                self.peak = self.peak.max(sum.resident);
-                Ok((None, self.pause(sum.cpu)))
-            }
-        }
-    }
-
-    /// The cheap sum is too high when processes share pages, as they do after a fork; the dear one is not. And
-    /// between a vfork and its exec even that counts the same memory twice, which passes within a moment.
-    fn on_much_memory(&mut self, table: &Table, stats: &[(i32, Stat)], limit: u64) -> (Option<Reason>, Duration) {
-        let memory = |(pid, stat): &(i32, Stat)| match stats.len() {
-            1 => stat.resident(),
-            _ => table.proportional_memory(*pid).unwrap_or(stat.resident()),
+        let memory = match self.limits.memory {
+            // The cheap sum is often too high, so it is only good for staying below the limit.
+            Some(limit) if sum.resident > limit && stats.len() > 1 => table.memory_together(&stats),
+            _ => sum.resident,
         };
-        let sum: u64 = stats.iter().map(memory).sum();
-        let confirmed = self.suspicious || stats.len() == 1;
-        self.suspicious = sum > limit;
-        match (self.suspicious, confirmed) {
-            (true, false) => (None, CONFIRM),
-            (exceeded, _) => {
-                self.peak = self.peak.max(sum);
-                (exceeded.then_some(Reason::MemoryLimit), INTERVAL)
-            }
-        }
+        self.peak = self.peak.max(memory);
+        let exceeded = self.limits.memory.is_some_and(|limit| memory > limit);
+        Ok((exceeded.then_some(Reason::MemoryLimit), self.pause(sum.cpu)))
     }
 
     /// CPU time cannot run out sooner than with all cores at work, so where it is the only thing to look for,
     /// there is no need to look before.
     fn pause(&self, used: Duration) -> Duration {
         match self.limits {
-            Limits { cpu: Some(limit), memory: None, processes: None, .. } => {
-                INTERVAL.max(limit.saturating_sub(used) / self.cores)
-            }
+            Limits {
+                cpu: Some(limit),
+                memory: None,
+                processes: None,
+                ..
+            } => INTERVAL.max(limit.saturating_sub(used) / self.cores),
             _ => INTERVAL,
         }
     }
@@ -134,23 +120,55 @@ mod tests {
     #[test]
     fn looks_are_rare_when_only_cpu_time_matters() {
         fn check(limits: Limits, used_ms: u64, expected_ms: u64) {
-            let sampler = Sampler { cores: 4, ..Sampler::new(&limits, Instant::now()).unwrap() };
+            let sampler = Sampler {
+                cores: 4,
+                ..Sampler::new(&limits, Instant::now()).unwrap()
+            };
             let pause = sampler.pause(Duration::from_millis(used_ms));
             assert_eq!(pause, Duration::from_millis(expected_ms), "{limits:?} {used_ms}");
         }
-        let cpu = Limits { cpu: Some(Duration::from_secs(1)), ..Limits::default() };
+        let cpu = Limits {
+            cpu: Some(Duration::from_secs(1)),
+            ..Limits::default()
+        };
         check(cpu, 0, 250);
         check(cpu, 800, 50);
         check(cpu, 980, 10);
         check(cpu, 2000, 10);
-        check(Limits { memory: Some(1), ..cpu }, 0, 10);
-        check(Limits { processes: Some(1), ..cpu }, 0, 10);
-        check(Limits { memory: Some(1), ..Limits::default() }, 0, 10);
+        check(
+            Limits {
+                memory: Some(1),
+                ..cpu
+            },
+            0,
+            10,
+        );
+        check(
+            Limits {
+                processes: Some(1),
+                ..cpu
+            },
+            0,
+            10,
+        );
+        check(
+            Limits {
+                memory: Some(1),
+                ..Limits::default()
+            },
+            0,
+            10,
+        );
     }
 
     #[test]
     fn without_such_a_limit_nobody_looks() {
-        let limits = Limits { wall: Some(Duration::ZERO), output: Some(0), stack: Some(0), ..Limits::default() };
+        let limits = Limits {
+            wall: Some(Duration::ZERO),
+            output: Some(0),
+            stack: Some(0),
+            ..Limits::default()
+        };
         assert!(Sampler::new(&limits, Instant::now()).is_none());
     }
 }

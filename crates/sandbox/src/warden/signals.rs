@@ -15,7 +15,11 @@ pub(super) const IGNORED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignalError {
     #[error("cannot set what {signal} does")]
-    Action { signal: Signal, #[source] errno: Errno },
+    Action {
+        signal: Signal,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot block SIGCHLD")]
     Block(#[source] Errno),
 }
@@ -36,8 +40,30 @@ pub(super) fn take_over() -> Result<(), SignalError> {
         // SAFETY: the only handler does nothing, which is safe at any moment.
         unsafe { sigaction(signal, &action) }.map_err(|errno| SignalError::Action { signal, errno })?;
     }
+    restore_internal();
     let blocked = SigSet::from(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&blocked), None).map_err(SignalError::Block)
+}
+
+/// glibc keeps two signals to itself: `posix_spawn` leaves them ignored in what it starts, and `sigaction` does
+/// not touch them. Commands should find them as any other. An error would leave things as they are elsewhere.
+fn restore_internal() {
+    const INTERNAL: [libc::c_int; 2] = [32, 33];
+    /// The kernel's own layout: handler, flags, restorer, mask; all zero is the default action.
+    const DEFAULT: [u64; 4] = [0; 4];
+    for signal in INTERNAL {
+        let unwanted = std::ptr::null_mut::<u64>();
+        // SAFETY: reads four words, writes nothing, and nobody in this process of one thread uses the signals.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &DEFAULT,
+                unwanted,
+                size_of::<u64>(),
+            )
+        };
+    }
 }
 
 /// Exists only because an ignored signal would not interrupt [`wait`].

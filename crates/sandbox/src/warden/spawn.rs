@@ -43,7 +43,10 @@ impl Spawner {
     pub(super) fn new() -> Self {
         // `execve` and the rest need a few hundred bytes; this is what glibc allots for the same work.
         const STACK: usize = 32 << 10;
-        Self { stack: vec![0; STACK / size_of::<u128>()], warden: std::process::id() as libc::pid_t }
+        Self {
+            stack: vec![0; STACK / size_of::<u128>()],
+            warden: std::process::id() as libc::pid_t,
+        }
     }
 
     /// Returns the process id of a child that has exec'd.
@@ -68,7 +71,9 @@ impl Spawner {
         const BUSY_TRIES: u32 = 50;
         const BUSY_PAUSE: Duration = Duration::from_millis(2);
         for _ in 0..BUSY_TRIES {
-            let pid = self.clone(&mut orders).map_err(|errno| NotStarted::Fault(Fault::Clone(errno)))?;
+            let pid = self
+                .clone(&mut orders)
+                .map_err(|errno| NotStarted::Fault(Fault::Clone(errno)))?;
             match orders.failed.take() {
                 None => return Ok(pid),
                 Some((Step::Execute, libc::ETXTBSY)) => std::thread::sleep(BUSY_PAUSE),
@@ -95,7 +100,10 @@ fn on_failed(step: Step, errno: Errno, plan: &Plan<'_>) -> NotStarted {
     NotStarted::Fault(match step {
         Step::DeathSignal => Fault::DeathSignal(errno),
         Step::Streams => Fault::Streams(errno),
-        Step::ChangeDirectory => Fault::ChangeDirectory { path: plan.directory.into(), errno },
+        Step::ChangeDirectory => Fault::ChangeDirectory {
+            path: plan.directory.into(),
+            errno,
+        },
         Step::NoNewPrivileges => Fault::NoNewPrivileges(errno),
         Step::Rlimit => Fault::Rlimit(errno),
         Step::Execute => match errno.0 {
@@ -109,14 +117,22 @@ fn on_failed(step: Step, errno: Errno, plan: &Plan<'_>) -> NotStarted {
 /// What the kernel itself can enforce for one process. Not the address space, which has little to do with
 /// memory used; not the number of processes, which it counts for a user and not for a command.
 fn rlimits(limits: &Limits) -> Rlimits {
-    let same = |resource, value| Rlimit { resource, soft: value, hard: value };
+    let same = |resource, value| Rlimit {
+        resource,
+        soft: value,
+        hard: value,
+    };
     [
         Some(same(libc::RLIMIT_CORE, 0)),
         // A backstop behind the samples, in whole seconds and late on purpose. The hard limit a second after
         // the soft one, so that it is SIGXCPU that ends the process, unless it does not listen.
         limits.cpu.map(|cpu| {
             let soft = cpu.as_secs() + u64::from(cpu.subsec_nanos() > 0) + 1;
-            Rlimit { resource: libc::RLIMIT_CPU, soft, hard: soft + 1 }
+            Rlimit {
+                resource: libc::RLIMIT_CPU,
+                soft,
+                hard: soft + 1,
+            }
         }),
         limits.file_size.map(|bytes| same(libc::RLIMIT_FSIZE, bytes)),
         limits.open_files.map(|count| same(libc::RLIMIT_NOFILE, count)),
@@ -144,7 +160,11 @@ fn terminated(text: Vec<u8>) -> CString {
 
 /// As exec wants them, with a null at the end. Valid as long as `texts`.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
-    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    texts
+        .iter()
+        .map(|text| text.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
 }
 
 #[cfg(test)]
@@ -154,8 +174,15 @@ mod tests {
     #[test]
     fn the_cpu_backstop_comes_after_the_limit() {
         fn check(cpu: Duration, expected: (u64, u64)) {
-            let all = rlimits(&Limits { cpu: Some(cpu), ..Limits::default() });
-            let limit = all.into_iter().flatten().find(|limit| limit.resource == libc::RLIMIT_CPU).unwrap();
+            let all = rlimits(&Limits {
+                cpu: Some(cpu),
+                ..Limits::default()
+            });
+            let limit = all
+                .into_iter()
+                .flatten()
+                .find(|limit| limit.resource == libc::RLIMIT_CPU)
+                .unwrap();
             assert_eq!((limit.soft, limit.hard), expected, "{cpu:?}");
         }
         check(Duration::ZERO, (1, 2));

@@ -21,7 +21,8 @@ pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
         // A file in memory rather than a pipe: nobody has to feed it while the command runs, and a command that
         // does not read it cannot hold anyone up.
         Input::Bytes(bytes) => {
-            let memfd = memfd_create(c"input", MFdFlags::MFD_CLOEXEC).map_err(|e| Fault::HoldInput(e.into()))?;
+            let memfd =
+                memfd_create(c"input", MFdFlags::MFD_CLOEXEC).map_err(|e| Fault::HoldInput(e.into()))?;
             let mut file = File::from(memfd);
             file.write_all(&bytes).map_err(|e| Fault::HoldInput(e.into()))?;
             file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
@@ -29,7 +30,10 @@ pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
         }
         Input::File(path) => match File::open(&path) {
             Ok(file) => Ok(Some(file.into())),
-            Err(error) => Err(Fault::OpenInput { path, errno: error.into() }),
+            Err(error) => Err(Fault::OpenInput {
+                path,
+                errno: error.into(),
+            }),
         },
     }
 }
@@ -51,7 +55,13 @@ impl Output {
     /// passed it.
     pub(super) fn open(keep: u64) -> Result<Self, Fault> {
         let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Fault::Pipe(e.into()))?;
-        Ok(Self { reading: reading.into(), writing, kept: Vec::new(), keep, total: 0 })
+        Ok(Self {
+            reading: reading.into(),
+            writing,
+            kept: Vec::new(),
+            keep,
+            total: 0,
+        })
     }
 
     pub(super) fn writing(&self) -> BorrowedFd<'_> {
@@ -71,7 +81,9 @@ impl Output {
     /// read too, because a full pipe would stop the command.
     pub(super) fn pull(&mut self, scratch: &mut [u8]) {
         // Reading from a pipe of our own fails only by interruption, and then the next round reads it.
-        let Ok(count) = self.reading.read(scratch) else { return };
+        let Ok(count) = self.reading.read(scratch) else {
+            return;
+        };
         self.total += count as u64;
         let room = self.keep.saturating_sub(self.kept.len() as u64);
         let wanted = usize::try_from(room).map_or(count, |room| room.min(count));
@@ -80,12 +92,17 @@ impl Output {
 
     pub(super) fn push(&mut self, text: &[u8]) {
         self.total += text.len() as u64;
-        let room = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(self.kept.len());
+        let room = usize::try_from(self.keep)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(self.kept.len());
         self.kept.extend_from_slice(&text[..room.min(text.len())]);
     }
 
     pub(super) fn into_captured(self) -> Captured {
-        Captured { truncated: self.total > self.kept.len() as u64, bytes: self.kept }
+        Captured {
+            truncated: self.total > self.kept.len() as u64,
+            bytes: self.kept,
+        }
     }
 }
 
@@ -113,5 +130,6 @@ pub(super) fn drain(outputs: &mut [Output; 2], scratch: &mut [u8]) {
 
 /// After an interrupted wait the kernel leaves the answers as they were: none.
 pub(super) fn is_readable(fd: &PollFd<'_>) -> bool {
-    fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+    fd.revents()
+        .is_some_and(|events| events.contains(PollFlags::POLLIN))
 }

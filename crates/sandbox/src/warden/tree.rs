@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
+mod memory;
 mod stat;
 
 pub(super) use stat::Stat;
@@ -30,9 +31,17 @@ impl Table {
     /// `root` is `/proc`, but for tests.
     pub(super) fn new(root: impl Into<PathBuf>, warden: i32) -> io::Result<Self> {
         let root = root.into();
-        let mut table = Self { root, warden, source: Source::Parents };
+        let mut table = Self {
+            root,
+            warden,
+            source: Source::Parents,
+        };
         table.stat(warden)?;
-        if table.root.join(format!("{warden}/task/{warden}/children")).exists() {
+        if table
+            .root
+            .join(format!("{warden}/task/{warden}/children"))
+            .exists()
+        {
             table.source = Source::Children;
         }
         Ok(table)
@@ -52,18 +61,13 @@ impl Table {
         match self.source {
             Source::Children => {
                 let pids = self.by_children();
-                Ok(pids.into_iter().filter_map(|pid| Some((pid, self.stat(pid).ok()?))).collect())
+                Ok(pids
+                    .into_iter()
+                    .filter_map(|pid| Some((pid, self.stat(pid).ok()?)))
+                    .collect())
             }
             Source::Parents => self.by_parents(),
         }
-    }
-
-    /// The memory of a process in bytes, where pages that it shares with others count only in part.
-    pub(super) fn proportional_memory(&self, pid: i32) -> io::Result<u64> {
-        let text = fs::read_to_string(self.root.join(format!("{pid}/smaps_rollup")))?;
-        let kib = text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix("kB"));
-        let kib: Option<u64> = kib.and_then(|kib| kib.trim().parse().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn by_children(&self) -> Vec<i32> {
@@ -72,10 +76,16 @@ impl Table {
         let mut looked_at = 0;
         while let Some(pid) = next {
             // A process that has ended meanwhile has no threads left to read, and its children are elsewhere.
-            let threads = fs::read_dir(self.root.join(format!("{pid}/task"))).into_iter().flatten();
+            let threads = fs::read_dir(self.root.join(format!("{pid}/task")))
+                .into_iter()
+                .flatten();
             for thread in threads.flatten() {
                 let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-                found.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+                found.extend(
+                    children
+                        .split_ascii_whitespace()
+                        .filter_map(|child| child.parse::<i32>().ok()),
+                );
             }
             next = found.get(looked_at).copied();
             looked_at += 1;

@@ -24,7 +24,10 @@ struct Orders {
 
 impl Words {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, orders: Orders::default() }
+        Self {
+            socket,
+            orders: Orders::default(),
+        }
     }
 
     /// Takes in all that has been said. An error means that the owner is gone.
@@ -38,13 +41,19 @@ impl Words {
     /// Why this run must not go on.
     pub(super) fn stop(&self, number: u64) -> Option<Reason> {
         // Without a promise the clock need not be read.
-        let now = if self.orders.live_until.is_some() { boot_time() } else { Duration::ZERO };
+        let now = if self.orders.live_until.is_some() {
+            boot_time()
+        } else {
+            Duration::ZERO
+        };
         self.orders.stop(number, now)
     }
 
     /// For how long the owner's promise still holds.
     pub(super) fn promised(&self) -> Option<Duration> {
-        self.orders.live_until.map(|deadline| deadline.saturating_sub(boot_time()))
+        self.orders
+            .live_until
+            .map(|deadline| deadline.saturating_sub(boot_time()))
     }
 
     pub(super) fn forget(&mut self, number: u64) {
@@ -72,7 +81,9 @@ impl Orders {
         if self.killed.contains(&number) {
             return Some(Reason::Cancelled);
         }
-        self.live_until.is_some_and(|deadline| now >= deadline).then_some(Reason::Abandoned)
+        self.live_until
+            .is_some_and(|deadline| now >= deadline)
+            .then_some(Reason::Abandoned)
     }
 }
 
@@ -87,18 +98,34 @@ mod tests {
             for word in words {
                 orders.on_word(*word, Duration::from_secs(100));
             }
-            assert_eq!(orders.stop(number, Duration::from_secs(seconds)), expected, "{words:?} {number} {seconds}");
+            assert_eq!(
+                orders.stop(number, Duration::from_secs(seconds)),
+                expected,
+                "{words:?} {number} {seconds}"
+            );
         }
-        let live = |seconds: u64| Urgent::LiveFor { millis: seconds * 1000 };
+        let live = |seconds: u64| Urgent::LiveFor {
+            millis: seconds * 1000,
+        };
         check(&[], 1, u64::MAX, None);
         check(&[Urgent::Kill { number: 1 }], 1, 100, Some(Reason::Cancelled));
         check(&[Urgent::Kill { number: 1 }], 2, 100, None);
-        check(&[Urgent::Kill { number: 3 }, Urgent::Kill { number: 2 }], 3, 100, Some(Reason::Cancelled));
+        check(
+            &[Urgent::Kill { number: 3 }, Urgent::Kill { number: 2 }],
+            3,
+            100,
+            Some(Reason::Cancelled),
+        );
         check(&[live(5)], 1, 104, None);
         check(&[live(5)], 1, 105, Some(Reason::Abandoned));
         check(&[live(5), live(9)], 1, 105, None);
         check(&[live(9), live(5)], 1, 105, Some(Reason::Abandoned));
-        check(&[live(5), Urgent::Kill { number: 1 }], 1, 105, Some(Reason::Cancelled));
+        check(
+            &[live(5), Urgent::Kill { number: 1 }],
+            1,
+            105,
+            Some(Reason::Cancelled),
+        );
         check(&[Urgent::LiveFor { millis: u64::MAX }], 1, u64::MAX / 2000, None);
     }
 }

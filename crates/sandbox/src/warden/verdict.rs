@@ -85,13 +85,48 @@ mod tests {
         let late = Duration::from_micros(1_000_001);
         let killed = End::Signal(libc::SIGKILL);
         check(FINE, Reason::Exited, Reason::Exited);
-        check(Facts { end: killed, ..FINE }, Reason::Signalled, Reason::Signalled);
+        check(
+            Facts { end: killed, ..FINE },
+            Reason::Signalled,
+            Reason::Signalled,
+        );
         check(Facts { cpu: late, ..FINE }, Reason::TimeLimit, Reason::Exited);
-        check(Facts { end: End::Signal(libc::SIGXCPU), ..FINE }, Reason::TimeLimit, Reason::Signalled);
-        check(Facts { memory: 101, end: killed, ..FINE }, Reason::MemoryLimit, Reason::Signalled);
+        check(
+            Facts {
+                end: End::Signal(libc::SIGXCPU),
+                ..FINE
+            },
+            Reason::TimeLimit,
+            Reason::Signalled,
+        );
+        check(
+            Facts {
+                memory: 101,
+                end: killed,
+                ..FINE
+            },
+            Reason::MemoryLimit,
+            Reason::Signalled,
+        );
         check(Facts { output: 11, ..FINE }, Reason::OutputLimit, Reason::Exited);
-        check(Facts { cpu: late, memory: 101, ..FINE }, Reason::TimeLimit, Reason::Exited);
-        check(Facts { stopped: Some(Reason::Cancelled), cpu: late, ..FINE }, Reason::Cancelled, Reason::Cancelled);
+        check(
+            Facts {
+                cpu: late,
+                memory: 101,
+                ..FINE
+            },
+            Reason::TimeLimit,
+            Reason::Exited,
+        );
+        check(
+            Facts {
+                stopped: Some(Reason::Cancelled),
+                cpu: late,
+                ..FINE
+            },
+            Reason::Cancelled,
+            Reason::Cancelled,
+        );
     }
 
     #[test]

@@ -94,7 +94,10 @@ impl Watch<'_> {
         // The kernel does not count the machine's sleep in a wait, but the promise runs on: look in between.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
         let promised = self.owner.words.promised().map(|left| left.min(AT_LEAST_EVERY));
-        let wall = self.limits.wall.map(|limit| limit.saturating_sub(self.start.elapsed()));
+        let wall = self
+            .limits
+            .wall
+            .map(|limit| limit.saturating_sub(self.start.elapsed()));
         let sample = sampler.map(|sampler| sampler.next().saturating_duration_since(Instant::now()));
         [promised, wall, sample].into_iter().flatten().min()
     }
@@ -103,10 +106,17 @@ impl Watch<'_> {
         if let Some(reason) = self.owner.words.stop(self.number) {
             return Some(reason);
         }
-        if self.limits.output.is_some_and(|limit| outputs.iter().any(|output| output.total() > limit)) {
+        if self
+            .limits
+            .output
+            .is_some_and(|limit| outputs.iter().any(|output| output.total() > limit))
+        {
             return Some(Reason::OutputLimit);
         }
-        self.limits.wall.is_some_and(|limit| self.start.elapsed() >= limit).then_some(Reason::WallLimit)
+        self.limits
+            .wall
+            .is_some_and(|limit| self.start.elapsed() >= limit)
+            .then_some(Reason::WallLimit)
     }
 }
 

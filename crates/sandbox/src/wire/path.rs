@@ -13,5 +13,7 @@ pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    Ok(PathBuf::from(OsString::from_vec(bytes::deserialize(deserializer)?)))
+    Ok(PathBuf::from(OsString::from_vec(bytes::deserialize(
+        deserializer,
+    )?)))
 }

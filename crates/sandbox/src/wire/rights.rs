@@ -11,9 +11,19 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, s
 pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
-    let sent = sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(frame)], &rights, MsgFlags::MSG_NOSIGNAL, None)?;
+    let sent = sendmsg::<()>(
+        to.as_raw_fd(),
+        &[IoSlice::new(frame)],
+        &rights,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )?;
     // The first frame is some ten bytes on an empty socket: it goes out whole or the socket is not ours.
-    if sent == frame.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    if sent == frame.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
 }
 
 /// Reads the stream while collecting the descriptors that come with it.
@@ -32,7 +42,8 @@ impl Read for Receiver<'_> {
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = control {
                 // SAFETY: the kernel has just made these descriptors for us, and nobody else knows them.
-                self.descriptors.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                self.descriptors
+                    .extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
         Ok(message.bytes)

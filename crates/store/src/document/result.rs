@@ -39,13 +39,25 @@ struct CapturedDocument<'a> {
 impl<'a> From<&'a TaskResult> for ResultDocument<'a> {
     fn from(result: &'a TaskResult) -> ResultDocument<'a> {
         let TaskResult { compile, execute } = result;
-        ResultDocument { compile: compile.as_ref().map(Into::into), execute: execute.as_ref().map(Into::into) }
+        ResultDocument {
+            compile: compile.as_ref().map(Into::into),
+            execute: execute.as_ref().map(Into::into),
+        }
     }
 }
 
 impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
     fn from(outcome: &'a Outcome) -> OutcomeDocument<'a> {
-        let Outcome { reason, exit_code, signal, wall, cpu, memory, stdout, stderr } = outcome;
+        let Outcome {
+            reason,
+            exit_code,
+            signal,
+            wall,
+            cpu,
+            memory,
+            stdout,
+            stderr,
+        } = outcome;
         OutcomeDocument {
             reason: reason.as_str(),
             exit_code: *exit_code,
@@ -61,7 +73,10 @@ impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
 
 impl<'a> From<&'a Captured> for CapturedDocument<'a> {
     fn from(captured: &'a Captured) -> CapturedDocument<'a> {
-        CapturedDocument { bytes: Raw(&captured.bytes), truncated: captured.truncated }
+        CapturedDocument {
+            bytes: Raw(&captured.bytes),
+            truncated: captured.truncated,
+        }
     }
 }
 
@@ -80,7 +95,16 @@ impl TryFrom<OutcomeDocument<'_>> for Outcome {
     type Error = postcard::Error;
 
     fn try_from(document: OutcomeDocument<'_>) -> Result<Outcome, postcard::Error> {
-        let OutcomeDocument { reason, exit_code, signal, wall, cpu, memory, stdout, stderr } = document;
+        let OutcomeDocument {
+            reason,
+            exit_code,
+            signal,
+            wall,
+            cpu,
+            memory,
+            stdout,
+            stderr,
+        } = document;
         Ok(Outcome {
             reason: reason.parse().map_err(|_| postcard::Error::SerdeDeCustom)?,
             exit_code,
@@ -97,6 +121,9 @@ impl TryFrom<OutcomeDocument<'_>> for Outcome {
 impl From<CapturedDocument<'_>> for Captured {
     fn from(document: CapturedDocument<'_>) -> Captured {
         let CapturedDocument { bytes, truncated } = document;
-        Captured { bytes: Bytes::copy_from_slice(bytes.0), truncated }
+        Captured {
+            bytes: Bytes::copy_from_slice(bytes.0),
+            truncated,
+        }
     }
 }

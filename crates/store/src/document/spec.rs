@@ -69,17 +69,29 @@ struct LimitsDocument {
 
 impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
     fn from(spec: &'a TaskSpec) -> SpecDocument<'a> {
-        let TaskSpec { user, priority, compile, execute, source, data } = spec;
+        let TaskSpec {
+            user,
+            priority,
+            compile,
+            execute,
+            source,
+            data,
+        } = spec;
         SpecDocument {
             user: user.as_str(),
             priority: *priority,
-            compile: compile
-                .as_ref()
-                .map(|step| CompileDocument { command: (&step.command).into(), limits: step.limits.into() }),
+            compile: compile.as_ref().map(|step| CompileDocument {
+                command: (&step.command).into(),
+                limits: step.limits.into(),
+            }),
             execute: ExecuteDocument {
                 command: (&execute.command).into(),
                 args: execute.args.iter().map(String::as_str).collect(),
-                env: execute.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+                env: execute
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str()))
+                    .collect(),
                 input: (&execute.input).into(),
                 limits: execute.limits.into(),
             },
@@ -120,8 +132,20 @@ impl<'a> From<&'a Content> for ContentDocument<'a> {
 
 impl From<Limits> for LimitsDocument {
     fn from(limits: Limits) -> LimitsDocument {
-        let Limits { wall, cpu, memory, output, processes } = limits;
-        LimitsDocument { wall, cpu, memory, output, processes }
+        let Limits {
+            wall,
+            cpu,
+            memory,
+            output,
+            processes,
+        } = limits;
+        LimitsDocument {
+            wall,
+            cpu,
+            memory,
+            output,
+            processes,
+        }
     }
 }
 
@@ -129,16 +153,29 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
     type Error = postcard::Error;
 
     fn try_from(document: SpecDocument<'a>) -> Result<TaskSpec, postcard::Error> {
-        let SpecDocument { user, priority, compile, execute, source, data } = document;
+        let SpecDocument {
+            user,
+            priority,
+            compile,
+            execute,
+            source,
+            data,
+        } = document;
         Ok(TaskSpec {
             user: UserName::new(user).map_err(|_| postcard::Error::SerdeDeCustom)?,
             priority,
-            compile: compile
-                .map(|step| CompileStep { command: step.command.into(), limits: step.limits.into() }),
+            compile: compile.map(|step| CompileStep {
+                command: step.command.into(),
+                limits: step.limits.into(),
+            }),
             execute: ExecuteStep {
                 command: execute.command.into(),
                 args: execute.args.into_iter().map(String::from).collect(),
-                env: execute.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                env: execute
+                    .env
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect(),
                 input: execute.input.into(),
                 limits: execute.limits.into(),
             },
@@ -152,9 +189,19 @@ fn into_files(documents: Vec<FileDocument<'_>>) -> Result<Files, postcard::Error
     documents
         .into_iter()
         .map(|document| {
-            let FileDocument { path, executable, content } = document;
+            let FileDocument {
+                path,
+                executable,
+                content,
+            } = document;
             let path = FilePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?;
-            Ok((path, File { content: content.into(), executable }))
+            Ok((
+                path,
+                File {
+                    content: content.into(),
+                    executable,
+                },
+            ))
         })
         .collect()
 }
@@ -179,7 +226,19 @@ impl From<ContentDocument<'_>> for Content {
 
 impl From<LimitsDocument> for Limits {
     fn from(document: LimitsDocument) -> Limits {
-        let LimitsDocument { wall, cpu, memory, output, processes } = document;
-        Limits { wall, cpu, memory, output, processes }
+        let LimitsDocument {
+            wall,
+            cpu,
+            memory,
+            output,
+            processes,
+        } = document;
+        Limits {
+            wall,
+            cpu,
+            memory,
+            output,
+            processes,
+        }
     }
 }

@@ -118,6 +118,9 @@ impl ToSql for Column<Seq> {
 impl FromSql for Column<Seq> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let seq = value.as_i64()?;
-        u64::try_from(seq).map(Seq).map(Column).map_err(|_| FromSqlError::OutOfRange(seq))
+        u64::try_from(seq)
+            .map(Seq)
+            .map(Column)
+            .map_err(|_| FromSqlError::OutOfRange(seq))
     }
 }

@@ -14,7 +14,10 @@ use crate::StoreError;
 pub(super) enum Failure {
     Refused(StoreError),
     Storage(StoreError),
-    Database { step: &'static str, source: rusqlite::Error },
+    Database {
+        step: &'static str,
+        source: rusqlite::Error,
+    },
 }
 
 /// Names the step in which the database failed.
@@ -45,10 +48,13 @@ pub(super) fn database_error(step: &'static str, source: rusqlite::Error, folder
     match error.code {
         ErrorCode::DiskFull => StoreError::Full { path },
         // The log's index lies in a file of its own, and SQLite has no word for that one not having room.
-        ErrorCode::SystemIoFailure if error.extended_code == SQLITE_IOERR_SHMSIZE => StoreError::Full { path },
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-            StoreError::Corrupt { path, detail: format!("could not {step}: {source}") }
+        ErrorCode::SystemIoFailure if error.extended_code == SQLITE_IOERR_SHMSIZE => {
+            StoreError::Full { path }
         }
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt {
+            path,
+            detail: format!("could not {step}: {source}"),
+        },
         _ => StoreError::Database { step, source },
     }
 }
@@ -57,14 +63,20 @@ pub(super) fn database_error(step: &'static str, source: rusqlite::Error, folder
 pub(super) fn repeat(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full { path } => StoreError::Full { path: path.clone() },
-        StoreError::Corrupt { path, detail } => StoreError::Corrupt { path: path.clone(), detail: detail.clone() },
+        StoreError::Corrupt { path, detail } => StoreError::Corrupt {
+            path: path.clone(),
+            detail: detail.clone(),
+        },
         StoreError::Io { step, path, source } => StoreError::Io {
             step,
             path: path.clone(),
             source: io::Error::new(source.kind(), source.to_string()),
         },
         StoreError::Database { step, source } => {
-            let code = source.sqlite_error().copied().unwrap_or(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR));
+            let code = source
+                .sqlite_error()
+                .copied()
+                .unwrap_or(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR));
             let source = rusqlite::Error::SqliteFailure(code, Some(source.to_string()));
             StoreError::Database { step, source }
         }

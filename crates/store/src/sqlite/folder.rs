@@ -24,7 +24,9 @@ impl Folder {
     /// Makes what is missing, locks the folder, and empties `incoming`: it holds only blobs that were still
     /// on their way in when an earlier process ended, and nobody will send the rest of those.
     pub(super) fn open(root: &Path) -> Result<(Folder, Lock), StoreError> {
-        let folder = Folder { root: root.to_path_buf() };
+        let folder = Folder {
+            root: root.to_path_buf(),
+        };
         fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
         let lock = folder.lock()?;
         let incoming = folder.incoming();
@@ -51,7 +53,9 @@ impl Folder {
             .map_err(io_error("open", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: self.root.clone() }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
+                path: self.root.clone(),
+            }),
             Err(TryLockError::Error(error)) => Err(io_error("lock", &path)(error)),
         }
     }

@@ -198,7 +198,11 @@ impl<'a> Group<'a> {
         if self.waiting > 0 {
             changes.push(Change::Waiting(self.waiting));
         }
-        Committed { changes, doomed: self.doomed, last_add: self.last_add }
+        Committed {
+            changes,
+            doomed: self.doomed,
+            last_add: self.last_add,
+        }
     }
 
     fn run(&self, sql: &str, step: &'static str) -> Result<(), Failure> {
@@ -206,6 +210,11 @@ impl<'a> Group<'a> {
     }
 
     fn tell(&mut self, id: TaskId, status: Status, by: Option<&ExecutorName>) {
-        self.moved.push(Change::Moved { id, status, executor: by.cloned(), time: self.now });
+        self.moved.push(Change::Moved {
+            id,
+            status,
+            executor: by.cloned(),
+            time: self.now,
+        });
     }
 }

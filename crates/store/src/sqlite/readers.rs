@@ -31,7 +31,12 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = self
+            .permits
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let (folder, idle) = (self.folder.clone(), self.idle.clone());
         let reading = task::spawn_blocking(move || {
             // Connections are opened when they are first needed, and again after one was lost to a panic.
@@ -41,7 +46,9 @@ impl Readers {
                 None => connect::reader(&folder)?,
             };
             let outcome = work(&mut connection).map_err(|failure| failure.into_error(folder.root()));
-            idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            idle.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(connection);
             drop(permit);
             outcome
         });

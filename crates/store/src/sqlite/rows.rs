@@ -11,7 +11,7 @@ use crate::document::{decode_result, decode_spec};
 
 /// What a transition has to know of a task.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct Position {
     pub(super) seq: i64,
     pub(super) id: TaskId,
     pub(super) status: Status,
@@ -23,14 +23,14 @@ pub(super) struct Standing {
     pub(super) start_time: Option<Moment>,
 }
 
-const STANDING: &str = "seq, id, status, executor, session, attempt, lost, given, start_time";
+const POSITION: &str = "seq, id, status, executor, session, attempt, lost, given, start_time";
 
-pub(super) fn standing(connection: &Connection, id: TaskId) -> Result<Option<Standing>, Failure> {
+pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
     const STEP: &str = "read a task";
     connection
-        .prepare_cached(&format!("SELECT {STANDING} FROM tasks WHERE id = ?1"))
+        .prepare_cached(&format!("SELECT {POSITION} FROM tasks WHERE id = ?1"))
         .during(STEP)?
-        .query_row([Column(id)], to_standing)
+        .query_row([Column(id)], to_position)
         .optional()
         .during(STEP)
 }
@@ -40,23 +40,25 @@ pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
     session: SessionId,
-) -> Result<Vec<Standing>, Failure> {
+) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read what a session holds";
-    let sql = format!("SELECT {STANDING} FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq");
+    let sql = format!("SELECT {POSITION} FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq");
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
-    let rows = statement.query_map((Column(executor), Column(session)), to_standing).during(STEP)?;
+    let rows = statement
+        .query_map((Column(executor), Column(session)), to_position)
+        .during(STEP)?;
     rows.collect::<rusqlite::Result<_>>().during(STEP)
 }
 
 /// The first in the queue.
-pub(super) fn waiting(connection: &Connection, limit: usize) -> Result<Vec<Standing>, Failure> {
+pub(super) fn waiting(connection: &Connection, limit: u32) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read the queue";
     let sql = format!(
-        "SELECT {STANDING} FROM tasks WHERE executor IS NULL AND finish_time IS NULL
+        "SELECT {POSITION} FROM tasks WHERE executor IS NULL AND finish_time IS NULL
          ORDER BY priority DESC, seq LIMIT ?1"
     );
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
-    let rows = statement.query_map([limit], to_standing).during(STEP)?;
+    let rows = statement.query_map([limit], to_position).during(STEP)?;
     rows.collect::<rusqlite::Result<_>>().during(STEP)
 }
 
@@ -103,24 +105,29 @@ pub(super) fn to_brief(row: &Row<'_>) -> rusqlite::Result<Brief> {
     })
 }
 
-impl Standing {
+impl Position {
     pub(super) fn holding(&self, session: SessionId) -> Holding {
         Holding {
-            handout: Handout { task: self.id, session, attempt: self.attempt },
+            handout: Handout {
+                task: self.id,
+                session,
+                attempt: self.attempt,
+            },
             given: self.given,
         }
     }
 
     /// Whether this is the very attempt that is out now, and with whom.
     pub(super) fn is_out_as(&self, handout: Handout, executor: &ExecutorName) -> bool {
-        self.executor.as_ref() == Some(executor)
+        self.id == handout.task
+            && self.executor.as_ref() == Some(executor)
             && self.session == Some(handout.session)
             && self.attempt == handout.attempt
     }
 }
 
-fn to_standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
-    Ok(Standing {
+fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
+    Ok(Position {
         seq: row.get(0)?,
         id: row.get::<_, Column<TaskId>>(1)?.0,
         status: row.get::<_, Column<Status>>(2)?.0,
@@ -135,8 +142,14 @@ fn to_standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
 
 fn to_task(row: &Row<'_>) -> Result<Task, Failure> {
     const STEP: &str = "read a task";
-    let spec = row.get_ref(10).and_then(|spec| Ok(spec.as_blob()?)).during(STEP)?;
-    let result = row.get_ref(11).and_then(|result| Ok(result.as_blob_or_null()?)).during(STEP)?;
+    let spec = row
+        .get_ref(10)
+        .and_then(|spec| Ok(spec.as_blob()?))
+        .during(STEP)?;
+    let result = row
+        .get_ref(11)
+        .and_then(|result| Ok(result.as_blob_or_null()?))
+        .during(STEP)?;
     Ok(Task {
         id: row.get::<_, Column<TaskId>>(1).during(STEP)?.0,
         spec: decode_spec(spec).map_err(Failure::Refused)?,

@@ -17,7 +17,11 @@ pub(super) fn migrate(connection: &mut Connection, folder: &Folder) -> Result<()
         .map_err(failed("read the schema version"))?;
     let known = MIGRATIONS.len() as i64;
     if found > known {
-        return Err(StoreError::TooNew { path: folder.root().to_path_buf(), found, known });
+        return Err(StoreError::TooNew {
+            path: folder.root().to_path_buf(),
+            found,
+            known,
+        });
     }
     if found <= 0 {
         refuse_foreign(connection, folder)?;
@@ -28,7 +32,9 @@ pub(super) fn migrate(connection: &mut Connection, folder: &Folder) -> Result<()
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed(step))?;
         transaction.execute_batch(migration).map_err(failed(step))?;
-        transaction.pragma_update(None, "user_version", version).map_err(failed(step))?;
+        transaction
+            .pragma_update(None, "user_version", version)
+            .map_err(failed(step))?;
         transaction.commit().map_err(failed(step))?;
     }
     Ok(())

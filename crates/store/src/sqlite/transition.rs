@@ -6,7 +6,7 @@ use model::{ExecutorName, Status};
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
-use super::rows::Standing;
+use super::rows::Position;
 
 /// Why an attempt is taken back.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(super) enum Release<'a> {
 }
 
 /// Takes a held task back into the queue, or ends it if it was lost too often.
-pub(super) fn release(group: &mut Group<'_>, task: &Standing, release: Release<'_>) -> Result<(), Failure> {
+pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'_>) -> Result<(), Failure> {
     const STEP: &str = "release a task";
     let (lost, trouble) = match release {
         Release::GivenBack => (task.lost, None),
@@ -46,7 +46,7 @@ pub(super) fn release(group: &mut Group<'_>, task: &Standing, release: Release<'
 }
 
 /// Ends a task that the platform cannot run.
-pub(super) fn give_up(group: &mut Group<'_>, task: &Standing, trouble: &str) -> Result<(), Failure> {
+pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> Result<(), Failure> {
     const STEP: &str = "give up a task";
     group
         .statement(
@@ -67,7 +67,7 @@ pub(super) fn give_up(group: &mut Group<'_>, task: &Standing, trouble: &str) -> 
 /// Commits the result of the attempt that is out.
 pub(super) fn finish(
     group: &mut Group<'_>,
-    task: &Standing,
+    task: &Position,
     status: Status,
     result: &[u8],
     by: &ExecutorName,

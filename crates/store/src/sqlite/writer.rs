@@ -70,7 +70,10 @@ impl Writer {
         let desk = Desk {
             connection,
             folder,
-            standards: Standards { max_attempts: options.max_attempts, last_add },
+            standards: Standards {
+                max_attempts: options.max_attempts,
+                last_add,
+            },
             waiting,
             changes: changes.clone(),
             commits: commits.clone(),
@@ -97,7 +100,12 @@ impl Writer {
     {
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
         let share = (weight >> 10).clamp(1, WAITING_KIB) as u32;
-        let permit = self.room.clone().acquire_many_owned(share).await.map_err(|_| StoreError::Closed)?;
+        let permit = self
+            .room
+            .clone()
+            .acquire_many_owned(share)
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let work: Work = Box::new(move |group| {
             let (value, failure) = match group.map(work) {
@@ -106,9 +114,14 @@ impl Writer {
                 Some(Err(failure)) => (None, Some(failure)),
                 None => (None, None),
             };
-            Ran { answer: hold(value, reply, permit), failure }
+            Ran {
+                answer: hold(value, reply, permit),
+                failure,
+            }
         });
-        jobs.send(Job { weight, work }).await.map_err(|_| StoreError::Closed)?;
+        jobs.send(Job { weight, work })
+            .await
+            .map_err(|_| StoreError::Closed)?;
         // The writer drops its end without a word only if it dies.
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -173,11 +186,12 @@ impl Desk {
         match self.run_group(first, &mut answers) {
             Ok(changes) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                answers.into_iter().for_each(|answer| answer(Ok(())));
+                // Told before it is answered: who begins to listen after an answer hears only of what is later.
                 for change in changes {
                     // Nobody may be listening.
                     let _ = self.changes.send(change);
                 }
+                answers.into_iter().for_each(|answer| answer(Ok(())));
             }
             Err(failure) => {
                 let error = failure.into_error(self.folder.root());
@@ -227,7 +241,9 @@ impl Desk {
 
 fn read_last_add(connection: &Connection) -> Result<Moment, Failure> {
     connection
-        .query_row("SELECT value FROM ledger WHERE name = 'last_add'", [], |row| row.get(0))
+        .query_row("SELECT value FROM ledger WHERE name = 'last_add'", [], |row| {
+            row.get(0)
+        })
         .map(Moment)
         .during("read the ledger")
 }

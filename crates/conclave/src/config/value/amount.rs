@@ -16,7 +16,8 @@ const MOST_SLOTS: u32 = 4096;
 
 impl Value for Duration {
     const ACCEPTS: &'static str = "a duration like 500ms, 10s, 5m, 2h or 7d, or a number of seconds";
-    const ACCEPTS_OR_NOT: &'static str = "a duration like 500ms, 10s, 5m, 2h or 7d, a number of seconds, or none";
+    const ACCEPTS_OR_NOT: &'static str =
+        "a duration like 500ms, 10s, 5m, 2h or 7d, a number of seconds, or none";
 
     fn parse(text: &str) -> Result<Duration, String> {
         text.parse().map(|Span(span)| span)

@@ -75,7 +75,11 @@ impl Value for DataFolder {
         if nix::unistd::geteuid().is_root() {
             return Ok(DataFolder(PathBuf::from("/var/lib/conclave")));
         }
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
         absolute("XDG_DATA_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
             .map(|folder| DataFolder(folder.join("conclave")))

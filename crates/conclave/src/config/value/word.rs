@@ -24,7 +24,8 @@ impl Value for bool {
 }
 
 impl Value for LogFilter {
-    const ACCEPTS: &'static str = "off, error, warn, info, debug or trace, or a list like info,judicator=debug";
+    const ACCEPTS: &'static str =
+        "off, error, warn, info, debug or trace, or a list like info,judicator=debug";
 
     fn parse(text: &str) -> Result<LogFilter, String> {
         tracing_subscriber::EnvFilter::try_new(text)
@@ -56,12 +57,14 @@ impl Value for NodeName {
 
 /// The host's name in the alphabet of names.
 fn host_name() -> String {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host = host.to_string_lossy();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     match host.trim() {
         "" => "judicator".to_string(),
-        host => host.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect(),
+        host => host
+            .chars()
+            .map(|letter| if fits(letter) { letter } else { '-' })
+            .collect(),
     }
 }
 

@@ -19,7 +19,10 @@ impl Stat {
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         // The name stands in parentheses and may itself contain them, or spaces, or anything else.
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
-        let fields: Vec<&str> = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace().collect();
+        let fields: Vec<&str> = str::from_utf8(&line[name_ends + 1..])
+            .ok()?
+            .split_ascii_whitespace()
+            .collect();
         // proc(5) counts from one and starts before the name: its third field is the first here.
         let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
         const PARENT: usize = 4;
@@ -45,7 +48,11 @@ impl Stat {
 
 /// Constants of the machine, which libc knows without asking the kernel.
 fn constant(name: SysconfVar, usual: u32) -> u32 {
-    sysconf(name).ok().flatten().and_then(|value| u32::try_from(value).ok()).unwrap_or(usual)
+    sysconf(name)
+        .ok()
+        .flatten()
+        .and_then(|value| u32::try_from(value).ok())
+        .unwrap_or(usual)
 }
 
 #[cfg(test)]
@@ -55,7 +62,9 @@ mod tests {
     #[test]
     fn lines_are_read_whatever_the_name() {
         fn check(name: &[u8], state: &str, expected: Option<(i32, bool, u64, u64)>) {
-            let rest = format!(" {state} 7 7 7 0 -1 4194304 134 0 0 0 1 2 3 4 20 0 1 0 5 2818048 390 18446744073709551615 1");
+            let rest = format!(
+                " {state} 7 7 7 0 -1 4194304 134 0 0 0 1 2 3 4 20 0 1 0 5 2818048 390 18446744073709551615 1"
+            );
             let line = [b"42 (", name, b")", rest.as_bytes()].concat();
             let stat = Stat::parse(&line).map(|stat| (stat.parent, stat.ended, stat.ticks, stat.pages));
             assert_eq!(stat, expected, "{}", line.escape_ascii());

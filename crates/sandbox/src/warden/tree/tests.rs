@@ -16,7 +16,11 @@ fn made_up() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (pid, parent) in PARENTS {
         let numbers = "0 0 0 -1 0 0 0 0 0 1 2 3 4 20 0 1 0 5 2818048 390 0 1";
-        write(root.path(), &format!("{pid}/stat"), &format!("{pid} (x) S {parent} {numbers}"));
+        write(
+            root.path(),
+            &format!("{pid}/stat"),
+            &format!("{pid} (x) S {parent} {numbers}"),
+        );
     }
     write(root.path(), "meminfo", "");
     root
@@ -28,7 +32,12 @@ fn check(root: &Path, source: Source) {
     let mut pids = table.descendants().unwrap();
     pids.sort_unstable();
     assert_eq!(pids, [2, 3, 4, 5]);
-    let mut stats: Vec<_> = table.stats().unwrap().into_iter().map(|(pid, stat)| (pid, stat.parent)).collect();
+    let mut stats: Vec<_> = table
+        .stats()
+        .unwrap()
+        .into_iter()
+        .map(|(pid, stat)| (pid, stat.parent))
+        .collect();
     stats.sort_unstable();
     assert_eq!(stats, PARENTS[1..5]);
 }
@@ -42,7 +51,12 @@ fn descendants_are_found_by_their_parents() {
 #[test]
 fn descendants_are_found_through_every_thread() {
     let root = made_up();
-    for (thread, children) in [("1/task/1", "2 3 "), ("2/task/2", ""), ("2/task/20", "4 "), ("4/task/4", "5 ")] {
+    for (thread, children) in [
+        ("1/task/1", "2 3 "),
+        ("2/task/2", ""),
+        ("2/task/20", "4 "),
+        ("4/task/4", "5 "),
+    ] {
         write(root.path(), &format!("{thread}/children"), children);
     }
     check(root.path(), Source::Children);
@@ -51,7 +65,11 @@ fn descendants_are_found_through_every_thread() {
 #[test]
 fn proportional_memory_is_read_in_bytes() {
     let root = made_up();
-    write(root.path(), "2/smaps_rollup", "5500-7ffc ---p 0 00:00 0 [rollup]\nRss:  900 kB\nPss:     12 kB\nPss_Dirty: 1 kB\n");
+    write(
+        root.path(),
+        "2/smaps_rollup",
+        "5500-7ffc ---p 0 00:00 0 [rollup]\nRss:  900 kB\nPss:     12 kB\nPss_Dirty: 1 kB\n",
+    );
     let table = Table::new(root.path(), 1).unwrap();
     assert_eq!(table.proportional_memory(2).unwrap(), 12 * 1024);
     assert!(table.proportional_memory(3).is_err());
@@ -66,8 +84,13 @@ fn without_a_process_table_there_is_no_warden() {
 fn the_machines_own_table_is_readable() {
     let own = std::process::id() as i32;
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let found = Table::new("/proc", own).unwrap().descendants().unwrap();
+    let mut table = Table::new("/proc", own).unwrap();
+    let usual = table.descendants().unwrap();
+    table.source = Source::Parents;
+    let other = table.descendants().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(found.contains(&(child.id() as i32)), "{found:?}");
+    for found in [usual, other] {
+        assert!(found.contains(&(child.id() as i32)), "{found:?}");
+    }
 }

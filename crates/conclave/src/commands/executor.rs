@@ -1,0 +1,55 @@
+//! `conclave executor`: an executor alone, for judicators that are elsewhere.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+
+use crate::args::{ExecutorFlags, NodeFlags, list_flag};
+use crate::config::Config;
+use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Address of a judicator; repeatable [default: 127.0.0.1:7010]
+    #[arg(long = "judicator", value_name = "HOST:PORT")]
+    judicators: Vec<String>,
+    #[command(flatten)]
+    executor: ExecutorFlags,
+    #[command(flatten)]
+    node: NodeFlags,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let mut own = args.executor.flags();
+    own.extend(list_flag("executor.judicators", "--judicator", &args.judicators));
+    let config = args.node.layers(own)?.config()?;
+    ensure!(
+        config.executor.slots.0 > 0,
+        "executor.slots is 0, so this executor would run nothing; give it at least 1 with --slots"
+    );
+    node::run(config, serve)
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let signals = Signals::listen()?;
+    let secrets = Secrets::load(&config)?;
+    let folder = Folder::prepare(&config.node.data.0)?;
+    let calls = start::client(&config.executor.judicators, &secrets);
+
+    let parts = vec![start::executor(&config, &folder, Arc::new(calls))?];
+
+    let serving = Serving {
+        verb: "executor",
+        addresses: config
+            .executor
+            .judicators
+            .iter()
+            .map(|judicator| ("rpc", judicator.0.clone()))
+            .collect(),
+        data: Some(folder.path),
+        slots: Some(config.executor.slots.0),
+    };
+    serving.announce()?;
+    Parts(parts).run(signals).await
+}

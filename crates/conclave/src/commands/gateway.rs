@@ -1,0 +1,53 @@
+//! `conclave gateway`: a gateway alone, for judicators that are elsewhere.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::args::{GatewayFlags, NodeFlags, flag, list_flag};
+use crate::config::Config;
+use crate::node::{self, Parts, Secrets, Serving, Signals, start};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Address of a judicator; repeatable [default: 127.0.0.1:7010]
+    #[arg(long = "judicator", value_name = "HOST:PORT")]
+    judicators: Vec<String>,
+    /// Address of the HTTP API and the pages [default: 127.0.0.1:7000]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    #[command(flatten)]
+    gateway: GatewayFlags,
+    #[command(flatten)]
+    node: NodeFlags,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let mut own = args.gateway.flags();
+    own.extend(flag("gateway.listen", "--listen", &args.listen));
+    own.extend(list_flag("gateway.judicators", "--judicator", &args.judicators));
+    node::run(args.node.layers(own)?.config()?, serve)
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let signals = Signals::listen()?;
+    let secrets = Secrets::load(&config)?;
+    let http = node::bind_http(&config, &secrets, "--listen").await?;
+    let calls = Arc::new(start::client(&config.gateway.judicators, &secrets));
+    let metrics = start::metrics()?;
+    let serving = Serving {
+        verb: "gateway",
+        addresses: vec![("http", http.local_addr()?.to_string())],
+        data: None,
+        slots: None,
+    };
+
+    let parts = vec![
+        start::upkeep(metrics.clone()),
+        start::gateway(&config, http, calls, &secrets, metrics),
+    ];
+
+    serving.announce()?;
+    Parts(parts).run(signals).await
+}

@@ -1,0 +1,123 @@
+//! `conclave search`: tasks that match, a page or all of them.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use api::{Brief, Page, parse_time, show_time};
+use model::{Cursor, ExecutorName, Moment, Order, Query, Status, TaskId, UserName};
+
+use crate::args::{ClientFlags, executor_name, task_id, user_name};
+use crate::print::{Form, Out, Table, complain};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Only these ids
+    #[arg(value_name = "ID", value_parser = task_id)]
+    ids: Vec<TaskId>,
+    /// Only tasks of this user
+    #[arg(long, value_name = "NAME", value_parser = user_name)]
+    user: Option<UserName>,
+    /// Only tasks with this status; repeatable
+    #[arg(long, value_name = "STATUS")]
+    status: Vec<Status>,
+    /// Only tasks that this executor holds
+    #[arg(long, value_name = "NAME", value_parser = executor_name)]
+    executor: Option<ExecutorName>,
+    /// Only tasks added at this time or later, like 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<Moment>,
+    /// Only tasks added before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<Moment>,
+    /// Only tasks with this text in their command
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Oldest first
+    #[arg(long, conflicts_with = "newest")]
+    oldest: bool,
+    /// Newest first; the default
+    #[arg(long)]
+    newest: bool,
+    /// Tasks on a page
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Where the page before ended
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
+    /// Every page, one after the other
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    client: ClientFlags,
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let client = args.client.connect()?;
+    let mut query = Query {
+        ids: args.ids,
+        user: args.user,
+        statuses: args.status,
+        executor: args.executor,
+        from: args.from,
+        until: args.until,
+        text: args.text,
+        order: match args.oldest {
+            true => Order::Oldest,
+            false => Order::Newest,
+        },
+        limit: args.limit,
+        after: args.after,
+    };
+    let mut out = Out::open();
+    loop {
+        let page = client.search(&query).await?;
+        show(&page, args.client.form(), &mut out)?;
+        match (page.next, args.all) {
+            (Some(next), true) => query.after = Some(next),
+            (Some(next), false) if args.client.form() == Form::People => {
+                // On stderr: it is no part of the list.
+                complain(format_args!("there are more; add --after {next}, or --all"));
+                break;
+            }
+            _ => break,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(page: &Page, form: Form, out: &mut Out) -> Result<()> {
+    match form {
+        Form::Json => out.json(page),
+        Form::People => {
+            let mut table = Table::new([
+                "ID", "STATUS", "USER", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
+            ])
+            .right([3, 6]);
+            for task in &page.tasks {
+                table.row(row(task));
+            }
+            out.text(table)
+        }
+    }
+}
+
+fn row(task: &Brief) -> [String; 8] {
+    let took = match (task.start_time, task.finish_time) {
+        (Some(start), Some(finish)) => format!("{:.3}s", finish.since(start).as_secs_f64()),
+        _ => "-".to_string(),
+    };
+    [
+        task.id.to_string(),
+        task.status.to_string(),
+        task.user.to_string(),
+        task.priority.to_string(),
+        task.executor
+            .as_ref()
+            .map_or("-".to_string(), ToString::to_string),
+        show_time(task.add_time),
+        took,
+        task.command.chars().take(COMMAND_WIDTH).collect(),
+    ]
+}
+
+const COMMAND_WIDTH: usize = 60;

@@ -1,0 +1,118 @@
+//! What each room wants to know, out of the configuration.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+use anyhow::Result;
+use model::{Bounds, LimitPolicy, Limits};
+
+use super::{Folder, Secrets};
+use crate::config::Config;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(super) fn judicator(config: &Config, address: SocketAddr) -> judicator::Options {
+    let section = &config.judicator;
+    judicator::Options {
+        name: section.name.0.clone(),
+        address: address.to_string(),
+        version: VERSION.to_string(),
+        store: "sqlite".to_string(),
+        limits: limits(config),
+        bounds: bounds(config),
+        max_blob: section.max_blob.0,
+        lease: section.lease,
+        grace: section.grace,
+        keep_done: section.keep_done,
+        keep_blobs: section.keep_blobs,
+        forget_executors: section.forget_executors,
+    }
+}
+
+pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Options> {
+    let section = &config.executor;
+    Ok(executor::Options {
+        name: section.name.clone(),
+        data: folder.executor()?,
+        slots: section.slots.0,
+        heartbeat: section.heartbeat,
+        self_kill: section.self_kill,
+        stop_grace: section.stop_grace,
+        cache_bytes: section.cache.0,
+        keep_output: section.keep_output.0,
+        version: VERSION.to_string(),
+        isolation: section.isolation,
+        // By way of /proc: the same program even after an upgrade has replaced its file.
+        warden: ("/proc/self/exe".into(), vec!["warden".into()]),
+    })
+}
+
+pub(super) fn gateway(config: &Config, secrets: &Secrets) -> gateway::Options {
+    let section = &config.gateway;
+    gateway::Options {
+        max_body: section.max_body.0,
+        max_blob: config.judicator.max_blob.0,
+        max_batch: count(section.max_batch),
+        max_wait: section.max_wait,
+        max_connections: count(section.max_connections),
+        max_waiting: count(section.max_waiting),
+        requests_in_flight: count(section.max_requests),
+        max_unpacked: section.max_unpacked.0,
+        inline_limit: section.inline.0,
+        tokens: secrets.tokens.clone(),
+        version: VERSION.to_string(),
+    }
+}
+
+fn count(number: NonZeroU32) -> usize {
+    usize::try_from(number.get()).unwrap_or(usize::MAX)
+}
+
+fn bounds(config: &Config) -> Bounds {
+    let section = &config.judicator;
+    Bounds {
+        files: count(section.max_files),
+        inline_bytes: section.max_inline.0,
+        command_bytes: usize::try_from(section.max_command.0).unwrap_or(usize::MAX),
+        args: count(section.max_args),
+        env: count(section.max_env),
+    }
+}
+
+fn limits(config: &Config) -> LimitPolicy {
+    let (default, max) = (&config.limits_default, &config.limits_max);
+    LimitPolicy {
+        default: Limits {
+            wall: default.wall,
+            cpu: default.cpu,
+            memory: default.memory.map(|size| size.0),
+            output: default.output.map(|size| size.0),
+            processes: default.processes.map(|number| number.get()),
+        },
+        max: Limits {
+            wall: max.wall,
+            cpu: max.cpu,
+            memory: max.memory.map(|size| size.0),
+            output: max.output.map(|size| size.0),
+            processes: max.processes.map(|number| number.get()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    #[test]
+    fn the_defaults_are_those_of_the_rooms() {
+        let config = Layers::gather(None, Vec::new()).unwrap().config().unwrap();
+        assert_eq!(bounds(&config), Bounds::default());
+        assert_eq!(limits(&config), LimitPolicy::default());
+        let secrets = Secrets::load(&config).unwrap();
+        assert_eq!(
+            format!("{:?}", gateway(&config, &secrets)),
+            format!("{:?}", gateway::Options::default())
+        );
+    }
+}

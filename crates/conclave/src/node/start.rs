@@ -1,0 +1,120 @@
+//! Starts the parts of a node. Every long-lived task of a process begins here:
+//!
+//! | part | if it fails | told to stop |
+//! |---|---|---|
+//! | gateway | the process stops with its error | takes no more requests, answers those under way |
+//! | executor | the process stops with its error | takes no more tasks, lets those that run go on for `stop_grace`, gives back the rest |
+//! | rpc | the process stops with its error | calls under way are finished, streams are ended |
+//! | judicator | its own tasks log and go on | ends its tasks, then the store closes |
+//! | upkeep | never | ends at once |
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use judicator::Judicator;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rpc::Calls;
+use store::sqlite::SqliteStore;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use super::{Folder, Part, Secrets, options};
+use crate::config::{Address, Config};
+
+/// For what has nothing long to finish.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often histograms are folded together, so that they do not grow while nobody asks for the metrics.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Opens the store and starts the judicator over it.
+pub(crate) fn judicator(
+    config: &Config,
+    folder: &Folder,
+    address: SocketAddr,
+) -> Result<(Arc<Judicator>, Part)> {
+    let options = store::sqlite::Options {
+        max_attempts: config.judicator.attempts.get(),
+    };
+    let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
+    let registry = registry::local::alone(address.to_string());
+    let tracker = TaskTracker::new();
+    let mut judicator = None;
+    let part = Part::start("the judicator", PATIENCE, |stop| {
+        let options = options::judicator(config, address);
+        judicator = Some(Judicator::start(
+            options,
+            store,
+            registry.leading,
+            &tracker,
+            &stop,
+        ));
+        async move {
+            stop.cancelled().await;
+            tracker.close();
+            tracker.wait().await;
+            Ok(())
+        }
+    });
+    let judicator = judicator.context("the judicator was not started")?;
+    Ok((judicator, part))
+}
+
+pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secrets) -> Part {
+    let secret = secrets.cluster.clone();
+    Part::start("the RPC server", PATIENCE, |stop| async move {
+        Ok(rpc::serve(listener, calls, secret, stop).await?)
+    })
+}
+
+pub(crate) fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
+    let options = options::executor(config, folder)?;
+    let patience = config.executor.stop_grace.saturating_add(PATIENCE);
+    Ok(Part::start("the executor", patience, |stop| async move {
+        Ok(executor::run(options, calls, stop).await?)
+    }))
+}
+
+pub(crate) fn gateway(
+    config: &Config,
+    listener: TcpListener,
+    calls: Arc<dyn Calls>,
+    secrets: &Secrets,
+    metrics: PrometheusHandle,
+) -> Part {
+    let options = options::gateway(config, secrets);
+    Part::start("the gateway", PATIENCE, |stop| async move {
+        Ok(gateway::run(listener, options, calls, metrics, stop).await?)
+    })
+}
+
+/// Where every crate's counts go, for the gateway to show.
+pub(crate) fn metrics() -> Result<PrometheusHandle> {
+    PrometheusBuilder::new()
+        .install_recorder()
+        .context("could not set up the metrics")
+}
+
+pub(crate) fn upkeep(metrics: PrometheusHandle) -> Part {
+    Part::start("the metrics' upkeep", PATIENCE, |stop| async move {
+        let mut turn = tokio::time::interval(UPKEEP);
+        while stop.run_until_cancelled(turn.tick()).await.is_some() {
+            metrics.run_upkeep();
+        }
+        Ok(())
+    })
+}
+
+/// Carries calls to judicators that are elsewhere.
+pub(crate) fn client(judicators: &[Address], secrets: &Secrets) -> rpc::Client {
+    let addresses = judicators
+        .iter()
+        .map(|Address(address)| address.clone())
+        .collect();
+    rpc::Client::new(
+        registry::local::given(addresses).judicators,
+        secrets.cluster.clone(),
+    )
+}

@@ -1,0 +1,255 @@
+//! Blobs kept for later tasks, up to so many bytes, the longest unused going first.
+//!
+//! A blob that a task here needs is pinned and stays. Files found at start are from an earlier life that may have
+//! ended in the middle of a write: each is checked against its name before its first use.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::BlobHash;
+use sha2::{Digest, Sha256};
+
+pub(crate) struct Cache {
+    folder: PathBuf,
+    limit: u64,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    blobs: HashMap<BlobHash, Blob>,
+    bytes: u64,
+    /// Counts uses, as a clock for which came last.
+    uses: u64,
+}
+
+struct Blob {
+    size: u64,
+    last_use: u64,
+    pins: usize,
+    trusted: bool,
+}
+
+/// Keeps its blobs on the shelf until dropped.
+pub(crate) struct Pins {
+    cache: Arc<Cache>,
+    hashes: Vec<BlobHash>,
+}
+
+impl Cache {
+    pub(crate) fn open(folder: PathBuf, limit: u64) -> io::Result<Arc<Cache>> {
+        fs::create_dir_all(&folder)?;
+        let mut shelf = Shelf::default();
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            match entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse::<BlobHash>().ok())
+            {
+                Some(hash) => {
+                    let size = entry.metadata()?.len();
+                    shelf.bytes += size;
+                    shelf.blobs.insert(
+                        hash,
+                        Blob {
+                            size,
+                            last_use: 0,
+                            pins: 0,
+                            trusted: false,
+                        },
+                    );
+                }
+                // Half of a blob that was on its way.
+                None => fs::remove_file(entry.path())?,
+            }
+        }
+        let cache = Cache {
+            folder,
+            limit,
+            shelf: Mutex::new(shelf),
+        };
+        cache.make_room();
+        Ok(Arc::new(cache))
+    }
+
+    pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
+        self.folder.join(hash.to_string())
+    }
+
+    /// Where a blob is to be written before `keep`.
+    pub(crate) fn incoming(&self, hash: &BlobHash) -> PathBuf {
+        self.folder.join(format!("{hash}.part"))
+    }
+
+    /// Pins the blob if it is here and sound. Reads all of it the first time in this life.
+    pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins) -> bool {
+        let trusted = match self.lock().use_once(&hash) {
+            Some(trusted) => trusted,
+            None => return false,
+        };
+        if !trusted && !matches!(hash_of(&self.path(&hash)), Ok(found) if found == hash) {
+            self.discard(&hash);
+            return false;
+        }
+        if let Some(blob) = self.lock().blobs.get_mut(&hash) {
+            blob.trusted = true;
+        }
+        pins.hashes.push(hash);
+        true
+    }
+
+    /// Puts the finished file at `incoming` on the shelf, pinned.
+    pub(crate) fn keep(self: &Arc<Self>, hash: BlobHash, size: u64, pins: &mut Pins) -> io::Result<()> {
+        fs::rename(self.incoming(&hash), self.path(&hash))?;
+        {
+            let mut shelf = self.lock();
+            shelf.uses += 1;
+            let last_use = shelf.uses;
+            let blob = Blob {
+                size,
+                last_use,
+                pins: 1,
+                trusted: true,
+            };
+            if let Some(old) = shelf.blobs.insert(hash, blob) {
+                shelf.bytes -= old.size;
+            }
+            shelf.bytes += size;
+        }
+        pins.hashes.push(hash);
+        self.make_room();
+        Ok(())
+    }
+
+    pub(crate) fn pins(self: &Arc<Self>) -> Pins {
+        Pins {
+            cache: self.clone(),
+            hashes: Vec::new(),
+        }
+    }
+
+    fn discard(&self, hash: &BlobHash) {
+        let mut shelf = self.lock();
+        if let Some(blob) = shelf.blobs.remove(hash) {
+            shelf.bytes -= blob.size;
+            remove_file(&self.path(hash));
+        }
+    }
+
+    fn make_room(&self) {
+        let mut shelf = self.lock();
+        while shelf.bytes > self.limit {
+            let unpinned = shelf.blobs.iter().filter(|(_, blob)| blob.pins == 0);
+            let Some((hash, size)) = unpinned
+                .min_by_key(|(_, blob)| blob.last_use)
+                .map(|(hash, blob)| (*hash, blob.size))
+            else {
+                return;
+            };
+            shelf.blobs.remove(&hash);
+            shelf.bytes -= size;
+            remove_file(&self.path(&hash));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    /// Pins a blob that is there, and says whether it is known to be sound.
+    fn use_once(&mut self, hash: &BlobHash) -> Option<bool> {
+        self.uses += 1;
+        let blob = self.blobs.get_mut(hash)?;
+        blob.last_use = self.uses;
+        blob.pins += 1;
+        Some(blob.trusted)
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        {
+            let mut shelf = self.cache.lock();
+            for hash in &self.hashes {
+                if let Some(blob) = shelf.blobs.get_mut(hash) {
+                    blob.pins = blob.pins.saturating_sub(1);
+                }
+            }
+        }
+        if !self.hashes.is_empty() {
+            self.cache.make_room();
+        }
+    }
+}
+
+fn hash_of(path: &Path) -> io::Result<BlobHash> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut part = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(BlobHash(hasher.finalize().into())),
+            length => hasher.update(&part[..length]),
+        }
+    }
+}
+
+fn remove_file(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(path = %path.display(), %error, "could not remove a cached blob");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(cache: &Arc<Cache>, bytes: &[u8], pins: &mut Pins) -> BlobHash {
+        let hash = BlobHash(Sha256::digest(bytes).into());
+        fs::write(cache.incoming(&hash), bytes).unwrap();
+        cache.keep(hash, bytes.len() as u64, pins).unwrap();
+        hash
+    }
+
+    #[test]
+    fn the_longest_unused_goes_first_and_the_pinned_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path().to_path_buf(), 20).unwrap();
+        let mut pinned = cache.pins();
+        let first = put(&cache, b"0123456789", &mut pinned);
+        let mut loose = cache.pins();
+        let second = put(&cache, b"abcdefghij", &mut loose);
+        drop(loose);
+        let mut loose = cache.pins();
+        let third = put(&cache, b"ABCDEFGHIJ", &mut loose);
+        let here = |hash| cache.path(hash).exists();
+        assert!(here(&first) && !here(&second) && here(&third));
+        drop(pinned);
+        drop(loose);
+        let mut pins = cache.pins();
+        assert!(cache.take(first, &mut pins));
+        assert!(!cache.take(second, &mut pins));
+    }
+
+    #[test]
+    fn what_an_earlier_life_left_is_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let sound = BlobHash(Sha256::digest(b"sound").into());
+        let cut = BlobHash(Sha256::digest(b"cut off").into());
+        fs::write(folder.path().join(sound.to_string()), b"sound").unwrap();
+        fs::write(folder.path().join(cut.to_string()), b"cut").unwrap();
+        fs::write(folder.path().join("x.part"), b"half").unwrap();
+        let cache = Cache::open(folder.path().to_path_buf(), 1000).unwrap();
+        let mut pins = cache.pins();
+        assert!(cache.take(sound, &mut pins));
+        assert!(!cache.take(cut, &mut pins));
+        assert!(!cache.path(&cut).exists());
+        assert!(!folder.path().join("x.part").exists());
+    }
+}

@@ -1,0 +1,30 @@
+use std::io;
+use std::path::PathBuf;
+
+use model::ExecutorName;
+use thiserror::Error;
+
+/// Why an executor cannot go on. A task that fails is not among these.
+#[derive(Debug, Error)]
+pub enum ExecutorError {
+    #[error("could not {step} {path}")]
+    Home {
+        step: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("another executor uses {path}; stop it, or give this one a data folder of its own")]
+    InUse { path: PathBuf },
+    #[error("could not end the processes that an earlier executor left behind")]
+    Strays(#[source] io::Error),
+    #[error(
+        "an executor named {name} is already at work on host {host}; \
+         give one of the two another name (executor.name)"
+    )]
+    Occupied { name: ExecutorName, host: String },
+    #[error("could not start a thread for a slot")]
+    Thread(#[source] io::Error),
+    #[error("could not start a warden")]
+    Warden(#[from] sandbox::LaunchError),
+}

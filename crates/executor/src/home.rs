@@ -1,0 +1,164 @@
+//! The executor's data folder: who it is, which sessions it had, and nothing left of the tasks of an old life.
+//!
+//! ```text
+//! lock       flock held by this process and its wardens: whoever gets it knows that all of them are gone
+//! id         a number that makes the default name unique
+//! sessions   the sessions whose end no judicator has confirmed, the last one last
+//! spool      results that no judicator has answered for yet
+//! work/      a folder for each task that is here
+//! cache/     blobs
+//! ```
+
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::{ExecutorName, SessionId};
+use sandbox::{Marker, kill_strays};
+use uuid::Uuid;
+
+use crate::{ExecutorError, Options};
+
+/// How long the wardens of an old life may take to clear up after it.
+const TAKEOVER: Duration = Duration::from_secs(15);
+/// A flock cannot be awaited with a deadline, so it is tried at this interval.
+const RETRY: Duration = Duration::from_millis(20);
+
+pub(crate) struct Home {
+    pub(crate) name: ExecutorName,
+    pub(crate) host: String,
+    pub(crate) root: PathBuf,
+    pub(crate) lock: Arc<OwnedFd>,
+    /// Every process of every task carries this in its environment.
+    pub(crate) mark: (OsString, OsString),
+    pub(crate) former_sessions: Vec<SessionId>,
+}
+
+impl Home {
+    /// Takes the folder over and leaves nothing in it of the tasks of an earlier life.
+    pub(crate) async fn enter(options: &Options) -> Result<Home, ExecutorError> {
+        let root = options.data.clone();
+        fs::create_dir_all(&root).map_err(failed("make the data folder", &root))?;
+        let root = root
+            .canonicalize()
+            .map_err(failed("find the data folder", &root))?;
+        let lock = take_lock(&root).await?;
+        let id = identity(&root)?;
+        let mark = ("CONCLAVE_EXECUTOR".into(), id.as_str().into());
+        let work = root.join("work");
+        fs::create_dir_all(&work).map_err(failed("make", &work))?;
+        // The wardens of the old life are gone, or we would not have the lock; one that was killed itself may
+        // have left strays.
+        let marker = Marker {
+            variable: Some(mark.clone()),
+            directory: Some(work.clone()),
+        };
+        let strays = kill_strays(&marker).map_err(ExecutorError::Strays)?;
+        if strays > 0 {
+            tracing::warn!(strays, "ended processes that an earlier executor left behind");
+        }
+        crate::workspace::remove(&work).map_err(failed("clear", &work))?;
+        fs::create_dir_all(&work).map_err(failed("make", &work))?;
+        let host = host_name();
+        let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));
+        let former_sessions = read_sessions(&root)?;
+        Ok(Home {
+            name,
+            host,
+            root,
+            lock,
+            mark,
+            former_sessions,
+        })
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// Written before a session's first report: whatever happens then, the next life knows whom it succeeds.
+    pub(crate) fn remember_sessions(&self, sessions: &[SessionId]) -> io::Result<()> {
+        let path = self.root.join("sessions");
+        let text: String = sessions.iter().map(|session| format!("{session}\n")).collect();
+        let new = self.root.join("sessions.new");
+        fs::write(&new, text)?;
+        fs::rename(&new, &path)
+    }
+}
+
+pub(crate) fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ExecutorError {
+    let path = path.to_path_buf();
+    move |source| ExecutorError::Home { step, path, source }
+}
+
+async fn take_lock(root: &Path) -> Result<Arc<OwnedFd>, ExecutorError> {
+    let path = root.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(failed("open", &path))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Arc::new(file.into())),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < TAKEOVER => tokio::time::sleep(RETRY).await,
+            Err(TryLockError::WouldBlock) => {
+                return Err(ExecutorError::InUse {
+                    path: root.to_path_buf(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
+        }
+    }
+}
+
+fn identity(root: &Path) -> Result<String, ExecutorError> {
+    let path = root.join("id");
+    match fs::read_to_string(&path) {
+        Ok(id) if !id.trim().is_empty() => return Ok(id.trim().to_string()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("read", &path)(error)),
+    }
+    // The random half of a v7 id; its time half would be alike for folders made together.
+    let id = Uuid::now_v7().simple().to_string().split_off(20);
+    fs::write(&path, &id).map_err(failed("write", &path))?;
+    Ok(id)
+}
+
+fn read_sessions(root: &Path) -> Result<Vec<SessionId>, ExecutorError> {
+    let path = root.join("sessions");
+    match fs::read_to_string(&path) {
+        // A line that is no session was cut off by a crash, and its session never reported.
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|line| Uuid::try_parse(line).ok())
+            .map(SessionId)
+            .collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed("read", &path)(error)),
+    }
+}
+
+fn host_name() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn default_name(host: &str, id: &str) -> ExecutorName {
+    let host: String = host
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+        .take(64)
+        .collect();
+    let short = &id[..id.len().min(6)];
+    ExecutorName::new(format!("{host}-{short}"))
+        .or_else(|_| ExecutorName::new("executor"))
+        .unwrap_or_else(|_| unreachable!("a fixed name is a name"))
+}

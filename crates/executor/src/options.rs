@@ -1,0 +1,29 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::ExecutorName;
+use sandbox::Isolation;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `None` for the host's name and a number that the data folder keeps.
+    pub name: Option<ExecutorName>,
+    pub data: PathBuf,
+    /// How many tasks run at one time.
+    pub slots: u32,
+    /// The longest time between two reports.
+    pub heartbeat: Duration,
+    /// Without an answer for so long, the tasks are stopped. Below the lease.
+    pub self_kill: Duration,
+    /// How long running tasks may go on after a stop was asked for.
+    pub stop_grace: Duration,
+    /// How many bytes of blobs are kept for later tasks.
+    pub cache_bytes: u64,
+    /// How many bytes of each output are kept where the task sets no limit.
+    pub keep_output: u64,
+    pub version: String,
+    pub isolation: Isolation,
+    /// A program and arguments that end up in `sandbox::warden::run`.
+    pub warden: (PathBuf, Vec<OsString>),
+}

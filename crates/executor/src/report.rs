@@ -1,0 +1,396 @@
+//! The report loop: says what has changed, takes what it is given, stops what is taken away.
+//!
+//! One report at a time. It is sent when something has changed (an attempt ended, a hint came), and otherwise at
+//! the heartbeat; what changes while one is under way goes into the next.
+
+mod due;
+mod session;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use model::{Answer, Complete, Executing, Handout, Intent, Presence, Report, ReportAnswer};
+use rpc::Calls;
+use sandbox::Launcher;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use self::due::Due;
+use self::session::{Occupied, Session};
+use self::watch::Watching;
+use crate::cache::Cache;
+use crate::fetch::Fetcher;
+use crate::home::{Home, failed};
+use crate::slots::{PATIENCE, Slots};
+use crate::spool::{Spool, weight};
+use crate::work::{Bench, Control, Equipment, Event, Job};
+use crate::{ExecutorError, Options};
+
+/// Results beyond this go into the next report.
+const REPORT_BYTES: usize = 32 << 20;
+const REPORT_RESULTS: usize = 1000;
+/// How long a goodbye is tried before leaving without.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+pub(crate) struct Reporter {
+    options: Options,
+    home: Home,
+    calls: Arc<dyn Calls>,
+    bench: Arc<Bench>,
+    fetcher: Arc<Fetcher>,
+    events: mpsc::UnboundedReceiver<Event>,
+    hint: Arc<Notify>,
+    session: Session,
+    slots: Slots,
+    controls: HashMap<Handout, Arc<Control>>,
+    due: Due,
+    /// Until when the wardens were last told to go on.
+    in_touch_until: Instant,
+    stopping: Option<Stopping>,
+}
+
+struct Stopping {
+    /// `None` once it has been done.
+    kill_at: Option<Instant>,
+    give_up_at: Instant,
+}
+
+enum Sent {
+    Answered,
+    Unanswered,
+    /// The goodbye was answered.
+    Left,
+}
+
+impl Reporter {
+    pub(crate) fn new(
+        options: Options,
+        home: Home,
+        calls: Arc<dyn Calls>,
+    ) -> Result<Reporter, ExecutorError> {
+        let cache_folder = home.root.join("cache");
+        let cache = Cache::open(cache_folder.clone(), options.cache_bytes)
+            .map_err(failed("open the cache", &cache_folder))?;
+        let spool_file = home.root.join("spool");
+        let spool = Spool::open(&spool_file).map_err(failed("open the spool", &spool_file))?;
+        let (program, args) = options.warden.clone();
+        let lock = Some(home.lock.clone());
+        let equipment = Equipment {
+            work: home.work(),
+            cache,
+            spool,
+            mark: home.mark.clone(),
+            keep_output: options.keep_output,
+            launcher: Launcher {
+                isolation: options.isolation,
+                program,
+                args,
+                lock,
+            },
+        };
+        let (sender, events) = mpsc::unbounded_channel();
+        let bench = Bench::new(equipment, options.slots, sender);
+        let fetcher = Arc::new(Fetcher {
+            calls: calls.clone(),
+            bench: bench.clone(),
+            underway: Default::default(),
+        });
+        Ok(Reporter {
+            session: Session::open(&home).map_err(failed("write the session in", &home.root))?,
+            slots: Slots::new(options.slots),
+            due: Due::new(options.heartbeat),
+            controls: HashMap::new(),
+            hint: Arc::new(Notify::new()),
+            in_touch_until: Instant::now(),
+            stopping: None,
+            options,
+            home,
+            calls,
+            bench,
+            fetcher,
+            events,
+        })
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), ExecutorError> {
+        let threads = self.bench.start(self.options.slots)?;
+        let (name, session) = (&self.home.name, self.session.id);
+        tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
+        let mut watching = Watching::start(&self.calls, name, session, &self.hint);
+        let ended = loop {
+            self.wait_until_due(&stop).await;
+            if stop.is_cancelled() && self.stopping.is_none() {
+                self.on_stop();
+            }
+            let before = self.session.id;
+            match self.report().await {
+                Err(error) => break Err(error),
+                Ok(Sent::Left) => break Ok(()),
+                Ok(Sent::Unanswered) if self.out_of_time() => {
+                    tracing::warn!("no judicator answered the goodbye; results wait in the spool");
+                    break Ok(());
+                }
+                Ok(Sent::Answered | Sent::Unanswered) => {}
+            }
+            if self.session.id != before {
+                watching = Watching::start(&self.calls, &self.home.name, self.session.id, &self.hint);
+            }
+        };
+        drop(watching);
+        self.doom_all();
+        self.bench.close();
+        join(threads).await;
+        ended
+    }
+
+    /// Takes in events until a report is due.
+    async fn wait_until_due(&mut self, stop: &CancellationToken) {
+        loop {
+            while let Ok(event) = self.events.try_recv() {
+                self.on_event(event);
+            }
+            let now = Instant::now();
+            let stuck_at = self.bench.waiting_since().map(|since| since + PATIENCE);
+            if stuck_at.is_some_and(|at| at <= now) {
+                self.give_back(|job| job.since + PATIENCE <= now);
+            }
+            let kill_at = self.stopping.as_ref().and_then(|stopping| stopping.kill_at);
+            if kill_at.is_some_and(|at| at <= now) {
+                self.on_grace_over();
+            }
+            let due = self.due.at(&self.slots, self.bench.waiting(), now);
+            if due <= now {
+                return;
+            }
+            let wake = [stuck_at, kill_at]
+                .into_iter()
+                .flatten()
+                .filter(|at| *at > now)
+                .fold(due, Instant::min);
+            tokio::select! {
+                Some(event) = self.events.recv() => self.on_event(event),
+                () = self.hint.notified() => self.due.on_hint(),
+                () = stop.cancelled(), if self.stopping.is_none() => return,
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Began(handout, status) => self.slots.on_began(&handout, status, now),
+            Event::Ended(handout) => {
+                self.slots.on_ended(&handout, now);
+                self.controls.remove(&handout);
+                self.due.on_ended(now);
+            }
+        }
+    }
+
+    /// Sends one report and does as the answer says.
+    async fn report(&mut self) -> Result<Sent, ExecutorError> {
+        let sent = Instant::now();
+        let report = self.compose(sent);
+        let intent = report.intent;
+        self.due.on_sent(sent);
+        let patience = self.options.self_kill / 2;
+        let answer = match tokio::time::timeout(patience, self.calls.report(report)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the judicator did not take the report; trying again");
+                return Ok(self.on_unanswered());
+            }
+            Err(_) => {
+                tracing::warn!(?patience, "no answer to the report; trying again");
+                return Ok(self.on_unanswered());
+            }
+        };
+        match answer {
+            ReportAnswer::Done(answer) => {
+                self.on_answer(answer, sent, intent);
+                Ok(if intent == Intent::Leave {
+                    Sent::Left
+                } else {
+                    Sent::Answered
+                })
+            }
+            ReportAnswer::Stale => Ok(self.on_unanswered()),
+            ReportAnswer::Ended => {
+                tracing::warn!(session = %self.session.id, "the session was ended: we were silent for too long");
+                self.doom_all();
+                self.session
+                    .renew(&self.home)
+                    .map_err(failed("write the session in", &self.home.root))?;
+                self.due.on_hint();
+                Ok(Sent::Unanswered)
+            }
+            ReportAnswer::Occupied { host, .. } => {
+                // A lost data folder looks the same until the old session's lease is over: wait that long.
+                match self.session.on_occupied(self.options.self_kill * 3) {
+                    Occupied::TryAgain => Ok(self.on_unanswered()),
+                    Occupied::Refused => Err(ExecutorError::Occupied {
+                        name: self.home.name.clone(),
+                        host,
+                    }),
+                }
+            }
+        }
+    }
+
+    fn on_unanswered(&mut self) -> Sent {
+        self.due.on_failed(Instant::now());
+        Sent::Unanswered
+    }
+
+    fn compose(&mut self, now: Instant) -> Report {
+        let mut complete: Vec<Complete> = Vec::new();
+        let mut executing: Vec<_> = self.slots.executing().collect();
+        let mut bytes = 0;
+        for (handout, end) in self.bench.spool().waiting() {
+            bytes += weight(end);
+            if complete.is_empty() || (bytes <= REPORT_BYTES && complete.len() < REPORT_RESULTS) {
+                complete.push(Complete {
+                    handout: *handout,
+                    end: end.clone(),
+                });
+            } else {
+                // What is not named would be taken away.
+                executing.push(Executing {
+                    handout: *handout,
+                    status: None,
+                });
+            }
+        }
+        let (vacant, intent) = match &self.stopping {
+            None => (self.slots.vacant(now), Intent::Stay),
+            // Goodbye is said when there is nothing left to say after it.
+            Some(_) if executing.is_empty() && self.slots.is_empty() => (0, Intent::Leave),
+            Some(_) => (0, Intent::Stay),
+        };
+        let presence = Presence {
+            slots: self.options.slots,
+            host: self.home.host.clone(),
+            version: self.options.version.clone(),
+        };
+        let blank = self.session.next_report(self.home.name.clone(), presence);
+        Report {
+            complete,
+            executing,
+            vacant,
+            intent,
+            ..blank
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer, sent: Instant, intent: Intent) {
+        if let Err(error) = self.session.on_answered(&self.home, intent) {
+            tracing::warn!(%error, "could not write down the session");
+        }
+        self.slots.on_reported();
+        self.stay_in_touch(sent);
+        for handout in &answer.delete {
+            self.doom(handout);
+        }
+        let left_over = {
+            let mut spool = self.bench.spool();
+            if let Err(error) = spool.on_answered(&answer.delete) {
+                tracing::warn!(%error, "could not shorten the spool");
+            }
+            spool.waiting().next().is_some()
+        };
+        self.due.on_answered(left_over);
+        for assignment in answer.assign {
+            let handout = assignment.handout;
+            if self.bench.spool().contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
+                continue;
+            }
+            let control = Arc::new(Control::default());
+            self.controls.insert(handout, control.clone());
+            self.fetcher.prepare(assignment, control);
+        }
+    }
+
+    /// The judicator heard from us when the report was sent, at the earliest: from then on the time counts.
+    fn stay_in_touch(&mut self, sent: Instant) {
+        let until = sent + self.options.self_kill;
+        // Telling every warden after every report would cost more than it gives.
+        if until.saturating_duration_since(self.in_touch_until) >= self.options.self_kill / 10 {
+            self.bench.in_touch(until);
+            self.in_touch_until = until;
+        }
+    }
+
+    fn on_stop(&mut self) {
+        let kill_at = Instant::now() + self.options.stop_grace;
+        tracing::info!(tasks = self.slots.all().len(), grace = ?self.options.stop_grace, "executor stops");
+        self.stopping = Some(Stopping {
+            kill_at: Some(kill_at),
+            give_up_at: kill_at + FAREWELL,
+        });
+        self.give_back(|_| true);
+        // What still waits now waits for its blobs.
+        for handout in self.slots.waiting() {
+            self.doom(&handout);
+        }
+    }
+
+    fn on_grace_over(&mut self) {
+        self.doom_all();
+        if let Some(stopping) = &mut self.stopping {
+            stopping.kill_at = None;
+        }
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.stopping
+            .as_ref()
+            .is_some_and(|stopping| Instant::now() >= stopping.give_up_at)
+    }
+
+    /// What has not begun is not named any more: the judicator gives it to another.
+    fn give_back(&mut self, which: impl Fn(&Job) -> bool) {
+        let now = Instant::now();
+        for handout in self.bench.take_back(which) {
+            self.slots.on_ended(&handout, now);
+            self.controls.remove(&handout);
+            self.due.on_hint();
+        }
+    }
+
+    fn doom(&mut self, handout: &Handout) {
+        if !self.slots.on_doomed(handout) {
+            return;
+        }
+        if let Some(control) = self.controls.get(handout)
+            && let Err(error) = control.withdraw()
+        {
+            tracing::warn!(task = %handout.task, %error, "could not reach the warden to stop a task");
+        }
+        self.give_back(|job| job.handout == *handout);
+    }
+
+    fn doom_all(&mut self) {
+        for handout in self.slots.all() {
+            self.doom(&handout);
+        }
+    }
+}
+
+async fn join(threads: Vec<JoinHandle<()>>) {
+    let panicked = |threads: Vec<JoinHandle<()>>| {
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().err())
+            .count()
+    };
+    if !matches!(
+        tokio::task::spawn_blocking(move || panicked(threads)).await,
+        Ok(0)
+    ) {
+        tracing::error!("a slot's thread had panicked");
+    }
+}

@@ -1,0 +1,256 @@
+//! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use model::{Captured, Command, Content, Limits, Outcome, Reason, Status, TaskResult};
+use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
+
+use crate::work::{Bench, Event, Job};
+use crate::workspace::Workspace;
+
+pub(crate) enum Finish {
+    Result(TaskResult),
+    /// We could not run it; another executor may.
+    Broken(String),
+    /// The same, and the warden cannot be used again.
+    WardenLost(String),
+    /// It was taken away; it has no result.
+    Withdrawn,
+}
+
+struct Step<'a> {
+    status: Status,
+    command: &'a Command,
+    args: &'a [String],
+    input: Input,
+    limits: Limits,
+}
+
+pub(crate) fn run(bench: &Bench, warden: &mut Warden, job: &Job) -> Finish {
+    if job.control.is_withdrawn() {
+        return Finish::Withdrawn;
+    }
+    let workspace = match Workspace::lay_out(&bench.work, &job.handout, &job.spec, &bench.cache) {
+        Ok(workspace) => workspace,
+        Err(error) => return Finish::Broken(error.to_string()),
+    };
+    match run_steps(bench, warden, job, &workspace) {
+        Ok(result) => Finish::Result(result),
+        Err(finish) => finish,
+    }
+}
+
+fn run_steps(
+    bench: &Bench,
+    warden: &mut Warden,
+    job: &Job,
+    workspace: &Workspace,
+) -> Result<TaskResult, Finish> {
+    let mut result = TaskResult::default();
+    if let Some(compile) = &job.spec.compile {
+        let step = Step {
+            status: Status::Compiling,
+            command: &compile.command,
+            args: &[],
+            input: Input::Bytes(Vec::new()),
+            limits: compile.limits,
+        };
+        let outcome = run_step(bench, warden, job, workspace, step)?;
+        let succeeded = outcome.succeeded();
+        result.compile = Some(outcome);
+        if !succeeded {
+            return Ok(result);
+        }
+    }
+    let execute = &job.spec.execute;
+    let step = Step {
+        status: Status::Running,
+        command: &execute.command,
+        args: &execute.args,
+        input: input(bench, workspace, &execute.input)?,
+        limits: execute.limits,
+    };
+    result.execute = Some(run_step(bench, warden, job, workspace, step)?);
+    Ok(result)
+}
+
+fn run_step(
+    bench: &Bench,
+    warden: &mut Warden,
+    job: &Job,
+    workspace: &Workspace,
+    step: Step<'_>,
+) -> Result<Outcome, Finish> {
+    bench.tell(Event::Began(job.handout, step.status));
+    let spec = Spec {
+        argv: argv(step.command, step.args),
+        env: environment(bench, job, workspace),
+        directory: workspace.directory(),
+        input: step.input,
+        limits: sandbox::Limits {
+            wall: step.limits.wall,
+            cpu: step.limits.cpu,
+            memory: step.limits.memory,
+            output: step.limits.output,
+            processes: step.limits.processes,
+            ..sandbox::Limits::default()
+        },
+        keep: step.limits.output.unwrap_or(bench.keep_output),
+    };
+    let ticket = warden.ticket();
+    if !job.control.begin(&ticket) {
+        return Err(Finish::Withdrawn);
+    }
+    match warden.run(&ticket, &spec) {
+        Ok(outcome) => finished(outcome),
+        Err(error) => Err(on_warden_error(bench, job, workspace.root(), error)),
+    }
+}
+
+fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Finish> {
+    let reason = match outcome.reason {
+        sandbox::Reason::Exited => Reason::Exited,
+        sandbox::Reason::Signalled => Reason::Signalled,
+        sandbox::Reason::TimeLimit => Reason::TimeLimit,
+        sandbox::Reason::WallLimit => Reason::WallLimit,
+        sandbox::Reason::MemoryLimit => Reason::MemoryLimit,
+        sandbox::Reason::OutputLimit => Reason::OutputLimit,
+        sandbox::Reason::ProcessLimit => Reason::ProcessLimit,
+        // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
+        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return Err(Finish::Withdrawn),
+    };
+    let captured = |captured: sandbox::Captured| Captured {
+        bytes: captured.bytes.into(),
+        truncated: captured.truncated,
+    };
+    Ok(Outcome {
+        reason,
+        exit_code: outcome.exit_code,
+        signal: outcome.signal,
+        wall: outcome.wall,
+        cpu: outcome.cpu,
+        memory: outcome.memory,
+        stdout: captured(outcome.stdout),
+        stderr: captured(outcome.stderr),
+    })
+}
+
+fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) -> Finish {
+    let why = whole(&error);
+    if !error.is_final() {
+        return Finish::Broken(why);
+    }
+    // What a dead warden left is known by the task's id; other wardens are still at work.
+    let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
+    let marker = Marker {
+        variable: Some(variable),
+        directory: Some(root.to_path_buf()),
+    };
+    if let Err(error) = kill_strays(&marker) {
+        tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
+    }
+    tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
+    Finish::WardenLost(why)
+}
+
+fn input(bench: &Bench, workspace: &Workspace, content: &Content) -> Result<Input, Finish> {
+    match content {
+        Content::Inline(bytes) => Ok(Input::Bytes(bytes.to_vec())),
+        Content::Blob(hash) => {
+            // A copy, so that a task which reopens its input for writing does not reach the cached blob.
+            let path = workspace.root().join("input");
+            match std::fs::copy(bench.cache.path(hash), &path) {
+                Ok(_) => Ok(Input::File(path)),
+                Err(error) => Err(Finish::Broken(format!("could not copy the input: {error}"))),
+            }
+        }
+    }
+}
+
+const TASK: &str = "CONCLAVE_TASK";
+
+/// What every command finds, then what the task says, which wins; then our marks, which always stand.
+fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = vec![
+        (
+            "PATH".into(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
+        ),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("HOME".into(), workspace.directory().into()),
+        ("TMPDIR".into(), workspace.temporary().into()),
+    ];
+    let mut put = |name: OsString, value: OsString| match env.iter_mut().find(|(known, _)| *known == name) {
+        Some(variable) => variable.1 = value,
+        None => env.push((name, value)),
+    };
+    for (name, value) in &job.spec.execute.env {
+        put(name.into(), value.into());
+    }
+    put(TASK.into(), job.handout.task.to_string().into());
+    put(bench.mark.0.clone(), bench.mark.1.clone());
+    env
+}
+
+/// Text goes to the shell, with the arguments as further words of its last command; a list is run as it is.
+fn argv(command: &Command, args: &[String]) -> Vec<OsString> {
+    let mut argv: Vec<OsString> = match command {
+        Command::Argv(words) => words.iter().map(Into::into).collect(),
+        Command::Shell(text) if args.is_empty() => vec![shell().into(), "-c".into(), text.into()],
+        Command::Shell(text) => {
+            let text = format!("{} \"$@\"", text.trim_end());
+            vec![shell().into(), "-c".into(), text.into(), shell().into()]
+        }
+    };
+    argv.extend(args.iter().map(OsString::from));
+    argv
+}
+
+fn shell() -> &'static str {
+    static SHELL: OnceLock<&str> = OnceLock::new();
+    SHELL.get_or_init(|| {
+        let has_bash = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
+            .iter()
+            .any(|path| Path::new(path).exists());
+        if has_bash { "bash" } else { "sh" }
+    })
+}
+
+fn whole(error: &WardenError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_become_words() {
+        let check = |command: Command, args: &[&str], expected: &[&str]| {
+            let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
+            let found = argv(&command, &args);
+            assert_eq!(found, expected.iter().map(OsString::from).collect::<Vec<_>>());
+        };
+        let shell = shell();
+        check(Command::Shell("a | b".into()), &[], &[shell, "-c", "a | b"]);
+        check(
+            Command::Shell("./m\n".into()),
+            &["x y"],
+            &[shell, "-c", "./m \"$@\"", shell, "x y"],
+        );
+        check(
+            Command::Argv(vec!["m".into(), "1".into()]),
+            &["2"],
+            &["m", "1", "2"],
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! The slots' threads: each has a warden of its own and runs one task after another.
+//!
+//! Threads, not async tasks: a run is file work and waiting for one process, from begin to end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use model::{Complete, End, Handout, Status, TaskSpec};
+use sandbox::{LaunchError, Launcher, Remote, Ticket, Warden};
+use tokio::sync::mpsc;
+
+use crate::ExecutorError;
+use crate::cache::{Cache, Pins};
+use crate::run::{Finish, run};
+use crate::spool::Spool;
+
+/// A task that is ready to run: its blobs are here.
+pub(crate) struct Job {
+    pub(crate) handout: Handout,
+    pub(crate) spec: TaskSpec,
+    pub(crate) control: Arc<Control>,
+    /// Held until the attempt is over.
+    pub(crate) _pins: Pins,
+    pub(crate) since: Instant,
+}
+
+/// Stops one attempt, whether it has begun or not.
+#[derive(Default)]
+pub(crate) struct Control(Mutex<Standing>);
+
+#[derive(Default)]
+enum Standing {
+    #[default]
+    Free,
+    Runs(Ticket),
+    Withdrawn,
+}
+
+pub(crate) enum Event {
+    Began(Handout, Status),
+    /// Its result, if it has one, is in the spool.
+    Ended(Handout),
+}
+
+/// What the threads share with the report loop and with each other.
+pub(crate) struct Bench {
+    pub(crate) work: PathBuf,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) spool: Mutex<Spool>,
+    pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
+    pub(crate) keep_output: u64,
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+    launcher: Launcher,
+    queue: Mutex<Queue>,
+    ready: Condvar,
+    wardens: Mutex<Wardens>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+/// How the wardens are told that the executor is in touch.
+struct Wardens {
+    remotes: Vec<Option<Remote>>,
+    in_touch_until: Option<Instant>,
+}
+
+/// What a bench needs to be set up.
+pub(crate) struct Equipment {
+    pub(crate) work: PathBuf,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) spool: Spool,
+    pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
+    pub(crate) keep_output: u64,
+    pub(crate) launcher: Launcher,
+}
+
+impl Bench {
+    pub(crate) fn new(equipment: Equipment, slots: u32, events: mpsc::UnboundedSender<Event>) -> Arc<Bench> {
+        let Equipment {
+            work,
+            cache,
+            spool,
+            mark,
+            keep_output,
+            launcher,
+        } = equipment;
+        Arc::new(Bench {
+            work,
+            cache,
+            spool: Mutex::new(spool),
+            mark,
+            keep_output,
+            events,
+            launcher,
+            queue: Mutex::default(),
+            ready: Condvar::new(),
+            wardens: Mutex::new(Wardens {
+                remotes: vec![None; slots as usize],
+                in_touch_until: None,
+            }),
+        })
+    }
+
+    /// Starts every slot, so that a machine on which no warden starts is known at once.
+    pub(crate) fn start(self: &Arc<Self>, slots: u32) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+        let wardens = (0..slots as usize)
+            .map(|slot| self.start_warden(slot))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut threads = Vec::new();
+        for (slot, warden) in wardens.into_iter().enumerate() {
+            let bench = self.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("slot-{slot}"))
+                .spawn(move || bench.slot(slot, warden))
+                .map_err(ExecutorError::Thread)?;
+            threads.push(thread);
+        }
+        Ok(threads)
+    }
+
+    fn slot(&self, slot: usize, warden: Warden) {
+        let mut warden = Some(warden);
+        while let Some(job) = self.next() {
+            let finish = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
+                Ok(mut running) => {
+                    let finish = run(self, &mut running, &job);
+                    // One that broke is not used again.
+                    if !matches!(finish, Finish::WardenLost(_)) {
+                        warden = Some(running);
+                    }
+                    finish
+                }
+                Err(error) => Finish::Broken(format!("could not start a warden: {error}")),
+            };
+            let end = match finish {
+                Finish::Result(result) => Some(End::Result(result)),
+                Finish::Broken(why) | Finish::WardenLost(why) => Some(End::Broken(why)),
+                Finish::Withdrawn => None,
+            };
+            if let Some(end) = end {
+                self.complete(Complete {
+                    handout: job.handout,
+                    end,
+                });
+            } else {
+                self.tell(Event::Ended(job.handout));
+            }
+        }
+    }
+
+    /// Puts the result into the spool, then says that it is there.
+    pub(crate) fn complete(&self, complete: Complete) {
+        if let Err(error) = self.spool().keep(&complete) {
+            tracing::error!(task = %complete.handout.task, %error, "a result is in memory only: the spool refused it");
+        }
+        self.tell(Event::Ended(complete.handout));
+    }
+
+    /// Nobody listens only when the executor is at its end.
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    pub(crate) fn push(&self, job: Job) {
+        self.queue().jobs.push_back(job);
+        self.ready.notify_one();
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue().jobs.len()
+    }
+
+    /// When the job that waits longest came.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        self.queue().jobs.front().map(|job| job.since)
+    }
+
+    /// Takes back jobs that no slot has begun.
+    pub(crate) fn take_back(&self, which: impl Fn(&Job) -> bool) -> Vec<Handout> {
+        let mut queue = self.queue();
+        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.jobs).into_iter().partition(which);
+        queue.jobs = left.into();
+        taken.iter().map(|job| job.handout).collect()
+    }
+
+    /// The threads end when they have done what is queued.
+    pub(crate) fn close(&self) {
+        self.queue().closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Lets the tasks live until then.
+    pub(crate) fn in_touch(&self, until: Instant) {
+        let mut wardens = self.wardens();
+        wardens.in_touch_until = Some(until);
+        for remote in wardens.remotes.iter().flatten() {
+            if let Err(error) = remote.live_until(until.saturating_duration_since(Instant::now())) {
+                tracing::debug!(%error, "could not reach a warden");
+            }
+        }
+    }
+
+    fn start_warden(&self, slot: usize) -> Result<Warden, LaunchError> {
+        let warden = self.launcher.start()?;
+        let remote = warden.remote();
+        let mut wardens = self.wardens();
+        if let Some(until) = wardens.in_touch_until {
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1));
+            if let Err(error) = remote.live_until(left) {
+                tracing::debug!(%error, "could not reach a warden");
+            }
+        }
+        wardens.remotes[slot] = Some(remote);
+        Ok(warden)
+    }
+
+    pub(crate) fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wardens(&self) -> MutexGuard<'_, Wardens> {
+        self.wardens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Control {
+    /// False if the attempt was withdrawn: then nothing must be run.
+    pub(crate) fn begin(&self, ticket: &Ticket) -> bool {
+        let mut standing = self.lock();
+        if matches!(*standing, Standing::Withdrawn) {
+            return false;
+        }
+        *standing = Standing::Runs(ticket.clone());
+        true
+    }
+
+    pub(crate) fn withdraw(&self) -> io::Result<()> {
+        match std::mem::replace(&mut *self.lock(), Standing::Withdrawn) {
+            Standing::Runs(ticket) => ticket.kill(),
+            Standing::Free | Standing::Withdrawn => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        matches!(*self.lock(), Standing::Withdrawn)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

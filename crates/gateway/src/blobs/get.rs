@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rpc::CallError;
+
+use crate::gateway::Gateway;
+use crate::params::BlobPath;
+use crate::refusal::Refusal;
+
+/// Get a blob
+#[utoipa::path(
+    get,
+    path = "/api/v1/blobs/{sha256}",
+    tag = "blobs",
+    params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
+    responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
+    BlobPath(hash): BlobPath,
+) -> Result<Response, Refusal> {
+    let size = gateway
+        .calls
+        .has_blobs(vec![hash])
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
+    let Some(size) = size else {
+        return Err(CallError::NoBlob(hash).into());
+    };
+    let bytes = gateway.calls.get_blob(hash).await?;
+    let headers = [
+        (header::CONTENT_LENGTH, size.to_string()),
+        (header::CONTENT_TYPE, "application/octet-stream".to_string()),
+        (header::CONTENT_DISPOSITION, "attachment".to_string()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_string()),
+        // Its name is its content.
+        (header::ETAG, format!("\"{hash}\"")),
+        (
+            header::CACHE_CONTROL,
+            "private, max-age=31536000, immutable".to_string(),
+        ),
+    ];
+    Ok((StatusCode::OK, headers, Body::from_stream(bytes)).into_response())
+}

@@ -1,0 +1,42 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rpc::CallError;
+
+use crate::gateway::Gateway;
+use crate::params::BlobPath;
+use crate::refusal::Refusal;
+
+/// Ask whether a blob exists
+///
+/// Its size is the `Content-Length` of the answer.
+#[utoipa::path(
+    head,
+    path = "/api/v1/blobs/{sha256}",
+    tag = "blobs",
+    params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
+    responses((status = 200, description = "It exists", headers(("Content-Length" = u64, description = "Its size")))),
+)]
+pub(crate) async fn has(
+    State(gateway): State<Arc<Gateway>>,
+    BlobPath(hash): BlobPath,
+) -> Result<Response, Refusal> {
+    let size = gateway
+        .calls
+        .has_blobs(vec![hash])
+        .await?
+        .into_iter()
+        .flatten()
+        .next();
+    let Some(size) = size else {
+        return Err(CallError::NoBlob(hash).into());
+    };
+    let headers = [
+        (header::CONTENT_LENGTH, size.to_string()),
+        (header::CONTENT_TYPE, "application/octet-stream".to_string()),
+    ];
+    Ok((StatusCode::OK, headers, Body::empty()).into_response())
+}

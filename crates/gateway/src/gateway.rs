@@ -1,0 +1,44 @@
+//! What every request is handed.
+
+use std::sync::Arc;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use rpc::Calls;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::Options;
+
+pub(crate) struct Gateway {
+    pub(crate) options: Options,
+    pub(crate) calls: Arc<dyn Calls>,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) stop: CancellationToken,
+    /// Places for requests that are answered as soon as can be.
+    pub(crate) in_flight: Arc<Semaphore>,
+    /// Places for requests that wait for a task.
+    pub(crate) waiting: Arc<Semaphore>,
+    /// A zip may grow to `max_unpacked` in memory: only so many at one time.
+    pub(crate) unpacking: Semaphore,
+}
+
+const UNPACKING: usize = 2;
+
+impl Gateway {
+    pub(crate) fn new(
+        options: Options,
+        calls: Arc<dyn Calls>,
+        metrics: PrometheusHandle,
+        stop: CancellationToken,
+    ) -> Arc<Gateway> {
+        Arc::new(Gateway {
+            in_flight: Arc::new(Semaphore::new(options.requests_in_flight)),
+            waiting: Arc::new(Semaphore::new(options.max_waiting)),
+            unpacking: Semaphore::new(UNPACKING),
+            options,
+            calls,
+            metrics,
+            stop,
+        })
+    }
+}

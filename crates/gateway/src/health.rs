@@ -1,0 +1,61 @@
+//! For those who watch over the service: does it live, can it work, how much does it do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use rpc::CallError;
+use tokio::time::timeout;
+
+use crate::gateway::Gateway;
+use crate::measure::TASKS;
+use crate::refusal::Refusal;
+
+/// A judicator that takes longer to answer is not one to send work to.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Ask whether the process lives
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does")))]
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Ask whether requests can be served
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "operations",
+    responses((status = 200, description = "A judicator answers")),
+)]
+pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<&'static str, Refusal> {
+    if gateway.stop.is_cancelled() {
+        return Err(CallError::Unavailable("the gateway is stopping".into()).into());
+    }
+    match timeout(PATIENCE, gateway.calls.stats()).await {
+        Ok(stats) => stats.map(|_| "ready\n").map_err(Into::into),
+        Err(_) => Err(CallError::Unavailable(format!("no judicator answered within {PATIENCE:?}")).into()),
+    }
+}
+
+/// Get the metrics
+///
+/// For Prometheus: what this process has counted, and how many tasks there are now.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operations",
+    responses((status = 200, description = "In Prometheus' text form", body = String, content_type = "text/plain")),
+)]
+pub(crate) async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    // Without a judicator the counts are left out; what this process knows itself is still worth showing.
+    if let Ok(Ok(stats)) = timeout(PATIENCE, gateway.calls.stats()).await {
+        for status in model::Status::ALL {
+            let count = stats.counts.get(&status).copied().unwrap_or(0);
+            metrics::gauge!(TASKS, "status" => status.as_str()).set(count as f64);
+        }
+    }
+    let headers = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (headers, gateway.metrics.render()).into_response()
+}

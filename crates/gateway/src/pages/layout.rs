@@ -1,0 +1,63 @@
+//! What every page has around it.
+
+use std::sync::LazyLock;
+
+use axum::http::header::{self, HeaderName};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Nothing may be loaded or run but the style above: should an escape ever be forgotten, it harms nobody.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let style = STANDARD.encode(Sha256::digest(STYLE));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+});
+
+pub(super) struct Page<'a> {
+    pub(super) title: &'a str,
+    pub(super) version: &'a str,
+    /// Seconds after which the page is loaded again.
+    pub(super) refresh: Option<u32>,
+}
+
+impl Page<'_> {
+    pub(super) fn show(&self, content: &Markup) -> Response {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    @if let Some(seconds) = self.refresh { meta http-equiv="refresh" content=(seconds); }
+                    title { (self.title) " · Conclave" }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header {
+                        strong { a href="/" { "Conclave" } }
+                        a href="/" { "Tasks" }
+                        a href="/api/docs" { "API" }
+                        span class="version" { (self.version) }
+                    }
+                    main { (content) }
+                }
+            }
+        };
+        (headers(), page).into_response()
+    }
+}
+
+fn headers() -> [(HeaderName, &'static str); 4] {
+    [
+        (header::CONTENT_SECURITY_POLICY, POLICY.as_str()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+    ]
+}

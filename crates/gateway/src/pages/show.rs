@@ -1,0 +1,71 @@
+//! How values are shown to people.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use model::{Moment, Status};
+
+pub(super) fn status(status: Status) -> Markup {
+    let class = match status {
+        Status::Success => "status good",
+        Status::CompileFailed | Status::RunFailed | Status::SystemError => "status bad",
+        Status::Compiling | Status::Running | Status::Retrying => "status busy",
+        Status::Pending | Status::Cancelled => "status wait",
+    };
+    html! { span class=(class) { (status.as_str().replace('_', " ")) } }
+}
+
+/// To the second; the exact time is where the pointer rests.
+pub(super) fn time(moment: Moment) -> Markup {
+    let exact = api::show_time(moment);
+    let (date, rest) = exact.split_once('T').unwrap_or((&exact, ""));
+    let clock = rest.split('.').next().unwrap_or(rest);
+    html! { time datetime=(exact) title=(exact) { (date) " " (clock) } }
+}
+
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else if seconds < 120.0 {
+        format!("{seconds:.2} s")
+    } else {
+        let whole = span.as_secs();
+        format!(
+            "{} h {:02} min {:02} s",
+            whole / 3600,
+            whole / 60 % 60,
+            whole % 60
+        )
+    }
+}
+
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut amount = bytes as f64;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{amount:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_readable() {
+        assert_eq!(span(Duration::from_micros(2903)), "2.9 ms");
+        assert_eq!(span(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(span(Duration::from_secs(3725)), "1 h 02 min 05 s");
+        assert_eq!(bytes(17), "17 bytes");
+        assert_eq!(bytes(3 << 19), "1.5 MiB");
+        assert!(time(Moment(0)).into_string().contains(">1970-01-01 00:00:00<"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Why a request was not done.
+
+use std::any::Any;
+
+use api::ParseError;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response, Uri};
+use axum::response::IntoResponse;
+use model::{Invalid, Status, TaskId};
+use rpc::CallError;
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("the body could not be read to its end: {0}; send it again")]
+    Broken(String),
+    #[error("the body is too large: the limit is {limit} bytes{}", said(*actual))]
+    TooLarge { limit: u64, actual: Option<u64> },
+    #[error("the body is of type '{actual}'; send {expected}")]
+    MediaType { expected: &'static str, actual: String },
+    #[error("there is nothing at {0}; /api/docs lists what there is")]
+    NoRoute(String),
+    #[error("{method} is not possible on {path}; the Allow header lists what is")]
+    NoMethod { method: Method, path: String },
+    #[error("the {step} step of task {id} has no outcome{}", yet(*status))]
+    NoOutcome {
+        id: TaskId,
+        step: &'static str,
+        status: Status,
+    },
+    #[error("task {id} cannot be cancelled: it is done, with status {status}")]
+    Done { id: TaskId, status: Status },
+    #[error("a token is needed; send it as `Authorization: Bearer TOKEN`")]
+    NoToken,
+    #[error("requests from other web sites are refused; open this server's own page")]
+    CrossSite,
+    #[error("too many requests wait already (limit {limit}); try again later, or ask without waiting")]
+    TooManyWaiting { limit: usize },
+    #[error("too many requests at once (limit {limit}); try again later")]
+    TooManyAtOnce { limit: usize },
+    #[error("the server failed; it has logged why")]
+    Panicked,
+}
+
+fn said(actual: Option<u64>) -> String {
+    actual.map_or_else(String::new, |actual| format!(", this one has {actual}"))
+}
+
+fn yet(status: Status) -> &'static str {
+    if status.done() {
+        ": it was never run to its end"
+    } else {
+        " yet; ask again when the task is done, or add with ?wait="
+    }
+}
+
+impl From<ParseError> for Refusal {
+    fn from(error: ParseError) -> Refusal {
+        match error {
+            ParseError::Invalid(invalid) => Refusal::Invalid(invalid),
+            ParseError::Empty | ParseError::Malformed { .. } => Refusal::Malformed(error.to_string()),
+        }
+    }
+}
+
+pub(crate) async fn no_route(uri: Uri) -> Refusal {
+    Refusal::NoRoute(uri.path().to_string())
+}
+
+pub(crate) async fn no_method(request: Request) -> Refusal {
+    Refusal::NoMethod {
+        method: request.method().clone(),
+        path: request.uri().path().to_string(),
+    }
+}
+
+/// The panic itself was printed by the hook when it happened.
+pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response<Body> {
+    Refusal::Panicked.into_response()
+}

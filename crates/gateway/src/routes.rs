@@ -1,0 +1,56 @@
+//! Every URL there is.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
+use axum::routing::{get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::gateway::Gateway;
+use crate::{admit, blobs, caller, cross_site, health, measure, nodes, openapi, pages, refusal, tasks};
+
+pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
+    let api = Router::new()
+        .route("/api/v1/tasks", post(tasks::add).get(tasks::search))
+        .route("/api/v1/tasks/batch", post(tasks::add_many))
+        .route("/api/v1/tasks/{id}", get(tasks::get).delete(tasks::cancel))
+        .route("/api/v1/tasks/{id}/events", get(tasks::events))
+        .route("/api/v1/tasks/{id}/{step}/{output}", get(tasks::output))
+        .route(
+            "/api/v1/blobs/{sha256}",
+            get(blobs::get).head(blobs::has).put(blobs::put),
+        )
+        .route("/api/v1/executors", get(nodes::executors))
+        .route("/api/v1/judicators", get(nodes::judicators))
+        .route("/api/v1/stats", get(nodes::stats));
+
+    let pages = Router::new()
+        .route("/", get(pages::list))
+        .route("/tasks/{id}", get(pages::task))
+        .route("/tasks/{id}/cancel", post(pages::cancel))
+        .layer(map_response_with_state(gateway.clone(), pages::show_problem));
+
+    // From the outside in: how many at once, from where, by whom.
+    let guarded = api
+        .layer(from_fn_with_state(gateway.clone(), caller::require))
+        .merge(pages.layer(from_fn_with_state(gateway.clone(), caller::require)))
+        .layer(from_fn(cross_site::refuse))
+        .layer(from_fn_with_state(gateway.clone(), admit::admit));
+
+    // These hold nothing of anyone's, and must answer when all places are taken.
+    let open = Router::new()
+        .route("/api/openapi.json", get(openapi::openapi))
+        .route("/api/docs", get(pages::docs))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics));
+
+    guarded
+        .merge(open)
+        .fallback(refusal::no_route)
+        .method_not_allowed_fallback(refusal::no_method)
+        .layer(CatchPanicLayer::custom(refusal::panicked))
+        .layer(from_fn(measure::measure))
+        .with_state(gateway)
+}

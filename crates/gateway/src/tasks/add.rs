@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use api::{NewTask, Task};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::get::get_within;
+use super::key::Key;
+use super::multipart::read_multipart;
+use super::offload::offload;
+use super::prepare::{blame_missing_blob, prepare};
+use crate::body::{self, JSON};
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::params;
+use crate::refusal::Refusal;
+
+/// Add a task
+///
+/// Answered when the task is durable. With `wait`, answered once the task is done or the wait is over, with the
+/// task as it then is. With an `Idempotency-Key` or an `id` of your own, sending it again is safe: the same task
+/// is answered, and nothing is added twice.
+///
+/// As `multipart/form-data` the parts are: `task`, the JSON without its files; any number of files named `source`
+/// or `data`, whose file name is their path; or one zip named `source_zip` or `data_zip`.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tasks",
+    tag = "tasks",
+    params(
+        ("wait" = Option<String>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit", example = "10"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Any text of up to 255 bytes; the task's id follows from it and the user"),
+    ),
+    request_body(content(
+        (NewTask = "application/json", example = json!({
+            "user": "alice",
+            "source": {"main.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n"},
+            "compile": {"command": "cc -O2 -o main main.c", "limits": {"wall": "10s"}},
+            "execute": {"command": "./main", "limits": {"wall": "2s", "memory": "256MiB"}}
+        })),
+        (String = "multipart/form-data"),
+    )),
+    responses(
+        (status = 201, description = "Added", body = Task, headers(("Location" = String, description = "The task's URL"))),
+        (status = 200, description = "It was added before", body = Task),
+    ),
+)]
+pub(crate) async fn add(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let wait = params::wait(request.uri(), &gateway.options)?;
+    let key = Key::read(request.headers())?;
+    let new = read(&gateway, request).await?;
+    let add = prepare(&gateway, &caller, key.as_ref(), new).await?;
+    let adds = offload(&gateway, vec![add]).await?;
+    // Kept to say which field names a blob that is not there; its files are shared, not copied.
+    let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
+    let id = adds.first().map(|add| add.id).ok_or(Refusal::Panicked)?;
+    let added = gateway.calls.add(adds).await.map_err(|error| {
+        let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
+        blame_missing_blob(error, &specs)
+    })?;
+    let existed = added.iter().any(|added| added.existed);
+    let task = get_within(&gateway, id, wait).await?;
+    let status = if existed {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
+    Ok((status, place, Json(Task::from(task))).into_response())
+}
+
+async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
+    match body::media_type(request.headers()).as_str() {
+        JSON => body::read_json(request, gateway.options.max_body).await,
+        "multipart/form-data" => read_multipart(gateway, request).await,
+        actual => Err(Refusal::MediaType {
+            expected: "application/json or multipart/form-data",
+            actual: actual.to_string(),
+        }),
+    }
+}

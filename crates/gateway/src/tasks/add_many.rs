@@ -1,0 +1,143 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::NewTasks;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use model::{Add, Added, Attempt, Brief, Invalid, Query, Status, TaskId};
+use rpc::CallError;
+
+use super::offload::offload;
+use super::prepare::{blame_missing_blob, prepare};
+use crate::body;
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::refusal::Refusal;
+
+/// Add many tasks
+///
+/// All are added or none, in one durable step; the answer lists them in the order given. A complaint names the
+/// task by its place: `tasks[17].execute.command`. Give each task an `id` of its own to make repeating safe.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tasks/batch",
+    tag = "tasks",
+    request_body(content = NewTasks, example = json!({
+        "tasks": [{"execute": {"command": "echo one"}}, {"execute": {"command": ["echo", "two"]}}]
+    })),
+    responses((status = 201, description = "All are added", body = api::Added)),
+)]
+pub(crate) async fn add_many(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Refusal> {
+    body::must_be_json(request.headers())?;
+    let NewTasks { tasks } = body::read_json(request, gateway.options.max_body).await?;
+    let limit = gateway.options.max_batch;
+    match tasks.len() {
+        0 => return Err(Invalid::new("tasks", "is empty; give at least one task").into()),
+        actual if actual > limit => {
+            return Err(Invalid::beyond("tasks", "has too many tasks", limit, actual).into());
+        }
+        _ => {}
+    }
+    let mut adds = Vec::with_capacity(tasks.len());
+    for (index, task) in tasks.into_iter().enumerate() {
+        let add = prepare(&gateway, &caller, None, task).await;
+        adds.push(add.map_err(|refusal| within(refusal, index))?);
+    }
+    refuse_repeated(&adds)?;
+    let adds = offload(&gateway, adds).await?;
+    let mut briefs: Vec<_> = adds.iter().map(brief).collect();
+    let specs = with_blobs(&adds);
+    let added = gateway.calls.add(adds).await.map_err(|error| match error {
+        // A judicator that is given one task has no reason to number it; the caller gave a list.
+        CallError::Invalid(invalid) if briefs.len() == 1 => within(invalid.into(), 0),
+        error => {
+            let specs: Vec<_> = specs
+                .iter()
+                .map(|(prefix, spec)| (prefix.clone(), spec))
+                .collect();
+            blame_missing_blob(error, &specs)
+        }
+    })?;
+    update(&gateway, &mut briefs, &added).await?;
+    let tasks = briefs.into_iter().map(Into::into).collect();
+    Ok((StatusCode::CREATED, Json(api::Added { tasks })).into_response())
+}
+
+fn within(refusal: Refusal, index: usize) -> Refusal {
+    match refusal {
+        Refusal::Invalid(invalid) => invalid.within(&format!("tasks[{index}]")).into(),
+        other => other,
+    }
+}
+
+fn refuse_repeated(adds: &[Add]) -> Result<(), Invalid> {
+    let mut seen = HashMap::with_capacity(adds.len());
+    for (index, add) in adds.iter().enumerate() {
+        if let Some(first) = seen.insert(add.id, index) {
+            return Err(Invalid::new(
+                format!("tasks[{index}].id"),
+                format!("is the same as that of tasks[{first}]; give each task its own"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The tasks that name blobs: only those can miss one.
+fn with_blobs(adds: &[Add]) -> Vec<(String, model::TaskSpec)> {
+    adds.iter()
+        .enumerate()
+        .filter(|(_, add)| add.spec.contents().any(|content| content.blob().is_some()))
+        .map(|(index, add)| (format!("tasks[{index}]."), add.spec.clone()))
+        .collect()
+}
+
+/// A task that is new is known without asking: pending, and nothing else yet.
+fn brief(add: &Add) -> Brief {
+    Brief {
+        id: add.id,
+        user: add.spec.user.clone(),
+        priority: add.spec.priority,
+        command: add.spec.execute.command.display(),
+        status: Status::Pending,
+        executor: None,
+        attempt: Attempt::default(),
+        add_time: model::Moment::default(),
+        start_time: None,
+        finish_time: None,
+    }
+}
+
+/// Fills in what the judicator said, and looks up those that were there before.
+async fn update(gateway: &Gateway, briefs: &mut [Brief], added: &[Added]) -> Result<(), Refusal> {
+    for (brief, added) in briefs.iter_mut().zip(added) {
+        brief.add_time = added.add_time;
+    }
+    let existed: Vec<TaskId> = added
+        .iter()
+        .filter(|added| added.existed)
+        .map(|added| added.id)
+        .collect();
+    let mut found = HashMap::new();
+    for ids in existed.chunks(Query::LIMIT) {
+        let query = Query {
+            ids: ids.to_vec(),
+            limit: Query::LIMIT,
+            ..Query::default()
+        };
+        let page = gateway.calls.search(query).await?;
+        found.extend(page.tasks.into_iter().map(|brief| (brief.id, brief)));
+    }
+    for brief in briefs {
+        if let Some(found) = found.remove(&brief.id) {
+            *brief = found;
+        }
+    }
+    Ok(())
+}

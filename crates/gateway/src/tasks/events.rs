@@ -1,0 +1,67 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::{Stream, StreamExt};
+use rpc::CallError;
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::params::TaskPath;
+use crate::refusal::Refusal;
+
+/// Often enough for proxies that close silent connections, most of them after 30 or 60 seconds.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Follow a task
+///
+/// Server-sent events: `event: status` with the task's present status, then one for every change; the stream
+/// ends when the task is done. `event: problem` says why it ends before.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tasks/{id}/events",
+    tag = "tasks",
+    params(("id" = api::schema::Id, Path, description = "The task's id")),
+    responses((status = 200, description = "Status changes until the task is done", body = api::Event, content_type = "text/event-stream")),
+)]
+pub(crate) async fn events(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    TaskPath(id): TaskPath,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    caller.must_own(&gateway, id).await?;
+    let stop = gateway.stop.clone();
+    let events = gateway
+        .calls
+        .events(id)
+        .await?
+        .map(|event| Ok(show(event)))
+        .take_until(stop.cancelled_owned());
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+fn show(event: Result<rpc::Event, CallError>) -> Event {
+    let (name, data) = match event {
+        Ok(rpc::Event {
+            id,
+            status,
+            executor,
+            time,
+        }) => {
+            let done = status.done();
+            let event = api::Event {
+                id,
+                status,
+                done,
+                executor,
+                time,
+            };
+            ("status", serde_json::to_string(&event))
+        }
+        Err(error) => ("problem", serde_json::to_string(&Refusal::from(error).problem())),
+    };
+    // Both are plain structures of text: there is nothing in them that could not be written.
+    Event::default().event(name).data(data.unwrap_or_default())
+}

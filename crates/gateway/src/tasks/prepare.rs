@@ -1,0 +1,141 @@
+//! From what a user wrote to what a judicator is asked to add.
+
+use api::{Files, NewTask};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use model::{Add, BlobHash, Content, FilePath, Invalid, TaskId, TaskSpec};
+use rpc::CallError;
+
+use super::key::{self, Key};
+use super::unzip::{self, unpack};
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::refusal::Refusal;
+
+pub(super) async fn prepare(
+    gateway: &Gateway,
+    caller: &Caller,
+    key: Option<&Key>,
+    new: NewTask,
+) -> Result<Add, Refusal> {
+    let NewTask {
+        id,
+        user,
+        priority,
+        source,
+        data,
+        compile,
+        execute,
+    } = new;
+    let user = caller.owner(user)?;
+    let id = match (id, key.map(|key| key.id(&user))) {
+        (Some(id), Some(made)) if id != made => {
+            let problem = format!(
+                "is {id}, but the {} makes it {made}; send only one of them",
+                key::HEADER
+            );
+            return Err(Invalid::new("id", problem).into());
+        }
+        (Some(id), _) | (None, Some(id)) => id,
+        (None, None) => TaskId::generate(),
+    };
+    let spec = TaskSpec {
+        user,
+        priority,
+        compile: compile.map(Into::into),
+        execute: execute.into(),
+        source: unpacked(gateway, "source", source).await?,
+        data: unpacked(gateway, "data", data).await?,
+    };
+    Ok(Add { id, spec })
+}
+
+async fn unpacked(gateway: &Gateway, field: &'static str, files: Files) -> Result<model::Files, Refusal> {
+    let zip = match files {
+        Files::Listed(files) => return Ok(files),
+        Files::Zip(zip) => zip,
+    };
+    let _place = gateway.unpacking.acquire().await.map_err(|_| Refusal::Panicked)?;
+    let bounds = unzip::Bounds {
+        files: model::Bounds::default().files,
+        total: gateway.options.max_unpacked,
+    };
+    let archive = match zip {
+        Content::Inline(bytes) => bytes,
+        Content::Blob(hash) => fetched(gateway, &format!("{field}.zip.blob"), hash).await?,
+    };
+    let files = tokio::task::spawn_blocking(move || unpack(field, &archive, bounds))
+        .await
+        .map_err(|_| Refusal::Panicked)?;
+    Ok(files?)
+}
+
+/// A zip that is larger than what it may hold is refused before it fills the memory.
+async fn fetched(gateway: &Gateway, field: &str, hash: BlobHash) -> Result<Bytes, Refusal> {
+    let limit = gateway.options.max_unpacked;
+    let mut stream = match gateway.calls.get_blob(hash).await {
+        Err(error @ CallError::NoBlob(_)) => return Err(Invalid::new(field, error.to_string()).into()),
+        other => other?,
+    };
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = stream.next().await {
+        bytes.extend_from_slice(&chunk?);
+        if bytes.len() as u64 > limit {
+            return Err(Invalid::beyond(field, "is too large", limit, format!("more than {limit}")).into());
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// A blob that a task names and nobody has put is the task's mistake, not a missing page.
+pub(super) fn blame_missing_blob(error: CallError, specs: &[(String, &TaskSpec)]) -> Refusal {
+    let CallError::NoBlob(missing) = error else {
+        return error.into();
+    };
+    let named = specs
+        .iter()
+        .find_map(|(prefix, spec)| place_of(spec, missing).map(|place| format!("{prefix}{place}.blob")));
+    let field = named.unwrap_or_else(|| "source".to_string());
+    Invalid::new(field, error.to_string()).into()
+}
+
+fn place_of(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
+    let named = |content: &Content| content.blob() == Some(blob);
+    let within = |field: &str, files: &model::Files| {
+        let found = files.iter().find(|(_, file)| named(&file.content));
+        found.map(|(path, _): (&FilePath, _)| format!("{field}.{path}"))
+    };
+    within("source", &spec.source)
+        .or_else(|| within("data", &spec.data))
+        .or_else(|| named(&spec.execute.input).then(|| "execute.input".to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Command, File, UserName};
+
+    use super::*;
+
+    #[test]
+    fn a_missing_blob_is_named_by_its_place() {
+        let blob = BlobHash([7; 32]);
+        let file = File {
+            content: Content::Blob(blob),
+            executable: false,
+        };
+        let spec = TaskSpec {
+            user: UserName::new("ada").unwrap(),
+            priority: 0,
+            compile: None,
+            execute: NewTask::new(Command::Shell("true".into())).execute.into(),
+            source: model::Files::new(),
+            data: [(FilePath::new("big.bin").unwrap(), file)].into(),
+        };
+        let refusal = blame_missing_blob(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
+        assert_eq!(
+            refusal.problem().field.as_deref(),
+            Some("tasks[3].data.big.bin.blob")
+        );
+        assert_eq!(refusal.problem().status, 422);
+    }
+}

@@ -1,0 +1,43 @@
+use std::sync::Arc;
+
+use api::{Page, parse_query};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::params;
+use crate::refusal::Refusal;
+
+/// Search for tasks
+///
+/// Every condition that is given must hold. Pages stay correct while tasks are being added.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tasks",
+    tag = "tasks",
+    params(
+        ("id" = Option<String>, Query, description = "Ids, with commas between; may be given again"),
+        ("user" = Option<String>, Query, description = "Who owns it"),
+        ("status" = Option<String>, Query, description = "Any of these statuses, with commas between", example = "pending,running"),
+        ("executor" = Option<String>, Query, description = "Who holds it"),
+        ("from" = Option<String>, Query, description = "Added at or after this time, RFC 3339", example = "2026-01-31T12:00:00Z"),
+        ("until" = Option<String>, Query, description = "Added before this time, RFC 3339"),
+        ("text" = Option<String>, Query, description = "Part of a command, whatever the case of its letters"),
+        ("order" = Option<String>, Query, description = "`newest` (the default) or `oldest` first"),
+        ("limit" = Option<u32>, Query, description = "The length of the page, 1 to 1000; 100 if left out"),
+        ("after" = Option<String>, Query, description = "The `next` of the page before, of the same search"),
+    ),
+    responses((status = 200, description = "A page of tasks", body = Page)),
+)]
+pub(crate) async fn search(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    uri: Uri,
+) -> Result<Json<Page>, Refusal> {
+    let pairs = params::pairs(&uri)?;
+    let mut query = parse_query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+    query.user = caller.searched(query.user)?;
+    Ok(Json(gateway.calls.search(query).await?.into()))
+}

@@ -1,0 +1,161 @@
+//! Who may call: a file with a line `TOKEN USER` for each token.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use model::{NameError, UserName};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// Only the hashes are kept, so that no token can show up in a log or a core dump.
+#[derive(Clone)]
+pub struct Tokens(Vec<Entry>);
+
+#[derive(Clone)]
+struct Entry {
+    hash: [u8; 32],
+    user: UserName,
+}
+
+#[derive(Debug, Error)]
+pub enum TokensError {
+    #[error("cannot read the tokens in {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{path} holds no token; write a line `TOKEN USER` for each")]
+    Empty { path: PathBuf },
+    #[error("line {line} of {path} is not `TOKEN USER`: the user is missing")]
+    NoUser { path: PathBuf, line: usize },
+    #[error("line {line} of {path}: the user {source}")]
+    User {
+        path: PathBuf,
+        line: usize,
+        source: NameError,
+    },
+    #[error("line {line} of {path}: the token is {actual} characters long; give it at least {limit}")]
+    Short {
+        path: PathBuf,
+        line: usize,
+        limit: usize,
+        actual: usize,
+    },
+    #[error("line {line} of {path} has the same token as a line above")]
+    Twice { path: PathBuf, line: usize },
+}
+
+/// Shorter ones can be guessed.
+const SHORTEST: usize = 16;
+
+impl Tokens {
+    /// Empty lines and lines that begin with `#` are skipped.
+    pub fn load(path: &Path) -> Result<Tokens, TokensError> {
+        let text = std::fs::read_to_string(path).map_err(|source| TokensError::Read {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (index, content) in text.lines().enumerate() {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let entry = parse(path, index + 1, content)?;
+            if entries.iter().any(|other| other.hash == entry.hash) {
+                return Err(TokensError::Twice {
+                    path: path.to_path_buf(),
+                    line: index + 1,
+                });
+            }
+            entries.push(entry);
+        }
+        if entries.is_empty() {
+            return Err(TokensError::Empty {
+                path: path.to_path_buf(),
+            });
+        }
+        Ok(Tokens(entries))
+    }
+
+    /// Takes the same time whichever token it is, and whether it is one at all.
+    pub(crate) fn user(&self, token: &str) -> Option<&UserName> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        self.0.iter().fold(None, |found, entry| {
+            let differs = entry
+                .hash
+                .iter()
+                .zip(hash)
+                .fold(0, |differs, (one, other)| differs | (one ^ other));
+            if differs == 0 { Some(&entry.user) } else { found }
+        })
+    }
+}
+
+fn parse(path: &Path, line: usize, content: &str) -> Result<Entry, TokensError> {
+    let path = path.to_path_buf();
+    let Some((token, user)) = content.split_once(char::is_whitespace) else {
+        return Err(TokensError::NoUser { path, line });
+    };
+    if token.len() < SHORTEST {
+        return Err(TokensError::Short {
+            path,
+            line,
+            limit: SHORTEST,
+            actual: token.len(),
+        });
+    }
+    match UserName::new(user.trim()) {
+        Ok(user) => Ok(Entry {
+            hash: Sha256::digest(token).into(),
+            user,
+        }),
+        Err(source) => Err(TokensError::User { path, line, source }),
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({} of them)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Tokens, TokensError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, text).unwrap();
+        Tokens::load(&path)
+    }
+
+    #[test]
+    fn tokens_name_their_users() {
+        let tokens = load("# staff\n\n0123456789abcdef ada\nfedcba9876543210\tAlan Turing\n").unwrap();
+        let check = |token: &str, user: Option<&str>| {
+            assert_eq!(tokens.user(token).map(UserName::as_str), user);
+        };
+        check("0123456789abcdef", Some("ada"));
+        check("fedcba9876543210", Some("Alan Turing"));
+        check("0123456789abcdeg", None);
+        check("", None);
+        assert!(!format!("{tokens:?}").contains("0123"));
+    }
+
+    #[test]
+    fn a_wrong_file_says_where() {
+        let check = |text: &str, problem: &str| {
+            let error = load(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+            assert!(!error.contains("0123456789abcdef"), "{error}");
+        };
+        check("", "holds no token");
+        check("0123456789abcdef", "line 1");
+        check("short ada", "at least 16");
+        check("0123456789abcdef ada\n0123456789abcdef bob", "line 2");
+        check("0123456789abcdef \u{7}", "control");
+    }
+}

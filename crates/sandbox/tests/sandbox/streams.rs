@@ -1,0 +1,119 @@
+//! What goes in and what comes out.
+
+use std::time::Duration;
+
+use sandbox::{Input, Limits, Reason, Spec};
+
+use crate::stage::{command, folder, limited, python, run, sh, stdout};
+
+#[test]
+fn input_reaches_the_command() {
+    let mut spec = command(&["cat"]);
+    for input in [&b"hello\n"[..], b"\0\xff\x80", b"x"] {
+        spec.input = Input::Bytes(input.to_vec());
+        let outcome = run(&spec);
+        assert_eq!(outcome.stdout.bytes, input);
+        assert_eq!((outcome.exit_code, outcome.stdout.truncated), (Some(0), false));
+    }
+    spec.input = Input::Bytes(Vec::new());
+    assert_eq!(run(&spec).stdout.bytes, b"");
+}
+
+#[test]
+fn large_input_reaches_the_command() {
+    let (_keep, folder) = folder();
+    let large: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(folder.join("input"), &large).unwrap();
+    for input in [Input::Bytes(large.clone()), Input::File(folder.join("input"))] {
+        let outcome = run(&Spec {
+            input,
+            ..command(&["cat"])
+        });
+        assert!(
+            outcome.stdout.bytes == large,
+            "{} bytes came back",
+            outcome.stdout.bytes.len()
+        );
+    }
+}
+
+#[test]
+fn input_that_is_not_read_holds_nobody() {
+    let outcome = run(&Spec {
+        input: Input::Bytes(vec![1; 1 << 20]),
+        ..sh("exit 4")
+    });
+    assert_eq!(outcome.exit_code, Some(4));
+}
+
+#[test]
+fn both_streams_are_captured_byte_for_byte() {
+    let outcome = run(&sh(r"printf 'a\000\377b'; printf '\376\000' >&2"));
+    assert_eq!(outcome.stdout.bytes, b"a\0\xffb");
+    assert_eq!(outcome.stderr.bytes, b"\xfe\0");
+}
+
+#[test]
+fn output_beyond_what_is_kept_is_thrown_away() {
+    let script = "import os\nfor i in range(64):\n os.write(1, b'o' * 65536); os.write(2, b'e' * 65536)\nraise SystemExit(5)";
+    let outcome = run(&Spec {
+        keep: 100_000,
+        ..python(script)
+    });
+    assert_eq!((outcome.reason, outcome.exit_code), (Reason::Exited, Some(5)));
+    assert!(outcome.stdout.bytes == vec![b'o'; 100_000] && outcome.stdout.truncated);
+    assert!(outcome.stderr.bytes == vec![b'e'; 100_000] && outcome.stderr.truncated);
+}
+
+#[test]
+fn output_up_to_what_is_kept_is_whole() {
+    fn check(keep: u64, expected: &str, truncated: bool) {
+        let outcome = run(&Spec {
+            keep,
+            ..sh("printf 12345")
+        });
+        assert_eq!(
+            (stdout(&outcome).as_str(), outcome.stdout.truncated),
+            (expected, truncated),
+            "{keep}"
+        );
+    }
+    check(6, "12345", false);
+    check(5, "12345", false);
+    check(4, "1234", true);
+    check(0, "", true);
+}
+
+#[test]
+fn a_flood_is_ended_where_output_is_limited() {
+    for script in ["exec yes", "yes >&2", "yes | cat"] {
+        let limits = Limits {
+            output: Some(50_000),
+            ..Limits::default()
+        };
+        let outcome = run(&limited(sh(script), limits));
+        assert_eq!(outcome.reason, Reason::OutputLimit, "{script}");
+        let (stdout, stderr) = (outcome.stdout, outcome.stderr);
+        assert_eq!(stdout.bytes.len() + stderr.bytes.len(), 50_000, "{script}");
+        assert!(stdout.truncated || stderr.truncated, "{script}");
+        assert!(outcome.wall < Duration::from_secs(20), "{script}");
+    }
+}
+
+#[test]
+fn output_of_just_the_limit_is_allowed() {
+    fn check(limit: u64, expected: Reason, kept: usize) {
+        let limits = Limits {
+            output: Some(limit),
+            ..Limits::default()
+        };
+        let outcome = run(&limited(sh("printf 12345"), limits));
+        assert_eq!(
+            (outcome.reason, outcome.stdout.bytes.len()),
+            (expected, kept),
+            "{limit}"
+        );
+    }
+    check(5, Reason::Exited, 5);
+    check(4, Reason::OutputLimit, 4);
+}

@@ -1,0 +1,81 @@
+//! What a command finds around it: what its spec says and nothing else.
+
+use sandbox::Limits;
+
+use crate::stage::{command, limited, python, run, sh, stdout};
+
+#[test]
+fn the_environment_is_that_of_the_spec() {
+    let mut spec = command(&["/usr/bin/env"]);
+    spec.env = vec![
+        ("B".into(), "2 = 2".into()),
+        ("A".into(), "".into()),
+        ("EMPTY".into(), " ".into()),
+    ];
+    assert_eq!(stdout(&run(&spec)), "B=2 = 2\nA=\nEMPTY= \n");
+    spec.env.clear();
+    assert_eq!(stdout(&run(&spec)), "");
+}
+
+#[test]
+fn only_the_standard_descriptors_are_open() {
+    let script =
+        "import os\nfor fd in range(4096):\n try: os.fstat(fd)\n except OSError: continue\n print(fd)";
+    let (_keep, folder) = crate::stage::folder();
+    let lock = std::fs::File::create(folder.join("lock")).unwrap();
+    let lock = Some(std::sync::Arc::new(lock.into()));
+    let mut warden = sandbox::Launcher {
+        lock,
+        ..crate::stage::launcher()
+    }
+    .start()
+    .unwrap();
+    assert_eq!(
+        stdout(&crate::stage::run_in(&mut warden, &python(script))),
+        "0\n1\n2\n"
+    );
+}
+
+#[test]
+fn the_command_stands_apart_from_the_warden() {
+    let script = r#"
+import os
+status = dict(line.split(":\t") for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+print(int(status["SigBlk"], 16), int(status["SigIgn"], 16) & ~(1 << 12 | 1 << 24), status["NoNewPrivs"])
+print(os.getsid(0) == os.getpid(), os.getcwd(), oct(os.umask(0)))
+"#;
+    // Python itself ignores SIGPIPE and SIGXFSZ, so those are looked at elsewhere.
+    assert_eq!(stdout(&run(&python(script))), "0 0 1\nTrue /tmp 0o22\n");
+    let ignored = stdout(&run(&sh("grep SigIgn /proc/self/status")));
+    assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
+}
+
+#[test]
+fn limits_that_the_kernel_keeps_are_set() {
+    let script = r#"
+import resource as r
+for what in (r.RLIMIT_CORE, r.RLIMIT_CPU, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_STACK): print(*r.getrlimit(what))
+"#;
+    let limits = Limits {
+        cpu: Some(std::time::Duration::from_millis(4500)),
+        file_size: Some(12_345),
+        open_files: Some(33),
+        stack: Some(4 << 20),
+        ..Limits::default()
+    };
+    let expected = "0 0\n6 7\n12345 12345\n33 33\n4194304 4194304\n";
+    assert_eq!(stdout(&run(&limited(python(script), limits))), expected);
+}
+
+#[test]
+fn a_file_beyond_its_limit_ends_the_writer() {
+    let limits = Limits {
+        file_size: Some(1000),
+        ..Limits::default()
+    };
+    let outcome = run(&limited(sh("exec head -c 2000 /dev/zero > large"), limits));
+    assert_eq!(
+        (outcome.reason, outcome.signal),
+        (sandbox::Reason::Signalled, Some(libc::SIGXFSZ))
+    );
+}

@@ -1,0 +1,145 @@
+//! What every store must keep to, said as tests that any store can be put through.
+//!
+//! Each case is a function over an empty store that panics where the store breaks its word. A store's own
+//! tests run all of them with [`keeps_the_contract!`](crate::keeps_the_contract) and
+//! [`interleaving::run`]. The store must give up a task after [`LOSSES`] losses.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "these are tests: panicking is how they fail"
+)]
+
+pub mod adding;
+pub mod cancelling;
+pub mod claiming;
+pub mod counting;
+pub mod fencing;
+pub mod finishing;
+pub mod interleaving;
+pub mod keeping;
+pub mod losing;
+pub mod paging;
+pub mod retiring;
+mod sample;
+pub mod searching;
+pub mod telling;
+mod worker;
+
+/// The `max_attempts` of every store that is put through this.
+pub const LOSSES: u32 = 3;
+
+/// Makes a test of every case. `$make` is an async function that answers an empty store, and beside it
+/// whatever has to live as long.
+#[macro_export]
+macro_rules! keeps_the_contract {
+    ($make:ident) => {
+        $crate::keeps_the_contract! { $make:
+            adding {
+                a_task_is_kept_as_it_was_added,
+                adding_twice_is_adding_once,
+                adding_a_done_task_again_leaves_it_done,
+                other_content_under_the_same_id_is_refused,
+                a_batch_may_repeat_itself_but_not_contradict_itself,
+                a_missing_blob_refuses_the_whole_batch,
+                add_times_rise,
+                adding_nothing_is_no_error,
+            }
+            cancelling {
+                a_waiting_task_is_cancelled_for_good,
+                a_held_task_is_withdrawn,
+                a_retrying_task_is_cancelled,
+                done_tasks_stay_as_they_are,
+                an_unknown_task_is_none,
+            }
+            claiming {
+                higher_priority_first_then_oldest,
+                no_more_than_vacant,
+                a_task_goes_to_one_executor_only,
+                a_claim_is_visible,
+                a_released_task_keeps_its_place_in_the_queue,
+            }
+            finishing {
+                results_are_committed,
+                a_short_task_may_end_unseen,
+                steps_are_recorded_forwards_only,
+                an_end_without_a_result_is_not_recorded,
+                a_contradictory_result_is_a_loss,
+                a_repeated_report_finishes_once,
+                a_broken_attempt_is_tried_again,
+                a_task_broken_everywhere_ends,
+            }
+            fencing {
+                an_older_report_is_stale,
+                a_session_nobody_opened_has_ended,
+                a_second_live_session_is_refused,
+                a_successor_brings_the_results_and_loses_the_rest,
+                a_session_that_left_has_ended,
+                leaving_gives_everything_back,
+                an_expired_session_has_ended,
+                only_the_holder_can_finish,
+                what_is_not_held_is_deleted,
+                a_name_is_free_after_expiry,
+            }
+            losing {
+                a_lost_answer_is_handed_out_again,
+                handing_out_again_uses_up_vacancy,
+                unnamed_tasks_are_given_back_without_a_loss,
+                expiry_needs_the_seq_that_was_seen,
+                attempts_run_out,
+                given_back_attempts_do_not_run_out,
+            }
+            searching {
+                by_id,
+                by_user,
+                by_status,
+                by_executor,
+                by_time,
+                by_text,
+                by_everything_at_once,
+            }
+            paging {
+                pages_are_stable_while_tasks_are_added,
+                pages_over_several_statuses,
+                a_foreign_cursor_is_refused,
+                limits_are_bounded,
+            }
+            counting {
+                totals_equal_reality,
+                an_empty_store_counts_nothing,
+                executors_are_listed_with_what_they_hold,
+                executors_long_gone_are_forgotten,
+            }
+            keeping {
+                a_blob_comes_back_as_it_was_put,
+                a_blob_may_be_put_twice,
+                an_empty_blob_is_a_blob,
+                an_unknown_blob_is_none,
+                a_blob_without_its_file_is_refused,
+            }
+            retiring {
+                only_tasks_done_long_enough_ago,
+                a_bounded_number_at_a_time,
+                a_blob_lives_as_long_as_a_task_uses_it,
+                asking_for_a_blob_keeps_it,
+                a_retired_blob_may_be_put_again,
+            }
+            telling {
+                additions_are_told,
+                progress_is_told,
+                withdrawals_are_told,
+                releases_are_told,
+                refusals_are_not,
+            }
+        }
+    };
+    ($make:ident: $($area:ident { $($case:ident,)* })*) => {
+        $(mod $area {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let (_keep, store) = super::$make().await;
+                $crate::contract::$area::$case(store).await;
+            })*
+        })*
+    };
+}

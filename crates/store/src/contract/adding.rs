@@ -1,0 +1,127 @@
+//! Adding.
+
+use std::sync::Arc;
+
+use model::{Attempt, BlobHash, Status, TaskId};
+
+use super::sample::{add_one, get, needing, new, put, spec, success};
+use super::worker::Worker;
+use crate::{NewTask, StoreError, TaskStore};
+
+pub async fn a_task_is_kept_as_it_was_added(store: Arc<dyn TaskStore>) {
+    let task = new(spec());
+    let added = store.add(vec![task.clone()]).await.unwrap();
+    assert_eq!(added.len(), 1);
+    assert!(!added[0].existed);
+    let found = get(&*store, task.id).await;
+    assert_eq!(found.spec, task.spec);
+    assert_eq!((found.id, found.add_time), (task.id, added[0].add_time));
+    assert_eq!((found.status, found.attempt), (Status::Pending, Attempt(0)));
+    assert_eq!((found.executor, found.session), (None, None));
+    assert_eq!(
+        (found.start_time, found.report_time, found.finish_time),
+        (None, None, None)
+    );
+    assert_eq!((found.result, found.trouble), (None, None));
+    assert_eq!(store.get(TaskId::generate()).await.unwrap(), None);
+}
+
+pub async fn adding_twice_is_adding_once(store: Arc<dyn TaskStore>) {
+    let task = new(spec());
+    let first = store.add(vec![task.clone()]).await.unwrap()[0];
+    let second = store.add(vec![task.clone()]).await.unwrap()[0];
+    assert!(!first.existed && second.existed);
+    assert_eq!(first.add_time, second.add_time);
+    let mut worker = Worker::new(&store, "e");
+    assert_eq!(worker.claim(10).await.len(), 1);
+}
+
+pub async fn adding_a_done_task_again_leaves_it_done(store: Arc<dyn TaskStore>) {
+    let task = new(spec());
+    store.add(vec![task.clone()]).await.unwrap();
+    let mut worker = Worker::new(&store, "e");
+    let handout = worker.claim_one().await;
+    worker.finish(handout, success()).await;
+    let before = get(&*store, task.id).await;
+    assert!(store.add(vec![task.clone()]).await.unwrap()[0].existed);
+    assert_eq!(get(&*store, task.id).await, before);
+    assert!(worker.claim(1).await.is_empty());
+}
+
+pub async fn other_content_under_the_same_id_is_refused(store: Arc<dyn TaskStore>) {
+    let task = new(spec());
+    store.add(vec![task.clone()]).await.unwrap();
+    let other = NewTask {
+        digest: [8; 32],
+        ..task.clone()
+    };
+    let bystander = new(spec());
+    let refused = store.add(vec![bystander.clone(), other]).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict(id)) if id == task.id),
+        "{refused:?}"
+    );
+    assert_eq!(store.get(bystander.id).await.unwrap(), None);
+    assert_eq!(store.totals().await.unwrap().counts[&Status::Pending], 1);
+}
+
+pub async fn a_batch_may_repeat_itself_but_not_contradict_itself(store: Arc<dyn TaskStore>) {
+    let (task, other) = (new(spec()), new(spec()));
+    let added = store
+        .add(vec![task.clone(), other.clone(), task.clone()])
+        .await
+        .unwrap();
+    let existed: Vec<_> = added.iter().map(|added| (added.id, added.existed)).collect();
+    assert_eq!(existed, [(task.id, false), (other.id, false), (task.id, true)]);
+    assert_eq!(added[0].add_time, added[2].add_time);
+
+    let fresh = new(spec());
+    let changed = NewTask {
+        digest: [8; 32],
+        ..fresh.clone()
+    };
+    let refused = store.add(vec![fresh.clone(), changed]).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict(id)) if id == fresh.id),
+        "{refused:?}"
+    );
+    assert_eq!(store.get(fresh.id).await.unwrap(), None);
+    assert_eq!(store.totals().await.unwrap().counts[&Status::Pending], 2);
+}
+
+pub async fn a_missing_blob_refuses_the_whole_batch(store: Arc<dyn TaskStore>) {
+    let (there, missing) = (BlobHash([1; 32]), BlobHash([2; 32]));
+    put(&*store, there, b"bytes").await.unwrap();
+    let (good, bad) = (needing(&[there]), needing(&[there, missing]));
+    let refused = store.add(vec![good.clone(), bad.clone()]).await;
+    assert!(
+        matches!(refused, Err(StoreError::NoBlob(hash)) if hash == missing),
+        "{refused:?}"
+    );
+    assert_eq!(store.get(good.id).await.unwrap(), None);
+    put(&*store, missing, b"more").await.unwrap();
+    assert_eq!(store.add(vec![good, bad.clone()]).await.unwrap().len(), 2);
+    assert_eq!(get(&*store, bad.id).await.spec, bad.spec);
+}
+
+pub async fn add_times_rise(store: Arc<dyn TaskStore>) {
+    let mut times = vec![];
+    for _ in 0..5 {
+        let batch = (0..20).map(|_| new(spec())).collect();
+        times.extend(
+            store
+                .add(batch)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|added| added.add_time),
+        );
+        let id = add_one(&*store).await;
+        times.push(get(&*store, id).await.add_time);
+    }
+    assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
+}
+
+pub async fn adding_nothing_is_no_error(store: Arc<dyn TaskStore>) {
+    assert_eq!(store.add(vec![]).await.unwrap(), []);
+}

@@ -1,0 +1,158 @@
+//! Answers, attempts and executors that get lost.
+
+use std::sync::Arc;
+
+use model::{Attempt, Report, ReportAnswer, Seq, SessionId, Status};
+
+use super::LOSSES;
+use super::sample::{add_one, get, status, success};
+use super::worker::{Worker, done};
+use crate::{SessionSeen, TaskStore};
+
+pub async fn a_lost_answer_is_handed_out_again(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    worker.claim(0).await;
+    let lost = Report {
+        vacant: 1,
+        ..worker.next()
+    };
+    let lost = done(store.report(lost).await.unwrap()).assign;
+    let before = get(&*store, id).await;
+    // However often it is lost: the same attempt, until a report names it.
+    for _ in 0..5 {
+        let again = Report {
+            vacant: 1,
+            ..worker.next()
+        };
+        let reported = store.report(again).await.unwrap();
+        assert!(reported.claimed.is_empty());
+        assert_eq!(done(reported).assign, lost);
+    }
+    assert_eq!(get(&*store, id).await, before);
+    let arrived = worker.claim(1).await;
+    assert_eq!(arrived, lost);
+    assert!(worker.claim(1).await.is_empty(), "it is named now");
+    let reported = worker.finish(arrived[0].handout, success()).await;
+    assert_eq!(reported.finished.len(), 1);
+    assert_eq!(get(&*store, id).await.attempt, Attempt(1));
+}
+
+pub async fn handing_out_again_uses_up_vacancy(store: Arc<dyn TaskStore>) {
+    for _ in 0..5 {
+        add_one(&*store).await;
+    }
+    let mut worker = Worker::new(&store, "e");
+    let lost = Report {
+        vacant: 2,
+        ..worker.next()
+    };
+    let lost = done(store.report(lost).await.unwrap()).assign;
+    let next = Report {
+        vacant: 3,
+        ..worker.next()
+    };
+    let reported = worker.deliver(next).await;
+    assert_eq!(reported.claimed.len(), 1);
+    let answer = done(reported);
+    assert_eq!(answer.assign[..2], lost);
+    assert_eq!(answer.assign.len(), 3);
+    // Lost ones come even if there seems to be no room: the executor was given them.
+    let lost = Report {
+        vacant: 2,
+        ..worker.next()
+    };
+    let lost = done(store.report(lost).await.unwrap()).assign;
+    assert_eq!(worker.claim(0).await, lost);
+}
+
+pub async fn unnamed_tasks_are_given_back_without_a_loss(store: Arc<dyn TaskStore>) {
+    let (kept, forgotten) = (add_one(&*store).await, add_one(&*store).await);
+    let mut worker = Worker::new(&store, "e");
+    assert_eq!(worker.claim(2).await.len(), 2);
+    worker.running.retain(|running| running.handout.task == kept);
+    let report = worker.next();
+    let answer = done(worker.deliver(report).await);
+    assert!(answer.delete.is_empty() && answer.assign.is_empty());
+    let task = get(&*store, forgotten).await;
+    assert_eq!(
+        (task.status, task.executor, task.session),
+        (Status::Retrying, None, None)
+    );
+    assert_eq!(task.trouble, None);
+    assert_eq!(get(&*store, kept).await.executor, Some(worker.name));
+    assert_eq!(store.totals().await.unwrap().held, 1);
+}
+
+pub async fn expiry_needs_the_seq_that_was_seen(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    worker.claim_one().await;
+    let seen = worker.seen();
+    assert_eq!(store.live_sessions().await.unwrap(), [worker.seen()]);
+    let report = worker.next();
+    worker.deliver(report).await;
+    let other_session = SessionSeen {
+        session: SessionId::generate(),
+        ..worker.seen()
+    };
+    let ahead = SessionSeen {
+        seq: Seq(99),
+        ..worker.seen()
+    };
+    for wrong in [seen, other_session, ahead] {
+        assert_eq!(store.expire(wrong).await.unwrap(), None);
+    }
+    assert!(get(&*store, id).await.executor.is_some());
+    assert_eq!(store.expire(worker.seen()).await.unwrap(), Some(1));
+    assert_eq!(status(&*store, id).await, Status::Retrying);
+    assert_eq!(
+        store.expire(worker.seen()).await.unwrap(),
+        None,
+        "it has ended already"
+    );
+    assert_eq!(store.live_sessions().await.unwrap(), []);
+}
+
+pub async fn attempts_run_out(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    // One by expiry, one by succession, one by expiry: all are losses.
+    worker.claim_one().await;
+    worker.die().await;
+    worker.claim_one().await;
+    let mut successor = Worker::new(&store, "e");
+    let report = Report {
+        succeeds: Some(worker.session),
+        ..successor.next()
+    };
+    successor.deliver(report).await;
+    assert_eq!(status(&*store, id).await, Status::Retrying);
+    let handout = successor.claim_one().await;
+    assert_eq!(handout.attempt, Attempt(LOSSES));
+    successor.die().await;
+    let task = get(&*store, id).await;
+    assert_eq!(
+        (task.status, task.executor, task.attempt),
+        (Status::SystemError, None, Attempt(LOSSES))
+    );
+    assert!(task.trouble.unwrap().starts_with("lost 3 times: "));
+    assert!(task.finish_time.is_some());
+    assert!(successor.claim(1).await.is_empty());
+}
+
+pub async fn given_back_attempts_do_not_run_out(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    for attempt in 1..=2 * LOSSES {
+        let handout = worker.claim_one().await;
+        assert_eq!(handout.attempt, Attempt(attempt));
+        worker.running.clear();
+        worker.claim(0).await;
+        assert_eq!(status(&*store, id).await, Status::Retrying);
+    }
+    assert!(matches!(
+        store.report(worker.next()).await.unwrap().answer,
+        ReportAnswer::Done(_)
+    ));
+}

@@ -1,0 +1,141 @@
+//! Tasks and results to test with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use model::{
+    Attempt, BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, Outcome,
+    Reason, Status, Task, TaskId, TaskResult, TaskSpec, UserName,
+};
+
+use crate::{BlobFile, NewTask, StoreError, TaskStore};
+
+pub(super) fn spec() -> TaskSpec {
+    TaskSpec {
+        user: UserName::new("ada").unwrap(),
+        priority: 0,
+        compile: Some(CompileStep {
+            command: Command::Shell("cc a.c".into()),
+            limits: Limits::default(),
+        }),
+        execute: ExecuteStep {
+            command: Command::Argv(vec!["./a.out".into(), "x".into()]),
+            args: vec!["1".into()],
+            env: BTreeMap::from([("LANG".into(), "C".into())]),
+            input: Content::Inline(Bytes::from_static(b"in\0put")),
+            limits: Limits {
+                wall: Some(Duration::from_millis(1500)),
+                ..Limits::default()
+            },
+        },
+        source: BTreeMap::from([file("a.c", Content::Inline(Bytes::from_static(b"main(){}")))]),
+        data: BTreeMap::new(),
+    }
+}
+
+pub(super) fn file(path: &str, content: Content) -> (FilePath, File) {
+    let file = File {
+        content,
+        executable: false,
+    };
+    (FilePath::new(path).unwrap(), file)
+}
+
+pub(super) fn new(spec: TaskSpec) -> NewTask {
+    NewTask {
+        id: TaskId::generate(),
+        digest: [7; 32],
+        spec,
+    }
+}
+
+/// A task that needs these blobs.
+pub(super) fn needing(blobs: &[BlobHash]) -> NewTask {
+    let mut spec = spec();
+    spec.data = (0..)
+        .zip(blobs)
+        .map(|(index, hash)| file(&format!("{index}"), Content::Blob(*hash)))
+        .collect();
+    new(spec)
+}
+
+/// Adds a plain task and answers its id.
+pub(super) async fn add_one(store: &dyn TaskStore) -> TaskId {
+    add_with(store, |_| {}).await
+}
+
+pub(super) async fn add_with(store: &dyn TaskStore, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
+    let mut spec = spec();
+    change(&mut spec);
+    store.add(vec![new(spec)]).await.unwrap()[0].id
+}
+
+pub(super) async fn get(store: &dyn TaskStore, id: TaskId) -> Task {
+    store.get(id).await.unwrap().expect("the task exists")
+}
+
+pub(super) async fn status(store: &dyn TaskStore, id: TaskId) -> Status {
+    get(store, id).await.status
+}
+
+pub(super) fn outcome(exit_code: i32) -> Outcome {
+    Outcome {
+        reason: Reason::Exited,
+        exit_code: Some(exit_code),
+        signal: None,
+        wall: Duration::from_millis(12),
+        cpu: Duration::from_micros(3456),
+        memory: 1 << 20,
+        stdout: Captured {
+            bytes: Bytes::from_static(b"out"),
+            truncated: true,
+        },
+        stderr: Captured::default(),
+    }
+}
+
+pub(super) fn success() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(0)),
+        execute: Some(outcome(0)),
+    }
+}
+
+pub(super) fn run_failure() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(0)),
+        execute: Some(outcome(1)),
+    }
+}
+
+pub(super) fn compile_failure() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(1)),
+        execute: None,
+    }
+}
+
+/// A success whose output says of which attempt it is.
+pub(super) fn marked(attempt: Attempt, mark: &str) -> TaskResult {
+    let mut execute = outcome(0);
+    execute.stdout.bytes = Bytes::from(format!("{attempt} {mark}"));
+    TaskResult {
+        compile: None,
+        execute: Some(execute),
+    }
+}
+
+/// Puts these bytes under a hash of the caller's choice: a store takes the caller's word for it.
+pub(super) async fn put(store: &dyn TaskStore, hash: BlobHash, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = store.incoming().join(TaskId::generate().to_string());
+    std::fs::write(&path, bytes).unwrap();
+    let size = bytes.len() as u64;
+    store.put_blob(BlobFile { hash, size, path }).await
+}
+
+pub(super) async fn blob(store: &dyn TaskStore, hash: BlobHash) -> Option<Vec<u8>> {
+    let chunks: Vec<Bytes> = store.get_blob(hash).await.unwrap()?.try_collect().await.unwrap();
+    Some(chunks.concat())
+}

@@ -1,0 +1,244 @@
+//! Searching by each field and by all together.
+
+use std::sync::Arc;
+
+use model::{Command, Moment, Order, Query, Status, TaskId, UserName};
+
+use super::sample::{add_one, add_with, get, run_failure, success};
+use super::worker::Worker;
+use crate::TaskStore;
+
+/// What the query finds, oldest first; newest first must find the same the other way round.
+pub(super) async fn found(store: &Arc<dyn TaskStore>, query: Query) -> Vec<TaskId> {
+    let ids = async |order| {
+        let page = store
+            .search(Query {
+                order,
+                limit: 500,
+                ..query.clone()
+            })
+            .await
+            .unwrap();
+        assert_eq!(page.next, None);
+        page.tasks.iter().map(|brief| brief.id).collect::<Vec<_>>()
+    };
+    let oldest = ids(Order::Oldest).await;
+    let mut newest = ids(Order::Newest).await;
+    newest.reverse();
+    assert_eq!(oldest, newest, "{query:?}");
+    oldest
+}
+
+fn user(name: &str) -> Option<UserName> {
+    Some(UserName::new(name).unwrap())
+}
+
+pub async fn by_id(store: Arc<dyn TaskStore>) {
+    let (a, b, _) = (
+        add_one(&*store).await,
+        add_one(&*store).await,
+        add_one(&*store).await,
+    );
+    let query = |ids: &[TaskId]| Query {
+        ids: ids.to_vec(),
+        ..Query::default()
+    };
+    assert_eq!(found(&store, query(&[b, a, b, TaskId::generate()])).await, [a, b]);
+    assert_eq!(found(&store, query(&[TaskId::generate()])).await, []);
+    assert_eq!(
+        found(
+            &store,
+            Query {
+                user: user("nobody"),
+                ..query(&[a])
+            }
+        )
+        .await,
+        []
+    );
+}
+
+pub async fn by_user(store: Arc<dyn TaskStore>) {
+    let mut of_bob = vec![];
+    for name in ["ada", "bob", "ada", "bob", "bobby"] {
+        let id = add_with(&*store, |spec| spec.user = UserName::new(name).unwrap()).await;
+        of_bob.extend((name == "bob").then_some(id));
+    }
+    assert_eq!(
+        found(
+            &store,
+            Query {
+                user: user("bob"),
+                ..Query::default()
+            }
+        )
+        .await,
+        of_bob
+    );
+    assert_eq!(
+        found(
+            &store,
+            Query {
+                user: user("Bob"),
+                ..Query::default()
+            }
+        )
+        .await,
+        []
+    );
+}
+
+pub async fn by_status(store: Arc<dyn TaskStore>) {
+    let mut worker = Worker::new(&store, "e");
+    let (mut ids, mut handouts) = (vec![], vec![]);
+    for _ in 0..4 {
+        ids.push(add_one(&*store).await);
+        handouts.push(worker.claim_one().await);
+    }
+    worker.finish(handouts[1], success()).await;
+    worker.finish(handouts[2], run_failure()).await;
+    worker.progress(ids[3], Status::Running).await;
+    store.cancel(ids[0]).await.unwrap();
+    let query = |statuses: &[Status]| Query {
+        statuses: statuses.to_vec(),
+        ..Query::default()
+    };
+    assert_eq!(found(&store, query(&[Status::Cancelled])).await, [ids[0]]);
+    assert_eq!(
+        found(
+            &store,
+            query(&[Status::Running, Status::Success, Status::Running])
+        )
+        .await,
+        [ids[1], ids[3]]
+    );
+    assert_eq!(found(&store, query(&[Status::Pending])).await, []);
+    assert_eq!(found(&store, query(&Status::ALL)).await, ids);
+    assert_eq!(found(&store, query(&[])).await, ids);
+}
+
+pub async fn by_executor(store: Arc<dyn TaskStore>) {
+    let (a, b) = (add_one(&*store).await, add_one(&*store).await);
+    let (mut one, mut other) = (Worker::new(&store, "one"), Worker::new(&store, "other"));
+    let handout = one.claim_one().await;
+    other.claim_one().await;
+    let query = |worker: &Worker| Query {
+        executor: Some(worker.name.clone()),
+        ..Query::default()
+    };
+    assert_eq!(found(&store, query(&one)).await, [a]);
+    assert_eq!(found(&store, query(&other)).await, [b]);
+    let running = Query {
+        statuses: vec![Status::Running],
+        ..query(&one)
+    };
+    assert_eq!(found(&store, running.clone()).await, []);
+    one.progress(a, Status::Running).await;
+    assert_eq!(found(&store, running).await, [a]);
+    one.finish(handout, success()).await;
+    assert_eq!(found(&store, query(&one)).await, []);
+}
+
+pub async fn by_time(store: Arc<dyn TaskStore>) {
+    let (mut ids, mut times) = (vec![], vec![]);
+    for _ in 0..4 {
+        let id = add_one(&*store).await;
+        ids.push(id);
+        times.push(get(&*store, id).await.add_time);
+    }
+    let query = |from: Option<Moment>, until: Option<Moment>| Query {
+        from,
+        until,
+        ..Query::default()
+    };
+    assert_eq!(found(&store, query(Some(times[1]), None)).await, ids[1..]);
+    assert_eq!(found(&store, query(None, Some(times[1]))).await, ids[..1]);
+    assert_eq!(
+        found(&store, query(Some(times[1]), Some(times[3]))).await,
+        ids[1..3]
+    );
+    assert_eq!(found(&store, query(Some(times[3]), Some(times[1]))).await, []);
+    assert_eq!(
+        found(
+            &store,
+            Query {
+                user: user("ada"),
+                ..query(Some(times[2]), None)
+            }
+        )
+        .await,
+        ids[2..]
+    );
+}
+
+pub async fn by_text(store: Arc<dyn TaskStore>) {
+    let commands = ["python3 Main.py", "a%b", "a_b", "axb", "Été"];
+    let mut ids = vec![];
+    for command in commands {
+        let id = add_with(&*store, |spec| {
+            spec.compile = None;
+            spec.execute.command = Command::Shell(command.into());
+        });
+        ids.push(id.await);
+    }
+    let compiled = add_with(&*store, |spec| {
+        spec.execute.command = Command::Argv(vec!["./run".into(), "two words".into()]);
+        spec.compile.as_mut().unwrap().command = Command::Shell("g++ main.cc".into());
+    });
+    ids.push(compiled.await);
+    let query = |text: &str| Query {
+        text: Some(text.into()),
+        ..Query::default()
+    };
+    for (text, expected) in [
+        ("MAIN", vec![ids[0], ids[5]]),
+        ("main.py", vec![ids[0]]),
+        ("g++", vec![ids[5]]),
+        ("run two", vec![ids[5]]),
+        ("a%b", vec![ids[1]]),
+        ("a_b", vec![ids[2]]),
+        ("%", vec![ids[1]]),
+        ("été", vec![ids[4]]),
+        ("ada", vec![]),
+        ("", ids.clone()),
+    ] {
+        assert_eq!(found(&store, query(text)).await, expected, "{text:?}");
+    }
+}
+
+pub async fn by_everything_at_once(store: Arc<dyn TaskStore>) {
+    let mut worker = Worker::new(&store, "e");
+    let mut ids = vec![];
+    for index in 0..12 {
+        let id = add_with(&*store, |spec| {
+            spec.user = UserName::new(if index % 2 == 0 { "ada" } else { "bob" }).unwrap();
+            spec.execute.command = Command::Shell(if index % 3 == 0 { "fizz" } else { "buzz" }.into());
+        });
+        ids.push(id.await);
+    }
+    worker.claim(8).await;
+    for id in &ids[..6] {
+        worker.progress(*id, Status::Running).await;
+    }
+    let query = Query {
+        ids: vec![],
+        user: user("ada"),
+        statuses: vec![Status::Running, Status::Cancelled],
+        executor: Some(worker.name.clone()),
+        from: Some(get(&*store, ids[2]).await.add_time),
+        until: Some(get(&*store, ids[9]).await.add_time),
+        text: Some("BUZ".into()),
+        ..Query::default()
+    };
+    assert_eq!(found(&store, query.clone()).await, [ids[2], ids[4]]);
+    let named = Query {
+        ids: ids[3..].to_vec(),
+        ..query.clone()
+    };
+    assert_eq!(found(&store, named).await, [ids[4]]);
+    let of_bob = Query {
+        user: user("bob"),
+        ..query
+    };
+    assert_eq!(found(&store, of_bob).await, [ids[5]]);
+}

@@ -1,0 +1,74 @@
+//! Who works here, and who is gone.
+
+use model::{ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
+use rusqlite::Connection;
+
+use super::column::Column;
+use super::failure::{During, Failure};
+use super::group::Group;
+use super::session;
+use super::transition::Release;
+use crate::SessionSeen;
+
+pub(super) fn executors(connection: &Connection) -> Result<Vec<ExecutorState>, Failure> {
+    const STEP: &str = "list the executors";
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT name, session, live, slots, host, version, since, report_time,
+                    (SELECT count(*) FROM tasks WHERE tasks.executor = executors.name)
+             FROM executors ORDER BY name",
+        )
+        .during(STEP)?;
+    let rows = statement.query_map([], |row| {
+        let live: bool = row.get(2)?;
+        Ok(ExecutorState {
+            name: row.get::<_, Column<ExecutorName>>(0)?.0,
+            session: row.get::<_, Column<SessionId>>(1)?.0,
+            health: if live { Health::Alive } else { Health::Gone },
+            slots: row.get(3)?,
+            host: row.get(4)?,
+            version: row.get(5)?,
+            since: row.get::<_, Column<Moment>>(6)?.0,
+            report_time: row.get::<_, Column<Moment>>(7)?.0,
+            tasks: row.get(8)?,
+        })
+    });
+    rows.and_then(Iterator::collect).during(STEP)
+}
+
+pub(super) fn live_sessions(connection: &Connection) -> Result<Vec<SessionSeen>, Failure> {
+    const STEP: &str = "list the live sessions";
+    let mut statement = connection
+        .prepare_cached("SELECT name, session, seq FROM executors WHERE live = 1 ORDER BY name")
+        .during(STEP)?;
+    let rows = statement.query_map([], |row| {
+        Ok(SessionSeen {
+            executor: row.get::<_, Column<ExecutorName>>(0)?.0,
+            session: row.get::<_, Column<SessionId>>(1)?.0,
+            seq: row.get::<_, Column<Seq>>(2)?.0,
+        })
+    });
+    rows.and_then(Iterator::collect).during(STEP)
+}
+
+pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option<usize>, Failure> {
+    let known = session::known(group, &seen.executor)?;
+    if !known.is_some_and(|known| known.live && known.session == seen.session && known.seq == seen.seq) {
+        return Ok(None);
+    }
+    session::end(group, &seen.executor)?;
+    let trouble = format!("executor {} was not heard of any more", seen.executor);
+    let released = session::release_all(group, &seen.executor, seen.session, Release::Lost(&trouble))?;
+    if !released.is_empty() {
+        group.withdrawn(&seen.executor);
+    }
+    Ok(Some(released.len()))
+}
+
+pub(super) fn forget(group: &mut Group<'_>, before: Moment) -> Result<usize, Failure> {
+    const STEP: &str = "forget executors";
+    group
+        .statement("DELETE FROM executors WHERE live = 0 AND report_time < ?1", STEP)?
+        .execute([Column(before)])
+        .during(STEP)
+}

@@ -1,0 +1,73 @@
+//! Retention: removing tasks that were done long ago, and blobs that nothing needs any more.
+
+use model::{BlobHash, Moment, Status};
+
+use super::column::Column;
+use super::failure::{During, Failure};
+use super::group::Group;
+use crate::Retired;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retention {
+    pub(super) done_before: Moment,
+    pub(super) unused_since: Moment,
+    pub(super) limit: u32,
+}
+
+pub(super) fn retire(group: &mut Group<'_>, retention: Retention) -> Result<Retired, Failure> {
+    Ok(Retired {
+        tasks: retire_tasks(group, retention)?,
+        blobs: retire_blobs(group, retention)?,
+    })
+}
+
+fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
+    const STEP: &str = "retire tasks";
+    let done: Vec<(i64, Column<Status>)> = group
+        .statement(
+            "SELECT seq, status FROM tasks WHERE finish_time < ?1 ORDER BY finish_time LIMIT ?2",
+            STEP,
+        )?
+        .query_map((Column(retention.done_before), retention.limit), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .and_then(Iterator::collect)
+        .during(STEP)?;
+    for (seq, status) in &done {
+        for sql in [
+            "UPDATE blobs SET refs = refs - 1 WHERE hash IN (SELECT hash FROM blob_refs WHERE seq = ?1)",
+            "DELETE FROM blob_refs WHERE seq = ?1",
+            "DELETE FROM results WHERE seq = ?1",
+            "DELETE FROM specs WHERE seq = ?1",
+            "DELETE FROM tasks WHERE seq = ?1",
+        ] {
+            group.statement(sql, STEP)?.execute([seq]).during(STEP)?;
+        }
+        group.removed(status.0);
+    }
+    Ok(done.len())
+}
+
+/// Rows first, files after the commit: the other way round, a crash would leave a row without its file.
+fn retire_blobs(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
+    const STEP: &str = "retire blobs";
+    let idle: Vec<Column<BlobHash>> = group
+        .statement(
+            "SELECT hash FROM blobs WHERE refs = 0 AND used < ?1 ORDER BY used LIMIT ?2",
+            STEP,
+        )?
+        .query_map((Column(retention.unused_since), retention.limit), |row| {
+            row.get(0)
+        })
+        .and_then(Iterator::collect)
+        .during(STEP)?;
+    let count = idle.len();
+    for hash in idle {
+        group
+            .statement("DELETE FROM blobs WHERE hash = ?1", STEP)?
+            .execute([hash])
+            .during(STEP)?;
+        group.doomed(hash.0);
+    }
+    Ok(count)
+}

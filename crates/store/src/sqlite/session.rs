@@ -1,0 +1,97 @@
+//! Sessions: one row for each executor, with the session it is in or was in last.
+
+use model::{ExecutorName, KnownSession, Moment, Report, Seq, SessionId};
+use rusqlite::OptionalExtension;
+
+use super::column::Column;
+use super::failure::{During, Failure};
+use super::group::Group;
+use super::rows::{self, Position};
+use super::transition::{Release, release};
+
+pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
+    const STEP: &str = "read an executor";
+    group
+        .statement(
+            "SELECT session, seq, live, host, since FROM executors WHERE name = ?1",
+            STEP,
+        )?
+        .query_row([Column(name)], |row| {
+            Ok(KnownSession {
+                session: row.get::<_, Column<SessionId>>(0)?.0,
+                seq: row.get::<_, Column<Seq>>(1)?.0,
+                live: row.get(2)?,
+                host: row.get(3)?,
+                since: row.get::<_, Column<Moment>>(4)?.0,
+            })
+        })
+        .optional()
+        .during(STEP)
+}
+
+/// The one write of a report that carries nothing new.
+pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
+    const STEP: &str = "renew a session";
+    let presence = &report.presence;
+    group
+        .statement(
+            "UPDATE executors SET seq = ?2, report_time = ?3, slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
+            STEP,
+        )?
+        .execute((
+            Column(&report.executor),
+            Column(report.seq),
+            Column(group.now()),
+            presence.slots,
+            &presence.host,
+            &presence.version,
+        ))
+        .map(drop)
+        .during(STEP)
+}
+
+pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
+    const STEP: &str = "open a session";
+    let presence = &report.presence;
+    group
+        .statement(
+            "INSERT OR REPLACE INTO executors (name, session, seq, live, slots, host, version, since, report_time)
+             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7)",
+            STEP,
+        )?
+        .execute((
+            Column(&report.executor),
+            Column(report.session),
+            Column(report.seq),
+            presence.slots,
+            &presence.host,
+            &presence.version,
+            Column(group.now()),
+        ))
+        .map(drop)
+        .during(STEP)
+}
+
+/// The row stays, so that people see who was here and late reports of the session are told that it has ended.
+pub(super) fn end(group: &Group<'_>, name: &ExecutorName) -> Result<(), Failure> {
+    const STEP: &str = "end a session";
+    group
+        .statement("UPDATE executors SET live = 0 WHERE name = ?1", STEP)?
+        .execute([Column(name)])
+        .map(drop)
+        .during(STEP)
+}
+
+/// Releases everything that a session holds, and says what that was.
+pub(super) fn release_all(
+    group: &mut Group<'_>,
+    executor: &ExecutorName,
+    session: SessionId,
+    why: Release<'_>,
+) -> Result<Vec<Position>, Failure> {
+    let held = rows::held(group.connection(), executor, session)?;
+    for task in &held {
+        release(group, task, why)?;
+    }
+    Ok(held)
+}

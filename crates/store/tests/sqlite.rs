@@ -1,0 +1,29 @@
+//! The SQLite store under the contract that every store keeps, and what is its own to promise.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use store::TaskStore;
+use store::sqlite::{Options, SqliteStore};
+use tempfile::TempDir;
+
+async fn empty() -> (TempDir, Arc<dyn TaskStore>) {
+    let folder = TempDir::new().unwrap();
+    let options = Options {
+        max_attempts: store::contract::LOSSES,
+    };
+    let store = SqliteStore::open(folder.path(), options).unwrap();
+    (folder, Arc::new(store))
+}
+
+mod contract {
+    use super::empty;
+
+    store::keeps_the_contract!(empty);
+}
+
+#[test]
+fn random_interleavings_keep_every_promise() {
+    store::contract::interleaving::run(64, empty);
+}
