@@ -90,3 +90,96 @@ impl From<model::Task> for Task {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use model::{Attempt, Captured, Outcome, Reason, TaskSpec};
+
+    use super::*;
+    use crate::{NewTask, parse};
+
+    const WRITTEN: &str = r#"{
+        "user": "alice", "priority": 3,
+        "source": {"main.cpp": "int main(){}", "run.sh": {"text": "./main", "executable": true}},
+        "data": {"raw": {"base64": "//8="}},
+        "compile": {"command": "g++ -O2 -o main main.cpp", "limits": {"wall": "10s"}},
+        "execute": {"command": ["./main"], "args": ["-v"], "env": {"A": "b"}, "input": "Hello",
+                    "limits": {"wall": "2s", "cpu": "500ms", "memory": "256MiB", "output": "1MiB", "processes": 64}}
+    }"#;
+
+    fn task() -> Task {
+        let new: NewTask = parse(WRITTEN.as_bytes()).unwrap();
+        let (Files::Listed(source), Files::Listed(data)) = (new.source, new.data) else {
+            panic!("files are listed");
+        };
+        model::Task {
+            id: TaskId(uuid_of(7)),
+            spec: TaskSpec {
+                user: new.user.unwrap(),
+                priority: new.priority,
+                compile: new.compile.map(Into::into),
+                execute: new.execute.into(),
+                source,
+                data,
+            },
+            status: Status::RunFailed,
+            executor: None,
+            session: None,
+            attempt: Attempt(1),
+            add_time: Moment(1_767_225_600_000_001),
+            start_time: Some(Moment(1_767_225_600_000_002)),
+            report_time: None,
+            finish_time: Some(Moment(1_767_225_600_100_000)),
+            result: Some(model::TaskResult {
+                compile: None,
+                execute: Some(Outcome {
+                    reason: Reason::Signalled,
+                    exit_code: None,
+                    signal: Some(11),
+                    wall: Duration::from_millis(3),
+                    cpu: Duration::from_millis(1),
+                    memory: 1_234_567,
+                    stdout: Captured {
+                        bytes: Bytes::from_static(b"caf\xc3\xa9 \xff"),
+                        truncated: true,
+                    },
+                    stderr: Captured::default(),
+                }),
+            }),
+            trouble: None,
+        }
+        .into()
+    }
+
+    fn uuid_of(n: u8) -> uuid::Uuid {
+        format!("00000000-0000-7000-8000-0000000000{n:02}")
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_task_as_it_is_answered() {
+        insta::assert_json_snapshot!(task());
+    }
+
+    #[test]
+    fn what_is_answered_can_be_sent_again() {
+        let answered = serde_json::to_string(&task()).unwrap();
+        let read: Task = serde_json::from_str(&answered).unwrap();
+        assert_eq!(read, task());
+        let again = NewTask {
+            id: None,
+            user: Some(read.user),
+            priority: read.priority,
+            source: read.source,
+            data: read.data,
+            compile: read.compile,
+            execute: read.execute,
+        };
+        let sent: NewTask = parse(serde_json::to_string(&again).unwrap().as_bytes()).unwrap();
+        assert_eq!(sent, parse(WRITTEN.as_bytes()).unwrap());
+    }
+}

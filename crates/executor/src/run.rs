@@ -10,8 +10,8 @@ use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
 use crate::work::{Bench, Event, Job};
 use crate::workspace::Workspace;
 
-pub(crate) enum Finish {
-    Result(TaskResult),
+/// Why an attempt has no result.
+pub(crate) enum Failure {
     /// We could not run it; another executor may.
     Broken(String),
     /// The same, and the warden cannot be used again.
@@ -28,18 +28,13 @@ struct Step<'a> {
     limits: Limits,
 }
 
-pub(crate) fn run(bench: &Bench, warden: &mut Warden, job: &Job) -> Finish {
+pub(crate) fn run(bench: &Bench, warden: &mut Warden, job: &Job) -> Result<TaskResult, Failure> {
     if job.control.is_withdrawn() {
-        return Finish::Withdrawn;
+        return Err(Failure::Withdrawn);
     }
-    let workspace = match Workspace::lay_out(&bench.work, &job.handout, &job.spec, &bench.cache) {
-        Ok(workspace) => workspace,
-        Err(error) => return Finish::Broken(error.to_string()),
-    };
-    match run_steps(bench, warden, job, &workspace) {
-        Ok(result) => Finish::Result(result),
-        Err(finish) => finish,
-    }
+    let workspace = Workspace::lay_out(&bench.work, &job.handout, &job.spec, &bench.cache)
+        .map_err(|error| Failure::Broken(error.to_string()))?;
+    run_steps(bench, warden, job, &workspace)
 }
 
 fn run_steps(
@@ -47,7 +42,7 @@ fn run_steps(
     warden: &mut Warden,
     job: &Job,
     workspace: &Workspace,
-) -> Result<TaskResult, Finish> {
+) -> Result<TaskResult, Failure> {
     let mut result = TaskResult::default();
     if let Some(compile) = &job.spec.compile {
         let step = Step {
@@ -82,7 +77,7 @@ fn run_step(
     job: &Job,
     workspace: &Workspace,
     step: Step<'_>,
-) -> Result<Outcome, Finish> {
+) -> Result<Outcome, Failure> {
     bench.tell(Event::Began(job.handout, step.status));
     let spec = Spec {
         argv: argv(step.command, step.args),
@@ -101,7 +96,7 @@ fn run_step(
     };
     let ticket = warden.ticket();
     if !job.control.begin(&ticket) {
-        return Err(Finish::Withdrawn);
+        return Err(Failure::Withdrawn);
     }
     match warden.run(&ticket, &spec) {
         Ok(outcome) => finished(outcome),
@@ -109,7 +104,7 @@ fn run_step(
     }
 }
 
-fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Finish> {
+fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Failure> {
     let reason = match outcome.reason {
         sandbox::Reason::Exited => Reason::Exited,
         sandbox::Reason::Signalled => Reason::Signalled,
@@ -119,7 +114,7 @@ fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Finish> {
         sandbox::Reason::OutputLimit => Reason::OutputLimit,
         sandbox::Reason::ProcessLimit => Reason::ProcessLimit,
         // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
-        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return Err(Finish::Withdrawn),
+        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return Err(Failure::Withdrawn),
     };
     let captured = |captured: sandbox::Captured| Captured {
         bytes: captured.bytes.into(),
@@ -137,10 +132,10 @@ fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Finish> {
     })
 }
 
-fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) -> Finish {
+fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) -> Failure {
     let why = whole(&error);
     if !error.is_final() {
-        return Finish::Broken(why);
+        return Failure::Broken(why);
     }
     // What a dead warden left is known by the task's id; other wardens are still at work.
     let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
@@ -152,10 +147,10 @@ fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) ->
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
-    Finish::WardenLost(why)
+    Failure::WardenLost(why)
 }
 
-fn input(bench: &Bench, workspace: &Workspace, content: &Content) -> Result<Input, Finish> {
+fn input(bench: &Bench, workspace: &Workspace, content: &Content) -> Result<Input, Failure> {
     match content {
         Content::Inline(bytes) => Ok(Input::Bytes(bytes.to_vec())),
         Content::Blob(hash) => {
@@ -163,7 +158,7 @@ fn input(bench: &Bench, workspace: &Workspace, content: &Content) -> Result<Inpu
             let path = workspace.root().join("input");
             match std::fs::copy(bench.cache.path(hash), &path) {
                 Ok(_) => Ok(Input::File(path)),
-                Err(error) => Err(Finish::Broken(format!("could not copy the input: {error}"))),
+                Err(error) => Err(Failure::Broken(format!("could not copy the input: {error}"))),
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
-use crate::run::{Finish, run};
+use crate::run::{Failure, run};
 use crate::spool::Spool;
 
 /// A task that is ready to run: its blobs are here.
@@ -129,29 +129,30 @@ impl Bench {
     fn slot(&self, slot: usize, warden: Warden) {
         let mut warden = Some(warden);
         while let Some(job) = self.next() {
-            let finish = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
+            let end = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
                 Ok(mut running) => {
-                    let finish = run(self, &mut running, &job);
+                    let end = run(self, &mut running, &job);
                     // One that broke is not used again.
-                    if !matches!(finish, Finish::WardenLost(_)) {
+                    if !matches!(end, Err(Failure::WardenLost(_))) {
                         warden = Some(running);
                     }
-                    finish
+                    end
                 }
-                Err(error) => Finish::Broken(format!("could not start a warden: {error}")),
+                Err(error) => Err(Failure::Broken(format!("could not start a warden: {error}"))),
             };
-            let end = match finish {
-                Finish::Result(result) => Some(End::Result(result)),
-                Finish::Broken(why) | Finish::WardenLost(why) => Some(End::Broken(why)),
-                Finish::Withdrawn => None,
-            };
-            if let Some(end) = end {
-                self.complete(Complete {
-                    handout: job.handout,
-                    end,
-                });
-            } else {
-                self.tell(Event::Ended(job.handout));
+            let handout = job.handout;
+            match end {
+                Ok(result) => self.complete(Complete {
+                    handout,
+                    end: End::Result(result),
+                }),
+                Err(Failure::Broken(why) | Failure::WardenLost(why)) => {
+                    self.complete(Complete {
+                        handout,
+                        end: End::Broken(why),
+                    });
+                }
+                Err(Failure::Withdrawn) => self.tell(Event::Ended(handout)),
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::print::{Form, Out, Table};
 
 /// Takes the flags of `conclave up`, to show what they would do.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     up: up::Args,

@@ -146,12 +146,10 @@ mod tests {
         assert_eq!(spec.execute.input.inline_len(), 7);
     }
 
-    #[test]
-    fn chunks_join_to_the_whole() {
+    #[tokio::test]
+    async fn chunks_join_to_the_whole() {
         let bytes = Bytes::from(vec![7; CHUNK * 2 + 1]);
-        let parts: Vec<_> = futures::executor::block_on_stream(in_chunks(bytes.clone()))
-            .map(|part| part.unwrap())
-            .collect();
+        let parts: Vec<_> = in_chunks(bytes.clone()).map(|part| part.unwrap()).collect().await;
         assert_eq!(parts.len(), 3);
         assert_eq!(parts.concat(), bytes);
     }

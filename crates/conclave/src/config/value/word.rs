@@ -2,6 +2,8 @@
 
 use model::ExecutorName;
 use sandbox::Isolation;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::Value;
 
@@ -28,7 +30,14 @@ impl Value for LogFilter {
         "off, error, warn, info, debug or trace, or a list like info,judicator=debug";
 
     fn parse(text: &str) -> Result<LogFilter, String> {
-        tracing_subscriber::EnvFilter::try_new(text)
+        // The library takes a word that is no level for the name of a part, and would then log nothing else.
+        let words = text.split(',').filter(|part| !part.contains(['=', '[']));
+        for word in words {
+            word.trim()
+                .parse::<LevelFilter>()
+                .map_err(|_| format!("'{word}' is no level"))?;
+        }
+        EnvFilter::try_new(text)
             .map(|_| LogFilter(text.to_string()))
             .map_err(|wrong| wrong.to_string())
     }
@@ -110,7 +119,8 @@ mod tests {
         check::<bool>("true", Ok("true"));
         check::<bool>("yes", Err("neither"));
         check::<LogFilter>("info,judicator=debug", Ok("info,judicator=debug"));
-        check::<LogFilter>("judicator=loud", Err("invalid"));
+        check::<LogFilter>("judicator=loud", Err("level filter"));
+        check::<LogFilter>("loud", Err("'loud' is no level"));
         check::<NodeName>("judge-1", Ok("judge-1"));
         check::<NodeName>("judge 1", Err("letters"));
         assert!(NodeName::parse("auto").is_ok());

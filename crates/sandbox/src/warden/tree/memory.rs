@@ -13,7 +13,7 @@ impl Table {
             // The order matters: one that has memory of its own by now keeps it, so what is read next is that.
             let has_parent = stats.iter().any(|(other, _)| *other == stat.parent);
             if has_parent && is_same_memory(*pid, stat.parent) {
-                ();
+                return 0;
             }
             match self.proportional_memory(*pid) {
                 Ok(bytes) => bytes,

@@ -1,0 +1,235 @@
+//! Fills a store and says what that costs: adds in batches, claims while ever more tasks wait, opening again.
+//!
+//!     cargo run --release -p store --example fill -- 1000000 /var/tmp/fill
+//!
+//! The folder must not hold a store yet; it is left behind to look at.
+
+#![allow(clippy::print_stdout, reason = "a report for people")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use model::{
+    Command, Content, ExecuteStep, Executing, ExecutorName, Handout, Intent, Limits, Order, Presence, Query,
+    Report, ReportAnswer, Seq, SessionId, Status, TaskId, TaskSpec, UserName,
+};
+use store::sqlite::{Options, SqliteStore};
+use store::{NewTask, TaskStore};
+
+const BATCH: usize = 1000;
+/// Batches on their way at the same time, so that one is made ready while another is written.
+const AHEAD: usize = 2;
+const CLAIMS: usize = 40;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let count: usize = args.next().map_or(Ok(1_000_000), |count| count.parse())?;
+    let folder = args.next().map_or_else(|| PathBuf::from("fill"), PathBuf::from);
+    ensure!(
+        !folder.join("tasks.db").exists(),
+        "{} holds a store already",
+        folder.display()
+    );
+    let mut store = SqliteStore::open(&folder, Options::default())?;
+    let mut filled = 0;
+    for stage in [1_000, 10_000, 100_000, 1_000_000, 10_000_000] {
+        let stage = stage.min(count);
+        if stage == filled {
+            break;
+        }
+        let rate = fill(&store, stage - filled).await?;
+        filled = stage;
+        println!("{filled:>9} queued: {rate:>7.0} adds/s in batches of {BATCH}");
+        claims(&store).await?;
+        searches(&store).await?;
+        println!("          rss {} MiB, {}", resident()? >> 20, sizes(&folder));
+        drop(store);
+        let began = Instant::now();
+        store = SqliteStore::open(&folder, Options::default())?;
+        store.totals().await?;
+        println!(
+            "          opened again in {:.2?}, rss {} MiB",
+            began.elapsed(),
+            resident()? >> 20
+        );
+    }
+    Ok(())
+}
+
+async fn fill(store: &SqliteStore, count: usize) -> anyhow::Result<f64> {
+    let began = Instant::now();
+    let sizes = (0..count).step_by(BATCH).map(|from| BATCH.min(count - from));
+    let adds = stream::iter(sizes).map(|size| store.add((0..size).map(task).collect()));
+    let mut adds = adds.buffered(AHEAD);
+    let mut slowest = Duration::ZERO;
+    let mut last = Instant::now();
+    while let Some(added) = adds.next().await {
+        added?;
+        slowest = slowest.max(last.elapsed());
+        last = Instant::now();
+    }
+    println!("          longest wait between two batches {slowest:.2?}");
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+fn task(index: usize) -> NewTask {
+    let spec = TaskSpec {
+        user: UserName::new(format!("user-{}", index % 50)).expect("a good name"),
+        priority: (index % 3) as i32,
+        compile: None,
+        execute: ExecuteStep {
+            command: Command::Shell(format!("./simulate --case {index}")),
+            args: vec!["--fast".into()],
+            env: [("LANG".to_string(), "C".to_string())].into(),
+            input: Content::Inline(Bytes::from_static(&[b'x'; 200])),
+            limits: Limits {
+                wall: Some(Duration::from_secs(10)),
+                ..Limits::default()
+            },
+        },
+        source: Default::default(),
+        data: Default::default(),
+    };
+    NewTask {
+        id: TaskId::generate(),
+        digest: [1; 32],
+        spec,
+    }
+}
+
+/// Claims some tasks, sends some reports that say nothing new, and gives everything back.
+async fn claims(store: &SqliteStore) -> anyhow::Result<()> {
+    let mut report = Report {
+        executor: ExecutorName::new("probe")?,
+        session: SessionId::generate(),
+        seq: Seq(0),
+        acked: Seq(0),
+        succeeds: None,
+        complete: vec![],
+        executing: vec![],
+        vacant: 8,
+        presence: Presence {
+            slots: 8,
+            host: "here".into(),
+            version: "0".into(),
+        },
+        intent: Intent::Stay,
+    };
+    let mut claimed = vec![];
+    for _ in 0..CLAIMS {
+        claimed.push(send(store, &mut report).await?);
+    }
+    report.vacant = 0;
+    let mut idle = vec![];
+    for _ in 0..CLAIMS {
+        idle.push(send(store, &mut report).await?);
+    }
+    report.intent = Intent::Leave;
+    send(store, &mut report).await?;
+    println!(
+        "          claim of 8 {:.2?}, idle report {:.2?} (medians)",
+        median(claimed),
+        median(idle)
+    );
+    Ok(())
+}
+
+async fn send(store: &SqliteStore, report: &mut Report) -> anyhow::Result<Duration> {
+    report.acked = report.seq;
+    report.seq = report.seq.next();
+    let began = Instant::now();
+    let reported = store.report(report.clone()).await?;
+    let took = began.elapsed();
+    let ReportAnswer::Done(answer) = reported.answer else {
+        anyhow::bail!("refused: {:?}", reported.answer)
+    };
+    ensure!(
+        answer.assign.len() == report.vacant as usize,
+        "only {} were waiting",
+        answer.assign.len()
+    );
+    let handouts = answer.assign.into_iter().map(|assignment| assignment.handout);
+    report
+        .executing
+        .extend(handouts.map(|handout: Handout| Executing {
+            handout,
+            status: None,
+        }));
+    Ok(took)
+}
+
+async fn searches(store: &SqliteStore) -> anyhow::Result<()> {
+    let user = Some(UserName::new("user-7")?);
+    let queries = [
+        ("newest", Query::default()),
+        (
+            "user",
+            Query {
+                user: user.clone(),
+                ..Query::default()
+            },
+        ),
+        (
+            "status",
+            Query {
+                statuses: vec![Status::Retrying],
+                order: Order::Oldest,
+                ..Query::default()
+            },
+        ),
+        (
+            "user+status",
+            Query {
+                user,
+                statuses: vec![Status::Pending, Status::Success],
+                ..Query::default()
+            },
+        ),
+        (
+            "text that none has",
+            Query {
+                text: Some("nowhere".into()),
+                ..Query::default()
+            },
+        ),
+    ];
+    for (name, query) in queries {
+        let began = Instant::now();
+        let page = store.search(query).await?;
+        println!(
+            "          search by {name}: {} in {:.2?}",
+            page.tasks.len(),
+            began.elapsed()
+        );
+    }
+    Ok(())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn resident() -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("no VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib << 10)
+}
+
+fn sizes(folder: &Path) -> String {
+    let size = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |file| file.len() >> 20);
+    format!(
+        "database {} MiB, log {} MiB",
+        size("tasks.db"),
+        size("tasks.db-wal")
+    )
+}
