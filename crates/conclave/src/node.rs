@@ -11,6 +11,7 @@ mod signals;
 pub(crate) mod start;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
@@ -24,6 +25,8 @@ pub(crate) use secrets::Secrets;
 pub(crate) use serving::Serving;
 pub(crate) use signals::Signals;
 
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
 /// Runs a node until it is told to stop, or a part of it fails.
 pub(crate) fn run<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
 where
@@ -34,8 +37,10 @@ where
         .enable_all()
         .build()
         .context("could not start the runtime's threads")?;
-    runtime.block_on(serve(config))?;
-    Ok(ExitCode::SUCCESS)
+    let served = runtime.block_on(serve(config));
+    // What is left are connections that did not end in time. Dropping them lets go of the store, which closes.
+    runtime.shutdown_timeout(LAST_WAIT);
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 pub(crate) async fn bind_http(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {

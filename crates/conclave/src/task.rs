@@ -1,7 +1,9 @@
 //! From paths and flags to a task that can be added.
 
+mod add;
 mod blobs;
 mod build;
 mod collect;
 
+pub(crate) use add::add;
 pub(crate) use build::build;

@@ -42,9 +42,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 Some(path) => read_task(path)?,
                 None => task::build(&args.task, &client).await?,
             };
-            // With an id, an add whose answer was lost can be made again.
-            task.id.get_or_insert_with(TaskId::generate);
-            let task = client.add(&task, None).await?;
+            let task = task::add(&mut task, None, &client).await?;
             match args.client.form() {
                 Form::People => Out::open().line(task.id)?,
                 Form::Json => Out::open().json(&task)?,

@@ -73,6 +73,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 args.data.display()
             )
         })?;
+    if cfg!(debug_assertions) {
+        complain("this is a debug build, whose figures say little; build with --release");
+    }
     warn_if_memory(folder.path());
     let figures = measure(&args.plan(), folder.path()).await?;
     let mut out = Out::open();

@@ -31,7 +31,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let mut new = task::build(&args.task, &client).await?;
     let id = *new.id.get_or_insert_with(TaskId::generate);
     let task = tokio::select! {
-        task = add_and_wait(&new, &client) => task?,
+        task = add_and_wait(new.clone(), &client) => task?,
         signal = tokio::signal::ctrl_c() => {
             signal.context("could not listen for Ctrl-C")?;
             cancel_and_wait(id, &new, &client).await?
@@ -49,8 +49,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::code(exit::Ending::of(&task))))
 }
 
-async fn add_and_wait(new: &NewTask, client: &Client) -> Result<Task> {
-    let task = client.add(new, Some(FIRST_WAIT)).await?;
+async fn add_and_wait(mut new: NewTask, client: &Client) -> Result<Task> {
+    let task = task::add(&mut new, Some(FIRST_WAIT), client).await?;
     if task.done {
         return Ok(task);
     }

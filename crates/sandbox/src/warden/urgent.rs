@@ -78,7 +78,7 @@ impl Orders {
     }
 
     fn stop(&self, number: u64, now: Duration) -> Option<Reason> {
-        if !self.killed.is_empty() {
+        if self.killed.contains(&number) {
             return Some(Reason::Cancelled);
         }
         self.live_until
