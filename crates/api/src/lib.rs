@@ -17,6 +17,7 @@ mod name;
 mod nearest;
 mod new_task;
 mod node;
+mod object;
 mod outcome;
 mod parse;
 mod problem;

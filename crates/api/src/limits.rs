@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::object::objects;
 use crate::{Size, Span, schema};
 
 /// What a step may use. What is left out or null is as the operator has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default, expecting = "an object of limits")]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Limits {
     /// From start to end.
     #[schema(value_type = Option<schema::Duration>)]
@@ -23,6 +24,10 @@ pub struct Limits {
     pub output: Option<Size>,
     /// Processes and threads at one time.
     pub processes: Option<u32>,
+}
+
+objects! {
+    Limits: "limits as a JSON object";
 }
 
 impl From<model::Limits> for Limits {

@@ -6,11 +6,12 @@ use model::{Command, CompileStep, Content, ExecuteStep, TaskId, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::object::objects;
 use crate::{Files, Limits, command, content, name, schema};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "a task as a JSON object")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTask {
     /// Chosen by the caller, so that adding twice is adding once. Left out, a new one is made.
     #[serde(
@@ -46,14 +47,14 @@ pub struct NewTask {
 
 /// Many tasks to add: all of them or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an object like {\"tasks\": [...]}")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTasks {
     pub tasks: Vec<NewTask>,
 }
 
 /// The step that comes first; when it fails, the task has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "a compile step as a JSON object")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Compile {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
@@ -64,7 +65,7 @@ pub struct Compile {
 
 /// The step that does the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an execute step as a JSON object")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Execute {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
@@ -80,6 +81,13 @@ pub struct Execute {
     pub input: Content,
     #[serde(default)]
     pub limits: Limits,
+}
+
+objects! {
+    NewTask: "a task as a JSON object";
+    NewTasks: "an object like {\"tasks\": [...]}";
+    Compile: "a compile step as a JSON object";
+    Execute: "an execute step as a JSON object";
 }
 
 impl NewTask {

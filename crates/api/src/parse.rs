@@ -146,6 +146,13 @@ mod tests {
         check("{}", "execute", "is missing");
         check("[]", "body", "expected a task");
         check("7", "body", "expected a task");
+        check(r#"[null, "ada", 0]"#, "body", "expected a task");
+        check(r#"{"execute": ["true"]}"#, "execute", "expected an execute step");
+        check(
+            r#"{"execute": {"command": "x", "limits": [1]}}"#,
+            "execute.limits",
+            "expected limits",
+        );
         check(r#"{"execute": {}}"#, "execute.command", "is missing");
         check(
             r#"{"execute": {"comand": "x"}}"#,

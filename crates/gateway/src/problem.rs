@@ -126,9 +126,9 @@ impl Refusal {
                     actual,
                 }
             }
-            Refusal::Call(CallError::WrongHash { named, actual }) => Blame {
+            Refusal::Call(CallError::WrongHash { named: _, actual }) => Blame {
                 field: Some("sha256".into()),
-                limit: Some(named.to_string()),
+                limit: None,
                 actual: Some(actual.to_string()),
             },
             Refusal::Call(CallError::TooLarge { limit, actual }) => bounds(limit, Some(actual)),

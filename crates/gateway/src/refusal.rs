@@ -55,7 +55,7 @@ fn said(actual: Option<u64>) -> String {
 
 fn yet(status: Status) -> &'static str {
     if status.done() {
-        ": it was never run to its end"
+        ": the task has no such step, or it did not get that far"
     } else {
         " yet; ask again when the task is done, or add with ?wait="
     }

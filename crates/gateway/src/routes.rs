@@ -28,15 +28,16 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     let pages = Router::new()
         .route("/", get(pages::list))
         .route("/tasks/{id}", get(pages::task))
-        .route("/tasks/{id}/cancel", post(pages::cancel))
-        .layer(map_response_with_state(gateway.clone(), pages::show_problem));
+        .route("/tasks/{id}/cancel", post(pages::cancel));
 
     // From the outside in: how many at once, from where, by whom.
-    let guarded = api
-        .layer(from_fn_with_state(gateway.clone(), caller::require))
-        .merge(pages.layer(from_fn_with_state(gateway.clone(), caller::require)))
-        .layer(from_fn(cross_site::refuse))
-        .layer(from_fn_with_state(gateway.clone(), admit::admit));
+    let guard = |routes: Router<Arc<Gateway>>| {
+        routes
+            .layer(from_fn_with_state(gateway.clone(), caller::require))
+            .layer(from_fn(cross_site::refuse))
+            .layer(from_fn_with_state(gateway.clone(), admit::admit))
+    };
+    let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
     // These hold nothing of anyone's, and must answer when all places are taken.
     let open = Router::new()
@@ -46,7 +47,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics));
 
-    guarded
+    guard(api)
+        .merge(pages)
         .merge(open)
         .fallback(refusal::no_route)
         .method_not_allowed_fallback(refusal::no_method)

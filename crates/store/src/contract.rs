@@ -21,10 +21,10 @@ pub mod keeping;
 pub mod losing;
 pub mod paging;
 pub mod retiring;
-mod sample;
+pub mod sample;
 pub mod searching;
 pub mod telling;
-mod worker;
+pub mod worker;
 
 /// The `max_attempts` of every store that is put through this.
 pub const LOSSES: u32 = 3;

@@ -71,7 +71,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let mut out = Out::open();
     loop {
         let page = client.search(&query).await?;
-        show(&page, args.client.form(), &mut out)?;
+        match (args.client.form(), args.all) {
+            (Form::People, _) => out.text(table(&page))?,
+            (Form::Json, false) => out.json(&page)?,
+            // Pages follow each other, so each has a line of its own.
+            (Form::Json, true) => out.json_line(&page)?,
+        }
         match (page.next, args.all) {
             (Some(next), true) => query.after = Some(next),
             (Some(next), false) if args.client.form() == Form::People => {
@@ -85,20 +90,15 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(page: &Page, form: Form, out: &mut Out) -> Result<()> {
-    match form {
-        Form::Json => out.json(page),
-        Form::People => {
-            let mut table = Table::new([
-                "ID", "STATUS", "USER", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
-            ])
-            .right([3, 6]);
-            for task in &page.tasks {
-                table.row(row(task));
-            }
-            out.text(table)
-        }
+fn table(page: &Page) -> Table {
+    let mut table = Table::new([
+        "ID", "STATUS", "USER", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
+    ])
+    .right([3, 6]);
+    for task in &page.tasks {
+        table.row(row(task));
     }
+    table
 }
 
 fn row(task: &Brief) -> [String; 8] {

@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/blobs/{sha256}",
+    operation_id = "get_blob",
     tag = "blobs",
     params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
     responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream")),

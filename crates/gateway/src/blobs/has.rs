@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     head,
     path = "/api/v1/blobs/{sha256}",
+    operation_id = "has_blob",
     tag = "blobs",
     params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
     responses((status = 200, description = "It exists", headers(("Content-Length" = u64, description = "Its size")))),

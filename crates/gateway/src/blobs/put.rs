@@ -19,6 +19,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     put,
     path = "/api/v1/blobs/{sha256}",
+    operation_id = "put_blob",
     tag = "blobs",
     params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/executors",
+    operation_id = "list_executors",
     tag = "nodes",
     responses((status = 200, description = "Those that are alive, and those gone not long ago", body = Executors)),
 )]

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/judicators",
+    operation_id = "list_judicators",
     tag = "nodes",
     responses((status = 200, description = "Those that are known", body = Judicators)),
 )]

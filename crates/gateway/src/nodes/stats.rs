@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/stats",
+    operation_id = "get_stats",
     tag = "nodes",
     responses((status = 200, description = "Tasks by status, executors, slots, speed", body = Stats)),
 )]

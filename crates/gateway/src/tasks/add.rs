@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::get::get_within;
 use super::key::Key;
-use super::multipart::read_multipart;
+use super::multipart::{Form, read_multipart};
 use super::offload::offload;
 use super::prepare::{blame_missing_blob, prepare};
 use crate::body::{self, JSON};
@@ -28,6 +28,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     post,
     path = "/api/v1/tasks",
+    operation_id = "add_task",
     tag = "tasks",
     params(
         ("wait" = Option<String>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit", example = "10"),
@@ -40,7 +41,7 @@ use crate::refusal::Refusal;
             "compile": {"command": "cc -O2 -o main main.c", "limits": {"wall": "10s"}},
             "execute": {"command": "./main", "limits": {"wall": "2s", "memory": "256MiB"}}
         })),
-        (String = "multipart/form-data"),
+        (Form = "multipart/form-data"),
     )),
     responses(
         (status = 201, description = "Added", body = Task, headers(("Location" = String, description = "The task's URL"))),

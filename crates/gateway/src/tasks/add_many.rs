@@ -23,6 +23,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     post,
     path = "/api/v1/tasks/batch",
+    operation_id = "add_tasks",
     tag = "tasks",
     request_body(content = NewTasks, example = json!({
         "tasks": [{"execute": {"command": "echo one"}}, {"execute": {"command": ["echo", "two"]}}]

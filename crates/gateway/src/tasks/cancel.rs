@@ -17,6 +17,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     delete,
     path = "/api/v1/tasks/{id}",
+    operation_id = "cancel_task",
     tag = "tasks",
     params(("id" = api::schema::Id, Path, description = "The task's id")),
     responses((status = 200, description = "The task, cancelled", body = Task)),

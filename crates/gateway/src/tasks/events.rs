@@ -22,6 +22,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}/events",
+    operation_id = "follow_task",
     tag = "tasks",
     params(("id" = api::schema::Id, Path, description = "The task's id")),
     responses((status = 200, description = "Status changes until the task is done", body = api::Event, content_type = "text/event-stream")),

@@ -18,6 +18,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}",
+    operation_id = "get_task",
     tag = "tasks",
     params(
         ("id" = api::schema::Id, Path, description = "The task's id"),

@@ -6,12 +6,30 @@ use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use model::{Content, File, FilePath, Invalid};
+use utoipa::ToSchema;
 
 use crate::body;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
 const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
+
+/// The form as it is described to programs; it is read part by part.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "stands for its schema only")]
+pub(super) struct Form {
+    task: NewTask,
+    /// Files; the file name of each is its path.
+    #[schema(format = Binary)]
+    source: Option<Vec<String>>,
+    /// Files for `data/`; the file name of each is its path there.
+    #[schema(format = Binary)]
+    data: Option<Vec<String>>,
+    #[schema(format = Binary)]
+    source_zip: Option<String>,
+    #[schema(format = Binary)]
+    data_zip: Option<String>,
+}
 
 pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
     let limit = gateway.options.max_body;

@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}/{step}/{output}",
+    operation_id = "get_output",
     tag = "tasks",
     params(
         ("id" = api::schema::Id, Path, description = "The task's id"),

@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 #[utoipa::path(
     get,
     path = "/api/v1/tasks",
+    operation_id = "search_tasks",
     tag = "tasks",
     params(
         ("id" = Option<String>, Query, description = "Ids, with commas between; may be given again"),

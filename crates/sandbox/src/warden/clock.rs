@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Time since boot, suspension included: the rest of the cluster did not sleep while this machine did.
+/// Time since boot, suspension included: the owner and its peers count on time that passes for everybody.
 pub(super) fn boot_time() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,

@@ -43,7 +43,6 @@ impl Sampler {
         Some(Self {
             limits: *limits,
             next: start + FIRST,
-
             cores,
             peak: 0,
         })

@@ -73,7 +73,11 @@ fn a_file_beyond_its_limit_ends_the_writer() {
         file_size: Some(1000),
         ..Limits::default()
     };
-    let outcome = run(&limited(sh("exec head -c 2000 /dev/zero > large"), limits));
+    let (_keep, folder) = crate::stage::folder();
+    let mut spec = sh("exec head -c 2000 /dev/zero > large");
+    spec.directory.clone_from(&folder);
+    let outcome = run(&limited(spec, limits));
+    assert_eq!(std::fs::metadata(folder.join("large")).unwrap().len(), 1000);
     assert_eq!(
         (outcome.reason, outcome.signal),
         (sandbox::Reason::Signalled, Some(libc::SIGXFSZ))

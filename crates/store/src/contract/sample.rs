@@ -12,7 +12,7 @@ use model::{
 
 use crate::{BlobFile, NewTask, StoreError, TaskStore};
 
-pub(super) fn spec() -> TaskSpec {
+pub fn spec() -> TaskSpec {
     TaskSpec {
         user: UserName::new("ada").unwrap(),
         priority: 0,
@@ -35,7 +35,7 @@ pub(super) fn spec() -> TaskSpec {
     }
 }
 
-pub(super) fn file(path: &str, content: Content) -> (FilePath, File) {
+pub fn file(path: &str, content: Content) -> (FilePath, File) {
     let file = File {
         content,
         executable: false,
@@ -43,7 +43,7 @@ pub(super) fn file(path: &str, content: Content) -> (FilePath, File) {
     (FilePath::new(path).unwrap(), file)
 }
 
-pub(super) fn new(spec: TaskSpec) -> NewTask {
+pub fn new(spec: TaskSpec) -> NewTask {
     NewTask {
         id: TaskId::generate(),
         digest: [7; 32],
@@ -52,7 +52,7 @@ pub(super) fn new(spec: TaskSpec) -> NewTask {
 }
 
 /// A task that needs these blobs.
-pub(super) fn needing(blobs: &[BlobHash]) -> NewTask {
+pub fn needing(blobs: &[BlobHash]) -> NewTask {
     let mut spec = spec();
     spec.data = (0..)
         .zip(blobs)
@@ -62,25 +62,25 @@ pub(super) fn needing(blobs: &[BlobHash]) -> NewTask {
 }
 
 /// Adds a plain task and answers its id.
-pub(super) async fn add_one(store: &dyn TaskStore) -> TaskId {
+pub async fn add_one(store: &dyn TaskStore) -> TaskId {
     add_with(store, |_| {}).await
 }
 
-pub(super) async fn add_with(store: &dyn TaskStore, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
+pub async fn add_with(store: &dyn TaskStore, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
     let mut spec = spec();
     change(&mut spec);
     store.add(vec![new(spec)]).await.unwrap()[0].id
 }
 
-pub(super) async fn get(store: &dyn TaskStore, id: TaskId) -> Task {
+pub async fn get(store: &dyn TaskStore, id: TaskId) -> Task {
     store.get(id).await.unwrap().expect("the task exists")
 }
 
-pub(super) async fn status(store: &dyn TaskStore, id: TaskId) -> Status {
+pub async fn status(store: &dyn TaskStore, id: TaskId) -> Status {
     get(store, id).await.status
 }
 
-pub(super) fn outcome(exit_code: i32) -> Outcome {
+pub fn outcome(exit_code: i32) -> Outcome {
     Outcome {
         reason: Reason::Exited,
         exit_code: Some(exit_code),
@@ -96,21 +96,21 @@ pub(super) fn outcome(exit_code: i32) -> Outcome {
     }
 }
 
-pub(super) fn success() -> TaskResult {
+pub fn success() -> TaskResult {
     TaskResult {
         compile: Some(outcome(0)),
         execute: Some(outcome(0)),
     }
 }
 
-pub(super) fn run_failure() -> TaskResult {
+pub fn run_failure() -> TaskResult {
     TaskResult {
         compile: Some(outcome(0)),
         execute: Some(outcome(1)),
     }
 }
 
-pub(super) fn compile_failure() -> TaskResult {
+pub fn compile_failure() -> TaskResult {
     TaskResult {
         compile: Some(outcome(1)),
         execute: None,
@@ -118,7 +118,7 @@ pub(super) fn compile_failure() -> TaskResult {
 }
 
 /// A success whose output says of which attempt it is.
-pub(super) fn marked(attempt: Attempt, mark: &str) -> TaskResult {
+pub fn marked(attempt: Attempt, mark: &str) -> TaskResult {
     let mut execute = outcome(0);
     execute.stdout.bytes = Bytes::from(format!("{attempt} {mark}"));
     TaskResult {
@@ -128,14 +128,14 @@ pub(super) fn marked(attempt: Attempt, mark: &str) -> TaskResult {
 }
 
 /// Puts these bytes under a hash of the caller's choice: a store takes the caller's word for it.
-pub(super) async fn put(store: &dyn TaskStore, hash: BlobHash, bytes: &[u8]) -> Result<(), StoreError> {
+pub async fn put(store: &dyn TaskStore, hash: BlobHash, bytes: &[u8]) -> Result<(), StoreError> {
     let path = store.incoming().join(TaskId::generate().to_string());
     std::fs::write(&path, bytes).unwrap();
     let size = bytes.len() as u64;
     store.put_blob(BlobFile { hash, size, path }).await
 }
 
-pub(super) async fn blob(store: &dyn TaskStore, hash: BlobHash) -> Option<Vec<u8>> {
+pub async fn blob(store: &dyn TaskStore, hash: BlobHash) -> Option<Vec<u8>> {
     let chunks: Vec<Bytes> = store.get_blob(hash).await.unwrap()?.try_collect().await.unwrap();
     Some(chunks.concat())
 }

@@ -9,17 +9,17 @@ use model::{
 
 use crate::{Reported, SessionSeen, TaskStore};
 
-pub(super) struct Worker {
+pub struct Worker {
     store: Arc<dyn TaskStore>,
-    pub(super) name: ExecutorName,
-    pub(super) session: SessionId,
-    pub(super) seq: Seq,
-    pub(super) acked: Seq,
-    pub(super) running: Vec<Executing>,
+    pub name: ExecutorName,
+    pub session: SessionId,
+    pub seq: Seq,
+    pub acked: Seq,
+    pub running: Vec<Executing>,
 }
 
 impl Worker {
-    pub(super) fn new(store: &Arc<dyn TaskStore>, name: &str) -> Worker {
+    pub fn new(store: &Arc<dyn TaskStore>, name: &str) -> Worker {
         Worker {
             store: store.clone(),
             name: ExecutorName::new(name).unwrap(),
@@ -31,7 +31,7 @@ impl Worker {
     }
 
     /// The next report, which says nothing new.
-    pub(super) fn next(&mut self) -> Report {
+    pub fn next(&mut self) -> Report {
         self.seq = self.seq.next();
         Report {
             executor: self.name.clone(),
@@ -52,7 +52,7 @@ impl Worker {
     }
 
     /// Sends a report and takes its answer to heart.
-    pub(super) async fn deliver(&mut self, report: Report) -> Reported {
+    pub async fn deliver(&mut self, report: Report) -> Reported {
         let seq = report.seq;
         let reported = self.store.report(report).await.unwrap();
         let ReportAnswer::Done(answer) = &reported.answer else {
@@ -70,7 +70,7 @@ impl Worker {
     }
 
     /// Asks for up to `vacant` tasks.
-    pub(super) async fn claim(&mut self, vacant: u32) -> Vec<Assignment> {
+    pub async fn claim(&mut self, vacant: u32) -> Vec<Assignment> {
         let report = Report {
             vacant,
             ..self.next()
@@ -79,13 +79,13 @@ impl Worker {
     }
 
     /// Asks for the one task that there is.
-    pub(super) async fn claim_one(&mut self) -> Handout {
+    pub async fn claim_one(&mut self) -> Handout {
         let assigned = self.claim(1).await;
         assert_eq!(assigned.len(), 1, "one task was waiting");
         assigned[0].handout
     }
 
-    pub(super) async fn end(&mut self, handout: Handout, end: End) -> Reported {
+    pub async fn end(&mut self, handout: Handout, end: End) -> Reported {
         self.running.retain(|running| running.handout != handout);
         let report = Report {
             complete: vec![Complete { handout, end }],
@@ -94,12 +94,12 @@ impl Worker {
         self.deliver(report).await
     }
 
-    pub(super) async fn finish(&mut self, handout: Handout, result: TaskResult) -> Reported {
+    pub async fn finish(&mut self, handout: Handout, result: TaskResult) -> Reported {
         self.end(handout, End::Result(result)).await
     }
 
     /// Reports that the task has come to this status.
-    pub(super) async fn progress(&mut self, task: TaskId, status: Status) -> Answer {
+    pub async fn progress(&mut self, task: TaskId, status: Status) -> Answer {
         for running in &mut self.running {
             if running.handout.task == task {
                 running.status = Some(status);
@@ -110,7 +110,7 @@ impl Worker {
     }
 
     /// As the leader sees this session.
-    pub(super) fn seen(&self) -> SessionSeen {
+    pub fn seen(&self) -> SessionSeen {
         SessionSeen {
             executor: self.name.clone(),
             session: self.session,
@@ -119,14 +119,14 @@ impl Worker {
     }
 
     /// The session is not heard of any more; the same name begins a new one.
-    pub(super) async fn die(&mut self) {
+    pub async fn die(&mut self) {
         let expired = self.store.expire(self.seen()).await.unwrap();
         assert!(expired.is_some(), "the session was live");
         *self = Worker::new(&self.store, self.name.as_str());
     }
 }
 
-pub(super) fn done(reported: Reported) -> Answer {
+pub fn done(reported: Reported) -> Answer {
     match reported.answer {
         ReportAnswer::Done(answer) => answer,
         other => panic!("the report was refused: {other:?}"),

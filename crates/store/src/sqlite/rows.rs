@@ -23,12 +23,21 @@ pub(super) struct Position {
     pub(super) start_time: Option<Moment>,
 }
 
-const POSITION: &str = "seq, id, status, executor, session, attempt, lost, given, start_time";
+/// Along the index of those that wait, which is in this very order: the first are found at once, however many
+/// there are.
+pub(super) const WAITING: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
+    FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq LIMIT ?1";
+
+pub(super) const HELD: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
+    FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq";
+
+const BY_ID: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
+    FROM tasks WHERE id = ?1";
 
 pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
     const STEP: &str = "read a task";
     connection
-        .prepare_cached(&format!("SELECT {POSITION} FROM tasks WHERE id = ?1"))
+        .prepare_cached(BY_ID)
         .during(STEP)?
         .query_row([Column(id)], to_position)
         .optional()
@@ -42,8 +51,7 @@ pub(super) fn held(
     session: SessionId,
 ) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read what a session holds";
-    let sql = format!("SELECT {POSITION} FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq");
-    let mut statement = connection.prepare_cached(&sql).during(STEP)?;
+    let mut statement = connection.prepare_cached(HELD).during(STEP)?;
     let rows = statement
         .query_map((Column(executor), Column(session)), to_position)
         .during(STEP)?;
@@ -53,11 +61,7 @@ pub(super) fn held(
 /// The first in the queue.
 pub(super) fn waiting(connection: &Connection, limit: u32) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read the queue";
-    let sql = format!(
-        "SELECT {POSITION} FROM tasks WHERE executor IS NULL AND finish_time IS NULL
-         ORDER BY priority DESC, seq LIMIT ?1"
-    );
-    let mut statement = connection.prepare_cached(&sql).during(STEP)?;
+    let mut statement = connection.prepare_cached(WAITING).during(STEP)?;
     let rows = statement.query_map([limit], to_position).during(STEP)?;
     rows.collect::<rusqlite::Result<_>>().during(STEP)
 }

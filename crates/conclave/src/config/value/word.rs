@@ -92,7 +92,7 @@ impl Value for ExecutorName {
 }
 
 impl Value for Isolation {
-    const ACCEPTS: &'static str = "none";
+    const ACCEPTS: &'static str = "'none'";
 
     fn parse(text: &str) -> Result<Isolation, String> {
         match text {

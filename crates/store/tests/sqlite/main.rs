@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod crash;
+mod full_disk;
+mod grouping;
+mod opening;
+
+use std::path::Path;
 use std::sync::Arc;
 
 use store::TaskStore;
@@ -10,11 +16,15 @@ use tempfile::TempDir;
 
 async fn empty() -> (TempDir, Arc<dyn TaskStore>) {
     let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    (folder, store)
+}
+
+fn open(folder: &Path) -> Arc<SqliteStore> {
     let options = Options {
         max_attempts: store::contract::LOSSES,
     };
-    let store = SqliteStore::open(folder.path(), options).unwrap();
-    (folder, Arc::new(store))
+    Arc::new(SqliteStore::open(folder, options).unwrap())
 }
 
 mod contract {

@@ -1,0 +1,118 @@
+//! One process of the system.
+#![allow(clippy::print_stdout, reason = "a failed test shows the logs of its nodes")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::await_that;
+
+/// The binary under test, built from this tree.
+pub fn conclave() -> PathBuf {
+    let tests = std::env::current_exe().unwrap_or_default();
+    // target/PROFILE/deps/TEST: the binary lies two folders up.
+    let binary = tests
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .join("conclave");
+    assert!(
+        binary.exists(),
+        "{} is missing: build it with `cargo build -p conclave`",
+        binary.display()
+    );
+    binary
+}
+
+/// Killed when dropped; its log is shown when the test fails.
+pub struct Node {
+    name: String,
+    child: Child,
+    line: String,
+    log: PathBuf,
+}
+
+impl Node {
+    /// Starts `conclave ARGS...` and waits for the line that says that it serves.
+    pub fn start(name: &str, folder: &Path, args: &[&str]) -> Result<Node> {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::options().create(true).append(true).open(&log)?;
+        let mut child = Command::new(conclave())
+            .args(args)
+            .env("CONCLAVE_NODE_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(output)
+            .spawn()
+            .context("could not start the conclave binary")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut line)?;
+        let mut node = Node {
+            name: name.to_string(),
+            child,
+            line,
+            log,
+        };
+        if !node.line.contains("is serving") {
+            let status = node.child.wait()?;
+            bail!("{name} did not serve ({status}):\n{}", node.log());
+        }
+        Ok(node)
+    }
+
+    /// The address that the node serves for this scheme, `http` or `rpc`.
+    pub fn address(&self, scheme: &str) -> String {
+        let after = self
+            .line
+            .split_once(&format!(" {scheme}://"))
+            .map(|(_, rest)| rest);
+        let address = after.and_then(|rest| rest.split(',').next());
+        address
+            .unwrap_or_else(|| panic!("no {scheme} address in {:?}", self.line))
+            .to_string()
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal)
+            .unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.name));
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
+    }
+
+    /// Waits until the process has ended by itself.
+    pub async fn ended(&mut self, within: Duration) -> ExitStatus {
+        let what = format!("the end of {}", self.name);
+        await_that(&what, within, async || self.child.try_wait().expect("wait")).await
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().rev().take(60).collect();
+            println!("---- the end of the log of {}", self.name);
+            lines.iter().rev().for_each(|line| println!("{line}"));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+use cluster_tests::System;
+use model::Status;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_program_is_compiled_and_run() {
+    let system = System::new().unwrap();
+    let _up = system.up(&[]).unwrap();
+    let task = system
+        .run(json!({
+            "user": "alice",
+            "source": {"main.cpp": "#include <iostream>\nint main() { std::string s; std::cin >> s; std::cout << \"From \" << s; }"},
+            "data": {"table.csv": "1,2"},
+            "compile": {"command": "g++ -o main main.cpp"},
+            "execute": {"command": "./main && cat data/table.csv", "input": "Hello"},
+        }))
+        .await;
+    let result = task.result.unwrap();
+    let compile = result.compile.unwrap();
+    assert_eq!((compile.exit_code, compile.stderr.as_str()), (Some(0), ""));
+    assert_eq!(result.execute.unwrap().stdout, "From Hello1,2");
+    assert_eq!(
+        (task.status, task.attempt, task.executor),
+        (Status::Success, 1, None)
+    );
+}
