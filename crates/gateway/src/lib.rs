@@ -33,6 +33,7 @@ use rpc::Calls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use measure::SECONDS_BUCKETS;
 pub use options::Options;
 pub use tokens::{Tokens, TokensError};
 

@@ -98,6 +98,17 @@ fn decode(text: &str) -> Option<String> {
     Some(percent_decode_str(&text).decode_utf8().ok()?.into_owned())
 }
 
+/// For routes that know no parameter: one that is ignored would mislead.
+pub(crate) fn none(uri: &Uri) -> Result<(), Invalid> {
+    match pairs(uri)?.into_iter().next() {
+        None => Ok(()),
+        Some((name, _)) => Err(Invalid::new(
+            name,
+            "is not a known parameter; there are none here",
+        )),
+    }
+}
+
 /// `?wait=`, the only parameter that a single task's routes know.
 pub(crate) fn wait(uri: &Uri, options: &Options) -> Result<Option<Duration>, Invalid> {
     let mut wait = None;
@@ -152,6 +163,8 @@ mod tests {
             pairs(&uri).unwrap(),
             [pair("a", "b c d"), pair("e", ""), pair("f", "ü")]
         );
+        assert!(none(&uri).is_err());
+        assert!(none(&Uri::from_static("/x?")).is_ok());
         assert_eq!(pairs(&Uri::from_static("/?a=%FF")).unwrap_err().field, "a");
     }
 }

@@ -21,22 +21,30 @@ const WITH_FILES: &str = r#"curl 'http://127.0.0.1:7000/api/v1/tasks?wait=10' \
   -F 'source=@hello.sh'"#;
 
 /// In the order in which one learns them.
-const TYPES: [&str; 16] = [
+const TAGS: [&str; 4] = ["tasks", "blobs", "nodes", "operations"];
+const TYPES: [&str; 23] = [
     "NewTask",
     "Compile",
     "Execute",
-    "Limits",
-    "Files",
-    "File",
     "Command",
+    "Content",
+    "Limits",
     "Duration",
     "Size",
+    "Files",
+    "File",
     "Task",
+    "Id",
+    "Time",
+    "Status",
     "TaskResult",
     "Outcome",
+    "Reason",
+    "Page",
     "Brief",
     "Event",
-    "Stats",
+    "Executor",
+    "Judicator",
     "Problem",
 ];
 
@@ -53,7 +61,7 @@ pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>) -> Response {
         p { "Programs find all of this in " a href="/api/openapi.json" { "/api/openapi.json" } " (OpenAPI 3.1). "
             "Where the operator has set tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
         h2 { "Calls" }
-        (calls(&document))
+        @for tag in TAGS { (calls(&document, tag)) }
         h2 { "Types" }
         @for name in TYPES { (schema(name, &document["components"]["schemas"][name])) }
         h2 { "Problems" }
@@ -76,10 +84,10 @@ pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>) -> Response {
     page.show(&content)
 }
 
-fn calls(document: &Value) -> Markup {
+fn calls(document: &Value, tag: &str) -> Markup {
     html! {
         @for (path, operations) in document["paths"].as_object().into_iter().flatten() {
-            @for (method, operation) in operations.as_object().into_iter().flatten() {
+            @for (method, operation) in operations.as_object().into_iter().flatten().filter(|(_, operation)| operation["tags"][0] == tag) {
                 h3 { span class="method" { (method.to_uppercase()) } code { (path) } }
                 p { b { (text(&operation["summary"])) } " " (text(&operation["description"])) }
                 (parameters(&operation["parameters"]))
@@ -140,4 +148,29 @@ fn kind(schema: &Value) -> Markup {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_to_a_type_leads_to_it() {
+        let document = serde_json::to_value(openapi::document("1")).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let shown: String = TYPES
+            .iter()
+            .map(|name| schema(name, &schemas[name]).into_string())
+            .collect();
+        for link in shown.split("href=\"#").skip(1) {
+            let target = link.split('"').next().unwrap();
+            assert!(shown.contains(&format!("id=\"{target}\"")), "{target}");
+        }
+        assert!(TYPES.iter().all(|name| schemas[name].is_object()));
+        let calls: String = TAGS
+            .iter()
+            .map(|tag| calls(&document, tag).into_string())
+            .collect();
+        assert_eq!(calls.matches("<h3>").count(), 16);
+    }
 }

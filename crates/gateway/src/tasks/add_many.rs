@@ -14,6 +14,7 @@ use super::prepare::{blame_missing_blob, prepare};
 use crate::body;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::params;
 use crate::refusal::Refusal;
 
 /// Add many tasks
@@ -35,6 +36,7 @@ pub(crate) async fn add_many(
     caller: Caller,
     request: Request,
 ) -> Result<Response, Refusal> {
+    params::none(request.uri())?;
     body::must_be_json(request.headers())?;
     let NewTasks { tasks } = body::read_json(request, gateway.options.max_body).await?;
     let limit = gateway.options.max_batch;

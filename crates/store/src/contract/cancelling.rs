@@ -28,7 +28,7 @@ pub async fn a_held_task_is_withdrawn(store: Arc<dyn TaskStore>) {
         (cancelled.status, &cancelled.executor, cancelled.session),
         (Status::Cancelled, &None, None)
     );
-    let report = worker.next();
+    let report = worker.next_report();
     assert_eq!(done(worker.deliver(report).await).delete, [handout]);
     // A result that was on its way is settled, but comes too late.
     let late = worker.finish(handout, success()).await;

@@ -68,7 +68,7 @@ pub async fn a_claim_is_visible(store: Arc<dyn TaskStore>) {
     let id = add_one(&*store).await;
     let before = get(&*store, id).await;
     let mut worker = Worker::new(&store, "e");
-    let mut report = worker.next();
+    let mut report = worker.next_report();
     report.vacant = 1;
     let reported = worker.deliver(report).await;
     assert_eq!(reported.claimed, [before.add_time]);

@@ -69,7 +69,7 @@ pub async fn totals_equal_reality(store: Arc<dyn TaskStore>) {
     check(&store).await;
     let goodbye = Report {
         intent: Intent::Leave,
-        ..worker.next()
+        ..worker.next_report()
     };
     worker.deliver(goodbye).await;
     check(&store).await;
@@ -86,7 +86,7 @@ pub async fn executors_are_listed_with_what_they_hold(store: Arc<dyn TaskStore>)
         add_one(&*store).await;
     }
     let (mut idle, mut busy) = (Worker::new(&store, "idle"), Worker::new(&store, "busy"));
-    let mut report = idle.next();
+    let mut report = idle.next_report();
     report.presence.slots = 7;
     idle.deliver(report).await;
     busy.claim(3).await;
@@ -109,7 +109,7 @@ pub async fn executors_are_listed_with_what_they_hold(store: Arc<dyn TaskStore>)
             expected(&idle, 7, 0, &states[1])
         ]
     );
-    let mut report = idle.next();
+    let mut report = idle.next_report();
     report.presence.version = "2".into();
     idle.deliver(report).await;
     let later = store.executors().await.unwrap().remove(1);

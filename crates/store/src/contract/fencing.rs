@@ -17,7 +17,7 @@ pub async fn an_older_report_is_stale(store: Arc<dyn TaskStore>) {
     worker.claim(0).await;
     let wandering = Report {
         vacant: 1,
-        ..worker.next()
+        ..worker.next_report()
     };
     let handout = worker.claim_one().await;
     let before = get(&*store, id).await;
@@ -32,10 +32,10 @@ pub async fn an_older_report_is_stale(store: Arc<dyn TaskStore>) {
 pub async fn a_session_nobody_opened_has_ended(store: Arc<dyn TaskStore>) {
     add_one(&*store).await;
     let mut worker = Worker::new(&store, "e");
-    worker.next();
+    worker.next_report();
     let report = Report {
         vacant: 1,
-        ..worker.next()
+        ..worker.next_report()
     };
     assert_eq!(store.report(report).await.unwrap().answer, ReportAnswer::Ended);
     assert_eq!(store.executors().await.unwrap(), []);
@@ -51,7 +51,7 @@ pub async fn a_second_live_session_is_refused(store: Arc<dyn TaskStore>) {
     let refused = store
         .report(Report {
             vacant: 1,
-            ..second.next()
+            ..second.next_report()
         })
         .await
         .unwrap();
@@ -64,7 +64,7 @@ pub async fn a_second_live_session_is_refused(store: Arc<dyn TaskStore>) {
     );
     let unrelated = Report {
         succeeds: Some(SessionId::generate()),
-        ..second.next()
+        ..second.next_report()
     };
     let unrelated = Report {
         seq: Seq(1),
@@ -109,7 +109,7 @@ pub async fn a_successor_brings_the_results_and_loses_the_rest(store: Arc<dyn Ta
             handout: handouts[2],
             status: Some(Status::Running),
         }],
-        ..successor.next()
+        ..successor.next_report()
     };
     let reported = store.report(report.clone()).await.unwrap();
     assert_eq!(reported.finished.len(), 1);
@@ -128,7 +128,7 @@ pub async fn a_successor_brings_the_results_and_loses_the_rest(store: Arc<dyn Ta
     assert_eq!(done(again).delete, handouts);
     assert_eq!(get(&*store, dropped).await, lost);
     // The former session is over.
-    let late = store.report(former.next()).await.unwrap();
+    let late = store.report(former.next_report()).await.unwrap();
     assert_eq!(late.answer, ReportAnswer::Ended);
     let sessions = store.live_sessions().await.unwrap();
     assert_eq!(sessions, [successor.seen()]);
@@ -138,12 +138,12 @@ pub async fn a_session_that_left_has_ended(store: Arc<dyn TaskStore>) {
     let mut worker = Worker::new(&store, "e");
     let goodbye = Report {
         intent: Intent::Leave,
-        ..worker.next()
+        ..worker.next_report()
     };
     worker.deliver(goodbye.clone()).await;
     assert_eq!(store.live_sessions().await.unwrap(), []);
     assert_eq!(store.executors().await.unwrap()[0].health, Health::Gone);
-    for late in [goodbye, worker.next()] {
+    for late in [goodbye, worker.next_report()] {
         assert_eq!(store.report(late).await.unwrap().answer, ReportAnswer::Ended);
     }
     // The next session needs nobody's leave.
@@ -175,7 +175,7 @@ pub async fn leaving_gives_everything_back(store: Arc<dyn TaskStore>) {
             handout: handouts[1],
             status: None,
         }],
-        ..worker.next()
+        ..worker.next_report()
     };
     let reported = store.report(goodbye).await.unwrap();
     assert!(reported.claimed.is_empty());
@@ -205,7 +205,7 @@ pub async fn an_expired_session_has_ended(store: Arc<dyn TaskStore>) {
             end: End::Result(success()),
         }],
         vacant: 1,
-        ..worker.next()
+        ..worker.next_report()
     };
     assert_eq!(
         store.report(late.clone()).await.unwrap().answer,
@@ -218,7 +218,7 @@ pub async fn an_expired_session_has_ended(store: Arc<dyn TaskStore>) {
     let report = Report {
         succeeds: Some(worker.session),
         complete: late.complete,
-        ..next.next()
+        ..next.next_report()
     };
     let reported = next.deliver(report).await;
     assert!(reported.finished.is_empty());
@@ -258,7 +258,7 @@ pub async fn only_the_holder_can_finish(store: Arc<dyn TaskStore>) {
                 handout: second,
                 status: None,
             }],
-            ..lost.next()
+            ..lost.next_report()
         };
         let reported = lost.deliver(report).await;
         assert_eq!((reported.finished.len(), done(reported).delete), (0, vec![wrong]));
@@ -291,7 +291,7 @@ pub async fn what_is_not_held_is_deleted(store: Arc<dyn TaskStore>) {
         executing: [unknown, held, other_session, other_attempt]
             .map(executing)
             .to_vec(),
-        ..worker.next()
+        ..worker.next_report()
     };
     let answer = done(worker.deliver(report).await);
     assert_eq!(answer.delete, [unknown, other_session, other_attempt]);

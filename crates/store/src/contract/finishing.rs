@@ -111,7 +111,7 @@ pub async fn a_repeated_report_finishes_once(store: Arc<dyn TaskStore>) {
             end: End::Result(success()),
         }],
         vacant: 1,
-        ..worker.next()
+        ..worker.next_report()
     };
     let first = store.report(report.clone()).await.unwrap();
     let before = get(&*store, handout.task).await;

@@ -15,7 +15,7 @@ pub async fn a_lost_answer_is_handed_out_again(store: Arc<dyn TaskStore>) {
     worker.claim(0).await;
     let lost = Report {
         vacant: 1,
-        ..worker.next()
+        ..worker.next_report()
     };
     let lost = done(store.report(lost).await.unwrap()).assign;
     let before = get(&*store, id).await;
@@ -23,7 +23,7 @@ pub async fn a_lost_answer_is_handed_out_again(store: Arc<dyn TaskStore>) {
     for _ in 0..5 {
         let again = Report {
             vacant: 1,
-            ..worker.next()
+            ..worker.next_report()
         };
         let reported = store.report(again).await.unwrap();
         assert!(reported.claimed.is_empty());
@@ -45,12 +45,12 @@ pub async fn handing_out_again_uses_up_vacancy(store: Arc<dyn TaskStore>) {
     let mut worker = Worker::new(&store, "e");
     let lost = Report {
         vacant: 2,
-        ..worker.next()
+        ..worker.next_report()
     };
     let lost = done(store.report(lost).await.unwrap()).assign;
     let next = Report {
         vacant: 3,
-        ..worker.next()
+        ..worker.next_report()
     };
     let reported = worker.deliver(next).await;
     assert_eq!(reported.claimed.len(), 1);
@@ -60,7 +60,7 @@ pub async fn handing_out_again_uses_up_vacancy(store: Arc<dyn TaskStore>) {
     // Lost ones come even if there seems to be no room: the executor was given them.
     let lost = Report {
         vacant: 2,
-        ..worker.next()
+        ..worker.next_report()
     };
     let lost = done(store.report(lost).await.unwrap()).assign;
     assert_eq!(worker.claim(0).await, lost);
@@ -71,7 +71,7 @@ pub async fn unnamed_tasks_are_given_back_without_a_loss(store: Arc<dyn TaskStor
     let mut worker = Worker::new(&store, "e");
     assert_eq!(worker.claim(2).await.len(), 2);
     worker.running.retain(|running| running.handout.task == kept);
-    let report = worker.next();
+    let report = worker.next_report();
     let answer = done(worker.deliver(report).await);
     assert!(answer.delete.is_empty() && answer.assign.is_empty());
     let task = get(&*store, forgotten).await;
@@ -90,7 +90,7 @@ pub async fn expiry_needs_the_seq_that_was_seen(store: Arc<dyn TaskStore>) {
     worker.claim_one().await;
     let seen = worker.seen();
     assert_eq!(store.live_sessions().await.unwrap(), [worker.seen()]);
-    let report = worker.next();
+    let report = worker.next_report();
     worker.deliver(report).await;
     let other_session = SessionSeen {
         session: SessionId::generate(),
@@ -124,7 +124,7 @@ pub async fn attempts_run_out(store: Arc<dyn TaskStore>) {
     let mut successor = Worker::new(&store, "e");
     let report = Report {
         succeeds: Some(worker.session),
-        ..successor.next()
+        ..successor.next_report()
     };
     successor.deliver(report).await;
     assert_eq!(status(&*store, id).await, Status::Retrying);
@@ -152,7 +152,7 @@ pub async fn given_back_attempts_do_not_run_out(store: Arc<dyn TaskStore>) {
         assert_eq!(status(&*store, id).await, Status::Retrying);
     }
     assert!(matches!(
-        store.report(worker.next()).await.unwrap().answer,
+        store.report(worker.next_report()).await.unwrap().answer,
         ReportAnswer::Done(_)
     ));
 }

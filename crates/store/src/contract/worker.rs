@@ -31,7 +31,7 @@ impl Worker {
     }
 
     /// The next report, which says nothing new.
-    pub fn next(&mut self) -> Report {
+    pub fn next_report(&mut self) -> Report {
         self.seq = self.seq.next();
         Report {
             executor: self.name.clone(),
@@ -73,7 +73,7 @@ impl Worker {
     pub async fn claim(&mut self, vacant: u32) -> Vec<Assignment> {
         let report = Report {
             vacant,
-            ..self.next()
+            ..self.next_report()
         };
         done(self.deliver(report).await).assign
     }
@@ -89,7 +89,7 @@ impl Worker {
         self.running.retain(|running| running.handout != handout);
         let report = Report {
             complete: vec![Complete { handout, end }],
-            ..self.next()
+            ..self.next_report()
         };
         self.deliver(report).await
     }
@@ -105,7 +105,7 @@ impl Worker {
                 running.status = Some(status);
             }
         }
-        let report = self.next();
+        let report = self.next_report();
         done(self.deliver(report).await)
     }
 

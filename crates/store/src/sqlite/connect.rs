@@ -27,10 +27,12 @@ const READER: &str = "
 pub(super) fn writer(folder: &Folder) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut connection = open(folder, flags)?;
+    let version = schema::check(&connection, folder)?;
     connection
         .execute_batch(WRITER)
         .map_err(|source| database_error("set up the writer's connection", source, folder.root()))?;
-    schema::migrate(&mut connection, folder)?;
+    schema::migrate(&mut connection, version)
+        .map_err(|source| database_error("migrate the schema", source, folder.root()))?;
     Ok(connection)
 }
 

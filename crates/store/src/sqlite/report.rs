@@ -4,12 +4,13 @@ mod claim;
 mod complete;
 mod executing;
 
-use model::{Answer, Handout, Intent, Report, ReportAnswer, Standing, settle, standing};
+use std::collections::HashMap;
+
+use model::{Answer, Intent, Report, ReportAnswer, Standing, settle, standing};
 
 use self::complete::Ended;
 use super::failure::Failure;
 use super::group::Group;
-use super::rows;
 use super::session;
 use super::transition::{Release, release};
 use crate::document::encode_result;
@@ -75,12 +76,13 @@ pub(super) fn report(group: &mut Group<'_>, sent: &Sent) -> Result<Reported, Fai
     let held = executing::record(group, report, &mut handled.answer)?;
     let holdings: Vec<_> = held.iter().map(|task| task.holding(report.session)).collect();
     let settled = settle(&holdings, report);
-    for task in held.iter().filter(|task| is_among(&settled.release, task)) {
-        release(group, task, Release::GivenBack)?;
+    let by_id: HashMap<_, _> = held.iter().map(|task| (task.id, task)).collect();
+    for handout in &settled.release {
+        release(group, by_id[&handout.task], Release::GivenBack)?;
     }
     match report.intent {
         Intent::Stay => {
-            let again = held.iter().filter(|task| is_among(&settled.assign, task));
+            let again = settled.assign.iter().map(|handout| by_id[&handout.task]);
             claim::claim(group, report, again, &mut handled)?;
         }
         Intent::Leave => leave(group, report, &mut handled.answer)?,
@@ -103,8 +105,4 @@ fn leave(group: &mut Group<'_>, report: &Report, answer: &mut Answer) -> Result<
         answer.delete.push(task.holding(report.session).handout);
     }
     session::end(group, &report.executor)
-}
-
-fn is_among(handouts: &[Handout], task: &rows::Position) -> bool {
-    handouts.iter().any(|handout| handout.task == task.id)
 }

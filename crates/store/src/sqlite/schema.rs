@@ -10,11 +10,11 @@ use crate::StoreError;
 /// One that was ever released is never changed, only followed by another.
 const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
 
-pub(super) fn migrate(connection: &mut Connection, folder: &Folder) -> Result<(), StoreError> {
-    let failed = |step| move |source| database_error(step, source, folder.root());
+/// Answers the version, if it is one that can be opened. Nothing is written before this is known.
+pub(super) fn check(connection: &Connection, folder: &Folder) -> Result<usize, StoreError> {
     let found: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed("read the schema version"))?;
+        .map_err(|source| database_error("read the schema version", source, folder.root()))?;
     let known = MIGRATIONS.len() as i64;
     if found > known {
         return Err(StoreError::TooNew {
@@ -26,16 +26,15 @@ pub(super) fn migrate(connection: &mut Connection, folder: &Folder) -> Result<()
     if found <= 0 {
         refuse_foreign(connection, folder)?;
     }
-    for (version, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
-        let step = "migrate the schema";
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed(step))?;
-        transaction.execute_batch(migration).map_err(failed(step))?;
-        transaction
-            .pragma_update(None, "user_version", version)
-            .map_err(failed(step))?;
-        transaction.commit().map_err(failed(step))?;
+    Ok(usize::try_from(found).unwrap_or(0))
+}
+
+pub(super) fn migrate(connection: &mut Connection, found: usize) -> rusqlite::Result<()> {
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(found) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
     }
     Ok(())
 }
@@ -52,4 +51,37 @@ fn refuse_foreign(connection: &Connection, folder: &Folder) -> Result<(), StoreE
         path: folder.root().to_path_buf(),
         detail: "tasks.db has no schema version but holds tables, so another program wrote it".into(),
     })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::sqlite::rows::{HELD, WAITING};
+
+    pub(in crate::sqlite) fn database() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        MIGRATIONS
+            .iter()
+            .for_each(|migration| connection.execute_batch(migration).unwrap());
+        connection
+    }
+
+    /// How SQLite would go about a query.
+    pub(in crate::sqlite) fn plan(connection: &Connection, sql: &str) -> String {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        // Without values for the parameters: the plan does not depend on them.
+        let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+        steps.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
+    }
+
+    #[test]
+    fn the_queue_and_the_holdings_are_never_scanned() {
+        let connection = database();
+        assert_eq!(plan(&connection, WAITING), "SCAN tasks USING INDEX tasks_waiting");
+        let held = plan(&connection, HELD);
+        assert_eq!(
+            held,
+            "SEARCH tasks USING INDEX tasks_held (executor=? AND session=?)"
+        );
+    }
 }

@@ -6,6 +6,7 @@ mod text;
 use std::time::{Duration, Instant};
 
 use model::{Brief, Order, Page, Query, Status};
+use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 
 use self::conditions::{Conditions, Path};
@@ -115,16 +116,7 @@ fn collect(
     path: &Path,
     found: &mut Vec<Brief>,
 ) -> Result<(), Failure> {
-    let Conditions {
-        from,
-        conditions,
-        values,
-    } = Conditions::of(query, path);
-    let direction = match query.order {
-        Order::Oldest => "ASC",
-        Order::Newest => "DESC",
-    };
-    let sql = format!("SELECT {BRIEF} FROM {from} WHERE {conditions} ORDER BY seq {direction}");
+    let (sql, values) = sql(query, path);
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
     let mut rows = statement.query(params_from_iter(values)).during(STEP)?;
     let needle = query.text.as_deref().map(Needle::new);
@@ -139,6 +131,20 @@ fn collect(
     Ok(())
 }
 
+fn sql(query: &Query, path: &Path) -> (String, Vec<Value>) {
+    let Conditions {
+        from,
+        conditions,
+        values,
+    } = Conditions::of(query, path);
+    let direction = match query.order {
+        Order::Oldest => "ASC",
+        Order::Newest => "DESC",
+    };
+    let sql = format!("SELECT {BRIEF} FROM {from} WHERE {conditions} ORDER BY seq {direction}");
+    (sql, values)
+}
+
 fn page(query: &Query, mut found: Vec<Brief>) -> Page {
     match query.order {
         Order::Oldest => found.sort_unstable_by_key(|brief| brief.add_time),
@@ -149,4 +155,67 @@ fn page(query: &Query, mut found: Vec<Brief>) -> Page {
     found.truncate(full);
     let next = found.last().filter(|_| more).map(|last| query.cursor_after(last));
     Page { tasks: found, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ExecutorName, Moment, TaskId, UserName};
+
+    use super::*;
+    use crate::sqlite::schema::tests::{database, plan};
+
+    #[test]
+    fn a_long_search_is_stopped_and_the_connection_goes_on() {
+        let mut connection = database();
+        let endless =
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        let longest = Duration::from_millis(1);
+        let stopped = within(&mut connection, longest, |connection| {
+            connection.query_row(endless, [], |_| Ok(())).during(STEP)
+        });
+        assert!(
+            matches!(stopped, Err(Failure::Refused(StoreError::SearchTooLong { .. }))),
+            "{stopped:?}"
+        );
+        assert_eq!(
+            search(&mut connection, &Query::default()).unwrap(),
+            Page::default()
+        );
+    }
+
+    #[test]
+    fn every_path_follows_an_index_in_order() {
+        let connection = database();
+        let query = Query {
+            user: Some(UserName::new("ada").unwrap()),
+            executor: Some(ExecutorName::new("e").unwrap()),
+            from: Some(Moment(1)),
+            until: Some(Moment(2)),
+            ..Query::default()
+        };
+        let check = |path: Path, index: &str| {
+            for order in [Order::Oldest, Order::Newest] {
+                let (sql, _) = sql(
+                    &Query {
+                        order,
+                        ..query.clone()
+                    },
+                    &path,
+                );
+                let plan = plan(&connection, &sql);
+                assert!(plan.contains(index), "{path:?}: {plan}");
+                // Only what an executor holds is sorted: it is as many as it has slots.
+                let sorts = plan.contains("TEMP B-TREE");
+                assert_eq!(sorts, matches!(path, Path::Executor), "{path:?}: {plan}");
+            }
+        };
+        check(Path::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
+        check(Path::Id(TaskId::generate()), "sqlite_autoindex_tasks_1 (id=?)");
+        check(Path::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
+        check(
+            Path::Status(Status::Success),
+            "tasks_by_status (status=? AND rowid>? AND rowid<?)",
+        );
+        check(Path::Executor, "tasks_held (executor=?");
+    }
 }

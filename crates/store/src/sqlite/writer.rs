@@ -247,3 +247,59 @@ fn read_last_add(connection: &Connection) -> Result<Moment, Failure> {
         .map(Moment)
         .during("read the ledger")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::connect;
+
+    fn writer() -> (tempfile::TempDir, Writer) {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, _lock) = Folder::open(root.path()).unwrap();
+        let connection = connect::writer(&folder).unwrap();
+        (
+            root,
+            Writer::start(connection, folder, Options::default()).unwrap(),
+        )
+    }
+
+    #[tokio::test]
+    async fn a_failed_statement_leaves_no_trace_and_the_writer_goes_on() {
+        const STEP: &str = "test";
+        let (_root, writer) = writer();
+        let failed: Result<(), _> = writer
+            .submit(1, |group| {
+                let insert = "INSERT INTO ledger VALUES ('trace', 1)";
+                group.connection().execute_batch(insert).during(STEP)?;
+                group.connection().execute_batch("SELECT nonsense").during(STEP)
+            })
+            .await;
+        assert!(
+            matches!(failed, Err(StoreError::Database { step: STEP, .. })),
+            "{failed:?}"
+        );
+        let count = "SELECT count(*) FROM ledger WHERE name = 'trace'";
+        let traces = writer
+            .submit(1, move |group| {
+                group
+                    .connection()
+                    .query_row(count, [], |row| row.get(0))
+                    .during(STEP)
+            })
+            .await;
+        assert!(matches!(traces, Ok(0_i64)), "{traces:?}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_hangs_nobody() {
+        let (_root, writer) = writer();
+        let (first, second) = tokio::join!(
+            writer.submit(1, |_| -> Result<(), Failure> { panic!("on purpose") }),
+            writer.submit(1, |_| Ok(())),
+        );
+        assert!(matches!(first, Err(StoreError::Closed)), "{first:?}");
+        assert!(matches!(second, Err(StoreError::Closed)), "{second:?}");
+        let third = writer.submit(1, |_| Ok(())).await;
+        assert!(matches!(third, Err(StoreError::Closed)), "{third:?}");
+    }
+}

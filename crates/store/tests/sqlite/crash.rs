@@ -1,5 +1,10 @@
 //! What was acknowledged survives the death of the process.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "the process to be killed says what it has done"
+)]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Step 3: recording how far the tasks in hand have come.
 
+use std::collections::{HashMap, HashSet};
+
 use model::{Answer, Report, Status};
 
 use crate::sqlite::column::Column;
@@ -15,16 +17,20 @@ pub(super) fn record(
     answer: &mut Answer,
 ) -> Result<Vec<Position>, Failure> {
     let mut held = rows::held(group.connection(), &report.executor, report.session)?;
+    let settled: HashSet<_> = answer.delete.iter().copied().collect();
+    let mut by_id: HashMap<_, _> = held.iter_mut().map(|task| (task.id, task)).collect();
     for executing in &report.executing {
-        let mine = held
-            .iter_mut()
-            .find(|task| task.is_out_as(executing.handout, &report.executor));
-        match (mine, executing.status) {
+        let handout = executing.handout;
+        let found = by_id.get_mut(&handout.task);
+        match (
+            found.filter(|task| task.is_out_as(handout, &report.executor)),
+            executing.status,
+        ) {
             (Some(task), Some(status)) => record_if_changed(group, report, task, status)?,
             (Some(_), None) => {}
             // One that also completed in this report is on the list already.
-            (None, _) if answer.delete.contains(&executing.handout) => {}
-            (None, _) => answer.delete.push(executing.handout),
+            (None, _) if settled.contains(&handout) => {}
+            (None, _) => answer.delete.push(handout),
         }
     }
     Ok(held)
