@@ -1,7 +1,7 @@
-//! What tasks really did, written by themselves: each run leaves a line when it begins and one when it ends.
+//! What tasks really did, written by themselves: each run leaves a line when it begins, while it lives, and when it ends.
 //!
-//! The file lies outside of every workspace, so that it outlives the tasks. A run that was killed has no end; it
-//! counts as over when its process is gone.
+//! The file lies outside of every workspace, so that it outlives the tasks. A run that was killed has no end; it was
+//! alive until its last line at least.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,15 @@ pub struct History {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub task: String,
+    /// Of its first process, which names the run.
     pub pid: i32,
-    /// Nanoseconds on the machine's own clock.
-    pub begin: u128,
-    pub end: Option<u128>,
+    /// Microseconds on the machine's own clock.
+    pub begin: u64,
+    pub end: Option<u64>,
+    /// The last sign of life of any of its processes.
+    pub last: u64,
+    /// All of its processes that left a line.
+    pub pids: Vec<i32>,
 }
 
 impl History {
@@ -29,10 +34,28 @@ impl History {
 
     /// A shell text that records its run around `work`. The appends are single writes, so lines do not mix.
     pub fn record(&self, work: &str) -> String {
-        let file = self.path.display();
         format!(
-            "echo \"begin $CONCLAVE_TASK $$ $(date +%s%N)\" >> {file}; {work}; code=$?; \
-             echo \"end $CONCLAVE_TASK $$ $(date +%s%N)\" >> {file}; exit $code"
+            "say() {{ {}; }}; say begin; {work}; code=$?; say end; exit $code",
+            self.line("$1")
+        )
+    }
+
+    /// A shell text that waits until the file is there. A child of it that has left its session and its parent
+    /// shows that it lives for as long as it does, which is until somebody kills it.
+    pub fn until(&self, gate: &Path) -> String {
+        let beat = self.line("beat").replace("$$", "$RUN");
+        self.record(&format!(
+            "export RUN=$$; setsid --fork bash -c 'while :; do {beat}; sleep 0.02; done'; \
+             until [ -e {} ]; do sleep 0.02; done; echo $$",
+            gate.display()
+        ))
+    }
+
+    /// Without starting another process for it, so that it costs next to nothing.
+    fn line(&self, verb: &str) -> String {
+        format!(
+            "echo \"{verb} $CONCLAVE_TASK $$ $BASHPID ${{EPOCHREALTIME/./}}\" >> {}",
+            self.path.display()
         )
     }
 
@@ -40,50 +63,66 @@ impl History {
     pub fn runs(&self) -> Vec<Run> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         let mut runs: Vec<Run> = Vec::new();
-        let mut open: HashMap<(String, i32), usize> = HashMap::new();
+        let mut known: HashMap<(String, i32), usize> = HashMap::new();
         for line in text.lines() {
-            let [verb, task, pid, time] = line.split(' ').collect::<Vec<_>>()[..] else {
+            let [verb, task, run, pid, time] = line.split(' ').collect::<Vec<_>>()[..] else {
                 panic!("not a line of a run: {line:?}");
             };
             let pid: i32 = pid.parse().expect("a pid");
-            let time = time.parse().expect("a time");
-            let key = (task.to_string(), pid);
-            match verb {
-                "begin" => {
-                    open.insert(key, runs.len());
-                    runs.push(Run {
-                        task: task.to_string(),
-                        pid,
-                        begin: time,
-                        end: None,
-                    });
-                }
-                _ => runs[open[&key]].end = Some(time),
+            let time: u64 = time.parse().expect("a time");
+            let key = (task.to_string(), run.parse().expect("a pid"));
+            if verb == "begin" {
+                known.insert(key, runs.len());
+                runs.push(Run {
+                    task: task.to_string(),
+                    pid,
+                    begin: time,
+                    end: None,
+                    last: time,
+                    pids: vec![pid],
+                });
+                continue;
+            }
+            let run = &mut runs[known[&key]];
+            run.last = run.last.max(time);
+            if !run.pids.contains(&pid) {
+                run.pids.push(pid);
+            }
+            if verb == "end" {
+                run.end = Some(time);
             }
         }
         runs
     }
 
-    /// No task may have ended well more than once: the second time would have been a second commit or a run
-    /// that nobody asked for.
+    pub fn runs_of(&self, task: impl ToString) -> Vec<Run> {
+        let task = task.to_string();
+        self.runs().into_iter().filter(|run| run.task == task).collect()
+    }
+
+    /// Nothing of a run may live when the next run of the same task begins.
     pub fn assert_no_overlap(&self) {
-        let mut by_task: HashMap<String, Vec<Run>> = HashMap::new();
+        let mut before: HashMap<String, Run> = HashMap::new();
         for run in self.runs() {
-            by_task.entry(run.task.clone()).or_default().push(run);
-        }
-        for (task, runs) in by_task {
-            for pair in runs.windows(2) {
-                if let Some(end) = pair[0].end {
-                    assert!(end <= pair[1].begin, "two runs of {task} overlap: {pair:?}");
-                }
+            if let Some(earlier) = before.insert(run.task.clone(), run.clone()) {
+                assert!(
+                    earlier.last <= run.begin,
+                    "two runs overlap: {earlier:?} and {run:?}"
+                );
             }
         }
     }
 
-    /// Whether any process of any run is still there.
+    /// Processes of any run that are still there.
     pub fn alive(&self) -> Vec<i32> {
-        let pids = self.runs().into_iter().map(|run| run.pid);
-        pids.filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
-            .collect()
+        let is_alive = |task: &str, pid: i32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mark = format!("CONCLAVE_TASK={task}");
+            environment
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == mark.as_bytes())
+        };
+        let of_run = |run: Run| run.pids.into_iter().filter(move |pid| is_alive(&run.task, *pid));
+        self.runs().into_iter().flat_map(of_run).collect()
     }
 }

@@ -4,11 +4,23 @@
 //! This room uses nothing of the others but the HTTP client: what it sees is what a user sees.
 
 mod await_that;
+mod cli;
 mod history;
+mod disk;
+mod load;
+mod network;
 mod node;
+mod remains;
 mod system;
+mod web;
 
 pub use await_that::await_that;
+pub use cli::{Cli, Said};
+pub use disk::Disk;
 pub use history::{History, Run};
+pub use load::Load;
+pub use network::Network;
 pub use node::{Node, conclave};
+pub use remains::Remains;
 pub use system::{System, shell};
+pub use web::{Answer, Web};

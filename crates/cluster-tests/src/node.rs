@@ -41,29 +41,40 @@ pub struct Node {
 impl Node {
     /// Starts `conclave ARGS...` and waits for the line that says that it serves.
     pub fn start(name: &str, folder: &Path, args: &[&str]) -> Result<Node> {
+        let mut command = Command::new(conclave());
+        command.args(args);
+        Node::launch(name, folder, command)
+    }
+
+    /// The same for a command that becomes the node.
+    pub fn launch(name: &str, folder: &Path, command: Command) -> Result<Node> {
+        let mut node = Node::spawn(name, folder, command)?;
+        let stdout = node.child.stdout.take().context("no stdout")?;
+        BufReader::new(stdout).read_line(&mut node.line)?;
+        if !node.line.contains("is serving") {
+            let status = node.child.wait()?;
+            bail!("{name} did not serve ({status}):\n{}", node.log());
+        }
+        Ok(node)
+    }
+
+    /// Does not wait until it serves.
+    pub fn spawn(name: &str, folder: &Path, mut command: Command) -> Result<Node> {
         let log = folder.join(format!("{name}.log"));
         let output = File::options().create(true).append(true).open(&log)?;
-        let mut child = Command::new(conclave())
-            .args(args)
+        let child = command
             .env("CONCLAVE_NODE_LOG", "info")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(output)
             .spawn()
             .context("could not start the conclave binary")?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut line)?;
-        let mut node = Node {
+        Ok(Node {
             name: name.to_string(),
             child,
-            line,
+            line: String::new(),
             log,
-        };
-        if !node.line.contains("is serving") {
-            let status = node.child.wait()?;
-            bail!("{name} did not serve ({status}):\n{}", node.log());
-        }
-        Ok(node)
+        })
     }
 
     /// The address that the node serves for this scheme, `http` or `rpc`.
@@ -99,6 +110,7 @@ impl Node {
         await_that(&what, within, async || self.child.try_wait().expect("wait")).await
     }
 
+    /// What it and its earlier lives under the same name have logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

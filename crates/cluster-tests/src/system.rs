@@ -1,6 +1,9 @@
 //! A system on one machine: `conclave up`, or its three parts as processes of their own.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,7 +12,7 @@ use model::TaskId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Node, await_that, conclave};
+use crate::{Node, Remains, await_that, conclave};
 
 /// Generous: the machine may be busy with other tests. Nothing here is a measure of speed.
 const SERVES: Duration = Duration::from_secs(30);
@@ -19,6 +22,7 @@ const DONE: Duration = Duration::from_secs(60);
 pub struct System {
     pub folder: TempDir,
     http: String,
+    rpc: String,
     pub client: Client,
 }
 
@@ -29,8 +33,14 @@ impl System {
         let beside = conclave();
         let folder = TempDir::new_in(beside.parent().unwrap_or(Path::new(".")))?;
         let http = format!("127.0.0.1:{}", free_port()?);
+        let rpc = format!("127.0.0.1:{}", free_port()?);
         let client = Client::new(&format!("http://{http}"), None)?;
-        Ok(System { folder, http, client })
+        Ok(System {
+            folder,
+            http,
+            rpc,
+            client,
+        })
     }
 
     pub fn data(&self) -> PathBuf {
@@ -39,18 +49,59 @@ impl System {
 
     /// `conclave up` on this folder. May be called again after the node has ended.
     pub fn up(&self, more: &[&str]) -> Result<Node> {
+        Node::launch("up", self.folder.path(), self.up_command(more))
+    }
+
+    /// The same, without waiting until it serves.
+    pub fn up_soon(&self, more: &[&str]) -> Result<Node> {
+        Node::spawn("up", self.folder.path(), self.up_command(more))
+    }
+
+    fn up_command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(conclave());
+        command
+            .args(["up", "--listen", &self.http, "--rpc", &self.rpc, "--data"])
+            .arg(self.data())
+            .args(more);
+        command
+    }
+
+    /// A judicator as a process of its own.
+    pub fn judicator(&self, more: &[&str]) -> Result<Node> {
         let data = self.data();
-        let mut args = vec![
-            "up",
+        let args = ["judicator", "--listen", &self.rpc, "--data", text(&data)];
+        Node::start("judicator", self.folder.path(), &[&args, more].concat())
+    }
+
+    /// An executor as a process of its own, with a data folder of its own.
+    pub fn executor(&self, name: &str, more: &[&str]) -> Result<Node> {
+        let data = self.folder.path().join(name);
+        let args = [
+            "executor",
+            "--judicator",
+            &self.rpc,
+            "--name",
+            name,
             "--data",
             text(&data),
-            "--listen",
-            &self.http,
-            "--rpc",
-            "127.0.0.1:0",
         ];
-        args.extend(more);
-        Node::start("up", self.folder.path(), &args)
+        Node::start(name, self.folder.path(), &[&args, more].concat())
+    }
+
+    /// A gateway as a process of its own.
+    pub fn gateway(&self, more: &[&str]) -> Result<Node> {
+        let args = ["gateway", "--listen", &self.http, "--judicator", &self.rpc];
+        Node::start("gateway", self.folder.path(), &[&args, more].concat())
+    }
+
+    /// What tasks may have left with `conclave up`.
+    pub fn remains(&self) -> Remains {
+        Remains::of(&self.data())
+    }
+
+    /// What tasks may have left with an executor of its own.
+    pub fn remains_at(&self, executor: &str) -> Remains {
+        Remains::of(&self.folder.path().join(executor))
     }
 
     /// The whole URL of a path below the API.
@@ -102,6 +153,17 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
+/// Below the range from which the kernel serves outgoing connections: a node that is started again must find its
+/// port free.
 fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    const PORTS: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(10_000 + number % PORTS)?;
+        match std::net::TcpListener::bind(("127.0.0.1", port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return Ok(bound?.local_addr()?.port()),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox::{Input, Spec};
 
-use crate::stage::{command, python, run, run_in, sh, stdout, warden};
+use crate::stage::{command, folder, python, run, run_in, sh, stdout, warden};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,9 +39,12 @@ fn cpu_time_is_what_the_command_itself_measures() {
 fn cpu_time_of_orphans_counts() {
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let direct = run(&sh(busy));
-    let orphan = run(&sh(&format!(
-        "(({busy}; echo > done) &); until [ -e done ]; do sleep 0.01; done; rm done"
-    )));
+    let (_keep, folder) = folder();
+    let mut spec = sh(&format!(
+        "(({busy}; echo > done) &); until [ -e done ]; do sleep 0.01; done"
+    ));
+    spec.directory.clone_from(&folder);
+    let orphan = run(&spec);
     assert!(
         orphan.cpu > direct.cpu / 2,
         "{:?} in an orphan, {:?} directly",

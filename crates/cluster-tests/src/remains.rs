@@ -1,0 +1,117 @@
+//! What tasks left where an executor worked: nothing, if all is well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::await_that;
+
+/// Generous: a killed tree of processes takes its time to go on a busy machine.
+const GONE: Duration = Duration::from_secs(20);
+
+pub struct Remains {
+    /// The data folder of the executor's node.
+    data: PathBuf,
+}
+
+impl Remains {
+    pub(crate) fn of(data: &Path) -> Remains {
+        Remains {
+            data: data.to_path_buf(),
+        }
+    }
+
+    /// Where results wait until a judicator has answered for them.
+    pub fn spool(&self) -> PathBuf {
+        self.data.join("executor/spool")
+    }
+
+    /// While the node goes on: no process, no workspace and no result of any task.
+    pub async fn await_none(&self) {
+        let mut left = Vec::new();
+        let what = format!("nothing to be left of tasks below {}", self.data.display());
+        await_that(&what, GONE, async || {
+            let found = self.list();
+            if found != left {
+                left = found;
+                report(&left);
+            }
+            left.is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// When the node has ended: none of the above, and no warden either.
+    pub async fn await_nobody(&self) {
+        self.await_none().await;
+        let what = format!("nobody to use {}", self.data.display());
+        await_that(&what, GONE, async || self.users().is_empty().then_some(())).await;
+    }
+
+    fn list(&self) -> Vec<String> {
+        let mut left = self.processes();
+        let workspaces = fs::read_dir(self.data.join("executor/work"));
+        left.extend(
+            workspaces
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| format!("workspace {}", entry.path().display())),
+        );
+        let spooled = fs::metadata(self.spool()).map_or(0, |file| file.len());
+        if spooled > 0 {
+            left.push(format!("{spooled} bytes of results"));
+        }
+        left
+    }
+
+    /// Processes with the executor's mark, or at work in its folder.
+    pub fn processes(&self) -> Vec<String> {
+        let Ok(id) = fs::read_to_string(self.data.join("executor/id")) else {
+            return Vec::new();
+        };
+        let mark = format!("CONCLAVE_EXECUTOR={}", id.trim());
+        let is_marked = |process: &Path| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == mark.as_bytes())
+        };
+        let works_here =
+            |process: &Path| fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.data));
+        describe(|process| is_marked(process) || works_here(process))
+    }
+
+    /// Processes that have a file of the folder open: a warden holds its executor's lock.
+    fn users(&self) -> Vec<String> {
+        describe(|process| {
+            let files = fs::read_dir(process.join("fd"));
+            files.into_iter().flatten().flatten().any(|file| {
+                fs::read_link(file.path()).is_ok_and(|target| target.starts_with(&self.data))
+            })
+        })
+    }
+}
+
+/// Those of all processes that are meant, with their command lines.
+fn describe(is_meant: impl Fn(&Path) -> bool) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let numbered = processes.filter(|entry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|name| name.parse::<i32>().is_ok())
+    });
+    numbered
+        .map(|entry| entry.path())
+        .filter(|process| is_meant(process))
+        .map(|process| {
+            let command = fs::read(process.join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            format!("{}: {command}", process.display())
+        })
+        .collect()
+}
+
+#[allow(clippy::print_stdout, reason = "a test that waits in vain shows for what")]
+fn report(left: &[String]) {
+    left.iter().for_each(|what| println!("still there: {what}"));
+}

@@ -1,0 +1,170 @@
+//! Adding twice is adding once.
+
+use cluster_tests::{Answer, Web};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+const TASKS: &str = "/api/v1/tasks";
+
+fn named(id: &str, command: &str) -> Value {
+    json!({"id": id, "user": "ada", "execute": {"command": command}})
+}
+
+async fn count(web: &Web, query: &str) -> usize {
+    let page = web.get(&format!("{TASKS}?{query}")).await.json();
+    page["tasks"].as_array().expect("tasks").len()
+}
+
+#[tokio::test]
+async fn an_id_of_ones_own_makes_repeating_safe() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let first = web.post(TASKS, &named(ID, "echo once")).await;
+    assert_eq!((first.status, &first.json()["id"]), (201, &json!(ID)));
+
+    // The same in other words is the same.
+    let mut words = named(ID, "echo once");
+    words["source"] = json!({});
+    words["execute"]["limits"] = json!({"wall": null});
+    for body in [named(ID, "echo once"), words] {
+        let again = web.post(&format!("{TASKS}?wait=60"), &body).await;
+        assert_eq!(again.status, 200, "{}", again.text());
+        let again = again.json();
+        assert_eq!(again["add_time"], first.json()["add_time"]);
+        assert_eq!((&again["status"], &again["attempt"]), (&json!("success"), &json!(1)));
+    }
+
+    // Anything else is another task.
+    let mut other_user = named(ID, "echo once");
+    other_user["user"] = json!("bob");
+    for body in [named(ID, "echo twice"), other_user] {
+        let problem = web.post(TASKS, &body).await.problem(409);
+        assert!(problem["detail"].as_str().unwrap().contains(ID), "{problem}");
+    }
+    let kept = web.get(&format!("{TASKS}/{ID}")).await.json();
+    assert_eq!(
+        (&kept["user"], &kept["execute"]["command"]),
+        (&json!("ada"), &json!("echo once"))
+    );
+    assert_eq!(count(web, "").await, 1);
+
+    // Twenty at once are one as well.
+    let body = named("01890a5d-ac96-774b-bcce-b302099a8058", "echo many");
+    let answers = join_all((0..20).map(|_| web.post(TASKS, &body))).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 19], vec![201]].concat());
+    assert_eq!(count(web, "text=many").await, 1);
+}
+
+async fn keyed(web: &Web, key: &[u8], body: &Value) -> Answer {
+    Answer::of(web.request("POST", TASKS).header("Idempotency-Key", key).json(body)).await
+}
+
+#[tokio::test]
+async fn so_does_an_idempotency_key() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let task = |user: &str, command: &str| json!({"user": user, "execute": {"command": command}});
+    let ada = task("ada", "true");
+    let first = keyed(web, b"k1", &ada).await;
+    assert_eq!(first.status, 201);
+    let id = first.json()["id"].clone();
+    let again = keyed(web, b"k1", &ada).await;
+    assert_eq!((again.status, &again.json()["id"]), (200, &id));
+    keyed(web, b"k1", &task("ada", "false")).await.problem(409);
+    // Keys are each user's own.
+    for (key, body) in [(b"k1", task("bob", "false")), (b"k2", ada.clone())] {
+        let other = keyed(web, key, &body).await;
+        assert_eq!(other.status, 201);
+        assert_ne!(other.json()["id"], id);
+    }
+    let mut with_id = ada.clone();
+    with_id["id"] = json!(ID);
+    keyed(web, b"k1", &with_id)
+        .await
+        .blames(422, "id", "only one of them");
+    with_id["id"] = id;
+    assert_eq!(keyed(web, b"k1", &with_id).await.status, 200);
+    for key in [&b""[..], b"\xff\xfe", &[b'x'; 256]] {
+        let problem = keyed(web, key, &ada).await.problem(422);
+        assert_eq!(problem["field"], "Idempotency-Key");
+    }
+    assert_eq!(count(web, "").await, 3);
+}
+
+#[tokio::test]
+async fn a_batch_is_added_whole_or_not_at_all() {
+    let stage = Stage::up(&["--set", "gateway.max_batch=5"]);
+    let web = &stage.web;
+    let batch = format!("{TASKS}/batch");
+    let tasks = json!({"tasks": [
+        named(ID, "echo 0"),
+        {"user": "ada", "priority": 7, "execute": {"command": ["echo", "1"]}},
+        {"execute": {"command": "echo 2"}},
+    ]});
+    let answer = web.post(&batch, &tasks).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let added = answer.json()["tasks"].clone();
+    for (index, (command, user, priority)) in [
+        ("echo 0", "ada", 0),
+        ("echo 1", "ada", 7),
+        ("echo 2", "anonymous", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let brief = &added[index];
+        assert_eq!(
+            (&brief["command"], &brief["user"], &brief["priority"]),
+            (&json!(command), &json!(user), &json!(priority))
+        );
+        let done = web
+            .get(&format!("{TASKS}/{}?wait=60", brief["id"].as_str().unwrap()))
+            .await
+            .json();
+        assert_eq!(done["status"], "success");
+        assert_eq!(done["add_time"], brief["add_time"]);
+    }
+
+    // One that was added before is answered as it is now.
+    let again = web.post(&batch, &json!({"tasks": [named(ID, "echo 0")]})).await;
+    assert_eq!(again.json()["tasks"][0]["status"], "success");
+    assert_eq!(again.json()["tasks"][0]["add_time"], added[0]["add_time"]);
+
+    let good = json!({"user": "eve", "execute": {"command": "true"}});
+    let missing = "0".repeat(64);
+    for (second, field) in [
+        (json!({"user": "eve", "execute": {"command": ""}}), "tasks[1].execute.command"),
+        (json!({"user": "eve", "execute": {"command": 7}}), "tasks[1].execute.command"),
+        (json!({"user": "eve", "execute": {"command": "x", "limits": {"wall": "9d"}}}), "tasks[1].execute.limits.wall"),
+        (json!({"user": "eve", "execute": {"command": "x"}, "sorce": {}}), "tasks[1].sorce"),
+        (json!({"user": "eve", "execute": {"command": "x"}, "source": {"../x": ""}}), "tasks[1].source.../x"),
+        (json!({"user": "eve", "execute": {"command": "x", "input": {"blob": missing}}}), "tasks[1].execute.input.blob"),
+        (json!(null), "tasks[1]"),
+    ] {
+        let answer = web.post(&batch, &json!({"tasks": [good, second]})).await;
+        assert_eq!(answer.problem(422)["field"], field);
+    }
+    let twins = json!({"tasks": [named("01890a5d-ac96-774b-bcce-b302099a8059", "eve"), named("01890a5d-ac96-774b-bcce-b302099a8059", "eve")]});
+    web.post(&batch, &twins).await.blames(422, "tasks[1].id", "tasks[0]");
+    let conflict = json!({"tasks": [good, named(ID, "eve's")]});
+    let problem = web.post(&batch, &conflict).await.problem(409);
+    assert!(problem["detail"].as_str().unwrap().contains(ID), "{problem}");
+    let many = json!({"tasks": vec![&good; 6]});
+    let problem = web.post(&batch, &many).await.problem(422);
+    assert_eq!(
+        (&problem["field"], &problem["limit"], &problem["actual"]),
+        (&json!("tasks"), &json!("5"), &json!("6"))
+    );
+    for body in [json!({"tasks": []}), json!({"tasks": {}}), json!({})] {
+        assert_eq!(web.post(&batch, &body).await.problem(422)["field"], "tasks");
+    }
+    web.post(&batch, &json!([good])).await.blames(422, "body", "tasks");
+    // Nothing of all that was added.
+    assert_eq!(count(web, "user=eve").await, 0);
+    assert_eq!(count(web, "").await, 3);
+}

@@ -1,0 +1,70 @@
+//! What every test here begins with, and what its tasks wait for.
+
+use std::path::{Path, PathBuf};
+
+use cluster_tests::{Cli, Node, System, Web};
+
+/// `conclave up` on a folder of its own, and the ways to speak to it.
+pub(crate) struct Stage {
+    pub(crate) up: Node,
+    pub(crate) web: Web,
+    pub(crate) cli: Cli,
+    /// Dropped last: the folder must outlive the node.
+    pub(crate) system: System,
+}
+
+impl Stage {
+    pub(crate) fn up(flags: &[&str]) -> Stage {
+        let system = System::new().expect("a folder");
+        let up = system.up(flags).expect("conclave up serves");
+        let base = system.url("");
+        Stage {
+            up,
+            web: Web::new(&base),
+            cli: Cli::new(&base),
+            system,
+        }
+    }
+
+    /// A place outside of every workspace.
+    pub(crate) fn gate(&self, name: &str) -> Gate {
+        Gate {
+            path: self.system.folder.path().join(name),
+        }
+    }
+}
+
+/// A file that a task waits for: it goes on when the test says so, however long anything takes.
+pub(crate) struct Gate {
+    path: PathBuf,
+}
+
+impl Gate {
+    /// A shell text that ends once the gate is open.
+    pub(crate) fn wait(&self) -> String {
+        format!("until [ -e {} ]; do sleep 0.02; done", self.path.display())
+    }
+
+    /// A shell text that opens it.
+    pub(crate) fn opening(&self) -> String {
+        format!("touch {}", self.path.display())
+    }
+
+    pub(crate) fn open(&self) {
+        std::fs::write(&self.path, "").expect("the gate opens");
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.path.exists()
+    }
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
