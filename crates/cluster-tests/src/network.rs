@@ -1,26 +1,29 @@
 //! A network with two ends, one of them in a namespace of its own, and a cable between that can be pulled.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
 use crate::conclave;
 
+/// 198.18.0.0/15 is set aside for tests of networks.
+const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+const NETWORKS: u32 = 1 << 15;
+
 /// Removed when dropped. It takes root and iproute2 to make one.
 pub struct Network {
     name: String,
-    /// Which of the small networks below 198.18.0.0/15, the range for tests of networks.
-    block: [u8; 3],
+    /// The first of its four addresses.
+    base: u32,
 }
 
 impl Network {
     /// Named after the process, so that tests do not meet.
     pub fn make() -> Network {
         let pid = std::process::id();
-        let [_, high, middle, low] = pid.to_be_bytes();
         let network = Network {
             name: format!("cv{pid}"),
-            // Four addresses for each: of 22 bits of the pid, those that tell processes apart which live together.
-            block: [18 + (high & 1), middle, low],
+            base: u32::from(RANGE) + pid % NETWORKS * 4,
         };
         let Network { name, .. } = &network;
         ip(&format!("netns add {name}"));
@@ -41,10 +44,8 @@ impl Network {
         self.address(2)
     }
 
-    fn address(&self, host: u8) -> String {
-        let [second, third, fourth] = self.block;
-        // The two lowest bits are the host's.
-        format!("198.{second}.{third}.{}", (fourth << 2) | host)
+    fn address(&self, host: u32) -> String {
+        Ipv4Addr::from(self.base + host).to_string()
     }
 
     /// The conclave binary, to be run on the far side.

@@ -1,10 +1,30 @@
 //! Conclave on one machine, as a user meets it.
 
+#[path = "one_machine/archive.rs"]
+mod archive;
+#[path = "one_machine/form.rs"]
+mod form;
 #[path = "one_machine/stage.rs"]
 mod stage;
 
+#[path = "one_machine/blobs.rs"]
+mod blobs;
+#[path = "one_machine/cancel.rs"]
+mod cancel;
+#[path = "one_machine/children.rs"]
+mod children;
+#[path = "one_machine/commands.rs"]
+mod commands;
+#[path = "one_machine/events.rs"]
+mod events;
+#[path = "one_machine/files.rs"]
+mod files;
 #[path = "one_machine/first_task.rs"]
 mod first_task;
+#[path = "one_machine/limits.rs"]
+mod limits;
+#[path = "one_machine/outputs.rs"]
+mod outputs;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
 #[path = "one_machine/shape.rs"]

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{ExecutorName, SessionId};
+use model::{ExecutorName, Handout, SessionId};
 use sandbox::{Marker, kill_strays};
 use uuid::Uuid;
 
-use crate::{ExecutorError, Options};
+use crate::{ExecutorError, Options, workspace};
 
 /// How long the wardens of an old life may take to clear up after it.
 const TAKEOVER: Duration = Duration::from_secs(15);
@@ -36,6 +36,8 @@ pub(crate) struct Home {
     /// Every process of every task carries this in its environment.
     pub(crate) mark: (OsString, OsString),
     pub(crate) former_sessions: Vec<SessionId>,
+    /// What was running when the earlier life was killed.
+    pub(crate) interrupted: Vec<Handout>,
 }
 
 impl Home {
@@ -61,7 +63,8 @@ impl Home {
         if strays > 0 {
             tracing::warn!(strays, "ended processes that an earlier executor left behind");
         }
-        crate::workspace::remove(&work).map_err(failed("clear", &work))?;
+        let interrupted = workspace::attempts(&work).map_err(failed("look into", &work))?;
+        workspace::remove(&work).map_err(failed("clear", &work))?;
         fs::create_dir_all(&work).map_err(failed("make", &work))?;
         let host = host_name();
         let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));
@@ -73,6 +76,7 @@ impl Home {
             lock,
             mark,
             former_sessions,
+            interrupted,
         })
     }
 

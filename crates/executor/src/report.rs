@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Answer, Complete, Executing, Handout, Intent, Presence, Report, ReportAnswer};
+use model::{Answer, Complete, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::Calls;
 use sandbox::Launcher;
 use tokio::sync::{Notify, mpsc};
@@ -75,7 +75,16 @@ impl Reporter {
         let cache = Cache::open(cache_folder.clone(), options.cache_bytes)
             .map_err(failed("open the cache", &cache_folder))?;
         let spool_file = home.root.join("spool");
-        let spool = Spool::open(&spool_file).map_err(failed("open the spool", &spool_file))?;
+        let mut spool = Spool::open(&spool_file).map_err(failed("open the spool", &spool_file))?;
+        for handout in home.interrupted.clone() {
+            if spool.contains(&handout) {
+                continue;
+            }
+            let end = End::Broken("its executor was killed while it ran".into());
+            spool
+                .keep(&Complete { handout, end })
+                .map_err(failed("write to the spool", &spool_file))?;
+        }
         let (program, args) = options.warden.clone();
         let lock = Some(home.lock.clone());
         let equipment = Equipment {

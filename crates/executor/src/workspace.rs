@@ -1,17 +1,20 @@
 //! A task's directory: its files laid out, and nothing left of it afterwards.
 //!
 //! ```text
-//! work/TASK.ATTEMPT/box/   where the commands run: the source files, and the data files in data/
-//! work/TASK.ATTEMPT/tmp/   TMPDIR
+//! work/TASK.SESSION.ATTEMPT/box/   where the commands run: the source files, and the data files in data/
+//! work/TASK.SESSION.ATTEMPT/tmp/   TMPDIR
 //! ```
+//!
+//! The name says which attempt it is: what the next life finds here was running when this one was killed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use model::{Content, Handout, TaskSpec};
+use model::{Attempt, Content, Handout, SessionId, TaskSpec};
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::cache::Cache;
 
@@ -36,7 +39,7 @@ impl Workspace {
         cache: &Cache,
     ) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace {
-            root: work.join(format!("{}.{}", handout.task, handout.attempt)),
+            root: work.join(folder_name(handout)),
         };
         for folder in [
             workspace.root.clone(),
@@ -98,6 +101,36 @@ impl Drop for Workspace {
     }
 }
 
+/// The attempts that have a workspace in `work`.
+pub(crate) fn attempts(work: &Path) -> io::Result<Vec<Handout>> {
+    let mut attempts = Vec::new();
+    for entry in fs::read_dir(work)? {
+        attempts.extend(entry?.file_name().to_str().and_then(attempt_of));
+    }
+    Ok(attempts)
+}
+
+fn folder_name(handout: &Handout) -> String {
+    let Handout {
+        task,
+        session,
+        attempt,
+    } = handout;
+    format!("{task}.{session}.{attempt}")
+}
+
+fn attempt_of(name: &str) -> Option<Handout> {
+    let mut parts = name.split('.');
+    let task = parts.next()?.parse().ok()?;
+    let session = SessionId(Uuid::try_parse(parts.next()?).ok()?);
+    let attempt = Attempt(parts.next()?.parse().ok()?);
+    Some(Handout {
+        task,
+        session,
+        attempt,
+    })
+}
+
 fn make_folder(path: &Path) -> Result<(), WorkspaceError> {
     DirBuilder::new()
         .mode(0o755)
@@ -138,4 +171,22 @@ fn open_up(root: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::TaskId;
+
+    use super::*;
+
+    #[test]
+    fn a_workspace_tells_its_attempt() {
+        let handout = Handout {
+            task: TaskId::generate(),
+            session: SessionId::generate(),
+            attempt: Attempt(3),
+        };
+        assert_eq!(attempt_of(&folder_name(&handout)), Some(handout));
+        assert_eq!(attempt_of("lost+found"), None);
+    }
 }

@@ -44,7 +44,7 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Bytes written to either stream; one byte more ends the command.
     pub output: Option<u64>,
-    /// Processes alive at one time, the first one included.
+    /// Processes and threads alive at one time, the first one included.
     pub processes: Option<u32>,
     /// Bytes of the largest file that the command may write.
     pub file_size: Option<u64>,

@@ -27,7 +27,8 @@ pub(super) struct Sampler {
 /// What one look saw, summed over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sum {
-    processes: u32,
+    /// A process has at least one.
+    threads: u32,
     cpu: Duration,
     /// Pages in several processes count in each: never too low, often too high.
     resident: u64,
@@ -68,7 +69,7 @@ impl Sampler {
     fn look(&mut self, table: &mut Table) -> io::Result<(Option<Reason>, Duration)> {
         let stats = table.stats()?;
         let sum = Sum::of(&stats);
-        if self.limits.processes.is_some_and(|limit| sum.processes > limit) {
+        if self.limits.processes.is_some_and(|limit| sum.threads > limit) {
             return Ok((Some(Reason::ProcessLimit), INTERVAL));
         }
         if self.limits.cpu.is_some_and(|limit| sum.cpu > limit) {
@@ -104,7 +105,7 @@ impl Sum {
         let mut sum = Self::default();
         for (_, stat) in stats {
             // One that has ended still has its time, but it is nobody's process any more.
-            sum.processes += u32::from(!stat.ended);
+            sum.threads += if stat.ended { 0 } else { stat.threads };
             sum.cpu += stat.cpu();
             sum.resident += stat.resident();
         }

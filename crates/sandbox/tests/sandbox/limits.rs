@@ -164,3 +164,15 @@ fn processes() {
     let few = "sleep 0.1 & sleep 0.1 & wait; for i in 1 2 3 4 5 6 7 8 9 10; do true | true; done";
     assert_eq!(run(&limited(sh(few), limits)).reason, Reason::Exited);
 }
+
+#[test]
+fn threads_count_as_processes_do() {
+    let limits = Limits {
+        processes: Some(8),
+        ..Limits::default()
+    };
+    let script =
+        "import threading, time\nfor i in range(20): threading.Thread(target=time.sleep, args=(60,)).start()";
+    let outcome = run(&limited(python(script), limits));
+    assert_eq!(outcome.reason, Reason::ProcessLimit, "{outcome:?}");
+}

@@ -9,6 +9,7 @@ pub(in crate::warden) struct Stat {
     pub(in crate::warden) parent: i32,
     /// Ended, but not yet waited for by its parent.
     pub(in crate::warden) ended: bool,
+    pub(in crate::warden) threads: u32,
     /// Clock ticks that it and the children it has waited for used.
     ticks: u64,
     /// Resident pages.
@@ -27,11 +28,13 @@ impl Stat {
         let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
         const PARENT: usize = 4;
         const TIMES: std::ops::RangeInclusive<usize> = 14..=17;
+        const THREADS: usize = 20;
         const RESIDENT: usize = 24;
         let ticks = TIMES.map(number).sum::<Option<i64>>()?;
         Some(Self {
             parent: i32::try_from(number(PARENT)?).ok()?,
             ended: matches!(*fields.first()?, "Z" | "X" | "x"),
+            threads: u32::try_from(number(THREADS)?).ok()?,
             ticks: u64::try_from(ticks).ok()?,
             pages: u64::try_from(number(RESIDENT)?).ok()?,
         })
@@ -61,18 +64,19 @@ mod tests {
 
     #[test]
     fn lines_are_read_whatever_the_name() {
-        fn check(name: &[u8], state: &str, expected: Option<(i32, bool, u64, u64)>) {
+        fn check(name: &[u8], state: &str, expected: Option<(i32, bool, u32, u64, u64)>) {
             let rest = format!(
-                " {state} 7 7 7 0 -1 4194304 134 0 0 0 1 2 3 4 20 0 1 0 5 2818048 390 18446744073709551615 1"
+                " {state} 7 7 7 0 -1 4194304 134 0 0 0 1 2 3 4 20 0 6 0 5 2818048 390 18446744073709551615 1"
             );
             let line = [b"42 (", name, b")", rest.as_bytes()].concat();
-            let stat = Stat::parse(&line).map(|stat| (stat.parent, stat.ended, stat.ticks, stat.pages));
+            let stat = Stat::parse(&line)
+                .map(|stat| (stat.parent, stat.ended, stat.threads, stat.ticks, stat.pages));
             assert_eq!(stat, expected, "{}", line.escape_ascii());
         }
-        check(b"cat", "R", Some((7, false, 10, 390)));
-        check(b"a) R 1 (b", "S", Some((7, false, 10, 390)));
-        check(b"\xff\n ", "Z", Some((7, true, 10, 390)));
-        check(b"", "X", Some((7, true, 10, 390)));
+        check(b"cat", "R", Some((7, false, 6, 10, 390)));
+        check(b"a) R 1 (b", "S", Some((7, false, 6, 10, 390)));
+        check(b"\xff\n ", "Z", Some((7, true, 6, 10, 390)));
+        check(b"", "X", Some((7, true, 6, 10, 390)));
         assert_eq!(Stat::parse(b""), None);
         assert_eq!(Stat::parse(b"42 (cat) R 7"), None);
     }

@@ -59,7 +59,7 @@ fn take(group: &mut Group<'_>, report: &Report, task: &mut Position) -> Result<(
             Column(&report.executor),
             Column(report.session),
             attempt,
-            Column(model::Seq(0)),
+            Column(report.seq),
             Column(group.now()),
         ))
         .during(STEP)?;

@@ -38,7 +38,9 @@ impl Log {
         if self.pages.load(Ordering::Relaxed) < due {
             return;
         }
+        let began = std::time::Instant::now();
         let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        eprintln!("ckpt {} pages {:?}", self.pages.load(Ordering::Relaxed), began.elapsed());
         if let Err(error) = done {
             // Nothing is lost: everything is in the log. It is tried again after the next commit.
             tracing::warn!(%error, "could not bring the log home into the database");

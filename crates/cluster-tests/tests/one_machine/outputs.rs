@@ -1,0 +1,141 @@
+//! What a step wrote: shown in JSON as well as text can, and exactly at its own URL.
+
+use cluster_tests::{Answer, Web};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+async fn raw(web: &Web, task: &Value, output: &str) -> Answer {
+    let id = task["id"].as_str().expect("an id");
+    web.get(&format!("/api/v1/tasks/{id}/{output}")).await
+}
+
+async fn execute(web: &Web, execute: Value) -> Value {
+    web.run(&json!({"execute": execute})).await
+}
+
+#[tokio::test]
+async fn bytes_come_back_as_they_were_written() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    for (printf, lossy, exact, kind) in [
+        ("a\\0b\\n", "a\0b\n", &b"a\0b\n"[..], "text/plain; charset=utf-8"),
+        ("x\\377\\376y", "x\u{fffd}\u{fffd}y", b"x\xff\xfey", "application/octet-stream"),
+        ("\\303", "\u{fffd}", b"\xc3", "application/octet-stream"),
+        ("h\\303\\251\\033[31m", "hé\u{1b}[31m", b"h\xc3\xa9\x1b[31m", "text/plain; charset=utf-8"),
+        ("<b>&amp;\\r\\n", "<b>&amp;\r\n", b"<b>&amp;\r\n", "text/plain; charset=utf-8"),
+        ("", "", b"", "text/plain; charset=utf-8"),
+    ] {
+        let command = format!("printf '{printf}'; printf '{printf}' >&2");
+        let task = execute(web, json!({"command": command})).await;
+        for stream in ["stdout", "stderr"] {
+            let outcome = &task["result"]["execute"];
+            assert_eq!(outcome[stream], lossy, "{printf}");
+            assert_eq!(outcome[format!("{stream}_truncated")], false);
+            let answer = raw(web, &task, &format!("execute/{stream}")).await;
+            assert_eq!((answer.status, answer.body.as_slice()), (200, exact));
+            assert_eq!(answer.header("content-type"), kind);
+            // A stranger's bytes must not become a page of ours.
+            assert_eq!(answer.header("x-content-type-options"), "nosniff");
+            assert_eq!(answer.header("content-security-policy"), "sandbox");
+        }
+    }
+}
+
+#[tokio::test]
+async fn long_output_is_cut_and_said_to_be() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let line = "head -c 5000000 /dev/zero | tr '\\0' x";
+    // (limit, reason, bytes kept)
+    for (limit, reason, kept) in [
+        (Value::Null, "exited", 1 << 20),
+        (json!("1MB"), "output_limit", 1_000_000),
+        (json!(4_999_999), "output_limit", 4_999_999),
+        (json!(5_000_000), "exited", 5_000_000),
+        (json!("6MB"), "exited", 5_000_000),
+    ] {
+        let task = execute(web, json!({"command": line, "limits": {"output": limit}})).await;
+        let outcome = &task["result"]["execute"];
+        assert_eq!(outcome["reason"], reason, "{limit}");
+        assert_eq!(outcome["stdout_truncated"], kept < 5_000_000, "{limit}");
+        assert_eq!(outcome["stderr_truncated"], false);
+        let answer = raw(web, &task, "execute/stdout").await;
+        assert!(answer.body == vec![b'x'; kept], "{limit}: {} bytes", answer.body.len());
+        assert_eq!(outcome["stdout"].as_str().unwrap().len(), kept);
+    }
+    // Each stream has its own share, and a full one holds up neither the other nor the command.
+    let both = format!("{line} & {line} >&2 & wait; echo end >&2");
+    let task = execute(web, json!({"command": both})).await;
+    for stream in ["stdout", "stderr"] {
+        assert_eq!(task["result"]["execute"][format!("{stream}_truncated")], true);
+        let answer = raw(web, &task, &format!("execute/{stream}")).await;
+        assert_eq!(answer.body.len(), 1 << 20);
+    }
+    assert_eq!(task["status"], "success");
+    // A character that is cut in two is shown as well as can be.
+    let wide = json!({"command": "yes é | tr -d '\\n' | head -c 101", "limits": {"output": 101}});
+    let task = execute(web, wide).await;
+    assert_eq!(raw(web, &task, "execute/stdout").await.body.len(), 101);
+    assert!(task["result"]["execute"]["stdout"].as_str().unwrap().ends_with("é\u{fffd}"));
+}
+
+#[tokio::test]
+async fn a_failed_compile_is_the_end() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let touched = stage.gate("touched");
+    let execute = json!({"command": touched.opening()});
+    for (command, limits, reason, code) in [
+        ("echo out; echo 'main.c:1: error' >&2; exit 1", json!({}), "exited", json!(1)),
+        ("kill -ABRT $$", json!({}), "signalled", Value::Null),
+        ("sleep 600", json!({"wall": "200ms"}), "wall_limit", Value::Null),
+        ("yes", json!({"output": 100}), "output_limit", Value::Null),
+        ("no-such-compiler main.c", json!({}), "exited", json!(127)),
+    ] {
+        let compile = json!({"command": command, "limits": limits});
+        let task = web.run(&json!({"compile": compile, "execute": execute})).await;
+        assert_eq!(task["status"], "compile_failed", "{task:#}");
+        let outcome = &task["result"]["compile"];
+        assert_eq!((&outcome["reason"], &outcome["exit_code"]), (&json!(reason), &code), "{command}");
+        assert_eq!(task["result"]["execute"], Value::Null);
+        let problem = raw(web, &task, "execute/stdout").await.problem(404);
+        assert!(problem["detail"].as_str().unwrap().contains("did not get that far"), "{problem}");
+        assert_eq!(raw(web, &task, "compile/stdout").await.status, 200);
+    }
+    assert!(!touched.is_open(), "a task ran that did not compile");
+
+    let task = web
+        .run(&json!({"compile": {"command": "echo out; echo err >&2; exit 1"}, "execute": execute}))
+        .await;
+    assert_eq!(raw(web, &task, "compile/stdout").await.body, b"out\n");
+    assert_eq!(raw(web, &task, "compile/stderr").await.body, b"err\n");
+    // What a compile step leaves is there for the execute step; its outputs stay apart.
+    let task = web
+        .run(&json!({
+            "compile": {"command": "echo compiled; printf '#!/bin/sh\\necho ran' > main; chmod +x main; exit 0"},
+            "execute": {"command": ["./main"]},
+        }))
+        .await;
+    assert_eq!(task["result"]["compile"]["stdout"], "compiled\n");
+    assert_eq!(task["result"]["execute"]["stdout"], "ran\n");
+}
+
+#[tokio::test]
+async fn outputs_that_are_not_there_are_refused() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let gate = stage.gate("go");
+    let running = web
+        .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
+        .await
+        .json();
+    let problem = raw(web, &running, "execute/stdout").await.problem(404);
+    assert!(problem["detail"].as_str().unwrap().contains("yet"), "{problem}");
+    let done = execute(web, json!({"command": "true"})).await;
+    raw(web, &done, "compile/stdout").await.problem(404);
+    for wrong in ["execute/stdin", "run/stdout", "execute", "execute/stdout/x"] {
+        raw(web, &done, wrong).await.problem(404);
+    }
+    gate.open();
+}
