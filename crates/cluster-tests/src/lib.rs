@@ -5,8 +5,8 @@
 
 mod await_that;
 mod cli;
-mod history;
 mod disk;
+mod history;
 mod load;
 mod network;
 mod node;

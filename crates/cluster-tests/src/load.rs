@@ -93,10 +93,7 @@ impl Load {
         let begun = Instant::now();
         let count = || {
             let Counts { acknowledged, done } = &*self.counts;
-            (
-                acknowledged.load(Ordering::Relaxed),
-                done.load(Ordering::Relaxed),
-            )
+            (acknowledged.load(Ordering::Relaxed), done.load(Ordering::Relaxed))
         };
         let before = count();
         await_that("tasks to be added and done again", RESUMED, async || {

@@ -27,7 +27,9 @@ impl Network {
         };
         let Network { name, .. } = &network;
         ip(&format!("netns add {name}"));
-        ip(&format!("link add {name}o type veth peer name {name}i netns {name}"));
+        ip(&format!(
+            "link add {name}o type veth peer name {name}i netns {name}"
+        ));
         ip(&format!("addr add {}/30 dev {name}o", network.outside()));
         ip(&format!("link set {name}o up"));
         ip(&format!("-n {name} addr add {}/30 dev {name}i", network.inside()));

@@ -86,9 +86,11 @@ impl Remains {
     fn users(&self) -> Vec<String> {
         describe(|process| {
             let files = fs::read_dir(process.join("fd"));
-            files.into_iter().flatten().flatten().any(|file| {
-                fs::read_link(file.path()).is_ok_and(|target| target.starts_with(&self.data))
-            })
+            files
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|file| fs::read_link(file.path()).is_ok_and(|target| target.starts_with(&self.data)))
         })
     }
 }

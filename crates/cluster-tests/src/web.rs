@@ -50,7 +50,9 @@ impl Web {
 
     /// Bytes that are said to be JSON.
     pub async fn post_bytes(&self, path: &str, body: impl Into<Vec<u8>>) -> Answer {
-        let request = self.request("POST", path).header(CONTENT_TYPE, "application/json");
+        let request = self
+            .request("POST", path)
+            .header(CONTENT_TYPE, "application/json");
         Answer::of(request.body(body.into())).await
     }
 

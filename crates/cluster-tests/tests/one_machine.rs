@@ -23,9 +23,15 @@ mod files;
 mod first_task;
 #[path = "one_machine/limits.rs"]
 mod limits;
+#[path = "one_machine/nodes.rs"]
+mod nodes;
 #[path = "one_machine/outputs.rs"]
 mod outputs;
+#[path = "one_machine/pages.rs"]
+mod pages;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
+#[path = "one_machine/search.rs"]
+mod search;
 #[path = "one_machine/shape.rs"]
 mod shape;

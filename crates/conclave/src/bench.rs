@@ -41,7 +41,7 @@ const CONCURRENCIES: [usize; 3] = [1, 16, 64];
 
 pub(crate) async fn measure(plan: &Plan, folder: &Path) -> Result<Figures> {
     complain("measuring bare spawns");
-    let baseline = baseline::measure(plan.spawn_time)?;
+    let before = baseline::measure(plan.spawn_time)?;
 
     let busy = Server::start(&folder.join("busy"), "auto").await?;
     let start_empty = busy.took;
@@ -50,6 +50,15 @@ pub(crate) async fn measure(plan: &Plan, folder: &Path) -> Result<Figures> {
     complain(format_args!("measuring {} tasks", plan.tasks));
     let throughput = throughput::measure(&busy.client, plan.tasks).await?;
     busy.stop().await?;
+    complain("measuring bare spawns again");
+    let after = baseline::measure(plan.spawn_time)?;
+    let baseline = before.better(after);
+    let steady = before.agrees_with(&after);
+    if !steady {
+        complain(
+            "bare spawns were not equally fast before and after: the machine has other work, so trust no figure",
+        );
+    }
 
     // No executor here: adds and claims are measured without anyone running tasks beside them.
     let adds_server = Server::start(&folder.join("adds"), "0").await?;
@@ -88,6 +97,7 @@ pub(crate) async fn measure(plan: &Plan, folder: &Path) -> Result<Figures> {
     full.stop().await?;
 
     Ok(Figures {
+        steady,
         baseline,
         throughput,
         latency,

@@ -32,8 +32,8 @@ use crate::{ExecutorError, Options};
 /// Results beyond this go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
 const REPORT_RESULTS: usize = 1000;
-/// How long a goodbye is tried before leaving without.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a goodbye is tried, once no task is left, before leaving without.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 pub(crate) struct Reporter {
     options: Options,
@@ -53,7 +53,7 @@ pub(crate) struct Reporter {
 }
 
 struct Stopping {
-    /// `None` once it has been done.
+    /// `None` once it has been done, or there was nothing left to kill.
     kill_at: Option<Instant>,
     give_up_at: Instant,
 }
@@ -138,8 +138,8 @@ impl Reporter {
             match self.report().await {
                 Err(error) => break Err(error),
                 Ok(Sent::Left) => break Ok(()),
-                Ok(Sent::Unanswered) if self.out_of_time() => {
-                    tracing::warn!("no judicator answered the goodbye; results wait in the spool");
+                Ok(Sent::Answered | Sent::Unanswered) if self.out_of_time() => {
+                    tracing::warn!("leaving before a goodbye was answered; results wait in the spool");
                     break Ok(());
                 }
                 Ok(Sent::Answered | Sent::Unanswered) => {}
@@ -166,15 +166,19 @@ impl Reporter {
             if stuck_at.is_some_and(|at| at <= now) {
                 self.give_back(|job| job.since + PATIENCE <= now);
             }
+            if self.stopping.is_some() && self.slots.is_empty() {
+                self.on_all_ended(now);
+            }
             let kill_at = self.stopping.as_ref().and_then(|stopping| stopping.kill_at);
             if kill_at.is_some_and(|at| at <= now) {
                 self.on_grace_over();
             }
             let due = self.due.at(&self.slots, self.bench.waiting(), now);
-            if due <= now {
+            if due <= now || self.out_of_time() {
                 return;
             }
-            let wake = [stuck_at, kill_at]
+            let give_up_at = self.stopping.as_ref().map(|stopping| stopping.give_up_at);
+            let wake = [stuck_at, kill_at, give_up_at]
                 .into_iter()
                 .flatten()
                 .filter(|at| *at > now)
@@ -206,7 +210,7 @@ impl Reporter {
         let report = self.compose(sent);
         let intent = report.intent;
         self.due.on_sent(sent);
-        let patience = self.options.self_kill / 2;
+        let patience = self.patience(sent);
         let answer = match tokio::time::timeout(patience, self.calls.report(report)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
@@ -248,6 +252,14 @@ impl Reporter {
                 }
             }
         }
+    }
+
+    /// Long enough for a busy judicator, short enough for another try before the tasks have to be stopped.
+    fn patience(&self, now: Instant) -> Duration {
+        let usual = self.options.self_kill / 2;
+        self.stopping.as_ref().map_or(usual, |stopping| {
+            usual.min(stopping.give_up_at.saturating_duration_since(now))
+        })
     }
 
     fn on_unanswered(&mut self) -> Sent {
@@ -344,6 +356,15 @@ impl Reporter {
         // What still waits now waits for its blobs.
         for handout in self.slots.waiting() {
             self.doom(&handout);
+        }
+    }
+
+    /// Nothing is left to wait for but the answer to the goodbye.
+    fn on_all_ended(&mut self, now: Instant) {
+        if let Some(stopping) = &mut self.stopping
+            && stopping.kill_at.take().is_some()
+        {
+            stopping.give_up_at = now + FAREWELL;
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::Judicator;
 use crate::error::whole;
+use crate::measure::EXPIRED;
 
 impl Judicator {
     pub(crate) async fn expire(self: Arc<Self>) {
@@ -46,7 +47,7 @@ impl Judicator {
         } = seen.clone();
         match self.store.expire(seen).await {
             Ok(Some(released)) => {
-                metrics::counter!("conclave_sessions_expired_total").increment(1);
+                metrics::counter!(EXPIRED).increment(1);
                 self.hints.forget(&executor);
                 tracing::warn!(%executor, %session, released, "executor went silent: its session is over");
             }

@@ -8,6 +8,7 @@ mod calls;
 mod error;
 mod expire;
 mod hints;
+mod measure;
 mod options;
 mod pace;
 mod retire;
@@ -53,6 +54,7 @@ impl Judicator {
         tracker: &TaskTracker,
         stop: &CancellationToken,
     ) -> Arc<Judicator> {
+        measure::describe();
         let judicator = Arc::new(Judicator {
             options,
             leading,

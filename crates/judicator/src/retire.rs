@@ -8,6 +8,7 @@ use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::whole;
+use crate::measure::RETIRED;
 use crate::{Judicator, now};
 
 /// So many at a time, so that callers get their turn between.
@@ -45,7 +46,7 @@ impl Judicator {
         let unused_since = now().minus(self.options.keep_blobs);
         while !stop.is_cancelled() {
             let retired = self.store.retire(done_before, unused_since, BATCH).await?;
-            metrics::counter!("conclave_tasks_retired_total").increment(retired.tasks as u64);
+            metrics::counter!(RETIRED).increment(retired.tasks as u64);
             if retired.tasks > 0 || retired.blobs > 0 {
                 tracing::info!(retired.tasks, retired.blobs, "removed what was long done");
             }

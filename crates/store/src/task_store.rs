@@ -89,6 +89,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// A completed attempt that is `Broken`, and every task of a session that another succeeds, is released as
     /// lost: after `max_attempts` such losses the task ends as `system_error`. What a report gives back by not
     /// naming it is released without being counted as a loss.
+    ///
+    /// Fewer than `vacant` may be assigned although more wait: an answer is bounded in size. The next report
+    /// gets the rest.
     async fn report(&self, report: Report) -> Result<Reported, StoreError>;
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;

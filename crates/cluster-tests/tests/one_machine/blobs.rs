@@ -34,13 +34,19 @@ async fn blobs_are_put_and_got() {
     // Bytes that do not fit their name are not kept, under neither.
     let wrong = "0".repeat(64);
     let problem = put(web, &wrong, b"abc").await.problem(422);
-    assert_eq!((&problem["field"], &problem["actual"]), (&json!("sha256"), &json!(ABC)));
+    assert_eq!(
+        (&problem["field"], &problem["actual"]),
+        (&json!("sha256"), &json!(ABC))
+    );
     for hash in [wrong.as_str(), ABC] {
         assert_eq!(head(web, hash).await.status, 404);
     }
 
     let answer = put(web, ABC, b"abc").await;
-    assert_eq!((answer.status, answer.header("location")), (201, at(ABC).as_str()));
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (201, at(ABC).as_str())
+    );
     assert_eq!(put(web, ABC, b"abc").await.status, 200);
     put(web, ABC, b"abd").await.problem(422);
     let answer = head(web, ABC).await;
@@ -54,7 +60,13 @@ async fn blobs_are_put_and_got() {
     assert_eq!(web.get(&at(EMPTY)).await.body, b"");
     assert_eq!(head(web, EMPTY).await.header("content-length"), "0");
 
-    for name in ["abc", &ABC.to_uppercase(), &ABC[1..], "%FF", "..%2f..%2fetc%2fpasswd"] {
+    for name in [
+        "abc",
+        &ABC.to_uppercase(),
+        &ABC[1..],
+        "%FF",
+        "..%2f..%2fetc%2fpasswd",
+    ] {
         let problem = web.get(&at(name)).await.problem(422);
         assert_eq!(problem["field"], "sha256");
         put(web, name, b"abc").await.problem(422);
@@ -84,7 +96,10 @@ async fn a_task_finds_its_blobs_or_is_refused() {
         (whole.clone(), "source.f.blob"),
         (json!({"data": {"f": file}, "execute": command}), "data.f.blob"),
         (json!({"execute": command}), "execute.input.blob"),
-        (json!({"source": {"zip": file}, "execute": {"command": "ls"}}), "source.zip.blob"),
+        (
+            json!({"source": {"zip": file}, "execute": {"command": "ls"}}),
+            "source.zip.blob",
+        ),
     ] {
         web.post("/api/v1/tasks", &task).await.blames(422, field, ABC);
     }
@@ -93,7 +108,9 @@ async fn a_task_finds_its_blobs_or_is_refused() {
     let task = web.run(&whole).await;
     assert_eq!(task["result"]["execute"]["stdout"], "abcabcabc");
     let zip = json!({"source": {"zip": file}, "execute": {"command": "ls"}});
-    web.post("/api/v1/tasks", &zip).await.blames(422, "source", "not a zip");
+    web.post("/api/v1/tasks", &zip)
+        .await
+        .blames(422, "source", "not a zip");
 }
 
 #[tokio::test]

@@ -25,8 +25,16 @@ async fn until(web: &Web, path: &str, status: &str) -> Value {
 }
 
 fn assert_cancelled(task: &Value) {
-    assert_eq!((&task["status"], &task["done"]), (&json!("cancelled"), &json!(true)), "{task:#}");
-    assert_eq!((&task["executor"], &task["result"]), (&Value::Null, &Value::Null), "{task:#}");
+    assert_eq!(
+        (&task["status"], &task["done"]),
+        (&json!("cancelled"), &json!(true)),
+        "{task:#}"
+    );
+    assert_eq!(
+        (&task["executor"], &task["result"]),
+        (&Value::Null, &Value::Null),
+        "{task:#}"
+    );
     assert!(task["finish_time"].is_string(), "{task:#}");
 }
 

@@ -40,10 +40,17 @@ async fn children_end_with_their_step() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
     // That one of them holds stdout keeps nobody waiting either.
-    for (rest, reason) in [("exit 0", "exited"), ("kill -KILL $$", "signalled"), ("sleep 600", "wall_limit"), ("yes", "output_limit")] {
-        let command = format!("{STAY}; {rest}");
+    for (rest, reason) in [
+        ("exit 0", "exited"),
+        ("kill -KILL $$", "signalled"),
+        ("sleep 600", "wall_limit"),
+        ("yes", "output_limit"),
+    ] {
+        let command = format!("{STAY}\n{rest}");
         let limits = json!({"wall": "5s", "output": "100k"});
-        let task = web.run(&json!({"execute": {"command": command, "limits": limits}})).await;
+        let task = web
+            .run(&json!({"execute": {"command": command, "limits": limits}}))
+            .await;
         let outcome = &task["result"]["execute"];
         assert_eq!(outcome["reason"], reason, "{outcome:#}");
         let mut shown = outcome.clone();
@@ -88,7 +95,7 @@ async fn cancelling_ends_them_all() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
     let list = stage.system.folder.path().join("list");
-    let command = format!("{STAY}; cp pids {}; sleep 600", list.display());
+    let command = format!("{STAY}\ncp pids {}; sleep 600", list.display());
     let task = web
         .post("/api/v1/tasks", &json!({"execute": {"command": command}}))
         .await

@@ -18,7 +18,10 @@ async fn execute(web: &Web, execute: Value) -> Value {
 async fn prints(web: &Web, step: Value, expected: &str) {
     let outcome = execute(web, step.clone()).await;
     assert_eq!(outcome["stdout"], expected, "{step}: {outcome:#}");
-    assert_eq!((&outcome["status"], &outcome["stderr"]), (&json!("success"), &json!("")));
+    assert_eq!(
+        (&outcome["status"], &outcome["stderr"]),
+        (&json!("success"), &json!(""))
+    );
 }
 
 #[tokio::test]
@@ -37,12 +40,21 @@ async fn commands_are_text_for_the_shell_or_words() {
     ] {
         prints(web, json!({"command": text}), expected).await;
     }
-    prints(web, json!({"command": ["echo", "a b", "*", "$HOME", ""]}), "a b * $HOME \n").await;
+    prints(
+        web,
+        json!({"command": ["echo", "a b", "*", "$HOME", ""]}),
+        "a b * $HOME \n",
+    )
+    .await;
     prints(web, json!({"command": ["printf", "%s.", "x", "ü"]}), "x.ü.").await;
     // Arguments are further words, never parsed again.
     let args = json!(["a b", "*", "$(id)", "", "'\"", "-n"]);
     let words = "[a b][*][$(id)][]['\"][-n]";
-    for command in [json!(["printf", "[%s]"]), json!("printf '[%s]'"), json!("printf '[%s]'\n")] {
+    for command in [
+        json!(["printf", "[%s]"]),
+        json!("printf '[%s]'"),
+        json!("printf '[%s]'\n"),
+    ] {
         prints(web, json!({"command": command, "args": args}), words).await;
     }
 }
@@ -51,7 +63,8 @@ async fn commands_are_text_for_the_shell_or_words() {
 async fn a_command_finds_what_was_promised_around_it() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
-    let env = json!({"GREETING": "hi  there", "ünï": "é\nx", "EMPTY": "", "LANG": "C", "CONCLAVE_TASK": "forged"});
+    let env =
+        json!({"GREETING": "hi  there", "ünï": "é\nx", "EMPTY": "", "LANG": "C", "CONCLAVE_TASK": "forged"});
     let outcome = execute(web, json!({"command": "env -0", "env": env})).await;
     let stdout = outcome["stdout"].as_str().unwrap();
     let variables: std::collections::BTreeMap<_, _> = stdout
@@ -66,16 +79,33 @@ async fn a_command_finds_what_was_promised_around_it() {
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
     let strays: Vec<_> = variables
         .keys()
-        .filter(|name| name.starts_with("CARGO") || name.starts_with("NEXTEST") || name.starts_with("CONCLAVE_NODE"))
+        .filter(|name| {
+            name.starts_with("CARGO") || name.starts_with("NEXTEST") || name.starts_with("CONCLAVE_NODE")
+        })
         .collect();
     assert!(strays.is_empty(), "{strays:?}");
 
     // Without input there is an end at once; with it, exactly its bytes.
     prints(web, json!({"command": "cat; echo end"}), "end\n").await;
-    prints(web, json!({"command": "cat; echo end", "input": "a\nb"}), "a\nbend\n").await;
-    prints(web, json!({"command": "od -An -tx1", "input": {"base64": "AP8K"}}), " 00 ff 0a\n").await;
+    prints(
+        web,
+        json!({"command": "cat; echo end", "input": "a\nb"}),
+        "a\nbend\n",
+    )
+    .await;
+    prints(
+        web,
+        json!({"command": "od -An -tx1", "input": {"base64": "AP8K"}}),
+        " 00 ff 0a\n",
+    )
+    .await;
     prints(web, json!({"command": "true", "input": "never read"}), "").await;
-    prints(web, json!({"command": "sh -c 'read x; echo $x'; cat", "input": "1\n2\n"}), "1\n2\n").await;
+    prints(
+        web,
+        json!({"command": "sh -c 'read x; echo $x'; cat", "input": "1\n2\n"}),
+        "1\n2\n",
+    )
+    .await;
 
     // Each task has a folder of its own, and it is gone with it.
     let leave = "touch left; mkdir -p a/b/c; ln -s /etc/passwd link; ln -s . loop; mkfifo p; chmod 0 a; touch $TMPDIR/t; ls -A; pwd";
@@ -85,10 +115,15 @@ async fn a_command_finds_what_was_promised_around_it() {
         let (listed, place) = stdout.trim_end().rsplit_once('\n').unwrap();
         assert_eq!(listed, "a\nleft\nlink\nloop\np");
         let place = Path::new(place);
-        assert!(place.starts_with(stage.system.data().canonicalize().unwrap()), "{place:?}");
-        await_that("the workspace to be removed", Duration::from_secs(30), async || {
-            (!place.exists()).then_some(())
-        })
+        assert!(
+            place.starts_with(stage.system.data().canonicalize().unwrap()),
+            "{place:?}"
+        );
+        await_that(
+            "the workspace to be removed",
+            Duration::from_secs(30),
+            async || (!place.exists()).then_some(()),
+        )
         .await;
     }
     assert!(Path::new("/etc/passwd").exists());
@@ -102,27 +137,88 @@ async fn endings_are_told_as_they_were() {
     for (command, status, reason, code, signal) in [
         (json!("exit 0"), "success", "exited", json!(0), null.clone()),
         (json!("exit 7"), "run_failed", "exited", json!(7), null.clone()),
-        (json!("exit 255"), "run_failed", "exited", json!(255), null.clone()),
+        (
+            json!("exit 255"),
+            "run_failed",
+            "exited",
+            json!(255),
+            null.clone(),
+        ),
         (json!(["false"]), "run_failed", "exited", json!(1), null.clone()),
-        (json!("kill -SEGV $$"), "run_failed", "signalled", null.clone(), json!(11)),
-        (json!("kill -KILL $$"), "run_failed", "signalled", null.clone(), json!(9)),
-        (json!("kill -XCPU $$"), "run_failed", "signalled", null.clone(), json!(24)),
+        (
+            json!("kill -SEGV $$"),
+            "run_failed",
+            "signalled",
+            null.clone(),
+            json!(11),
+        ),
+        (
+            json!("kill -KILL $$"),
+            "run_failed",
+            "signalled",
+            null.clone(),
+            json!(9),
+        ),
+        (
+            json!("kill -XCPU $$"),
+            "run_failed",
+            "signalled",
+            null.clone(),
+            json!(24),
+        ),
         // A child's signal is the shell's to tell.
-        (json!("sh -c 'kill -TERM $$'; exit $?"), "run_failed", "exited", json!(143), null.clone()),
-        (json!("nowhere --to --be"), "run_failed", "exited", json!(127), null.clone()),
-        (json!(["nowhere"]), "run_failed", "exited", json!(127), null.clone()),
-        (json!(["./nowhere"]), "run_failed", "exited", json!(127), null.clone()),
-        (json!(["/etc/passwd"]), "run_failed", "exited", json!(126), null.clone()),
+        (
+            json!("sh -c 'kill -TERM $$'; exit $?"),
+            "run_failed",
+            "exited",
+            json!(143),
+            null.clone(),
+        ),
+        (
+            json!("nowhere --to --be"),
+            "run_failed",
+            "exited",
+            json!(127),
+            null.clone(),
+        ),
+        (
+            json!(["nowhere"]),
+            "run_failed",
+            "exited",
+            json!(127),
+            null.clone(),
+        ),
+        (
+            json!(["./nowhere"]),
+            "run_failed",
+            "exited",
+            json!(127),
+            null.clone(),
+        ),
+        (
+            json!(["/etc/passwd"]),
+            "run_failed",
+            "exited",
+            json!(126),
+            null.clone(),
+        ),
         (json!(["/tmp"]), "run_failed", "exited", json!(126), null.clone()),
         (json!("if"), "run_failed", "exited", json!(2), null.clone()),
     ] {
         let outcome = execute(web, json!({"command": command})).await;
         assert_eq!(outcome["status"], status, "{command}: {outcome:#}");
         assert_eq!(outcome["reason"], reason, "{command}: {outcome:#}");
-        assert_eq!((&outcome["exit_code"], &outcome["signal"]), (&code, &signal), "{command}");
+        assert_eq!(
+            (&outcome["exit_code"], &outcome["signal"]),
+            (&code, &signal),
+            "{command}"
+        );
     }
     for command in [json!(["nowhere"]), json!("nowhere")] {
         let outcome = execute(web, json!({"command": command})).await;
-        assert!(outcome["stderr"].as_str().unwrap().contains("nowhere"), "{outcome:#}");
+        assert!(
+            outcome["stderr"].as_str().unwrap().contains("nowhere"),
+            "{outcome:#}"
+        );
     }
 }

@@ -95,7 +95,11 @@ async fn many_follow_many_and_all_see_the_end() {
             followers.push(follow);
         }
     }
-    let following = join_all(followers.iter().flat_map(|follow| [follow(system), follow(system)]));
+    let following = join_all(
+        followers
+            .iter()
+            .flat_map(|follow| [follow(system), follow(system)]),
+    );
     let (_, ()) = tokio::join!(following, async { gate.open() });
 }
 
@@ -104,13 +108,20 @@ async fn the_stream_is_plain_server_sent_events() {
     let stage = Stage::up(&["--slots", "1"]);
     let web = &stage.web;
     let gate = stage.gate("gate");
-    let task = web.post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}})).await.json();
+    let task = web
+        .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
+        .await
+        .json();
     let path = format!("/api/v1/tasks/{}", task["id"].as_str().unwrap());
     await_that("the task to run", PATIENCE, async || {
         (web.get(&path).await.json()["status"] == "running").then_some(())
     })
     .await;
-    let mut stream = web.request("GET", &format!("{path}/events")).send().await.unwrap();
+    let mut stream = web
+        .request("GET", &format!("{path}/events"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(stream.status(), 200);
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     assert_eq!(stream.headers()["cache-control"], "no-cache");
@@ -125,18 +136,31 @@ async fn the_stream_is_plain_server_sent_events() {
         .filter_map(|block| block.strip_prefix("event: status\ndata: "))
         .map(|data| serde_json::from_str(data).unwrap())
         .collect();
-    let statuses: Vec<_> = blocks.iter().map(|event| event["status"].as_str().unwrap()).collect();
+    let statuses: Vec<_> = blocks
+        .iter()
+        .map(|event| event["status"].as_str().unwrap())
+        .collect();
     assert_eq!(statuses, ["running", "cancelled"]);
     let event = &blocks[1];
     assert_eq!((&event["id"], &event["done"]), (&task["id"], &json!(true)));
-    assert!(event["time"].as_str().unwrap().ends_with('Z') && event["executor"].is_null(), "{event}");
+    assert!(
+        event["time"].as_str().unwrap().ends_with('Z') && event["executor"].is_null(),
+        "{event}"
+    );
 
     web.get("/api/v1/tasks/01890a5d-ac96-774b-bcce-b302099a8057/events")
         .await
         .problem(404);
     web.get("/api/v1/tasks/x/events").await.blames(422, "id", "UUID");
     // One that has gone away leaves nobody waiting and nothing broken.
-    let gone = web.request("GET", &format!("{path}/events")).send().await.unwrap();
+    let gone = web
+        .request("GET", &format!("{path}/events"))
+        .send()
+        .await
+        .unwrap();
     drop(gone);
-    assert_eq!(web.run(&json!({"execute": {"command": "true"}})).await["status"], "success");
+    assert_eq!(
+        web.run(&json!({"execute": {"command": "true"}})).await["status"],
+        "success"
+    );
 }

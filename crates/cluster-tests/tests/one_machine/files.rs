@@ -115,7 +115,8 @@ async fn zips_are_unpacked() {
     );
     let nothing = json!({"source": inline(&Archive::new().bytes()), "execute": {"command": "ls -A"}});
     assert_eq!(stdout(&web.run(&nothing).await), "");
-    let beside = json!({"source": {"zip": {"base64": base64(&archive)}, "a": ""}, "execute": {"command": "ls"}});
+    let beside =
+        json!({"source": {"zip": {"base64": base64(&archive)}, "a": ""}, "execute": {"command": "ls"}});
     web.post("/api/v1/tasks", &beside)
         .await
         .blames(422, "source", "stands alone");
@@ -126,7 +127,9 @@ async fn large_files_travel_beside_their_task() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
     // Larger than what may lie inside a task, all together and the first one alone.
-    let large: Vec<u8> = (0..9u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+    let large: Vec<u8> = (0..9u32 << 20)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8)
+        .collect();
     let middle = "line\n".repeat(10_000);
     let task = web
         .run(&json!({
@@ -160,7 +163,10 @@ async fn forms_carry_files() {
     assert_eq!(answer.status, 201, "{}", answer.text());
     let added = answer.json();
     assert_eq!(added["user"], "ada");
-    assert_eq!(added["source"]["lib/a.h"], json!({"base64": base64(b"\xff\x00raw")}));
+    assert_eq!(
+        added["source"]["lib/a.h"],
+        json!({"base64": base64(b"\xff\x00raw")})
+    );
     assert!(stdout(&added).contains("./data/t.csv 644"), "{added:#}");
 
     let archive = Archive::new().file("run", 0o755, b"r").bytes();
@@ -185,15 +191,19 @@ async fn forms_carry_files() {
         (with().part("source", Some("/a"), b"2"), "source./a", "absolute"),
         (with().part("source", None, b"2"), "source", "no file name"),
         (with().part("sorce", Some("b"), b"2"), "sorce", "'source'"),
-        (with().part("source_zip", Some("z"), &archive), "source", "choose one"),
         (
-            with().part("data_zip", Some("z"), b"no zip"),
-            "data",
-            "not a zip",
+            with().part("source_zip", Some("z"), &archive),
+            "source",
+            "choose one",
         ),
+        (with().part("data_zip", Some("z"), b"no zip"), "data", "not a zip"),
         (with().task(&task), "task", "twice"),
         (Form::default().part("source", Some("a"), b""), "task", "missing"),
-        (Form::default().task(&json!({"execute": {}})), "execute.command", "missing"),
+        (
+            Form::default().task(&json!({"execute": {}})),
+            "execute.command",
+            "missing",
+        ),
     ] {
         form.post(web).await.blames(422, field, words);
     }

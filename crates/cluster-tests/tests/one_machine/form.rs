@@ -24,8 +24,7 @@ impl Form {
     }
 
     pub(crate) async fn post(mut self, web: &Web) -> Answer {
-        self.0
-            .extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+        self.0.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
         let kind = format!("multipart/form-data; boundary={BOUNDARY}");
         let request = web.request("POST", "/api/v1/tasks?wait=60");
         Answer::of(request.header("Content-Type", kind).body(self.0)).await

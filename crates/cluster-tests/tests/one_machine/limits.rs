@@ -22,7 +22,10 @@ async fn execute(web: &Web, command: &str, limits: Value) -> Value {
 async fn ends_by(web: &Web, reason: &str, command: &str, limits: Value) -> Value {
     let outcome = execute(web, command, limits).await;
     assert_eq!(outcome["reason"], reason, "{command}: {outcome:#}");
-    assert_eq!((&outcome["exit_code"], &outcome["signal"]), (&Value::Null, &json!(9)));
+    assert_eq!(
+        (&outcome["exit_code"], &outcome["signal"]),
+        (&Value::Null, &json!(9))
+    );
     outcome
 }
 
@@ -30,11 +33,23 @@ async fn ends_by(web: &Web, reason: &str, command: &str, limits: Value) -> Value
 async fn time_on_the_clock_and_on_the_cpu() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
-    let outcome = ends_by(web, "wall_limit", "echo before; sleep 600", json!({"wall": "300ms"})).await;
+    let outcome = ends_by(
+        web,
+        "wall_limit",
+        "echo before; sleep 600",
+        json!({"wall": "300ms"}),
+    )
+    .await;
     assert_eq!(outcome["stdout"], "before\n");
     assert!(outcome["wall_seconds"].as_f64().unwrap() >= 0.3);
     // Nobody talks their way out of it.
-    ends_by(web, "wall_limit", "trap '' TERM INT HUP XCPU; while :; do sleep 1; done", json!({"wall": 0.3})).await;
+    ends_by(
+        web,
+        "wall_limit",
+        "trap '' TERM INT HUP XCPU; while :; do sleep 1; done",
+        json!({"wall": 0.3}),
+    )
+    .await;
     ends_by(web, "wall_limit", "kill -STOP $$", json!({"wall": 0.3})).await;
 
     let spin = "while :; do :; done";
@@ -49,7 +64,10 @@ async fn time_on_the_clock_and_on_the_cpu() {
         format!("trap '' XCPU; {spin}"),
     ] {
         let outcome = ends_by(web, "time_limit", &command, json!({"cpu": "400ms", "wall": "1m"})).await;
-        assert!(outcome["cpu_seconds"].as_f64().unwrap() > 0.4, "{command}: {outcome:#}");
+        assert!(
+            outcome["cpu_seconds"].as_f64().unwrap() > 0.4,
+            "{command}: {outcome:#}"
+        );
     }
     // Sleeping costs no CPU time.
     let outcome = execute(web, "sleep 0.5", json!({"cpu": "400ms"})).await;
@@ -62,24 +80,47 @@ async fn memory_of_all_processes_together() {
     let web = &stage.web;
     let fill = |mib: u32| format!("x=$(head -c {mib}M /dev/zero | tr '\\0' x)");
     let limits = json!({"memory": "96MiB", "wall": "1m"});
-    let one = ends_by(web, "memory_limit", &format!("{}; sleep 600", fill(300)), limits.clone()).await;
+    let one = ends_by(
+        web,
+        "memory_limit",
+        &format!("{}; sleep 600", fill(300)),
+        limits.clone(),
+    )
+    .await;
     assert!(one["memory_bytes"].as_u64().unwrap() > 96 << 20, "{one:#}");
     // None of the four would be too large alone.
     let four = format!("for i in 1 2 3 4; do ({}; sleep 600) & done; wait", fill(40));
     ends_by(web, "memory_limit", &four, limits.clone()).await;
     let fits = execute(web, &format!("{}; echo ${{#x}}", fill(20)), limits).await;
-    assert_eq!((&fits["reason"], &fits["stdout"]), (&json!("exited"), &json!("20971520\n")));
+    assert_eq!(
+        (&fits["reason"], &fits["stdout"]),
+        (&json!("exited"), &json!("20971520\n"))
+    );
 }
 
 #[tokio::test]
 async fn output_and_processes() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
-    for flood in ["yes", "yes >&2", "while :; do echo x; done", "yes & yes >&2 & wait"] {
-        let outcome = ends_by(web, "output_limit", flood, json!({"output": "64KiB", "wall": "1m"})).await;
+    for flood in [
+        "yes",
+        "yes >&2",
+        "while :; do echo x; done",
+        "yes & yes >&2 & wait",
+    ] {
+        let outcome = ends_by(
+            web,
+            "output_limit",
+            flood,
+            json!({"output": "64KiB", "wall": "1m"}),
+        )
+        .await;
         let kept = |stream: &str| outcome[stream].as_str().unwrap().len();
         assert_eq!(kept("stdout").max(kept("stderr")), 64 << 10, "{flood}");
-        assert!(outcome["stdout_truncated"] == true || outcome["stderr_truncated"] == true, "{flood}");
+        assert!(
+            outcome["stdout_truncated"] == true || outcome["stderr_truncated"] == true,
+            "{flood}"
+        );
     }
     let limits = json!({"processes": 8, "wall": "1m"});
     let many = "for i in $(seq 40); do sleep 600 & done; wait";
@@ -89,7 +130,10 @@ async fn output_and_processes() {
     ends_by(web, "process_limit", threads, limits.clone()).await;
     // One after the other is not at one time.
     let outcome = execute(web, "for i in $(seq 40); do /bin/true; done; echo ok", limits).await;
-    assert_eq!((&outcome["reason"], &outcome["stdout"]), (&json!("exited"), &json!("ok\n")));
+    assert_eq!(
+        (&outcome["reason"], &outcome["stdout"]),
+        (&json!("exited"), &json!("ok\n"))
+    );
 }
 
 #[tokio::test]
@@ -116,16 +160,30 @@ async fn the_operator_has_the_last_word() {
     ends_by(web, "output_limit", "yes", json!({"wall": "1m"})).await;
     for (limits, field, limit, actual) in [
         (json!({"wall": "2m"}), "wall", "60s", "120s"),
-        (json!({"memory": "2GiB"}), "memory", "1073741824 bytes", "2147483648 bytes"),
+        (
+            json!({"memory": "2GiB"}),
+            "memory",
+            "1073741824 bytes",
+            "2147483648 bytes",
+        ),
         (json!({"processes": 101}), "processes", "100", "101"),
     ] {
         for (step, task) in [
-            ("execute", json!({"execute": {"command": "true", "limits": limits}})),
-            ("compile", json!({"compile": {"command": "true", "limits": limits}, "execute": {"command": "true"}})),
+            (
+                "execute",
+                json!({"execute": {"command": "true", "limits": limits}}),
+            ),
+            (
+                "compile",
+                json!({"compile": {"command": "true", "limits": limits}, "execute": {"command": "true"}}),
+            ),
         ] {
             let problem = web.post("/api/v1/tasks", &task).await.problem(422);
             assert_eq!(problem["field"], format!("{step}.limits.{field}"));
-            assert_eq!((&problem["limit"], &problem["actual"]), (&json!(limit), &json!(actual)));
+            assert_eq!(
+                (&problem["limit"], &problem["actual"]),
+                (&json!(limit), &json!(actual))
+            );
         }
     }
 }

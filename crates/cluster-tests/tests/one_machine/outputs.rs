@@ -20,10 +20,25 @@ async fn bytes_come_back_as_they_were_written() {
     let web = &stage.web;
     for (printf, lossy, exact, kind) in [
         ("a\\0b\\n", "a\0b\n", &b"a\0b\n"[..], "text/plain; charset=utf-8"),
-        ("x\\377\\376y", "x\u{fffd}\u{fffd}y", b"x\xff\xfey", "application/octet-stream"),
+        (
+            "x\\377\\376y",
+            "x\u{fffd}\u{fffd}y",
+            b"x\xff\xfey",
+            "application/octet-stream",
+        ),
         ("\\303", "\u{fffd}", b"\xc3", "application/octet-stream"),
-        ("h\\303\\251\\033[31m", "hé\u{1b}[31m", b"h\xc3\xa9\x1b[31m", "text/plain; charset=utf-8"),
-        ("<b>&amp;\\r\\n", "<b>&amp;\r\n", b"<b>&amp;\r\n", "text/plain; charset=utf-8"),
+        (
+            "h\\303\\251\\033[31m",
+            "hé\u{1b}[31m",
+            b"h\xc3\xa9\x1b[31m",
+            "text/plain; charset=utf-8",
+        ),
+        (
+            "<b>&amp;\\r\\n",
+            "<b>&amp;\r\n",
+            b"<b>&amp;\r\n",
+            "text/plain; charset=utf-8",
+        ),
         ("", "", b"", "text/plain; charset=utf-8"),
     ] {
         let command = format!("printf '{printf}'; printf '{printf}' >&2");
@@ -61,7 +76,11 @@ async fn long_output_is_cut_and_said_to_be() {
         assert_eq!(outcome["stdout_truncated"], kept < 5_000_000, "{limit}");
         assert_eq!(outcome["stderr_truncated"], false);
         let answer = raw(web, &task, "execute/stdout").await;
-        assert!(answer.body == vec![b'x'; kept], "{limit}: {} bytes", answer.body.len());
+        assert!(
+            answer.body == vec![b'x'; kept],
+            "{limit}: {} bytes",
+            answer.body.len()
+        );
         assert_eq!(outcome["stdout"].as_str().unwrap().len(), kept);
     }
     // Each stream has its own share, and a full one holds up neither the other nor the command.
@@ -77,7 +96,12 @@ async fn long_output_is_cut_and_said_to_be() {
     let wide = json!({"command": "yes é | tr -d '\\n' | head -c 101", "limits": {"output": 101}});
     let task = execute(web, wide).await;
     assert_eq!(raw(web, &task, "execute/stdout").await.body.len(), 101);
-    assert!(task["result"]["execute"]["stdout"].as_str().unwrap().ends_with("é\u{fffd}"));
+    assert!(
+        task["result"]["execute"]["stdout"]
+            .as_str()
+            .unwrap()
+            .ends_with("é\u{fffd}")
+    );
 }
 
 #[tokio::test]
@@ -87,7 +111,12 @@ async fn a_failed_compile_is_the_end() {
     let touched = stage.gate("touched");
     let execute = json!({"command": touched.opening()});
     for (command, limits, reason, code) in [
-        ("echo out; echo 'main.c:1: error' >&2; exit 1", json!({}), "exited", json!(1)),
+        (
+            "echo out; echo 'main.c:1: error' >&2; exit 1",
+            json!({}),
+            "exited",
+            json!(1),
+        ),
         ("kill -ABRT $$", json!({}), "signalled", Value::Null),
         ("sleep 600", json!({"wall": "200ms"}), "wall_limit", Value::Null),
         ("yes", json!({"output": 100}), "output_limit", Value::Null),
@@ -97,10 +126,20 @@ async fn a_failed_compile_is_the_end() {
         let task = web.run(&json!({"compile": compile, "execute": execute})).await;
         assert_eq!(task["status"], "compile_failed", "{task:#}");
         let outcome = &task["result"]["compile"];
-        assert_eq!((&outcome["reason"], &outcome["exit_code"]), (&json!(reason), &code), "{command}");
+        assert_eq!(
+            (&outcome["reason"], &outcome["exit_code"]),
+            (&json!(reason), &code),
+            "{command}"
+        );
         assert_eq!(task["result"]["execute"], Value::Null);
         let problem = raw(web, &task, "execute/stdout").await.problem(404);
-        assert!(problem["detail"].as_str().unwrap().contains("did not get that far"), "{problem}");
+        assert!(
+            problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains("did not get that far"),
+            "{problem}"
+        );
         assert_eq!(raw(web, &task, "compile/stdout").await.status, 200);
     }
     assert!(!touched.is_open(), "a task ran that did not compile");

@@ -34,7 +34,10 @@ async fn an_id_of_ones_own_makes_repeating_safe() {
         assert_eq!(again.status, 200, "{}", again.text());
         let again = again.json();
         assert_eq!(again["add_time"], first.json()["add_time"]);
-        assert_eq!((&again["status"], &again["attempt"]), (&json!("success"), &json!(1)));
+        assert_eq!(
+            (&again["status"], &again["attempt"]),
+            (&json!("success"), &json!(1))
+        );
     }
 
     // Anything else is another task.
@@ -61,7 +64,12 @@ async fn an_id_of_ones_own_makes_repeating_safe() {
 }
 
 async fn keyed(web: &Web, key: &[u8], body: &Value) -> Answer {
-    Answer::of(web.request("POST", TASKS).header("Idempotency-Key", key).json(body)).await
+    Answer::of(
+        web.request("POST", TASKS)
+            .header("Idempotency-Key", key)
+            .json(body),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -138,19 +146,39 @@ async fn a_batch_is_added_whole_or_not_at_all() {
     let good = json!({"user": "eve", "execute": {"command": "true"}});
     let missing = "0".repeat(64);
     for (second, field) in [
-        (json!({"user": "eve", "execute": {"command": ""}}), "tasks[1].execute.command"),
-        (json!({"user": "eve", "execute": {"command": 7}}), "tasks[1].execute.command"),
-        (json!({"user": "eve", "execute": {"command": "x", "limits": {"wall": "9d"}}}), "tasks[1].execute.limits.wall"),
-        (json!({"user": "eve", "execute": {"command": "x"}, "sorce": {}}), "tasks[1].sorce"),
-        (json!({"user": "eve", "execute": {"command": "x"}, "source": {"../x": ""}}), "tasks[1].source.../x"),
-        (json!({"user": "eve", "execute": {"command": "x", "input": {"blob": missing}}}), "tasks[1].execute.input.blob"),
+        (
+            json!({"user": "eve", "execute": {"command": ""}}),
+            "tasks[1].execute.command",
+        ),
+        (
+            json!({"user": "eve", "execute": {"command": 7}}),
+            "tasks[1].execute.command",
+        ),
+        (
+            json!({"user": "eve", "execute": {"command": "x", "limits": {"wall": "9d"}}}),
+            "tasks[1].execute.limits.wall",
+        ),
+        (
+            json!({"user": "eve", "execute": {"command": "x"}, "sorce": {}}),
+            "tasks[1].sorce",
+        ),
+        (
+            json!({"user": "eve", "execute": {"command": "x"}, "source": {"../x": ""}}),
+            "tasks[1].source.../x",
+        ),
+        (
+            json!({"user": "eve", "execute": {"command": "x", "input": {"blob": missing}}}),
+            "tasks[1].execute.input.blob",
+        ),
         (json!(null), "tasks[1]"),
     ] {
         let answer = web.post(&batch, &json!({"tasks": [good, second]})).await;
         assert_eq!(answer.problem(422)["field"], field);
     }
     let twins = json!({"tasks": [named("01890a5d-ac96-774b-bcce-b302099a8059", "eve"), named("01890a5d-ac96-774b-bcce-b302099a8059", "eve")]});
-    web.post(&batch, &twins).await.blames(422, "tasks[1].id", "tasks[0]");
+    web.post(&batch, &twins)
+        .await
+        .blames(422, "tasks[1].id", "tasks[0]");
     let conflict = json!({"tasks": [good, named(ID, "eve's")]});
     let problem = web.post(&batch, &conflict).await.problem(409);
     assert!(problem["detail"].as_str().unwrap().contains(ID), "{problem}");
@@ -163,7 +191,9 @@ async fn a_batch_is_added_whole_or_not_at_all() {
     for body in [json!({"tasks": []}), json!({"tasks": {}}), json!({})] {
         assert_eq!(web.post(&batch, &body).await.problem(422)["field"], "tasks");
     }
-    web.post(&batch, &json!([good])).await.blames(422, "body", "tasks");
+    web.post(&batch, &json!([good]))
+        .await
+        .blames(422, "body", "tasks");
     // Nothing of all that was added.
     assert_eq!(count(web, "user=eve").await, 0);
     assert_eq!(count(web, "").await, 3);

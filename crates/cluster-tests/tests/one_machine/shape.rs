@@ -121,10 +121,7 @@ async fn a_task_is_answered_as_promised() {
     assert_eq!(stage.web.get(&format!("/api/v1/tasks/{id}")).await.json(), task);
 
     // And it can be sent again as it is.
-    let again = stage
-        .web
-        .post("/api/v1/tasks?wait=60", &as_written(&task))
-        .await;
+    let again = stage.web.post("/api/v1/tasks?wait=60", &as_written(&task)).await;
     assert_eq!(again.status, 201, "{}", again.text());
     let again = again.json();
     assert_ne!(again["id"], task["id"]);
@@ -162,7 +159,10 @@ fn check_result(result: &Value) {
         assert_eq!(outcome["stdout_truncated"], false);
         assert_eq!(outcome["stderr_truncated"], false);
         let number = |name: &str| outcome[name].as_f64().unwrap();
-        assert!(number("wall_seconds") > 0.0 && number("cpu_seconds") > 0.0, "{outcome}");
+        assert!(
+            number("wall_seconds") > 0.0 && number("cpu_seconds") > 0.0,
+            "{outcome}"
+        );
         assert!(
             number("memory_bytes") > 100_000.0,
             "a process is larger than that: {outcome}"

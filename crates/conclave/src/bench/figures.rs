@@ -10,6 +10,8 @@ use super::throughput::Throughput;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
+    /// Whether the machine was left alone meanwhile; if not, the figures say little.
+    pub(crate) steady: bool,
     pub(crate) baseline: Baseline,
     pub(crate) throughput: Throughput,
     pub(crate) latency: Latency,
@@ -128,6 +130,7 @@ mod tests {
             claimed: 0,
         };
         Figures {
+            steady: true,
             baseline: Baseline {
                 one_thread_per_second: 1000.0,
                 two_threads_per_second: 2000.0,

@@ -104,10 +104,8 @@ fn warn_if_memory(folder: &Path) {
 }
 
 fn measured(figures: &Figures) -> Table {
-    let mut table = Table::new(["MEASURED", "FIGURE", "UNIT"]).right([1]);
-    let mut row = |what: String, figure: String, unit: &str| table.row([what, figure, unit.to_string()]);
-    let millis = |seconds: f64| format!("{:.2}", seconds * 1e3);
     let Figures {
+        steady,
         baseline,
         throughput,
         latency,
@@ -116,82 +114,72 @@ fn measured(figures: &Figures) -> Table {
         memory,
         start,
     } = figures;
+    let mut table = Table::new(["MEASURED", "FIGURE", "UNIT"]).right([1]);
+    let mut row = |what: &str, (figure, unit): (String, &str)| {
+        table.row([what.to_string(), figure, unit.to_string()]);
+    };
+    let alone = if *steady { "yes" } else { "NO" };
+    row("machine left alone", (alone.to_string(), ""));
+    row("bare spawns, 1 thread", rate(baseline.one_thread_per_second));
+    row("bare spawns, 2 threads", rate(baseline.two_threads_per_second));
+    row("bare spawn, p50", millis(baseline.p50_seconds));
     row(
-        "bare spawns, 1 thread".into(),
-        format!("{:.0}", baseline.one_thread_per_second),
-        "/s",
+        &format!("{} tasks, add to done", throughput.tasks),
+        rate(throughput.per_second),
     );
     row(
-        "bare spawns, 2 threads".into(),
-        format!("{:.0}", baseline.two_threads_per_second),
-        "/s",
+        "  over bare spawns, 2 threads",
+        (format!("{:.2}", figures.ratio()), ""),
     );
-    row("bare spawn, p50".into(), millis(baseline.p50_seconds), "ms");
-    row(
-        format!("{} tasks, add to done", throughput.tasks),
-        format!("{:.0}", throughput.per_second),
-        "/s",
-    );
-    row(
-        "  over bare spawns, 2 threads".into(),
-        format!("{:.2}", figures.ratio()),
-        "",
-    );
-    row(
-        "one task when idle, p50".into(),
-        millis(latency.p50_seconds),
-        "ms",
-    );
-    row(
-        "one task when idle, p99".into(),
-        millis(latency.p99_seconds),
-        "ms",
-    );
+    row("one task when idle, p50", millis(latency.p50_seconds));
+    row("one task when idle, p99", millis(latency.p99_seconds));
     for adds in adds {
         row(
-            format!("durable adds, {} at a time", adds.concurrency),
-            format!("{:.0}", adds.per_second),
-            "/s",
+            &format!("durable adds, {} at a time", adds.concurrency),
+            rate(adds.per_second),
         );
     }
     for claims in claims {
+        let backlog = claims.backlog;
         row(
-            format!("claim 1 of {}, p50", claims.backlog),
+            &format!("claim 1 of {backlog}, p50"),
             millis(claims.one_p50_seconds),
-            "ms",
         );
         row(
-            format!("claim 16 of {}, p50", claims.backlog),
+            &format!("claim 16 of {backlog}, p50"),
             millis(claims.sixteen_p50_seconds),
-            "ms",
         );
     }
     row(
-        format!("memory with {} queued", memory.queued),
-        (memory.resident_bytes >> 20).to_string(),
-        "MiB",
+        &format!("memory with {} queued", memory.queued),
+        mebibytes(memory.resident_bytes),
     );
-    row("start, empty store".into(), millis(start.empty_seconds), "ms");
+    row("start, empty store", millis(start.empty_seconds));
     row(
-        format!("start, {} queued", start.queued),
+        &format!("start, {} queued", start.queued),
         millis(start.full_seconds),
-        "ms",
     );
-    row(
-        "  memory then".into(),
-        (start.full_resident_bytes >> 20).to_string(),
-        "MiB",
-    );
+    row("  memory then", mebibytes(start.full_resident_bytes));
     table
+}
+
+fn rate(per_second: f64) -> (String, &'static str) {
+    (format!("{per_second:.0}"), "/s")
+}
+
+fn millis(seconds: f64) -> (String, &'static str) {
+    (format!("{:.2}", seconds * 1e3), "ms")
+}
+
+fn mebibytes(bytes: u64) -> (String, &'static str) {
+    ((bytes >> 20).to_string(), "MiB")
 }
 
 fn reached(figures: &Figures) -> Table {
     let mut table = Table::new(["TARGET", "WANTED", "FOUND", "MET"]);
     for target in figures.targets() {
-        let met = match target.met {
-            true => "yes",
-            false => "NO",
-        };
+        // A no stands out.
+        let met = if target.met { "yes" } else { "NO" };
         table.row([
             target.what.to_string(),
             target.wanted,

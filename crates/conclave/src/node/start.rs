@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use judicator::Judicator;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use rpc::Calls;
 use store::sqlite::SqliteStore;
 use tokio::net::TcpListener;
@@ -93,6 +93,8 @@ pub(crate) fn gateway(
 /// Where every crate's counts go, for the gateway to show.
 pub(crate) fn metrics() -> Result<PrometheusHandle> {
     PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &gateway::SECONDS_BUCKETS)
+        .context("could not set the metrics' buckets")?
         .install_recorder()
         .context("could not set up the metrics")
 }

@@ -5,6 +5,7 @@ use store::NewTask;
 
 use crate::Judicator;
 use crate::error::refusal;
+use crate::measure::ADDS;
 
 impl Judicator {
     pub(super) async fn on_add(&self, adds: Vec<Add>) -> Result<Vec<Added>, CallError> {
@@ -22,7 +23,7 @@ impl Judicator {
             .collect::<Result<Vec<_>, Invalid>>()?;
         let added = self.store.add(tasks).await.map_err(refusal)?;
         let new = added.iter().filter(|added| !added.existed).count();
-        metrics::counter!("conclave_adds_total").increment(new as u64);
+        metrics::counter!(ADDS).increment(new as u64);
         Ok(added)
     }
 

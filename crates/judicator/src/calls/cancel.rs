@@ -8,7 +8,6 @@ impl Judicator {
     /// Whoever runs it learns of it by a hint, and at the latest by the answer to its next report.
     pub(super) async fn on_cancel(&self, id: TaskId) -> Result<Task, CallError> {
         let task = self.store.cancel(id).await.map_err(refusal)?;
-        metrics::counter!("conclave_cancels_total").increment(1);
         task.ok_or(CallError::NoTask(id))
     }
 }

@@ -5,6 +5,7 @@ use store::Change;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::Judicator;
+use crate::measure::FINISHES;
 
 impl Judicator {
     /// Passes on what the store says has changed: to executors as hints, to callers as news.
@@ -34,12 +35,13 @@ impl Judicator {
             } => {
                 if status.done() {
                     self.pace.on_done();
-                    metrics::counter!("conclave_finishes_total", "status" => status.as_str()).increment(1);
+                    metrics::counter!(FINISHES, "status" => status.as_str()).increment(1);
                 }
                 self.waiters.on_moved(&Event {
                     id,
                     status,
-                    executor,
+                    // Nobody holds a task that is done: whoever follows it sees what a look at it would show.
+                    executor: executor.filter(|_| !status.done()),
                     time,
                 });
             }

@@ -4,6 +4,7 @@ use model::{Intent, Report, ReportAnswer};
 use rpc::CallError;
 
 use crate::error::refusal;
+use crate::measure::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
 use crate::{Judicator, now};
 
 impl Judicator {
@@ -22,15 +23,15 @@ impl Judicator {
                 tracing::warn!(%executor, other_host = host, "a second executor under a name that is taken was refused");
             }
         }
-        metrics::counter!("conclave_claims_total").increment(reported.claimed.len() as u64);
+        metrics::counter!(CLAIMS).increment(reported.claimed.len() as u64);
         for add_time in &reported.claimed {
-            metrics::histogram!("conclave_task_queue_seconds").record(now().since(*add_time));
+            metrics::histogram!(QUEUE_SECONDS).record(now().since(*add_time));
         }
         for finished in &reported.finished {
             let ran = finished.finish_time.since(finished.start_time);
-            metrics::histogram!("conclave_task_run_seconds").record(ran);
+            metrics::histogram!(RUN_SECONDS).record(ran);
         }
-        metrics::histogram!("conclave_report_seconds").record(begun.elapsed());
+        metrics::histogram!(REPORT_SECONDS).record(begun.elapsed());
         Ok(reported.answer)
     }
 }

@@ -112,6 +112,7 @@ fn place_file(group: &mut Group<'_>, file: &BlobFile, place: &Path) -> Result<()
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(io_error("create the folder", shelf)(error)),
         }
+        group.touched(shelf.to_path_buf());
     }
     fs::rename(&file.path, place).map_err(io_error("take over the blob", &file.path))
 }

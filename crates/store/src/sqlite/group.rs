@@ -128,7 +128,6 @@ impl<'a> Group<'a> {
     }
 
     pub(super) fn placed(&mut self, blob: PathBuf) {
-        self.touched.extend(blob.parent().map(PathBuf::from));
         self.placed.push(blob);
     }
 

@@ -1,0 +1,35 @@
+//! Conclave when things go wrong: processes killed and stopped, cables pulled, disks full.
+//!
+//! Nothing here measures speed. Where a test says how long something took, it only prints it.
+
+#[path = "faults/stage.rs"]
+mod stage;
+
+#[path = "faults/killed_parts.rs"]
+mod killed_parts;
+#[path = "faults/killed_up.rs"]
+mod killed_up;
+
+#[path = "faults/executor_dies.rs"]
+mod executor_dies;
+#[path = "faults/results_survive.rs"]
+mod results_survive;
+#[path = "faults/warden_dies.rs"]
+mod warden_dies;
+
+#[path = "faults/cut_off.rs"]
+mod cut_off;
+#[path = "faults/stands_still.rs"]
+mod stands_still;
+
+#[path = "faults/cancelling.rs"]
+mod cancelling;
+#[path = "faults/joining.rs"]
+mod joining;
+#[path = "faults/stopping.rs"]
+mod stopping;
+
+#[path = "faults/damaged_store.rs"]
+mod damaged_store;
+#[path = "faults/full_disk.rs"]
+mod full_disk;

@@ -1,0 +1,111 @@
+use api::{ClientError, NewTask, Problem};
+use cluster_tests::{Disk, System, shell};
+use model::{Status, TaskId};
+use serde_json::{Value, json};
+
+use crate::stage::{LONG_LEASE, Stage, output};
+
+/// Adds tasks with so much input until one is refused.
+async fn add_until_refused(system: &System, bytes: usize) -> (Vec<TaskId>, Problem) {
+    let task = json!({"user": "tests", "execute": {"command": "wc -c", "input": "x".repeat(bytes)}});
+    let task: NewTask = serde_json::from_value(task).unwrap();
+    let mut ids = Vec::new();
+    loop {
+        assert!(ids.len() < 10_000, "the disk is never full");
+        match system.client.add(&task, None).await {
+            Ok(task) => ids.push(task.id),
+            Err(ClientError::Problem(problem)) => return (ids, *problem),
+            Err(error) => panic!("not a problem: {error:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_and_goes_on_when_there_is_room() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let disk = Disk::mount(&system.data().join("store"), "16m");
+    let mut up = system.up(&LONG_LEASE).unwrap();
+    disk.fill(2 << 20);
+    let mut kept = Vec::new();
+    // Inside the task, and as a blob beside it.
+    for bytes in [30 << 10, 60 << 10, 1 << 10] {
+        let (ids, problem) = add_until_refused(system, bytes).await;
+        println!("{} tasks of {bytes} bytes, then: {}", ids.len(), problem.detail);
+        assert_eq!((problem.status, &problem.kind[..]), (503, "/api/docs#full"));
+        let store = system.data().join("store").display().to_string();
+        assert!(problem.detail.contains(&store) && problem.detail.contains("free some space"));
+        kept.extend(ids.into_iter().map(|id| (id, bytes)));
+    }
+    assert!(!kept.is_empty());
+    disk.free();
+    let after = system.run(stage.quick()).await;
+    assert_eq!(after.status, Status::Success);
+    for (id, bytes) in &kept {
+        let task = system.done(*id).await;
+        assert_eq!(
+            (task.status, output(&task)),
+            (Status::Success, &format!("{bytes}\n")[..])
+        );
+    }
+    let stats = system.client.stats().await.unwrap();
+    assert_eq!(stats.counts.values().sum::<u64>(), kept.len() as u64 + 1);
+    system.remains().await_none().await;
+    up.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(up.ended(crate::stage::SOON).await.success());
+}
+
+fn with_data(bytes: usize) -> Value {
+    json!({"user": "tests", "data": {"file": "x".repeat(bytes)}, "execute": {"command": "wc -c < data/file"}})
+}
+
+/// All that the executor keeps, its results included, on a disk that is full at times.
+#[tokio::test]
+async fn a_full_disk_under_the_executor_fails_tasks_and_not_the_executor() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let disk = Disk::mount(&system.data().join("executor"), "4m");
+    let _up = system.up(&LONG_LEASE).unwrap();
+    // A task that fills the disk by itself has only itself to blame.
+    let greedy = system.run(shell("dd if=/dev/zero of=big bs=1M count=8")).await;
+    assert_eq!(greedy.status, Status::RunFailed);
+    let stderr = greedy.result.unwrap().execute.unwrap().stderr;
+    assert!(stderr.contains("No space left on device"), "{stderr}");
+    // Its room is free again for the next.
+    let next = system.run(with_data(1 << 20)).await;
+    assert_eq!((next.status, output(&next)), (Status::Success, "1048576\n"));
+
+    let waits = stage.add_waiting().await;
+    stage.runs(waits, 1).await;
+    disk.fill(0);
+    for bytes in [10, 64 << 10] {
+        let task = system.run(with_data(bytes)).await;
+        assert_eq!((task.status, task.attempt), (Status::SystemError, 3));
+        let trouble = task.trouble.unwrap();
+        println!("{bytes} bytes: {trouble}");
+        assert!(trouble.contains("No space left on device"), "{trouble}");
+    }
+    // There is no room for its result either, but somebody to tell it to.
+    let (task, runs) = stage.finish(waits).await;
+    assert_eq!((task.attempt, runs.len()), (1, 1));
+
+    disk.free();
+    assert_eq!(system.run(with_data(64 << 10)).await.status, Status::Success);
+    system.remains().await_none().await;
+}
+
+/// Where an operator gives the workspaces a disk of their own.
+#[tokio::test]
+async fn the_workspaces_may_be_a_disk_of_their_own() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let _disk = Disk::mount(&system.data().join("executor/work"), "4m");
+    let up = system.up(&LONG_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    stage.runs(id, 1).await;
+    up.kill();
+    let _up = system.up(&LONG_LEASE).unwrap();
+    stage.runs(id, 2).await;
+    stage.finish(id).await;
+    system.remains().await_none().await;
+}

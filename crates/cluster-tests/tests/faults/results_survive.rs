@@ -1,0 +1,62 @@
+use std::time::Instant;
+
+use cluster_tests::await_that;
+use model::Status;
+use nix::sys::signal::Signal;
+
+use crate::stage::{LONG_LEASE, SOON, Stage, output};
+
+#[derive(PartialEq)]
+enum End {
+    Killed,
+    ToldToStop,
+}
+
+/// A task ends while there is no judicator to hear of it; then the executor ends too. Its next life has the
+/// result, and nothing is run again.
+async fn outlives(end: End) {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let judicator = system.judicator(&LONG_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let mut executor = system.executor("e", &LONG_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    stage.runs(id, 1).await;
+    judicator.kill();
+    stage.open("gate");
+    let spool = system.remains_at("e").spool();
+    await_that("the result to be in the spool", SOON, async || {
+        let length = std::fs::metadata(&spool).unwrap().len();
+        (length > 0).then_some(())
+    })
+    .await;
+    match end {
+        End::Killed => executor.kill(),
+        End::ToldToStop => {
+            executor.signal(Signal::SIGTERM);
+            assert!(executor.ended(SOON).await.success());
+            assert!(executor.log().contains("results wait in the spool"));
+        }
+    }
+
+    let begun = Instant::now();
+    let _judicator = system.judicator(&LONG_LEASE).unwrap();
+    let _executor = system.executor("e", &LONG_LEASE).unwrap();
+    let task = system.done(id).await;
+    println!("the result is there {:?} after the start", begun.elapsed());
+    let runs = stage.history.runs_of(id);
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!((task.status, task.attempt), (Status::Success, 1));
+    assert_eq!(output(&task), format!("{}\n", runs[0].pid));
+    system.remains_at("e").await_none().await;
+}
+
+#[tokio::test]
+async fn a_result_outlives_both_the_judicator_and_the_executor() {
+    outlives(End::Killed).await;
+}
+
+#[tokio::test]
+async fn a_result_waits_where_an_executor_was_stopped_without_a_judicator() {
+    outlives(End::ToldToStop).await;
+}

@@ -1,0 +1,107 @@
+use std::time::Instant;
+
+use cluster_tests::await_that;
+use model::Status;
+use nix::sys::signal::Signal;
+
+use crate::stage::{LEASE, SHORT_LEASE, SOON, Stage};
+
+/// The executor cannot stop its tasks, since it stands still itself: its wardens do.
+#[tokio::test]
+async fn tasks_of_an_executor_that_stands_still_end_before_another_begins_them() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let first = system.executor("first", &SHORT_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    stage.runs(id, 1).await;
+    let session = stage.executor("first").await.unwrap().session;
+    let _second = system.executor("second", &SHORT_LEASE).unwrap();
+    first.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    stage.nobody_alive().await;
+    println!("its wardens stopped the task after {:?}", stopped.elapsed());
+    stage.runs(id, 2).await;
+    println!("another executor runs it after {:?}", stopped.elapsed());
+    first.signal(Signal::SIGCONT);
+    stage.another_session("first", &session).await;
+    let (task, runs) = stage.finish(id).await;
+    assert!(task.attempt as usize >= runs.len(), "{task:?}");
+    for name in ["first", "second"] {
+        system.remains_at(name).await_none().await;
+    }
+}
+
+/// It comes back with a result, but the task is another's by then.
+#[tokio::test]
+async fn a_result_of_an_ended_session_is_not_accepted() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let with_one_slot = [&SHORT_LEASE[..], &["--slots", "1"]].concat();
+    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let first = system.executor("first", &with_one_slot).unwrap();
+    let id = system.add(stage.waiting_twice()).await.id;
+    stage.runs(id, 1).await;
+    let session = stage.executor("first").await.unwrap().session;
+    first.signal(Signal::SIGSTOP);
+    stage.open("first.gate");
+    await_that("the first run to end well", SOON, async || {
+        stage.history.runs_of(id)[0].end
+    })
+    .await;
+
+    let _second = system.executor("second", &with_one_slot).unwrap();
+    stage.runs(id, 2).await;
+    first.signal(Signal::SIGCONT);
+    stage.another_session("first", &session).await;
+    // Only the first has a free slot, and it reports its results in the order of the tasks' ids: when this one
+    // is done, the old result has been answered.
+    let later = system.run(stage.quick()).await;
+    assert_eq!(later.status, Status::Success);
+    let task = system.client.get(id, None).await.unwrap();
+    assert_eq!((task.done, task.result), (false, None));
+    let (_, runs) = stage.finish(id).await;
+    assert!(runs[0].end.is_some() && runs.len() >= 2, "{runs:?}");
+    for name in ["first", "second"] {
+        system.remains_at(name).await_none().await;
+    }
+}
+
+/// Whoever stood still himself has heard nobody, and must not take that for silence.
+#[tokio::test]
+async fn a_judicator_that_stands_still_expires_nobody() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let with_two_slots = [&SHORT_LEASE[..], &["--slots", "2"]].concat();
+    let _executor = system.executor("e", &with_two_slots).unwrap();
+    let short = system.add(stage.waiting_twice()).await.id;
+    stage.runs(short, 1).await;
+    let long = stage.add_waiting().await;
+    stage.runs(long, 1).await;
+    let session = stage.executor("e").await.unwrap().session;
+
+    judicator.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    stage.open("first.gate");
+    // The one ends in time; the other goes on until the executor has been unheard for too long.
+    stage.nobody_alive().await;
+    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
+    judicator.signal(Signal::SIGCONT);
+    let continued = Instant::now();
+
+    let (task, runs) = stage.finish(short).await;
+    println!(
+        "the result is taken {:?} after the end of the pause",
+        continued.elapsed()
+    );
+    assert_eq!((task.attempt, runs.len()), (1, 1));
+    let (_, runs) = stage.finish(long).await;
+    assert!(runs.len() > 1, "{runs:?}");
+    assert_eq!(stage.executor("e").await.unwrap().session, session);
+    assert!(!judicator.log().contains("went silent"));
+    system.remains_at("e").await_none().await;
+}

@@ -1,0 +1,229 @@
+//! What people look at, and what programs read about the API.
+
+use cluster_tests::Answer;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// Every URL of the API and how it is called.
+const ROUTES: [(&str, &[&str]); 13] = [
+    ("/api/v1/tasks", &["get", "post"]),
+    ("/api/v1/tasks/batch", &["post"]),
+    ("/api/v1/tasks/{id}", &["delete", "get"]),
+    ("/api/v1/tasks/{id}/events", &["get"]),
+    ("/api/v1/tasks/{id}/{step}/{output}", &["get"]),
+    ("/api/v1/blobs/{sha256}", &["get", "head", "put"]),
+    ("/api/v1/executors", &["get"]),
+    ("/api/v1/judicators", &["get"]),
+    ("/api/v1/stats", &["get"]),
+    ("/healthz", &["get"]),
+    ("/readyz", &["get"]),
+    ("/metrics", &["get"]),
+    ("/api/openapi.json", &["get"]),
+];
+
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(object) => {
+            found.extend(object.get("$ref").and_then(Value::as_str));
+            object.values().for_each(|value| references(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_api_describes_itself() {
+    let stage = Stage::up(&[]);
+    let answer = stage.web.get("/api/openapi.json").await;
+    assert!(answer.header("content-type").starts_with("application/json"));
+    let api = answer.json();
+    assert!(
+        api["openapi"].as_str().unwrap().starts_with("3.1"),
+        "{}",
+        api["openapi"]
+    );
+    let docs = stage.web.get("/api/docs").await;
+    assert!(docs.header("content-type").starts_with("text/html"));
+    let docs = docs.text();
+    for (path, methods) in ROUTES.iter().filter(|(path, _)| *path != "/api/openapi.json") {
+        let described = &api["paths"][path];
+        for method in *methods {
+            let call = &described[method];
+            assert!(call["summary"].is_string(), "{method} {path} is not described");
+            assert!(
+                call["responses"].as_object().is_some_and(|all| !all.is_empty()),
+                "{method} {path}"
+            );
+            assert!(docs.contains(path), "{path} is not on the docs page");
+        }
+    }
+    let known: Vec<_> = ROUTES.iter().map(|(path, _)| *path).collect();
+    for path in api["paths"].as_object().unwrap().keys() {
+        assert!(
+            known.contains(&path.as_str()),
+            "{path} is described and unknown here"
+        );
+    }
+    let mut found = Vec::new();
+    references(&api, &mut found);
+    assert!(!found.is_empty());
+    for reference in found {
+        let target = reference
+            .strip_prefix('#')
+            .expect("a reference inside the document");
+        assert!(api.pointer(target).is_some(), "{reference} leads nowhere");
+    }
+    // Every kind of problem leads to its description.
+    let problem = stage.web.get("/api/v1/tasks/x").await.problem(422);
+    let (page, anchor) = problem["type"].as_str().unwrap().split_once('#').unwrap();
+    assert_eq!(page, "/api/docs");
+    assert!(
+        docs.contains(&format!("id=\"{anchor}\"")),
+        "{anchor} is not on the docs page"
+    );
+    // The example that the description gives does work.
+    let example =
+        &api["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["application/json"]["example"];
+    let task = stage.web.run(example).await;
+    assert_eq!(task["status"], "success", "{task:#}");
+}
+
+#[tokio::test]
+async fn methods_and_places_that_do_not_exist() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    for (path, methods) in ROUTES {
+        let path = path
+            .replace("{id}", "01890a5d-ac96-774b-bcce-b302099a8057")
+            .replace("{sha256}", &"0".repeat(64))
+            .replace("{step}/{output}", "execute/stdout");
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
+            let known = methods.contains(&method.to_lowercase().as_str());
+            if !known {
+                let answer = Answer::of(web.request(method, &path)).await;
+                answer.problem(405);
+                let allow = answer.header("allow").to_lowercase();
+                for method in methods {
+                    assert!(allow.contains(method), "{path} allows '{allow}'");
+                }
+            }
+        }
+    }
+    for path in [
+        "/nothing",
+        "/api",
+        "/api/v1",
+        "/api/v1/tasks/",
+        "/api/v2/tasks",
+        "//",
+        "/api/v1/tasks/a/b/c/d",
+    ] {
+        web.get(path).await.problem(404);
+    }
+}
+
+#[tokio::test]
+async fn pages_show_tasks_and_trust_none_of_them() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let evil = "<script>alert('x')</script>\"&";
+    let task = web
+        .run(&json!({
+            "user": evil,
+            "source": {(format!("{}", evil.replace('/', "-"))): evil},
+            "data": {"d": evil},
+            "compile": {"command": format!("cat <<'E'\n{evil}\nE")},
+            "execute": {
+                "command": "cat; cat data/d >&2", "args": [evil], "env": {(evil): evil}, "input": evil,
+            },
+        }))
+        .await;
+    let list_command = web
+        .run(&json!({"user": "ada", "execute": {"command": ["echo", "<script>alert(1)</script>"]}}))
+        .await;
+    let id = |task: &Value| task["id"].as_str().unwrap().to_string();
+    for path in [
+        "/".to_string(),
+        format!("/?user={}", evil.replace('&', "%26").replace('"', "%22")),
+        "/?text=script".to_string(),
+        format!("/tasks/{}", id(&task)),
+        format!("/tasks/{}", id(&list_command)),
+    ] {
+        let page = web.get(&path).await;
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.header("content-type").starts_with("text/html"));
+        assert!(
+            page.header("content-security-policy")
+                .contains("default-src 'none'")
+        );
+        let page = page.text();
+        assert!(!page.contains("<script"), "{path} runs what a task says:\n{page}");
+        assert!(
+            page.contains("&lt;script&gt;"),
+            "{path} does not show it:\n{page}"
+        );
+    }
+    let first = web.get("/").await.text();
+    for task in [&task, &list_command] {
+        assert!(
+            first.contains(&format!("href=\"/tasks/{}\"", id(task))),
+            "{first}"
+        );
+    }
+    let none = web.get("/?user=nobody").await.text();
+    assert!(!none.contains(&id(&task)));
+    let page = web.get(&format!("/tasks/{}", id(&list_command))).await.text();
+    assert!(page.contains("success") && page.contains("ada"), "{page}");
+    // Wrong places and wrong searches are told to a person as a page.
+    for (path, status) in [
+        ("/tasks/01890a5d-ac96-774b-bcce-b302099a8057", 404),
+        ("/tasks/<script>", 422),
+        ("/?stauts=x", 422),
+    ] {
+        let page = web.get(path).await;
+        assert_eq!(page.status, status);
+        assert!(page.header("content-type").starts_with("text/html"), "{path}");
+        assert!(!page.text().contains("<script"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn only_our_own_page_may_cancel() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let gate = stage.gate("gate");
+    let task = web
+        .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
+        .await
+        .json();
+    let id = task["id"].as_str().unwrap();
+    let page = format!("/tasks/{id}/cancel");
+    assert!(web.get(&format!("/tasks/{id}")).await.text().contains(&page));
+    let forms = [
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+    ];
+    for (name, value) in forms {
+        for path in [page.as_str(), "/api/v1/tasks"] {
+            let request = web.request("POST", path).header(name, value);
+            assert_eq!(
+                Answer::of(request.body("{}")).await.status,
+                403,
+                "{name}: {value}"
+            );
+        }
+    }
+    let path = format!("/api/v1/tasks/{id}");
+    assert_eq!(web.get(&path).await.json()["done"], false);
+    // The button leads back to the task's page, also when it is pressed twice.
+    for _ in 0..2 {
+        let own = web.request("POST", &page).header("Sec-Fetch-Site", "same-origin");
+        let answer = Answer::of(own).await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.text().contains("cancelled"), "{}", answer.text());
+    }
+    assert_eq!(web.get(&path).await.json()["status"], "cancelled");
+}

@@ -1,0 +1,35 @@
+//! What is counted, by name. The recorder belongs to the process.
+
+use metrics::{Unit, describe_counter, describe_histogram};
+
+pub(crate) const ADDS: &str = "conclave_adds_total";
+pub(crate) const CLAIMS: &str = "conclave_claims_total";
+pub(crate) const FINISHES: &str = "conclave_finishes_total";
+pub(crate) const RETIRED: &str = "conclave_tasks_retired_total";
+pub(crate) const EXPIRED: &str = "conclave_sessions_expired_total";
+pub(crate) const QUEUE_SECONDS: &str = "conclave_task_queue_seconds";
+pub(crate) const RUN_SECONDS: &str = "conclave_task_run_seconds";
+pub(crate) const REPORT_SECONDS: &str = "conclave_report_seconds";
+
+pub(crate) fn describe() {
+    describe_counter!(ADDS, "Tasks added");
+    describe_counter!(CLAIMS, "Tasks handed to executors, each time anew");
+    describe_counter!(FINISHES, "Tasks that are done, by their last status");
+    describe_counter!(RETIRED, "Tasks removed because they were done long ago");
+    describe_counter!(EXPIRED, "Sessions of executors that went silent");
+    describe_histogram!(
+        QUEUE_SECONDS,
+        Unit::Seconds,
+        "Time from the add of a task to its hand-out"
+    );
+    describe_histogram!(
+        RUN_SECONDS,
+        Unit::Seconds,
+        "Time from the hand-out of a task to its result"
+    );
+    describe_histogram!(
+        REPORT_SECONDS,
+        Unit::Seconds,
+        "Time to answer an executor's report"
+    );
+}
