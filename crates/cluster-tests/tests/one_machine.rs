@@ -4,9 +4,17 @@
 mod archive;
 #[path = "one_machine/form.rs"]
 mod form;
+#[path = "one_machine/socket.rs"]
+mod socket;
 #[path = "one_machine/stage.rs"]
 mod stage;
 
+#[path = "one_machine/bad_files.rs"]
+mod bad_files;
+#[path = "one_machine/bad_http.rs"]
+mod bad_http;
+#[path = "one_machine/bad_json.rs"]
+mod bad_json;
 #[path = "one_machine/blobs.rs"]
 mod blobs;
 #[path = "one_machine/cancel.rs"]

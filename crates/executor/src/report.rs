@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Answer, Complete, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
+use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::Calls;
 use sandbox::Launcher;
 use tokio::sync::{Notify, mpsc};
@@ -32,6 +32,7 @@ use crate::{ExecutorError, Options};
 /// Results beyond this go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
 const REPORT_RESULTS: usize = 1000;
+const LARGE_ANSWER: u64 = 8 << 20;
 /// How long a goodbye is tried, once no task is left, before leaving without.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -232,6 +233,11 @@ impl Reporter {
                 })
             }
             ReportAnswer::Stale => Ok(self.on_unanswered()),
+            // The first goodbye was heard, and its answer lost.
+            ReportAnswer::Ended if intent == Intent::Leave => {
+                self.on_answer(Answer::default(), sent, intent);
+                Ok(Sent::Left)
+            }
             ReportAnswer::Ended => {
                 tracing::warn!(session = %self.session.id, "the session was ended: we were silent for too long");
                 self.doom_all();
@@ -324,14 +330,20 @@ impl Reporter {
             spool.waiting().next().is_some()
         };
         self.due.on_answered(left_over);
+        let mut bytes = 0;
         for assignment in answer.assign {
             let handout = assignment.handout;
+            bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
             if self.bench.spool().contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
                 continue;
             }
             let control = Arc::new(Control::default());
             self.controls.insert(handout, control.clone());
             self.fetcher.prepare(assignment, control);
+        }
+        // An answer this large may have been cut short, and no hint would come for what was left out.
+        if bytes > LARGE_ANSWER {
+            self.due.on_hint();
         }
     }
 

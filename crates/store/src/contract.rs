@@ -73,7 +73,7 @@ macro_rules! keeps_the_contract {
                 an_older_report_is_stale,
                 a_session_nobody_opened_has_ended,
                 a_second_live_session_is_refused,
-                a_successor_brings_the_results_and_loses_the_rest,
+                a_successor_brings_the_results_and_gives_back_the_rest,
                 a_session_that_left_has_ended,
                 leaving_gives_everything_back,
                 an_expired_session_has_ended,
@@ -87,6 +87,7 @@ macro_rules! keeps_the_contract {
                 unnamed_tasks_are_given_back_without_a_loss,
                 expiry_needs_the_seq_that_was_seen,
                 attempts_run_out,
+                attempts_that_a_restart_finds_unbegun_do_not_run_out,
                 given_back_attempts_do_not_run_out,
             }
             searching {

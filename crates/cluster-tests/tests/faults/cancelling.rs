@@ -30,9 +30,10 @@ async fn a_cancelled_task_dies_with_all_children_and_stays_cancelled() {
 
     up.kill();
     let _up = system.up(&flags).unwrap();
+    system.ready(1).await;
     assert_eq!(system.run(stage.quick()).await.status, Status::Success);
     for task in cancelled {
-        assert_eq!(system.client.get(task.id, None).await.unwrap(), task);
+        assert_eq!(stage.look(task.id).await, task);
     }
     assert_eq!(stage.history.runs_of(runs).len(), 1);
     assert_eq!(stage.history.runs_of(waits).len(), 0);
@@ -59,7 +60,7 @@ async fn a_result_that_comes_after_the_cancel_is_not_accepted() {
     executor.signal(Signal::SIGCONT);
     // There is one slot: when this one is done, the result of the first has been answered.
     assert_eq!(system.run(stage.quick()).await.status, Status::Success);
-    let task = system.client.get(id, None).await.unwrap();
+    let task = stage.look(id).await;
     assert_eq!((task.status, &task.result), (Status::Cancelled, &None));
     assert_eq!(task, cancelled);
     system.remains_at("e").await_none().await;

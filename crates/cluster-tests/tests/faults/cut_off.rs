@@ -15,7 +15,7 @@ async fn an_executor_without_a_network_stops_its_tasks_and_comes_back() {
     let network = Network::make();
     let rpc = format!("{}:7010", network.outside());
     let secret = stage.path("secret");
-    std::fs::write(&secret, "correct horse battery staple\n").unwrap();
+    std::fs::write(&secret, "correct-horse-battery-staple\n").unwrap();
     let [judicators_data, far_data, near_data] =
         ["data", "far", "near"].map(|name| stage.path(name).display().to_string());
     let secret = secret.display().to_string();

@@ -37,7 +37,7 @@ async fn is_refused(damage: impl Fn(&Path)) {
 
     fs::write(&database, sound).unwrap();
     let _up = system.up(&[]).unwrap();
-    assert_eq!(system.client.get(task.id, None).await.unwrap(), task);
+    assert_eq!(stage.look(task.id).await, task);
     assert_eq!(system.run(stage.quick()).await.status, Status::Success);
 }
 

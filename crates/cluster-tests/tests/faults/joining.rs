@@ -92,7 +92,7 @@ async fn an_executor_joins_by_address_and_leaves_in_order() {
     joined.signal(Signal::SIGTERM);
     assert_eq!(joined.ended(SOON).await.code(), Some(0));
     assert_eq!(stage.executor("joined").await.unwrap().health, "gone");
-    let given_back = system.client.get(ids[1], None).await.unwrap();
+    let given_back = stage.look(ids[1]).await;
     assert_eq!((given_back.status, given_back.executor), (Status::Retrying, None));
     system.remains_at("joined").await_nobody().await;
 

@@ -50,12 +50,9 @@ impl Stage {
 
     /// The same, but its first run waits at a gate of its own.
     pub(crate) fn waiting_twice(&self) -> Value {
-        let [first, gate] = ["first", "gate"].map(|name| self.path(name));
-        let choose = format!(
-            "mkdir {0} 2> /dev/null && gate={0}.gate || gate={1}",
-            first.display(),
-            gate.display()
-        );
+        let [once, first, gate] =
+            ["once", "first_gate", "gate"].map(|name| self.path(name).display().to_string());
+        let choose = format!("mkdir {once} 2> /dev/null && gate={first} || gate={gate}");
         shell(&format!("{choose}; {}", self.history.until("$gate".as_ref())))
     }
 
@@ -78,6 +75,14 @@ impl Stage {
             let runs = self.history.runs_of(id);
             let complete = runs.get(count - 1).is_some_and(|run| run.pids.len() > 1);
             complete.then_some(runs)
+        })
+        .await
+    }
+
+    /// The task as it is now. Asked again where the connection was to a process that has died.
+    pub(crate) async fn look(&self, id: TaskId) -> Task {
+        await_that(&format!("an answer about {id}"), SOON, async || {
+            self.system.client.get(id, None).await.ok()
         })
         .await
     }

@@ -46,7 +46,7 @@ async fn a_result_of_an_ended_session_is_not_accepted() {
     stage.runs(id, 1).await;
     let session = stage.executor("first").await.unwrap().session;
     first.signal(Signal::SIGSTOP);
-    stage.open("first.gate");
+    stage.open("first_gate");
     await_that("the first run to end well", SOON, async || {
         stage.history.runs_of(id)[0].end
     })
@@ -60,7 +60,7 @@ async fn a_result_of_an_ended_session_is_not_accepted() {
     // is done, the old result has been answered.
     let later = system.run(stage.quick()).await;
     assert_eq!(later.status, Status::Success);
-    let task = system.client.get(id, None).await.unwrap();
+    let task = stage.look(id).await;
     assert_eq!((task.done, task.result), (false, None));
     let (_, runs) = stage.finish(id).await;
     assert!(runs[0].end.is_some() && runs.len() >= 2, "{runs:?}");
@@ -86,7 +86,7 @@ async fn a_judicator_that_stands_still_expires_nobody() {
 
     judicator.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
-    stage.open("first.gate");
+    stage.open("first_gate");
     // The one ends in time; the other goes on until the executor has been unheard for too long.
     stage.nobody_alive().await;
     tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;

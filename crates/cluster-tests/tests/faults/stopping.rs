@@ -43,12 +43,12 @@ async fn what_cannot_end_in_time_is_given_back_as_often_as_it_takes() {
         system.remains().await_nobody().await;
 
         let idle = system.up(&NO_SLOTS).unwrap();
-        let task = system.client.get(runs, None).await.unwrap();
+        let task = stage.look(runs).await;
         assert_eq!(
             (task.status, task.attempt, task.executor),
             (Status::Retrying, count, None)
         );
-        let task = system.client.get(waits, None).await.unwrap();
+        let task = stage.look(waits).await;
         assert_eq!((task.status, task.attempt), (Status::Pending, 0));
         stop(idle).await;
         up = system.up(&NO_GRACE).unwrap();
@@ -78,10 +78,7 @@ async fn what_ends_within_the_grace_is_committed() {
     let idle = system.up(&NO_SLOTS).unwrap();
     let (task, runs) = stage.finish(runs).await;
     assert_eq!((task.attempt, runs.len()), (1, 1));
-    assert_eq!(
-        system.client.get(waits, None).await.unwrap().status,
-        Status::Pending
-    );
+    assert_eq!(stage.look(waits).await.status, Status::Pending);
     stop(idle).await;
     let _up = system.up(&flags).unwrap();
     assert_eq!(system.done(waits).await.status, Status::Success);

@@ -77,7 +77,7 @@ pub async fn a_second_live_session_is_refused(store: Arc<dyn TaskStore>) {
     assert_eq!(status(&*store, handout.task).await, Status::Success);
 }
 
-pub async fn a_successor_brings_the_results_and_loses_the_rest(store: Arc<dyn TaskStore>) {
+pub async fn a_successor_brings_the_results_and_gives_back_the_rest(store: Arc<dyn TaskStore>) {
     let (ended, broken, dropped) = (
         add_one(&*store).await,
         add_one(&*store).await,
@@ -118,15 +118,18 @@ pub async fn a_successor_brings_the_results_and_loses_the_rest(store: Arc<dyn Ta
         get(&*store, ended).await.result,
         Some(marked(Attempt(1), "spooled"))
     );
-    assert_eq!(status(&*store, broken).await, Status::Retrying);
-    let lost = get(&*store, dropped).await;
+    let lost = get(&*store, broken).await;
     assert_eq!((lost.status, &lost.executor), (Status::Retrying, &None));
     assert!(lost.trouble.is_some(), "it was lost, and says why");
+    let waited = get(&*store, dropped).await;
+    assert_eq!((waited.status, &waited.executor), (Status::Retrying, &None));
+    assert_eq!(waited.trouble, None, "it had not begun");
     // The answer may not have arrived: the same report again loses nothing more.
     let again = store.report(report).await.unwrap();
     assert!(again.finished.is_empty());
     assert_eq!(done(again).delete, handouts);
-    assert_eq!(get(&*store, dropped).await, lost);
+    assert_eq!(get(&*store, broken).await, lost);
+    assert_eq!(get(&*store, dropped).await, waited);
     // The former session is over.
     let late = store.report(former.next_report()).await.unwrap();
     assert_eq!(late.answer, ReportAnswer::Ended);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Attempt, Report, ReportAnswer, Seq, SessionId, Status};
+use model::{Attempt, Complete, End, Report, ReportAnswer, Seq, SessionId, Status};
 
 use super::LOSSES;
 use super::sample::{add_one, get, status, success};
@@ -117,13 +117,18 @@ pub async fn expiry_needs_the_seq_that_was_seen(store: Arc<dyn TaskStore>) {
 pub async fn attempts_run_out(store: Arc<dyn TaskStore>) {
     let id = add_one(&*store).await;
     let mut worker = Worker::new(&store, "e");
-    // One by expiry, one by succession, one by expiry: all are losses.
+    // One by expiry, one that was running when its executor was killed, one by expiry: all are losses.
     worker.claim_one().await;
     worker.die().await;
-    worker.claim_one().await;
+    let handout = worker.claim_one().await;
     let mut successor = Worker::new(&store, "e");
+    let killed = Complete {
+        handout,
+        end: End::Broken("killed".into()),
+    };
     let report = Report {
         succeeds: Some(worker.session),
+        complete: vec![killed],
         ..successor.next_report()
     };
     successor.deliver(report).await;
@@ -139,6 +144,22 @@ pub async fn attempts_run_out(store: Arc<dyn TaskStore>) {
     assert!(task.trouble.unwrap().starts_with("lost 3 times: "));
     assert!(task.finish_time.is_some());
     assert!(successor.claim(1).await.is_empty());
+}
+
+pub async fn attempts_that_a_restart_finds_unbegun_do_not_run_out(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    for _ in 0..2 * LOSSES {
+        worker.claim_one().await;
+        let mut successor = Worker::new(&store, "e");
+        let report = Report {
+            succeeds: Some(worker.session),
+            ..successor.next_report()
+        };
+        successor.deliver(report).await;
+        assert_eq!(status(&*store, id).await, Status::Retrying);
+        worker = successor;
+    }
 }
 
 pub async fn given_back_attempts_do_not_run_out(store: Arc<dyn TaskStore>) {

@@ -53,7 +53,7 @@ pub(super) fn database_error(step: &'static str, source: rusqlite::Error, folder
         }
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt {
             path,
-            detail: format!("could not {step}: {source}"),
+            detail: format!("could not {step} in tasks.db: {source}"),
         },
         _ => StoreError::Database { step, source },
     }

@@ -69,9 +69,8 @@ pub(super) fn report(group: &mut Group<'_>, sent: &Sent) -> Result<Reported, Fai
     let mut handled = Handled::default();
     complete::finish(group, report, ended, &mut handled)?;
     if let Some(former) = former {
-        // Its results were in this report's `complete`; what is left of it went down with it.
-        let trouble = format!("executor {} was started anew", report.executor);
-        session::release_all(group, &report.executor, former, Release::Lost(&trouble))?;
+        // Its results, and what had begun and was lost, were in this report's `complete`; the rest only waited.
+        session::release_all(group, &report.executor, former, Release::GivenBack)?;
     }
     let held = executing::record(group, report, &mut handled.answer)?;
     let holdings: Vec<_> = held.iter().map(|task| task.holding(report.session)).collect();

@@ -67,7 +67,7 @@ impl Reference {
             return None;
         }
         known.live = false;
-        Some(self.lose_all(&seen.executor, seen.session))
+        Some(self.release_all(&seen.executor, seen.session, Some(LOSSES)))
     }
 
     pub(super) fn report(&mut self, report: &Report) -> Judged {
@@ -86,7 +86,7 @@ impl Reference {
         self.sessions.insert(report.executor.clone(), now);
         let mut delete = self.complete(report);
         if let Some(former) = known.filter(|known| judged == Standing::Opens && known.live) {
-            self.lose_all(&report.executor, former.session);
+            self.release_all(&report.executor, former.session, None);
         }
         self.record(report, &mut delete);
         let settled = settle(&self.holdings(report), report);
@@ -173,10 +173,10 @@ impl Reference {
         .collect()
     }
 
-    fn lose_all(&mut self, executor: &ExecutorName, session: SessionId) -> usize {
+    fn release_all(&mut self, executor: &ExecutorName, session: SessionId, bound: Option<u32>) -> usize {
         let holder = Some((executor.clone(), session));
         let held = self.tasks.iter_mut().filter(|task| task.holder == holder);
-        held.map(|task| task.release(Some(LOSSES))).count()
+        held.map(|task| task.release(bound)).count()
     }
 
     fn find(&mut self, handout: Handout, executor: &ExecutorName) -> Option<&mut RefTask> {

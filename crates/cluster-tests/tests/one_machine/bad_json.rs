@@ -1,0 +1,217 @@
+//! Bodies that are no task. Each is refused by what is wrong with it, and nothing is added.
+
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const TASKS: &str = "/api/v1/tasks";
+
+async fn assert_unharmed(stage: &Stage) {
+    let found = stage.web.get(TASKS).await.json();
+    assert_eq!(found["tasks"], json!([]), "something was added");
+    let task = stage.web.run(&json!({"execute": {"command": "echo well"}})).await;
+    assert_eq!(task["result"]["execute"]["stdout"], "well\n");
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_refused() {
+    let stage = Stage::up(&[]);
+    let nested = |open: &str, times: usize| open.repeat(times).into_bytes();
+    let within = |head: &str, open: &str| [head.as_bytes(), &nested(open, 10 << 20)].concat();
+    for path in [TASKS, "/api/v1/tasks/batch"] {
+        for (body, words) in [
+            (b"".to_vec(), "empty"),
+            (b" \r\n\t ".to_vec(), "empty"),
+            (b"{".to_vec(), "line 1"),
+            (b"{\"execute\":\n{\"command\": tru}}".to_vec(), "line 2, column"),
+            (b"{\"execute\": {\"command\": \"x\"}} trailing".to_vec(), "line 1"),
+            (b"\xef\xbb\xbf{}".to_vec(), "line 1"),
+            (b"user=ada&command=true".to_vec(), "not valid JSON"),
+            (b"\0\0\0\0".to_vec(), "not valid JSON"),
+            (b"<task/>".to_vec(), "not valid JSON"),
+        ] {
+            let problem = stage.web.post_bytes(path, body).await.problem(400);
+            assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
+        }
+    }
+    // Ten megabytes of nesting, wherever it begins.
+    for (body, statuses) in [
+        (nested("[", 10 << 20), 400..=422),
+        (nested("{\"a\":", 2 << 20), 400..=422),
+        (within("{\"execute\":{\"command\":", "["), 400..=422),
+        (within("{\"source\":{\"a\":", "["), 400..=422),
+        (within("{\"execute\":{\"command\":\"x\",\"args\":", "["), 400..=422),
+        (within("{\"tasks\":", "["), 400..=422),
+    ] {
+        for path in [TASKS, "/api/v1/tasks/batch"] {
+            let answer = stage.web.post_bytes(path, body.clone()).await;
+            assert!(statuses.contains(&answer.status), "{}", answer.text());
+            answer.problem(answer.status);
+            assert!(answer.body.len() < 4096, "the complaint is {} bytes long", answer.body.len());
+        }
+    }
+    assert_unharmed(&stage).await;
+}
+
+#[tokio::test]
+async fn text_that_is_not_utf_8_is_refused_everywhere() {
+    let stage = Stage::up(&[]);
+    // One place after the other gets a byte that no UTF-8 has; then half of a surrogate pair; then a NUL.
+    let whole = r#"{"user":"@","id":"@","source":{"@":"@","f":{"text":"@","base64":"@","blob":"@"}},"data":{"@":"@"},
+        "compile":{"command":"@"},"execute":{"command":"@","args":["@"],"env":{"@":"@"},"input":"@","limits":{"wall":"@","memory":"@"}}}"#;
+    let places: Vec<_> = whole.match_indices('@').map(|(at, _)| at).collect();
+    for at in &places {
+        for bytes in [&b"\xff"[..], b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800", b"\\x00", b"\x01"] {
+            let mut body = whole.as_bytes()[..*at].to_vec();
+            body.extend_from_slice(bytes);
+            body.extend_from_slice(&whole.as_bytes()[at + 1..]);
+            // The other places hold harmless text, so that this one is what is wrong.
+            let answer = stage.web.post_bytes(TASKS, body).await;
+            assert!(matches!(answer.status, 400 | 422), "{at} {bytes:?}: {}", answer.text());
+            answer.problem(answer.status);
+        }
+    }
+    let argv = b"{\"execute\":{\"command\":[\"echo\",\"\xff\"]}}".to_vec();
+    stage.web.post_bytes(TASKS, argv).await.problem(400);
+    assert_unharmed(&stage).await;
+}
+
+#[tokio::test]
+async fn fields_of_the_wrong_kind_are_named() {
+    let stage = Stage::up(&[]);
+    let wrong = [json!(7), json!(true), json!([7]), json!({"x": 1}), json!(7.5), json!("")];
+    // (where, which of the wrong values are right there after all, what is named)
+    let places: [(&str, &[usize]); 16] = [
+        ("/user", &[]),
+        ("/id", &[]),
+        ("/priority", &[0]),
+        ("/source", &[]),
+        ("/data", &[]),
+        ("/source/f", &[5]),
+        ("/compile", &[]),
+        ("/compile/command", &[]),
+        ("/execute", &[]),
+        ("/execute/command", &[]),
+        ("/execute/args", &[]),
+        ("/execute/env", &[]),
+        ("/execute/env/A", &[5]),
+        ("/execute/input", &[5]),
+        ("/execute/limits", &[]),
+        ("/execute/limits/wall", &[0, 4]),
+    ];
+    for (place, right) in places {
+        for (index, value) in wrong.iter().enumerate().filter(|(index, _)| !right.contains(index)) {
+            let mut task = json!({
+                "user": "u", "id": "01890a5d-ac96-774b-bcce-b302099a8057", "priority": 0,
+                "source": {"f": ""}, "data": {}, "compile": {"command": "true"},
+                "execute": {"command": "true", "args": [], "env": {"A": "b"}, "input": "", "limits": {"wall": 1}},
+            });
+            *task.pointer_mut(place).unwrap() = value.clone();
+            let problem = stage.web.post(TASKS, &task).await.problem(422);
+            let field = problem["field"].as_str().unwrap();
+            let expected = place[1..].replace('/', ".");
+            // Inside of an object or a list the complaint may be about what is in it.
+            assert!(field.starts_with(&expected), "{place} {index}: {problem}");
+        }
+    }
+    for (task, field) in [
+        (json!({}), "execute"),
+        (json!({"execute": {}}), "execute.command"),
+        (json!({"compile": {}, "execute": {"command": "x"}}), "compile.command"),
+        (json!({"execute": null}), "execute"),
+        (json!({"execute": {"command": null}}), "execute.command"),
+        (json!({"execute": {"command": "  \n"}}), "execute.command"),
+        (json!({"execute": {"command": []}}), "execute.command"),
+        (json!({"execute": {"command": [""]}}), "execute.command"),
+        (json!({"execute": {"command": "a\0b"}}), "execute.command"),
+        (json!({"execute": {"command": ["a", "\0"]}}), "execute.command"),
+        (json!({"execute": {"command": "x", "args": ["ok", "\0"]}}), "execute.args[1]"),
+        (json!({"execute": {"command": "x", "env": {"A=B": ""}}}), "execute.env"),
+        (json!({"execute": {"command": "x", "env": {"": ""}}}), "execute.env"),
+        (json!({"execute": {"command": "x", "env": {"A": "\0"}}}), "execute.env.A"),
+        (json!({"user": "x".repeat(129), "execute": {"command": "x"}}), "user"),
+        (json!({"user": "a\nb", "execute": {"command": "x"}}), "user"),
+        (json!({"priority": 3_000_000_000u64, "execute": {"command": "x"}}), "priority"),
+        (json!({"id": "01890a5dac96774bbcceb302099a8057", "execute": {"command": "x"}}), "id"),
+        (json!({"execute": {"command": "x".repeat(70_000)}}), "execute.command"),
+        (json!({"execute": {"command": "x", "args": vec!["a"; 1001]}}), "execute.args"),
+    ] {
+        let problem = stage.web.post(TASKS, &task).await.problem(422);
+        assert_eq!(problem["field"], field, "{problem}");
+    }
+    assert_unharmed(&stage).await;
+}
+
+#[tokio::test]
+async fn unknown_fields_are_named_with_what_was_meant() {
+    let stage = Stage::up(&[]);
+    for (place, name, meant) in [
+        ("", "usr", "user"),
+        ("", "Execute", "execute"),
+        ("", "sources", "source"),
+        ("/execute", "comand", "command"),
+        ("/execute", "stdin", "the known ones are"),
+        ("/execute/limits", "mem", "memory"),
+        ("/execute/limits", "procs", "processes"),
+        ("/compile", "comands", "command"),
+        ("/source/f", "txt", "text"),
+        ("/source/f", "Base64", "base64"),
+    ] {
+        let mut task = json!({
+            "source": {"f": {"text": ""}}, "compile": {"command": "true", "limits": {}},
+            "execute": {"command": "true", "limits": {}},
+        });
+        task.pointer_mut(place).unwrap()[name] = Value::Null;
+        let answer = stage.web.post(TASKS, &task).await;
+        let field = format!("{place}/{name}")[1..].replace('/', ".");
+        answer.blames(422, &field, meant);
+    }
+    for twice in [
+        r#"{"execute": {"command": "a"}, "execute": {"command": "b"}}"#,
+        r#"{"execute": {"command": "a", "command": "b"}}"#,
+        r#"{"source": {"f": "1", "f": "2"}, "execute": {"command": "a"}}"#,
+        r#"{"execute": {"command": "a", "env": {"A": "1", "A": "2"}}}"#,
+    ] {
+        stage.web.post_bytes(TASKS, twice).await.problem(422);
+    }
+    assert_unharmed(&stage).await;
+}
+
+#[tokio::test]
+async fn limits_that_cannot_be_are_named() {
+    let stage = Stage::up(&[]);
+    for (limit, wrong) in [
+        ("wall", r#"-1 0 -0.5 "-1s" "0s" "" "soon" "nan" "inf" "1e3" 1e30 "9999999999999999d" "1parsec" "5 5" "2d" true [1]"#),
+        ("cpu", r#"-1 0 "-1s" "0ms" "" "nan" 1e300 "1x""#),
+        ("memory", r#"-1 0 "-1MiB" "0B" "" "nan" "inf" 18446744073709551616 1e300 1.5 "1XB" "99999999999TiB" "0x10" true"#),
+        ("output", r#"-1 0 "-1" "" 1e300 0.5 "1GB" "17MiB""#),
+        ("processes", r#"-1 0 1.5 4294967296 "64" 1e300"#),
+    ] {
+        let wrong = serde_json::from_str::<Vec<Value>>(&format!("[{}]", commas(wrong))).unwrap();
+        for value in wrong {
+            for step in ["compile", "execute"] {
+                let mut task = json!({"compile": {"command": "true"}, "execute": {"command": "true"}});
+                task[step]["limits"] = json!({limit: value});
+                let problem = stage.web.post(TASKS, &task).await.problem(422);
+                assert_eq!(problem["field"], format!("{step}.limits.{limit}"), "{value}: {problem}");
+            }
+        }
+    }
+    // Numbers that JSON itself does not have.
+    for number in ["NaN", "Infinity", "1e999", "-", "0x10", "1_000"] {
+        let body = format!("{{\"execute\": {{\"command\": \"true\", \"limits\": {{\"wall\": {number}}}}}}}");
+        stage.web.post_bytes(TASKS, body).await.problem(400);
+    }
+    assert_unharmed(&stage).await;
+}
+
+/// Values are told apart by spaces above; those inside of quotes stay.
+fn commas(list: &str) -> String {
+    let mut quoted = false;
+    list.chars()
+        .map(|letter| {
+            quoted ^= letter == '"';
+            if letter == ' ' && !quoted { ',' } else { letter }
+        })
+        .collect()
+}

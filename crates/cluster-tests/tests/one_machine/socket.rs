@@ -1,0 +1,78 @@
+//! A bare connection, for what no HTTP client would send.
+
+use std::time::Duration;
+
+use cluster_tests::{Answer, System};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Socket(TcpStream);
+
+impl Socket {
+    pub(crate) async fn open(system: &System) -> Socket {
+        Socket(TcpStream::connect(system.http()).await.expect("a connection"))
+    }
+
+    /// Sends these bytes, then `more` again and again for as long as it is taken or `times` are over, and reads
+    /// the answer meanwhile. `None` if the server closes without one.
+    pub(crate) async fn send(self, head: &[u8], more: &[u8], times: u64) -> Option<Answer> {
+        let (mut reader, mut writer) = self.0.into_split();
+        let (head, more) = (head.to_vec(), more.to_vec());
+        // A server that has heard enough closes: that sending fails then is as it should be.
+        let sending = tokio::spawn(async move {
+            writer.write_all(&head).await?;
+            for _ in 0..times {
+                writer.write_all(&more).await?;
+            }
+            writer.shutdown().await
+        });
+        let mut answer = Vec::new();
+        let mut part = [0; 4096];
+        let read = async {
+            // Until the end, or until it breaks: what came before it is what counts.
+            while let Ok(length @ 1..) = reader.read(&mut part).await {
+                answer.extend_from_slice(&part[..length]);
+                if is_whole(&answer) {
+                    break;
+                }
+            }
+        };
+        timeout(PATIENCE, read).await.expect("an answer or an end in time");
+        sending.abort();
+        (!answer.is_empty()).then(|| parse(&answer))
+    }
+}
+
+fn split(answer: &[u8]) -> Option<(String, &[u8])> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    Some((String::from_utf8_lossy(&answer[..end]).into_owned(), &answer[end + 4..]))
+}
+
+fn length(head: &str) -> usize {
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
+    length.and_then(|length| length.trim().parse().ok()).unwrap_or(0)
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    split(answer).is_some_and(|(head, body)| body.len() >= length(&head))
+}
+
+fn parse(answer: &[u8]) -> Answer {
+    let (head, body) = split(answer)
+        .unwrap_or_else(|| panic!("not an HTTP answer: {}", String::from_utf8_lossy(answer)));
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+    let headers = lines.filter_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        Some((name.parse().ok()?, value.parse().ok()?))
+    });
+    Answer {
+        status: status.expect("a status"),
+        headers: headers.collect(),
+        body: body.to_vec(),
+    }
+}
