@@ -39,7 +39,11 @@ mod outputs;
 mod pages;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
+#[path = "one_machine/retention.rs"]
+mod retention;
 #[path = "one_machine/search.rs"]
 mod search;
 #[path = "one_machine/shape.rs"]
 mod shape;
+#[path = "one_machine/tokens.rs"]
+mod tokens;

@@ -64,8 +64,7 @@ impl Home {
             tracing::warn!(strays, "ended processes that an earlier executor left behind");
         }
         let interrupted = workspace::attempts(&work).map_err(failed("look into", &work))?;
-        workspace::remove(&work).map_err(failed("clear", &work))?;
-        fs::create_dir_all(&work).map_err(failed("make", &work))?;
+        workspace::clear(&work).map_err(failed("clear", &work))?;
         let host = host_name();
         let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));
         let former_sessions = read_sessions(&root)?;

@@ -380,8 +380,11 @@ impl Reporter {
         }
     }
 
+    /// What still runs is stopped, but named until nothing is left of it: only then may another begin it.
     fn on_grace_over(&mut self) {
-        self.doom_all();
+        for (handout, control) in &self.controls {
+            withdraw(handout, control);
+        }
         if let Some(stopping) = &mut self.stopping {
             stopping.kill_at = None;
         }
@@ -407,10 +410,8 @@ impl Reporter {
         if !self.slots.on_doomed(handout) {
             return;
         }
-        if let Some(control) = self.controls.get(handout)
-            && let Err(error) = control.withdraw()
-        {
-            tracing::warn!(task = %handout.task, %error, "could not reach the warden to stop a task");
+        if let Some(control) = self.controls.get(handout) {
+            withdraw(handout, control);
         }
         self.give_back(|job| job.handout == *handout);
     }
@@ -419,6 +420,12 @@ impl Reporter {
         for handout in self.slots.all() {
             self.doom(&handout);
         }
+    }
+}
+
+fn withdraw(handout: &Handout, control: &Control) {
+    if let Err(error) = control.withdraw() {
+        tracing::warn!(task = %handout.task, %error, "could not reach the warden to stop a task");
     }
 }
 

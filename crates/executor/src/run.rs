@@ -64,7 +64,7 @@ fn run_steps(
         status: Status::Running,
         command: &execute.command,
         args: &execute.args,
-        input: input(bench, workspace, &execute.input)?,
+        input: input(workspace, &execute.input),
         limits: execute.limits,
     };
     result.execute = Some(run_step(bench, warden, job, workspace, step)?);
@@ -82,7 +82,7 @@ fn run_step(
     let spec = Spec {
         argv: argv(step.command, step.args),
         env: environment(bench, job, workspace),
-        directory: workspace.directory(),
+        directory: workspace.directory().to_path_buf(),
         input: step.input,
         limits: sandbox::Limits {
             wall: step.limits.wall,
@@ -100,7 +100,7 @@ fn run_step(
     }
     match warden.run(&ticket, &spec) {
         Ok(outcome) => finished(outcome),
-        Err(error) => Err(on_warden_error(bench, job, workspace.root(), error)),
+        Err(error) => Err(on_warden_error(bench, job, workspace, error)),
     }
 }
 
@@ -132,7 +132,7 @@ fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Failure> {
     })
 }
 
-fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) -> Failure {
+fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: WardenError) -> Failure {
     let why = whole(&error);
     if !error.is_final() {
         return Failure::Broken(why);
@@ -141,7 +141,7 @@ fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) ->
     let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
     let marker = Marker {
         variable: Some(variable),
-        directory: Some(root.to_path_buf()),
+        directory: Some(workspace.directory().to_path_buf()),
     };
     if let Err(error) = kill_strays(&marker) {
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
@@ -150,17 +150,10 @@ fn on_warden_error(bench: &Bench, job: &Job, root: &Path, error: WardenError) ->
     Failure::WardenLost(why)
 }
 
-fn input(bench: &Bench, workspace: &Workspace, content: &Content) -> Result<Input, Failure> {
-    match content {
-        Content::Inline(bytes) => Ok(Input::Bytes(bytes.to_vec())),
-        Content::Blob(hash) => {
-            // A copy, so that a task which reopens its input for writing does not reach the cached blob.
-            let path = workspace.root().join("input");
-            match std::fs::copy(bench.cache.path(hash), &path) {
-                Ok(_) => Ok(Input::File(path)),
-                Err(error) => Err(Failure::Broken(format!("could not copy the input: {error}"))),
-            }
-        }
+fn input(workspace: &Workspace, content: &Content) -> Input {
+    match (content, workspace.input()) {
+        (Content::Inline(bytes), _) => Input::Bytes(bytes.to_vec()),
+        (Content::Blob(_), copy) => Input::File(copy.unwrap_or(Path::new("/dev/null")).to_path_buf()),
     }
 }
 

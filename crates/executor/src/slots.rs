@@ -9,7 +9,7 @@ use model::{Executing, Handout, Status};
 
 /// Short tasks are taken ahead of a free slot, as many as run within this time. Without it, a slot would stand
 /// idle for a whole exchange with the judicator after each of them.
-const AHEAD: Duration = Duration::from_millis(20);
+const AHEAD: Duration = Duration::from_millis(40);
 const MOST_AHEAD: usize = 128;
 /// A task taken ahead that has waited for so long was taken in error: another executor may have a free slot.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
@@ -221,12 +221,12 @@ mod tests {
             slots.on_ended(&handout, start + took);
         };
         run(&mut slots, MS);
-        assert_eq!(slots.vacant(start), 2 + 2 * 20);
+        assert_eq!(slots.vacant(start), 2 + 2 * 40);
         // One long task takes its slot out of the count before it has ended.
         let long = handout();
         slots.on_assigned(long, start);
         slots.on_began(&long, Status::Running, start);
-        assert_eq!(slots.vacant(start + 50 * MS), 2 + 20 - 1);
+        assert_eq!(slots.vacant(start + 50 * MS), 2 + 40 - 1);
         for _ in 0..50 {
             run(&mut slots, 500 * MS);
         }

@@ -1,11 +1,13 @@
 //! A task's directory: its files laid out, and nothing left of it afterwards.
 //!
 //! ```text
-//! work/TASK.SESSION.ATTEMPT/box/   where the commands run: the source files, and the data files in data/
-//! work/TASK.SESSION.ATTEMPT/tmp/   TMPDIR
+//! work/TASK.SESSION.ATTEMPT         where the commands run: the source files, and the data files in data/
+//! work/TASK.SESSION.ATTEMPT.tmp     TMPDIR
+//! work/TASK.SESSION.ATTEMPT.input   standard input, where it is a blob
 //! ```
 //!
-//! The name says which attempt it is: what the next life finds here was running when this one was killed.
+//! Side by side and not in a folder of their own, which would cost a short task as much again. The name says which
+//! attempt it is: what the next life finds here was running when this one was killed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -28,7 +30,9 @@ pub(crate) struct WorkspaceError {
 
 /// Removed when dropped.
 pub(crate) struct Workspace {
-    root: PathBuf,
+    directory: PathBuf,
+    temporary: PathBuf,
+    input: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -38,20 +42,27 @@ impl Workspace {
         spec: &TaskSpec,
         cache: &Cache,
     ) -> Result<Workspace, WorkspaceError> {
-        let workspace = Workspace {
-            root: work.join(folder_name(handout)),
+        let name = folder_name(handout);
+        let mut workspace = Workspace {
+            directory: work.join(&name),
+            temporary: work.join(format!("{name}.tmp")),
+            input: None,
         };
-        for folder in [
-            workspace.root.clone(),
-            workspace.directory(),
-            workspace.temporary(),
-        ] {
-            make_folder(&folder)?;
+        for folder in [&workspace.directory, &workspace.temporary] {
+            DirBuilder::new()
+                .mode(0o755)
+                .create(folder)
+                .map_err(failed("make", folder))?;
         }
-        let directory = workspace.directory();
+        if let Content::Blob(hash) = &spec.execute.input {
+            // A copy, so that a task which reopens its input for writing does not reach the cached blob.
+            let path: &Path = workspace.input.insert(work.join(format!("{name}.input")));
+            fs::copy(cache.path(hash), path).map_err(failed("copy the input to", path))?;
+        }
+        let directory = &workspace.directory;
         for (path, file) in spec.layout() {
             let path = directory.join(path);
-            if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
+            if let Some(parent) = path.parent().filter(|parent| parent != directory) {
                 DirBuilder::new()
                     .recursive(true)
                     .mode(0o755)
@@ -79,24 +90,28 @@ impl Workspace {
         Ok(workspace)
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// Where the commands run.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.root.join("box")
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    pub(crate) fn temporary(&self) -> PathBuf {
-        self.root.join("tmp")
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    pub(crate) fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
     }
 }
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        if let Err(error) = remove(&self.root) {
-            tracing::warn!(path = %self.root.display(), %error, "could not remove a workspace; the next start will");
+        // The folder that tells the attempt goes last.
+        let removed = self.input.as_ref().map_or(Ok(()), fs::remove_file);
+        let removed = removed.and(remove(&self.temporary)).and(remove(&self.directory));
+        if let Err(error) = removed {
+            let path = self.directory.display();
+            tracing::warn!(%path, %error, "could not remove a workspace; the next start will");
         }
     }
 }
@@ -124,18 +139,14 @@ fn attempt_of(name: &str) -> Option<Handout> {
     let task = parts.next()?.parse().ok()?;
     let session = SessionId(Uuid::try_parse(parts.next()?).ok()?);
     let attempt = Attempt(parts.next()?.parse().ok()?);
+    if parts.next().is_some() {
+        return None;
+    }
     Some(Handout {
         task,
         session,
         attempt,
     })
-}
-
-fn make_folder(path: &Path) -> Result<(), WorkspaceError> {
-    DirBuilder::new()
-        .mode(0o755)
-        .create(path)
-        .map_err(failed("make", path))
 }
 
 fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
@@ -146,8 +157,28 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Workspac
     }
 }
 
+/// Removes all that is in a folder, but neither the folder, which may be a disk of its own, nor what belongs to
+/// such a disk.
+pub(crate) fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "lost+found" {
+                remove(&entry.path())?;
+            }
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes a folder and all that is in it, links not followed, also where a task took away the permission to.
-pub(crate) fn remove(root: &Path) -> io::Result<()> {
+fn remove(root: &Path) -> io::Result<()> {
+    // Most are empty, and need no look into them.
+    if fs::remove_dir(root).is_ok() {
+        return Ok(());
+    }
     match fs::remove_dir_all(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -188,5 +219,6 @@ mod tests {
         };
         assert_eq!(attempt_of(&folder_name(&handout)), Some(handout));
         assert_eq!(attempt_of("lost+found"), None);
+        assert_eq!(attempt_of(&format!("{}.tmp", folder_name(&handout))), None);
     }
 }

@@ -75,9 +75,6 @@ async fn archives_are_not_believed() {
     let file = |name: &str| Archive::new().file(name, 0o644, b"x");
     let mut twice = file("name-1").file("name-2", 0o644, b"y").bytes();
     rename(&mut twice, "name-2", "name-1");
-    let mut not_utf_8 = file("name-1").bytes();
-    let at = not_utf_8.windows(6).position(|window| window == b"name-1").unwrap();
-    not_utf_8[at] = 0xff;
     let mut cut = file("a").file("b", 0o644, &[7; 5000]).bytes();
     cut.truncate(cut.len() / 2);
     let mut damaged = Archive::new().file("a", 0o644, &b"hello ".repeat(100)).bytes();
@@ -115,7 +112,6 @@ async fn archives_are_not_believed() {
         let answer = form.part("source_zip", Some("a.zip"), &archive).post(web).await;
         answer.blames(422, &format!("source{field}"), words);
     }
-    add(web, &inline(&not_utf_8), &json!({})).await.problem(422);
     for (source, field) in [
         (json!({"zip": {"base64": "?"}}), "source.zip.base64"),
         (json!({"zip": {"base64": "UEsFBg="}}), "source.zip.base64"),

@@ -96,8 +96,9 @@ async fn zips_are_unpacked() {
         .file("lib/util", 0o644, b"u")
         .file("bin/run", 0o755, b"r")
         .file("empty", 0o600, b"")
+        .file("ünï cödé", 0o644, b"x")
         .bytes();
-    let expected = "./bin/run 755 r\n./empty 644 \n./lib/util 644 u\n";
+    let expected = "./bin/run 755 r\n./empty 644 \n./lib/util 644 u\n./ünï cödé 644 x\n";
     let by_blob = json!({"zip": {"blob": put(web, &archive).await}});
     for source in [inline(&archive), by_blob] {
         let task = json!({"source": source, "execute": {"command": SHOW}});
@@ -111,7 +112,7 @@ async fn zips_are_unpacked() {
         .await;
     assert_eq!(
         task["source"],
-        json!({"lib/util": "u", "bin/run": {"text": "r", "executable": true}, "empty": ""})
+        json!({"lib/util": "u", "bin/run": {"text": "r", "executable": true}, "empty": "", "ünï cödé": "x"})
     );
     let nothing = json!({"source": inline(&Archive::new().bytes()), "execute": {"command": "ls -A"}});
     assert_eq!(stdout(&web.run(&nothing).await), "");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::slots::Slots;
 
 /// While slots have work waiting, ended tasks are gathered for so long into one report.
-const GATHER: Duration = Duration::from_millis(4);
+const GATHER: Duration = Duration::from_millis(10);
 /// A task that has begun is reported if it still runs after this; most short ones are done by then.
 const SETTLE: Duration = Duration::from_millis(25);
 const FIRST_RETRY: Duration = Duration::from_millis(50);

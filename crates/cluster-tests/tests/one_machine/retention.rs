@@ -1,0 +1,104 @@
+//! What is long done makes room; what is not stays.
+
+use std::time::Duration;
+
+use cluster_tests::{Answer, Web, await_that};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn put(web: &Web, text: &str) -> String {
+    let hash = hash(text);
+    let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
+    assert_eq!(Answer::of(request.body(text.to_string())).await.status, 201);
+    hash
+}
+
+async fn exists(web: &Web, path: &str) -> bool {
+    match web.get(path).await.status {
+        200 => true,
+        404 => false,
+        other => panic!("{path}: {other}"),
+    }
+}
+
+fn path(task: &Value) -> String {
+    format!("/api/v1/tasks/{}", task["id"].as_str().expect("an id"))
+}
+
+#[tokio::test]
+async fn done_tasks_and_their_blobs_go_and_others_stay() {
+    let stage = Stage::up(&[
+        "--slots",
+        "1",
+        "--set",
+        "judicator.keep_done=1s",
+        "--set",
+        "judicator.keep_blobs=1s",
+    ]);
+    let web = &stage.web;
+    let gate = stage.gate("gate");
+    // One that runs on, one that waits behind it; each with a blob of its own and one that all share.
+    let shared = put(web, "shared").await;
+    let (held, waiting) = (put(web, "held").await, put(web, "waiting").await);
+    let gone = put(web, "gone").await;
+    let done = web
+        .run(&json!({
+            "source": {"a": {"blob": gone}, "b": {"blob": shared}},
+            "execute": {"command": "cat a b", "input": "large\n".repeat(20_000)},
+        }))
+        .await;
+    let running = json!({"source": {"a": {"blob": held}, "b": {"blob": shared}}, "execute": {"command": format!("{}; cat a b", gate.wait())}});
+    let running = web.post("/api/v1/tasks", &running).await.json();
+    let pending = json!({"data": {"a": {"blob": waiting}}, "execute": {"command": "cat data/a"}});
+    let pending = web.post("/api/v1/tasks", &pending).await.json();
+    let cancelled = web.post("/api/v1/tasks", &json!({"execute": {"command": "true"}})).await.json();
+    web.delete(&path(&cancelled)).await;
+
+    for _ in 0..200 { let a = web.get(&path(&running)).await.json(); let b = web.get(&path(&pending)).await.json(); println!("{} {} {} / {} {}", a["status"], a["trouble"], a["detail"], b["status"], b["trouble"]); tokio::time::sleep(Duration::from_millis(10)).await; }
+    let offloaded = done["execute"]["input"]["blob"].as_str().unwrap();
+    for gone in [path(&done), path(&cancelled), format!("/api/v1/blobs/{gone}"), format!("/api/v1/blobs/{offloaded}")] {
+        await_that(&format!("{gone} to be removed"), PATIENCE, async || {
+            (!exists(web, &gone).await).then_some(())
+        })
+        .await;
+    }
+    for kept in [path(&running), path(&pending), format!("/api/v1/blobs/{held}"), format!("/api/v1/blobs/{waiting}"), format!("/api/v1/blobs/{shared}")] {
+        assert!(exists(web, &kept).await, "{kept} was removed");
+    }
+    let found = web.get("/api/v1/tasks").await.json();
+    assert_eq!(found["tasks"].as_array().unwrap().len(), 2);
+    let counts = web.get("/api/v1/stats").await.json()["counts"].clone();
+    let all: u64 = counts.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(all, 2, "{counts}");
+    // On the disk as well.
+    let files = std::process::Command::new("grep")
+        .args(["-rlx", "gone"])
+        .arg(stage.system.data().join("store"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&files.stdout), "", "a removed blob is still there");
+
+    gate.open();
+    let stdout = |task: Value| task["result"]["execute"]["stdout"].clone();
+    assert_eq!(stdout(web.get(&format!("{}?wait=60", path(&running))).await.json()), "heldshared");
+    assert_eq!(stdout(web.get(&format!("{}?wait=60", path(&pending))).await.json()), "waiting");
+    for gone in [path(&running), path(&pending), format!("/api/v1/blobs/{shared}"), format!("/api/v1/blobs/{waiting}")] {
+        await_that(&format!("{gone} to be removed"), PATIENCE, async || {
+            (!exists(web, &gone).await).then_some(())
+        })
+        .await;
+    }
+    // An id that was used once may be used again, with other content.
+    let again = json!({"id": done["id"], "execute": {"command": "echo new"}});
+    let answer = web.post("/api/v1/tasks?wait=60", &again).await;
+    assert_eq!((answer.status, stdout(answer.json())), (201, json!("new\n")));
+}

@@ -1,0 +1,154 @@
+//! With tokens, everyone has their own tasks and nobody else's.
+
+use cluster_tests::{Answer, Cli, System, Web};
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, text};
+
+const ADA: &str = "ada-has-a-long-token";
+const BOB: &str = "bob-has-another-token";
+
+fn stage() -> Stage {
+    let system = System::new().expect("a folder");
+    let tokens = system.folder.path().join("tokens");
+    let lines = format!("# who may call\n\n{ADA} ada\n{BOB} Bob Bobson\n");
+    std::fs::write(&tokens, lines).expect("a file");
+    let up = system.up(&["--tokens-file", text(&tokens)]).expect("conclave up serves");
+    let base = system.url("");
+    Stage {
+        up,
+        web: Web::new(&base),
+        cli: Cli::new(&base),
+        system,
+    }
+}
+
+async fn send(request: RequestBuilder, token: &str) -> Answer {
+    Answer::of(request.bearer_auth(token)).await
+}
+
+async fn add(stage: &Stage, token: &str, task: &Value) -> Answer {
+    send(stage.web.request("POST", "/api/v1/tasks?wait=60").json(task), token).await
+}
+
+#[tokio::test]
+async fn strangers_are_asked_for_a_token() {
+    let stage = stage();
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let calls = [
+        ("POST", "/api/v1/tasks".to_string()),
+        ("POST", "/api/v1/tasks/batch".to_string()),
+        ("GET", "/api/v1/tasks".to_string()),
+        ("GET", format!("/api/v1/tasks/{id}")),
+        ("DELETE", format!("/api/v1/tasks/{id}")),
+        ("GET", format!("/api/v1/tasks/{id}/events")),
+        ("GET", format!("/api/v1/tasks/{id}/execute/stdout")),
+        ("PUT", format!("/api/v1/blobs/{}", "0".repeat(64))),
+        ("GET", format!("/api/v1/blobs/{}", "0".repeat(64))),
+        ("GET", "/api/v1/executors".to_string()),
+        ("GET", "/api/v1/judicators".to_string()),
+        ("GET", "/api/v1/stats".to_string()),
+    ];
+    for (method, path) in &calls {
+        for header in [None, Some("Bearer wrong-token-of-ours"), Some("Bearer "), Some(ADA), Some("Basic !!"), Some("Bearer ada")] {
+            let mut request = stage.web.request(method, path);
+            if let Some(header) = header {
+                request = request.header("Authorization", header);
+            }
+            let answer = Answer::of(request).await;
+            answer.problem(401);
+            assert_eq!(answer.header("www-authenticate"), "Bearer");
+        }
+    }
+    // A browser asks its person; the token is the password.
+    for path in ["/".to_string(), format!("/tasks/{id}")] {
+        let answer = stage.web.get(&path).await;
+        assert_eq!(answer.status, 401);
+        assert!(answer.header("www-authenticate").starts_with("Basic"));
+    }
+    let page = stage.web.request("GET", "/").basic_auth("whoever", Some(ADA));
+    assert_eq!(Answer::of(page).await.status, 200);
+    for open in ["/healthz", "/readyz", "/metrics", "/api/openapi.json", "/api/docs"] {
+        assert_eq!(stage.web.get(open).await.status, 200, "{open}");
+    }
+    let log = stage.up.log();
+    assert!(!log.contains(ADA) && !log.contains(BOB), "a token is in the log");
+}
+
+#[tokio::test]
+async fn everyone_has_their_own_tasks() {
+    let stage = stage();
+    let task = json!({"execute": {"command": "echo secret"}});
+    let of_ada = add(&stage, ADA, &task).await.json();
+    let of_bob = add(&stage, BOB, &task).await.json();
+    assert_eq!((&of_ada["user"], &of_bob["user"]), (&json!("ada"), &json!("Bob Bobson")));
+    let named = |user: &str| json!({"user": user, "execute": {"command": "true"}});
+    assert_eq!(add(&stage, ADA, &named("ada")).await.status, 201);
+    add(&stage, ADA, &named("Bob Bobson")).await.blames(422, "user", "ada");
+    let batch = json!({"tasks": [task, named("Bob Bobson")]});
+    let request = stage.web.request("POST", "/api/v1/tasks/batch").json(&batch);
+    send(request, ADA).await.blames(422, "tasks[1].user", "ada");
+
+    let id = of_ada["id"].as_str().unwrap();
+    let get = |path: String| stage.web.request("GET", &path);
+    for path in [
+        format!("/api/v1/tasks/{id}"),
+        format!("/api/v1/tasks/{id}?wait=1"),
+        format!("/api/v1/tasks/{id}/events"),
+        format!("/api/v1/tasks/{id}/execute/stdout"),
+    ] {
+        assert_eq!(send(get(path.clone()), ADA).await.status, 200, "{path}");
+        let problem = send(get(path), BOB).await.problem(404);
+        assert!(!problem.to_string().contains("ada"), "{problem}");
+    }
+    let page = get(format!("/tasks/{id}")).basic_auth("x", Some(BOB));
+    assert_eq!(Answer::of(page).await.status, 404);
+    let cancel = |token| send(stage.web.request("DELETE", &format!("/api/v1/tasks/{id}")), token);
+    cancel(BOB).await.problem(404);
+    cancel(ADA).await.problem(409);
+
+    let users = async |query: &str, token: &str| -> Vec<Value> {
+        let answer = send(get(format!("/api/v1/tasks{query}")), token).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let tasks = answer.json()["tasks"].as_array().unwrap().clone();
+        tasks.iter().map(|task| task["user"].clone()).collect()
+    };
+    assert_eq!(users("", ADA).await, ["ada", "ada"]);
+    assert_eq!(users("", BOB).await, ["Bob Bobson"]);
+    assert_eq!(users(&format!("?id={id}"), BOB).await, [""; 0]);
+    assert_eq!(users("?user=ada&text=secret", ADA).await, ["ada"]);
+    send(get("/api/v1/tasks?user=ada".into()), BOB).await.problem(422);
+    let list = get("/".into()).basic_auth("x", Some(BOB));
+    assert!(!Answer::of(list).await.text().contains(id));
+
+    // An id that is taken by another is not told from one that is taken by oneself.
+    let taken = json!({"id": id, "execute": {"command": "echo secret"}});
+    add(&stage, BOB, &taken).await.problem(409);
+    assert_eq!(add(&stage, ADA, &taken).await.status, 200);
+    // A key is each user's own.
+    let keyed = |token| {
+        let request = stage.web.request("POST", "/api/v1/tasks").header("Idempotency-Key", "1");
+        send(request.json(&task), token)
+    };
+    let (one, other) = (keyed(ADA).await, keyed(BOB).await);
+    assert_eq!((one.status, other.status), (201, 201));
+    assert_ne!(one.json()["id"], other.json()["id"]);
+}
+
+#[tokio::test]
+async fn the_command_line_shows_its_token() {
+    let stage = stage();
+    let file = stage.system.folder.path().join("mine");
+    std::fs::write(&file, format!("{BOB}\n")).unwrap();
+    stage.cli.run(&["stats"]).await.fails(1, &["token"]);
+    stage.cli.run(&["run", "--", "true"]).await.fails(125, &["token"]);
+    let said = stage.cli.run(&["run", "--token-file", text(&file), "--", "echo", "hi"]).await.well();
+    assert_eq!(said.text(), "hi\n");
+    let mut command = stage.cli.command(&["search", "--json"]);
+    let child = command.env("CONCLAVE_TOKEN_FILE", &file).spawn().unwrap();
+    let page = cluster_tests::Said::of(child).await.well().json();
+    assert_eq!(page["tasks"][0]["user"], "Bob Bobson");
+    let missing = ["stats", "--token-file", "/nowhere/token"];
+    stage.cli.run(&missing).await.fails(1, &["/nowhere/token"]);
+}
