@@ -1,5 +1,6 @@
 //! The command line as a person uses it: arguments in; output, words and exit code out.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -15,7 +16,6 @@ pub struct Cli {
 }
 
 /// How a command ended, and all that it wrote.
-#[derive(Debug)]
 pub struct Said {
     /// As a shell has it: 128 and the signal for one that was killed.
     pub code: i32,
@@ -110,5 +110,13 @@ impl Said {
 
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl fmt::Debug for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Said { code, stdout, stderr } = self;
+        let stdout = String::from_utf8_lossy(stdout);
+        write!(f, "code {code}\n-- stdout\n{stdout}\n-- stderr\n{stderr}")
     }
 }

@@ -14,9 +14,11 @@ use tokio::task::JoinHandle;
 use crate::{History, Run, System, await_that};
 
 /// They wait for each task before they add the next.
-const FOLLOWERS: usize = 3;
-/// They do not wait.
-const ADDERS: usize = 2;
+const FOLLOWERS: usize = 4;
+/// They do not wait, and cancel some of what they have added.
+const ADDERS: usize = 3;
+/// Which of their tasks they cancel: every so manieth.
+const CANCELLED: usize = 5;
 /// Between two tasks of one that does not wait, and between two tries to be heard.
 const PAUSE: Duration = Duration::from_millis(30);
 /// Generous: nothing here is a measure of speed.
@@ -41,6 +43,9 @@ struct Promise {
     done: Option<Task>,
 }
 
+/// What was sent, large enough to lie beside the task as a blob.
+const BLOB: usize = 40 << 10;
+
 struct Adding {
     client: Client,
     counts: Arc<Counts>,
@@ -51,8 +56,9 @@ impl Load {
     pub fn start(system: &System, history: &History) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Counts::default());
+        let whole = format!("[ $(cat data/lines | wc -c) = {BLOB} ]");
         let works = [
-            "cat lines data/lines > /dev/null",
+            &whole,
             "sleep 0.05",
             // What it leaves behind must not outlive it.
             "setsid --fork sleep 600 < /dev/null > /dev/null 2>&1",
@@ -69,14 +75,15 @@ impl Load {
                 let mut promises = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let id = adding.add(promises.len()).await;
-                    let done = match number < FOLLOWERS {
-                        true => Some(adding.follow(id).await),
-                        false => None,
+                    let done = if number < FOLLOWERS {
+                        Some(adding.follow(id).await)
+                    } else if promises.len() % CANCELLED == 0 {
+                        Some(adding.cancel(id).await)
+                    } else {
+                        tokio::time::sleep(PAUSE).await;
+                        None
                     };
                     promises.push(Promise { id, done });
-                    if number >= FOLLOWERS {
-                        tokio::time::sleep(PAUSE).await;
-                    }
                 }
                 promises
             })
@@ -139,6 +146,10 @@ impl Load {
 
 /// The result is that of the last run, and there was no run after it was committed.
 fn assert_kept(task: &Task, runs: &[Run]) {
+    if task.status == Status::Cancelled {
+        assert_eq!(task.result, None);
+        return;
+    }
     let result = task.result.as_ref().and_then(|result| result.execute.as_ref());
     let (Status::Success, Some(outcome)) = (task.status, result) else {
         panic!("not a success: {task:?}, whose runs were {runs:?}");
@@ -164,8 +175,8 @@ impl Adding {
         let task: NewTask = serde_json::from_value(json!({
             "id": id.to_string(),
             "user": "load",
-            "source": {"lines": "text\n"},
-            "data": {"lines": "text\n"},
+            // Of its own for every task, so that each has to be kept and brought.
+            "data": {"lines": format!("{:0>BLOB$}", id.to_string())},
             "execute": {"command": self.commands[number % self.commands.len()]},
         }))
         .expect("a task");
@@ -177,6 +188,23 @@ impl Adding {
                     return id;
                 }
                 Err(error) => assert!(error.is_transient(), "add was refused for good: {error:?}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Repeats it until it is acknowledged, or the task is done otherwise.
+    async fn cancel(&self, id: TaskId) -> Task {
+        loop {
+            match self.client.cancel(id).await {
+                Ok(task) => {
+                    assert_eq!(task.status, Status::Cancelled);
+                    return task;
+                }
+                Err(error) if error.problem().is_some_and(|problem| problem.status == 409) => {
+                    return self.follow(id).await;
+                }
+                Err(error) => assert!(error.is_transient(), "cancel was refused for good: {error:?}"),
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -50,19 +50,32 @@ impl Remains {
 
     fn list(&self) -> Vec<String> {
         let mut left = self.processes();
-        let workspaces = fs::read_dir(self.data.join("executor/work"));
-        left.extend(
-            workspaces
-                .into_iter()
-                .flatten()
-                .flatten()
-                .map(|entry| format!("workspace {}", entry.path().display())),
-        );
+        left.extend(self.files());
         let spooled = fs::metadata(self.spool()).map_or(0, |file| file.len());
         if spooled > 0 {
             left.push(format!("{spooled} bytes of results"));
         }
         left
+    }
+
+    /// What tasks had or left in the slots' workspaces.
+    fn files(&self) -> Vec<String> {
+        let list = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files = Vec::new();
+        for workspace in list(self.data.join("executor/work")) {
+            for entry in list(workspace.path()) {
+                match entry.file_name().to_str() {
+                    Some("box" | "tmp") => files.extend(list(entry.path()).map(|file| file.path())),
+                    // Which attempt was here last: ours, and nothing of a task.
+                    Some("attempt") => {}
+                    _ => files.push(entry.path()),
+                }
+            }
+        }
+        files
+            .iter()
+            .map(|path| format!("file {}", path.display()))
+            .collect()
     }
 
     /// Processes with the executor's mark, or at work in its folder.

@@ -109,6 +109,11 @@ impl System {
         format!("http://{}{path}", self.http)
     }
 
+    /// The address of the judicator's calls.
+    pub fn rpc(&self) -> &str {
+        &self.rpc
+    }
+
     /// The HTTP address, for a gateway of its own.
     pub fn http(&self) -> &str {
         &self.http

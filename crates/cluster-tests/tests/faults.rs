@@ -1,6 +1,11 @@
 //! Conclave when things go wrong: processes killed and stopped, cables pulled, disks full.
 //!
 //! Nothing here measures speed. Where a test says how long something took, it only prints it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails where it is surprised, and says what it saw"
+)]
 
 #[path = "faults/stage.rs"]
 mod stage;
@@ -19,6 +24,8 @@ mod warden_dies;
 
 #[path = "faults/cut_off.rs"]
 mod cut_off;
+#[path = "faults/silent_peer.rs"]
+mod silent_peer;
 #[path = "faults/stands_still.rs"]
 mod stands_still;
 

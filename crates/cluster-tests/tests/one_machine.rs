@@ -21,8 +21,16 @@ mod blobs;
 mod cancel;
 #[path = "one_machine/children.rs"]
 mod children;
+#[path = "one_machine/cli_run.rs"]
+mod cli_run;
+#[path = "one_machine/cli_verbs.rs"]
+mod cli_verbs;
 #[path = "one_machine/commands.rs"]
 mod commands;
+#[path = "one_machine/config.rs"]
+mod config;
+#[path = "one_machine/crowded.rs"]
+mod crowded;
 #[path = "one_machine/events.rs"]
 mod events;
 #[path = "one_machine/files.rs"]
@@ -33,6 +41,8 @@ mod first_task;
 mod limits;
 #[path = "one_machine/nodes.rs"]
 mod nodes;
+#[path = "one_machine/order.rs"]
+mod order;
 #[path = "one_machine/outputs.rs"]
 mod outputs;
 #[path = "one_machine/pages.rs"]
@@ -45,5 +55,7 @@ mod retention;
 mod search;
 #[path = "one_machine/shape.rs"]
 mod shape;
+#[path = "one_machine/starting.rs"]
+mod starting;
 #[path = "one_machine/tokens.rs"]
 mod tokens;

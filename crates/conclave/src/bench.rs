@@ -17,11 +17,12 @@ mod throughput;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use api::NewTask;
 use model::Command;
 
 use crate::print::complain;
+use backlog::Backlog;
 pub(crate) use figures::{Figures, Target};
 use figures::{Memory, Start};
 use server::Server;
@@ -69,32 +70,14 @@ pub(crate) async fn measure(plan: &Plan, folder: &Path) -> Result<Figures> {
     }
     adds_server.stop().await?;
 
-    let queue = Server::start(&folder.join("queue"), "0").await?;
-    let mut claims = Vec::new();
-    let mut queued = 0;
-    for backlog in &plan.backlogs {
-        complain(format_args!("queueing {backlog} tasks"));
-        backlog::fill(&queue.client, backlog.saturating_sub(queued)).await?;
-        complain(format_args!("measuring claims from {backlog} tasks"));
-        let claim = claims::measure(&queue.rpc, *backlog).await?;
-        queued = backlog - claim.claimed;
-        claims.push(claim);
+    let mut backlogs = Vec::new();
+    for tasks in &plan.backlogs {
+        complain(format_args!("queueing {tasks} tasks"));
+        backlogs.push(Backlog::queue(*tasks, &folder.join(format!("queue-{tasks}"))).await?);
     }
-    let memory = Memory {
-        queued,
-        resident_bytes: queue.resident()?,
-    };
-    queue.stop().await?;
-
-    complain(format_args!("measuring the start with {queued} tasks"));
-    let full = Server::start(&folder.join("queue"), "0").await?;
-    let start = Start {
-        empty_seconds: start_empty.as_secs_f64(),
-        queued,
-        full_seconds: full.took.as_secs_f64(),
-        full_resident_bytes: full.resident()?,
-    };
-    full.stop().await?;
+    complain("measuring claims");
+    let claims = claims::measure(&backlogs).await?;
+    let (memory, start) = reopen_largest(backlogs, folder, start_empty).await?;
 
     Ok(Figures {
         steady,
@@ -106,6 +89,34 @@ pub(crate) async fn measure(plan: &Plan, folder: &Path) -> Result<Figures> {
         memory,
         start,
     })
+}
+
+/// How much memory the largest backlog takes, and how long its store takes to open.
+async fn reopen_largest(
+    mut backlogs: Vec<Backlog>,
+    folder: &Path,
+    start_empty: Duration,
+) -> Result<(Memory, Start)> {
+    let Backlog { server, tasks } = backlogs.pop().context("there is no backlog to measure")?;
+    for backlog in backlogs {
+        backlog.server.stop().await?;
+    }
+    let queued = tasks - claims::TAKEN;
+    let memory = Memory {
+        queued,
+        resident_bytes: server.resident()?,
+    };
+    server.stop().await?;
+    complain(format_args!("measuring the start with {queued} tasks"));
+    let full = Server::start(&folder.join(format!("queue-{tasks}")), "0").await?;
+    let start = Start {
+        empty_seconds: start_empty.as_secs_f64(),
+        queued,
+        full_seconds: full.took.as_secs_f64(),
+        full_resident_bytes: full.resident()?,
+    };
+    full.stop().await?;
+    Ok((memory, start))
 }
 
 /// The least that a task can be: no shell, no files, no input.

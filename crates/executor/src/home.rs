@@ -36,7 +36,7 @@ pub(crate) struct Home {
     /// Every process of every task carries this in its environment.
     pub(crate) mark: (OsString, OsString),
     pub(crate) former_sessions: Vec<SessionId>,
-    /// What was running when the earlier life was killed.
+    /// What began last in each slot of the earlier life. What of it had ended is answered for already, or spooled.
     pub(crate) interrupted: Vec<Handout>,
 }
 
@@ -63,7 +63,7 @@ impl Home {
         if strays > 0 {
             tracing::warn!(strays, "ended processes that an earlier executor left behind");
         }
-        let interrupted = workspace::attempts(&work).map_err(failed("look into", &work))?;
+        let interrupted = workspace::last_attempts(&work).map_err(failed("look into", &work))?;
         workspace::clear(&work).map_err(failed("clear", &work))?;
         let host = host_name();
         let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));

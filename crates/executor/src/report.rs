@@ -31,6 +31,9 @@ use crate::{ExecutorError, Options};
 
 /// Results beyond this go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
+/// The first report of a session ends the one before it, and with it all results of that which it does not carry:
+/// their tasks are run again. So it takes as many as a message can hold.
+const FIRST_REPORT_BYTES: usize = 96 << 20;
 const REPORT_RESULTS: usize = 1000;
 const LARGE_ANSWER: u64 = 8 << 20;
 /// How long a goodbye is tried, once no task is left, before leaving without.
@@ -48,6 +51,9 @@ pub(crate) struct Reporter {
     slots: Slots,
     controls: HashMap<Handout, Arc<Control>>,
     due: Due,
+    /// How many bytes of results the next report may carry. Fewer after one that was not answered in time: it may
+    /// have been too much for the network, and would be again.
+    room: usize,
     /// Until when the wardens were last told to go on.
     in_touch_until: Instant,
     stopping: Option<Stopping>,
@@ -112,6 +118,7 @@ impl Reporter {
             session: Session::open(&home).map_err(failed("write the session in", &home.root))?,
             slots: Slots::new(options.slots),
             due: Due::new(options.heartbeat),
+            room: FIRST_REPORT_BYTES,
             controls: HashMap::new(),
             hint: Arc::new(Notify::new()),
             in_touch_until: Instant::now(),
@@ -220,6 +227,7 @@ impl Reporter {
             }
             Err(_) => {
                 tracing::warn!(?patience, "no answer to the report; trying again");
+                self.room /= 2;
                 return Ok(self.on_unanswered());
             }
         };
@@ -279,7 +287,7 @@ impl Reporter {
         let mut bytes = 0;
         for (handout, end) in self.bench.spool().waiting() {
             bytes += weight(end);
-            if complete.is_empty() || (bytes <= REPORT_BYTES && complete.len() < REPORT_RESULTS) {
+            if complete.is_empty() || (bytes <= self.room && complete.len() < REPORT_RESULTS) {
                 complete.push(Complete {
                     handout: *handout,
                     end: end.clone(),
@@ -317,6 +325,7 @@ impl Reporter {
         if let Err(error) = self.session.on_answered(&self.home, intent) {
             tracing::warn!(%error, "could not write down the session");
         }
+        self.room = REPORT_BYTES;
         self.slots.on_reported();
         self.stay_in_touch(sent);
         for handout in &answer.delete {

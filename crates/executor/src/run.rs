@@ -28,20 +28,29 @@ struct Step<'a> {
     limits: Limits,
 }
 
-pub(crate) fn run(bench: &Bench, warden: &mut Warden, job: &Job) -> Result<TaskResult, Failure> {
+pub(crate) fn run(
+    bench: &Bench,
+    warden: &mut Warden,
+    workspace: &mut Workspace,
+    job: &Job,
+) -> Result<TaskResult, Failure> {
     if job.control.is_withdrawn() {
         return Err(Failure::Withdrawn);
     }
-    let workspace = Workspace::lay_out(&bench.work, &job.handout, &job.spec, &bench.cache)
-        .map_err(|error| Failure::Broken(error.to_string()))?;
-    run_steps(bench, warden, job, &workspace)
+    let laid_out = workspace.lay_out(&job.handout, &job.spec, &bench.cache);
+    let result = match laid_out {
+        Ok(()) => run_steps(bench, warden, workspace, job),
+        Err(error) => Err(Failure::Broken(error.to_string())),
+    };
+    workspace.clear(&job.spec);
+    result
 }
 
 fn run_steps(
     bench: &Bench,
     warden: &mut Warden,
-    job: &Job,
     workspace: &Workspace,
+    job: &Job,
 ) -> Result<TaskResult, Failure> {
     let mut result = TaskResult::default();
     if let Some(compile) = &job.spec.compile {
@@ -52,7 +61,7 @@ fn run_steps(
             input: Input::Bytes(Vec::new()),
             limits: compile.limits,
         };
-        let outcome = run_step(bench, warden, job, workspace, step)?;
+        let outcome = run_step(bench, warden, workspace, job, step)?;
         let succeeded = outcome.succeeded();
         result.compile = Some(outcome);
         if !succeeded {
@@ -67,22 +76,22 @@ fn run_steps(
         input: input(workspace, &execute.input),
         limits: execute.limits,
     };
-    result.execute = Some(run_step(bench, warden, job, workspace, step)?);
+    result.execute = Some(run_step(bench, warden, workspace, job, step)?);
     Ok(result)
 }
 
 fn run_step(
     bench: &Bench,
     warden: &mut Warden,
-    job: &Job,
     workspace: &Workspace,
+    job: &Job,
     step: Step<'_>,
 ) -> Result<Outcome, Failure> {
     bench.tell(Event::Began(job.handout, step.status));
     let spec = Spec {
         argv: argv(step.command, step.args),
         env: environment(bench, job, workspace),
-        directory: workspace.directory().to_path_buf(),
+        directory: workspace.directory(),
         input: step.input,
         limits: sandbox::Limits {
             wall: step.limits.wall,
@@ -141,7 +150,7 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
     let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
     let marker = Marker {
         variable: Some(variable),
-        directory: Some(workspace.directory().to_path_buf()),
+        directory: Some(workspace.root().to_path_buf()),
     };
     if let Err(error) = kill_strays(&marker) {
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
@@ -151,9 +160,9 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
 }
 
 fn input(workspace: &Workspace, content: &Content) -> Input {
-    match (content, workspace.input()) {
-        (Content::Inline(bytes), _) => Input::Bytes(bytes.to_vec()),
-        (Content::Blob(_), copy) => Input::File(copy.unwrap_or(Path::new("/dev/null")).to_path_buf()),
+    match content {
+        Content::Inline(bytes) => Input::Bytes(bytes.to_vec()),
+        Content::Blob(_) => Input::File(workspace.input()),
     }
 }
 

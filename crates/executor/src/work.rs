@@ -17,6 +17,7 @@ use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
 use crate::run::{Failure, run};
 use crate::spool::Spool;
+use crate::workspace::Workspace;
 
 /// A task that is ready to run: its blobs are here.
 pub(crate) struct Job {
@@ -128,10 +129,11 @@ impl Bench {
 
     fn slot(&self, slot: usize, warden: Warden) {
         let mut warden = Some(warden);
+        let mut workspace = Workspace::new(&self.work, slot);
         while let Some(job) = self.next() {
             let end = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
                 Ok(mut running) => {
-                    let end = run(self, &mut running, &job);
+                    let end = run(self, &mut running, &mut workspace, &job);
                     // One that broke is not used again.
                     if !matches!(end, Err(Failure::WardenLost(_))) {
                         warden = Some(running);

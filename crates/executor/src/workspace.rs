@@ -1,23 +1,28 @@
-//! A task's directory: its files laid out, and nothing left of it afterwards.
+//! A slot's workspace: each task's files laid out in it, and nothing left of them afterwards.
 //!
 //! ```text
-//! work/TASK.SESSION.ATTEMPT         where the commands run: the source files, and the data files in data/
-//! work/TASK.SESSION.ATTEMPT.tmp     TMPDIR
-//! work/TASK.SESSION.ATTEMPT.input   standard input, where it is a blob
+//! work/SLOT/box/      where the commands run: the source files, and the data files in data/
+//! work/SLOT/tmp/      TMPDIR
+//! work/SLOT/input     standard input, where it is a blob
+//! work/SLOT/attempt   which attempt began here last
 //! ```
 //!
-//! Side by side and not in a folder of their own, which would cost a short task as much again. The name says which
-//! attempt it is: what the next life finds here was running when this one was killed.
+//! The folders serve again where a task left no trace on them. To make and remove them for each task would cost a
+//! short one more than its run: a file system that is being synced, as the store does all the time, makes whoever
+//! changes a folder wait.
+
+mod pristine;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use model::{Attempt, Content, Handout, SessionId, TaskSpec};
 use thiserror::Error;
 use uuid::Uuid;
 
+use self::pristine::Pristine;
 use crate::cache::Cache;
 
 #[derive(Debug, Error)]
@@ -28,120 +33,166 @@ pub(crate) struct WorkspaceError {
     source: io::Error,
 }
 
-/// Removed when dropped.
 pub(crate) struct Workspace {
-    directory: PathBuf,
-    temporary: PathBuf,
-    input: Option<PathBuf>,
+    root: PathBuf,
+    /// `None` after trouble: made anew before the next task.
+    folders: Option<[Pristine; 2]>,
+    attempt: Option<File>,
 }
 
 impl Workspace {
+    pub(crate) fn new(work: &Path, slot: usize) -> Workspace {
+        Workspace {
+            root: work.join(slot.to_string()),
+            folders: None,
+            attempt: None,
+        }
+    }
+
+    /// Makes everything ready for the task's commands.
     pub(crate) fn lay_out(
-        work: &Path,
+        &mut self,
         handout: &Handout,
         spec: &TaskSpec,
         cache: &Cache,
-    ) -> Result<Workspace, WorkspaceError> {
-        let name = folder_name(handout);
-        let mut workspace = Workspace {
-            directory: work.join(&name),
-            temporary: work.join(format!("{name}.tmp")),
-            input: None,
-        };
-        for folder in [&workspace.directory, &workspace.temporary] {
-            DirBuilder::new()
-                .mode(0o755)
-                .create(folder)
-                .map_err(failed("make", folder))?;
-        }
+    ) -> Result<(), WorkspaceError> {
+        self.make()?;
+        self.write_attempt(handout)?;
         if let Content::Blob(hash) = &spec.execute.input {
             // A copy, so that a task which reopens its input for writing does not reach the cached blob.
-            let path: &Path = workspace.input.insert(work.join(format!("{name}.input")));
-            fs::copy(cache.path(hash), path).map_err(failed("copy the input to", path))?;
+            let path = self.input();
+            fs::copy(cache.path(hash), &path).map_err(failed("copy the input to", &path))?;
         }
-        let directory = &workspace.directory;
         for (path, file) in spec.layout() {
-            let path = directory.join(path);
-            if let Some(parent) = path.parent().filter(|parent| parent != directory) {
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o755)
-                    .create(parent)
-                    .map_err(failed("make", parent))?;
-            }
-            let mode = if file.executable { 0o755 } else { 0o644 };
-            // The check at add time leaves no way for two files to meet here; creating anew makes sure of it.
-            let mut out = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(mode)
-                .open(&path)
-                .map_err(failed("make", &path))?;
-            match &file.content {
-                Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", &path))?,
-                Content::Blob(hash) => {
-                    // A copy and no link: the task may write to its file, and the cached one must stay.
-                    let mut blob =
-                        File::open(cache.path(hash)).map_err(failed("open the blob for", &path))?;
-                    io::copy(&mut blob, &mut out).map_err(failed("write", &path))?;
-                }
+            self.put(&path, file, cache)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, path: &str, file: &model::File, cache: &Cache) -> Result<(), WorkspaceError> {
+        let directory = self.directory();
+        let path = directory.join(path);
+        if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
+            let mut folders = DirBuilder::new();
+            folders
+                .recursive(true)
+                .mode(0o755)
+                .create(parent)
+                .map_err(failed("make", parent))?;
+        }
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        // The check at add time leaves no way for two files to meet here; creating anew makes sure of it.
+        let mut out = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)
+            .map_err(failed("make", &path))?;
+        match &file.content {
+            Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", &path)),
+            Content::Blob(hash) => {
+                // A copy and no link: the task may write to its file, and the cached one must stay.
+                let mut blob = File::open(cache.path(hash)).map_err(failed("open the blob for", &path))?;
+                io::copy(&mut blob, &mut out)
+                    .map(drop)
+                    .map_err(failed("write", &path))
             }
         }
-        Ok(workspace)
+    }
+
+    /// Removes all that the last task had and left.
+    pub(crate) fn clear(&mut self, spec: &TaskSpec) {
+        if let Err(error) = self.try_clear(spec) {
+            tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; trying before the next task");
+            self.folders = None;
+        }
+    }
+
+    fn try_clear(&mut self, spec: &TaskSpec) -> io::Result<()> {
+        if spec.execute.input.blob().is_some() {
+            fs::remove_file(self.input())?;
+        }
+        for folder in self.folders.iter_mut().flatten() {
+            folder.restore()?;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self) -> Result<(), WorkspaceError> {
+        if self.folders.is_some() {
+            return Ok(());
+        }
+        let failed = failed("make", &self.root);
+        let made = remove(&self.root)
+            .and_then(|()| fs::create_dir(&self.root))
+            .and_then(|()| {
+                Ok([
+                    Pristine::make(self.directory())?,
+                    Pristine::make(self.temporary())?,
+                ])
+            })
+            .and_then(|folders| Ok((folders, File::create(self.root.join(ATTEMPT))?)));
+        let (folders, attempt) = made.map_err(failed)?;
+        self.folders = Some(folders);
+        self.attempt = Some(attempt);
+        Ok(())
+    }
+
+    /// So that the next life knows what was running when this one was killed.
+    fn write_attempt(&self, handout: &Handout) -> Result<(), WorkspaceError> {
+        let Handout {
+            task,
+            session,
+            attempt,
+        } = handout;
+        // Always of the same length: what is written over needs no cutting off.
+        let line = format!("{task} {session} {attempt:>10}\n");
+        let written = self
+            .attempt
+            .as_ref()
+            .map_or(Ok(()), |file| file.write_all_at(line.as_bytes(), 0));
+        written.map_err(failed("write the attempt in", &self.root))
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Where the commands run.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.root.join("box")
     }
 
-    pub(crate) fn temporary(&self) -> &Path {
-        &self.temporary
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.root.join("tmp")
     }
 
-    pub(crate) fn input(&self) -> Option<&Path> {
-        self.input.as_deref()
-    }
-}
-
-impl Drop for Workspace {
-    fn drop(&mut self) {
-        // The folder that tells the attempt goes last.
-        let removed = self.input.as_ref().map_or(Ok(()), fs::remove_file);
-        let removed = removed.and(remove(&self.temporary)).and(remove(&self.directory));
-        if let Err(error) = removed {
-            let path = self.directory.display();
-            tracing::warn!(%path, %error, "could not remove a workspace; the next start will");
-        }
+    pub(crate) fn input(&self) -> PathBuf {
+        self.root.join("input")
     }
 }
 
-/// The attempts that have a workspace in `work`.
-pub(crate) fn attempts(work: &Path) -> io::Result<Vec<Handout>> {
+const ATTEMPT: &str = "attempt";
+
+/// The attempts that began last in each workspace. They may have ended since.
+pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<Handout>> {
     let mut attempts = Vec::new();
     for entry in fs::read_dir(work)? {
-        attempts.extend(entry?.file_name().to_str().and_then(attempt_of));
+        let mut line = String::new();
+        match File::open(entry?.path().join(ATTEMPT)).and_then(|mut file| file.read_to_string(&mut line)) {
+            Ok(_) => attempts.extend(read_attempt(&line)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(attempts)
 }
 
-fn folder_name(handout: &Handout) -> String {
-    let Handout {
-        task,
-        session,
-        attempt,
-    } = handout;
-    format!("{task}.{session}.{attempt}")
-}
-
-fn attempt_of(name: &str) -> Option<Handout> {
-    let mut parts = name.split('.');
-    let task = parts.next()?.parse().ok()?;
-    let session = SessionId(Uuid::try_parse(parts.next()?).ok()?);
-    let attempt = Attempt(parts.next()?.parse().ok()?);
-    if parts.next().is_some() {
-        return None;
-    }
+fn read_attempt(line: &str) -> Option<Handout> {
+    let mut words = line.split_whitespace();
+    let task = words.next()?.parse().ok()?;
+    let session = SessionId(Uuid::try_parse(words.next()?).ok()?);
+    let attempt = Attempt(words.next()?.parse().ok()?);
     Some(Handout {
         task,
         session,
@@ -150,11 +201,8 @@ fn attempt_of(name: &str) -> Option<Handout> {
 }
 
 fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
-    move |source| WorkspaceError {
-        step,
-        path: path.to_path_buf(),
-        source,
-    }
+    let path = path.to_path_buf();
+    move |source| WorkspaceError { step, path, source }
 }
 
 /// Removes all that is in a folder, but neither the folder, which may be a disk of its own, nor what belongs to
@@ -175,10 +223,6 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
 
 /// Removes a folder and all that is in it, links not followed, also where a task took away the permission to.
 fn remove(root: &Path) -> io::Result<()> {
-    // Most are empty, and need no look into them.
-    if fs::remove_dir(root).is_ok() {
-        return Ok(());
-    }
     match fs::remove_dir_all(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -206,19 +250,61 @@ fn open_up(root: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use model::TaskId;
 
     use super::*;
 
     #[test]
-    fn a_workspace_tells_its_attempt() {
-        let handout = Handout {
+    fn the_next_life_finds_the_attempt() {
+        let work = tempfile::tempdir().unwrap();
+        let session = SessionId::generate();
+        let handout = |attempt| Handout {
             task: TaskId::generate(),
-            session: SessionId::generate(),
-            attempt: Attempt(3),
+            session,
+            attempt: Attempt(attempt),
         };
-        assert_eq!(attempt_of(&folder_name(&handout)), Some(handout));
-        assert_eq!(attempt_of("lost+found"), None);
-        assert_eq!(attempt_of(&format!("{}.tmp", folder_name(&handout))), None);
+        let mut workspace = Workspace::new(work.path(), 7);
+        workspace.make().unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), []);
+        let (first, second) = (handout(4_000_000_000), handout(2));
+        workspace.write_attempt(&first).unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), [first]);
+        workspace.write_attempt(&second).unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), [second]);
+    }
+
+    #[test]
+    fn a_folder_serves_again_only_as_it_was() {
+        let work = tempfile::tempdir().unwrap();
+        let path = work.path().join("box");
+        let mut folder = Pristine::make(path.clone()).unwrap();
+        let inode = || fs::metadata(&path).unwrap().ino();
+        let check = |folder: &mut Pristine, change: &dyn Fn()| {
+            change();
+            folder.restore().unwrap();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            assert!(metadata.is_dir());
+            assert_eq!(metadata.mode() & 0o7777, 0o755);
+            assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        };
+        let before = inode();
+        check(&mut folder, &|| ());
+        assert_eq!(inode(), before, "nothing was done to it");
+        check(&mut folder, &|| fs::write(path.join("left"), b"x").unwrap());
+        check(&mut folder, &|| {
+            fs::set_permissions(&path, Permissions::from_mode(0o0)).unwrap()
+        });
+        check(&mut folder, &|| fs::remove_dir(&path).unwrap());
+        check(&mut folder, &|| {
+            fs::remove_dir(&path).unwrap();
+            std::os::unix::fs::symlink("/etc", &path).unwrap();
+        });
+        check(&mut folder, &|| {
+            fs::create_dir(path.join("deep")).unwrap();
+            fs::write(path.join("deep/file"), b"x").unwrap();
+            fs::set_permissions(path.join("deep"), Permissions::from_mode(0o0)).unwrap();
+        });
     }
 }

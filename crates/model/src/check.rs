@@ -94,16 +94,35 @@ impl TaskSpec {
         check_args(&self.execute.args, bounds)?;
         self.check_env(bounds)?;
         self.check_files(bounds)?;
-        let inline: u64 = self.contents().map(|content| content.inline_len()).sum();
-        if inline > bounds.inline_bytes {
+        let words = self.word_bytes();
+        if words > bounds.inline_bytes {
+            return Err(Invalid::beyond(
+                "execute",
+                "the command, its arguments and its environment are too large together",
+                bounds.inline_bytes,
+                words,
+            ));
+        }
+        let files: u64 = self.contents().map(|content| content.inline_len()).sum();
+        if words + files > bounds.inline_bytes {
             return Err(Invalid::beyond(
                 "source",
                 "the files and input inside the task are too large together; put large ones as blobs",
                 bounds.inline_bytes,
-                inline,
+                words + files,
             ));
         }
         Ok(())
+    }
+
+    /// Bytes of what can only travel inside the task.
+    fn word_bytes(&self) -> u64 {
+        let compile = self.compile.iter().map(|step| step.command.bytes());
+        let execute = &self.execute;
+        let args = execute.args.iter().map(String::len);
+        let env = execute.env.iter().map(|(name, value)| name.len() + value.len());
+        let all = compile.chain([execute.command.bytes()]).chain(args).chain(env);
+        all.sum::<usize>() as u64
     }
 
     fn check_env(&self, bounds: &Bounds) -> Result<(), Invalid> {
@@ -178,6 +197,15 @@ impl TaskSpec {
             }
         }
         Ok(())
+    }
+}
+
+impl Command {
+    fn bytes(&self) -> usize {
+        match self {
+            Command::Shell(text) => text.len(),
+            Command::Argv(words) => words.iter().map(String::len).sum(),
+        }
     }
 }
 
@@ -279,7 +307,8 @@ mod tests {
         change(&mut spec);
         let found = spec.check(&Bounds {
             files: 3,
-            inline_bytes: 10,
+            // The command of `spec` and two files.
+            inline_bytes: 14,
             ..Bounds::default()
         });
         assert_eq!(
@@ -315,6 +344,14 @@ mod tests {
         check(
             |spec| drop(spec.execute.env.insert("A".into(), "\0".into())),
             Some("execute.env.A"),
+        );
+        check(
+            |spec| spec.execute.args = vec!["1234567".into(), "1234".into()],
+            Some("execute"),
+        );
+        check(
+            |spec| drop(spec.execute.env.insert("A".into(), "1234567890".into())),
+            Some("execute"),
         );
         check(
             |spec| spec.source.extend(["a", "b", "c", "d"].map(file)),

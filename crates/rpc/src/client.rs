@@ -47,16 +47,19 @@ impl Client {
     {
         let mut last = CallError::Unavailable("no judicator is known".into());
         for (address, peer) in self.channels.in_turn() {
+            let asked = self.channels.ask(&address);
             let answer = match tokio::time::timeout(patience, call(peer, request.clone())).await {
                 Ok(answer) => answer.map(tonic::Response::into_inner).map_err(problem_in),
                 Err(_) => Err(CallError::Unavailable(format!("no answer within {patience:?}"))),
             };
             match answer {
                 Err(CallError::Unavailable(why)) => {
-                    self.channels.prefer_another(&address);
                     last = CallError::Unavailable(format!("judicator {address}: {why}"));
                 }
-                answer => return answer,
+                answer => {
+                    asked.on_answered();
+                    return answer;
+                }
             }
         }
         Err(last)
@@ -211,9 +214,10 @@ impl Calls for Client {
         let Some((address, mut peer)) = self.channels.first() else {
             return Err(CallError::Unavailable("no judicator is known".into()));
         };
+        let asked = self.channels.ask(&address);
         let answer = peer.put_blob(blob_parts(hash, bytes)).await.map_err(problem_in);
-        if let Err(CallError::Unavailable(_)) = &answer {
-            self.channels.prefer_another(&address);
+        if !matches!(answer, Err(CallError::Unavailable(_))) {
+            asked.on_answered();
         }
         Ok(answer?.into_inner().size)
     }

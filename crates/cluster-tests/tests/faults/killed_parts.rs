@@ -4,7 +4,7 @@ use cluster_tests::{Load, Node, System};
 
 use crate::stage::{Chance, Stage};
 
-const KILLS: u32 = 3;
+const KILLS: u32 = 5;
 const ATTEMPTS: [&str; 2] = ["--set", "judicator.attempts=100"];
 
 #[derive(Clone, Copy, PartialEq)]

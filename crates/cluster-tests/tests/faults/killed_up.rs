@@ -4,7 +4,7 @@ use cluster_tests::Load;
 
 use crate::stage::{Chance, Stage};
 
-const KILLS: u32 = 5;
+const KILLS: u32 = 8;
 /// A task may be in hand at every one of the kills; how many of them it bears is the matter of another test.
 const ATTEMPTS: [&str; 2] = ["--set", "judicator.attempts=100"];
 

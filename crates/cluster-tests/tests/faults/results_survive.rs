@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use cluster_tests::await_that;
+use cluster_tests::{await_that, shell};
 use model::Status;
 use nix::sys::signal::Signal;
 
@@ -59,4 +59,52 @@ async fn a_result_outlives_both_the_judicator_and_the_executor() {
 #[tokio::test]
 async fn a_result_waits_where_an_executor_was_stopped_without_a_judicator() {
     outlives(End::ToldToStop).await;
+}
+
+/// Together they are too large for the first report of the executor's next life.
+#[tokio::test]
+async fn many_large_results_outlive_both() {
+    const TASKS: u64 = 20;
+    const BYTES: usize = 2 << 20;
+    let stage = Stage::new();
+    let system = &stage.system;
+    let judicator = system.judicator(&LONG_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let flags = [
+        &LONG_LEASE[..],
+        &["--slots", "20", "--set", "executor.keep_output=2MiB"],
+    ]
+    .concat();
+    let executor = system.executor("e", &flags).unwrap();
+    let work = format!(
+        "until [ -e {} ]; do sleep 0.1; done; head -c {BYTES} /dev/zero | tr '\\0' x",
+        stage.path("gate").display()
+    );
+    let mut ids = Vec::new();
+    for _ in 0..TASKS {
+        ids.push(system.add(shell(&stage.history.record(&work))).await.id);
+    }
+    await_that("all tasks to run", SOON, async || {
+        (stage.history.runs().len() == ids.len()).then_some(())
+    })
+    .await;
+    judicator.kill();
+    stage.open("gate");
+    let spool = system.remains_at("e").spool();
+    await_that("all results to be in the spool", SOON, async || {
+        let length = std::fs::metadata(&spool).unwrap().len();
+        (length > TASKS * BYTES as u64).then_some(())
+    })
+    .await;
+    executor.kill();
+
+    let _judicator = system.judicator(&LONG_LEASE).unwrap();
+    let _executor = system.executor("e", &flags).unwrap();
+    for id in ids {
+        let task = system.done(id).await;
+        assert_eq!((task.status, task.attempt), (Status::Success, 1));
+        assert_eq!(output(&task).len(), BYTES);
+        assert_eq!(stage.history.runs_of(id).len(), 1);
+    }
+    system.remains_at("e").await_none().await;
 }

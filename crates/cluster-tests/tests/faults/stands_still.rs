@@ -105,3 +105,27 @@ async fn a_judicator_that_stands_still_expires_nobody() {
     assert!(!judicator.log().contains("went silent"));
     system.remains_at("e").await_none().await;
 }
+
+/// As when a laptop sleeps: all of it stands still, but time does not.
+#[tokio::test]
+async fn a_whole_system_that_stands_still_goes_on_where_it_was() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let flags = [&SHORT_LEASE[..], &["--name", "home"]].concat();
+    let up = system.up(&flags).unwrap();
+    let id = stage.add_waiting().await;
+    stage.runs(id, 1).await;
+    let session = stage.executor("home").await.unwrap().session;
+    up.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    stage.nobody_alive().await;
+    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
+    up.signal(Signal::SIGCONT);
+    let continued = Instant::now();
+    stage.runs(id, 2).await;
+    println!("the task runs again {:?} after the pause", continued.elapsed());
+    stage.finish(id).await;
+    assert_eq!(stage.executor("home").await.unwrap().session, session);
+    assert!(!up.log().contains("went silent"));
+    system.remains().await_none().await;
+}

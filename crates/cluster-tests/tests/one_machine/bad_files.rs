@@ -46,8 +46,12 @@ async fn paths_stay_inside() {
         (&longest, "1024"),
     ] {
         let listed = json!({path: "x"});
-        add(web, &listed, &json!({})).await.blames(422, &format!("source.{path}"), words);
-        add(web, &json!({}), &listed).await.blames(422, &format!("data.{path}"), words);
+        add(web, &listed, &json!({}))
+            .await
+            .blames(422, &format!("source.{path}"), words);
+        add(web, &json!({}), &listed)
+            .await
+            .blames(422, &format!("data.{path}"), words);
     }
     // Two that cannot both be there.
     for (source, data, field) in [
@@ -64,7 +68,10 @@ async fn paths_stay_inside() {
     }
     let many: serde_json::Map<_, _> = (0..1001).map(|n| (n.to_string(), json!(""))).collect();
     let problem = add(web, &json!(many), &json!({})).await.problem(422);
-    assert_eq!((&problem["limit"], &problem["actual"]), (&json!("1000"), &json!("1001")));
+    assert_eq!(
+        (&problem["limit"], &problem["actual"]),
+        (&json!("1000"), &json!("1001"))
+    );
     assert_unharmed(&stage).await;
 }
 
@@ -81,20 +88,48 @@ async fn archives_are_not_believed() {
     for byte in &mut damaged[35..45] {
         *byte ^= 0x55;
     }
-    let noise: Vec<u8> = (0..12u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let crowd = (0..1001).fold(Archive::new(), |archive, n| archive.file(&n.to_string(), 0o644, b""));
+    let noise: Vec<u8> = (0..12u32 << 20)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let crowd = (0..1001).fold(Archive::new(), |archive, n| {
+        archive.file(&n.to_string(), 0o644, b"")
+    });
     for (archive, field, words) in [
         (file("../x").bytes(), ".../x", "inside the workspace"),
         (file("a/../../x").bytes(), ".a/../../x", "inside the workspace"),
         (file("/etc/cron.d/x").bytes(), "./etc/cron.d/x", "absolute"),
         (file("a//b").bytes(), ".a//b", "empty part"),
-        (Archive::new().folder("../x/").bytes(), ".../x/", "inside the workspace"),
-        (Archive::new().link("link", "/etc/passwd").bytes(), ".link", "link"),
-        (Archive::new().link("l", "..").file("l/x", 0o644, b"").bytes(), ".l", "link"),
+        (
+            Archive::new().folder("../x/").bytes(),
+            ".../x/",
+            "inside the workspace",
+        ),
+        (
+            Archive::new().link("link", "/etc/passwd").bytes(),
+            ".link",
+            "link",
+        ),
+        (
+            Archive::new().link("l", "..").file("l/x", 0o644, b"").bytes(),
+            ".l",
+            "link",
+        ),
         (twice, "", "same name"),
         (file("a").file("a/b", 0o644, b"").bytes(), "", "folder"),
-        (file("bomb").file("zeros", 0o644, &vec![0; 20 << 20]).bytes(), ".zeros", "far more than its size"),
-        (file("1").file("2", 0o644, &noise).file("3", 0o644, &noise).file("4", 0o644, &noise).bytes(), "", "holds too much"),
+        (
+            file("bomb").file("zeros", 0o644, &vec![0; 20 << 20]).bytes(),
+            ".zeros",
+            "far more than its size",
+        ),
+        (
+            file("1")
+                .file("2", 0o644, &noise)
+                .file("3", 0o644, &noise)
+                .file("4", 0o644, &noise)
+                .bytes(),
+            "",
+            "holds too much",
+        ),
         (crowd.bytes(), "", "too many files"),
         (cut, "", "zip"),
         (damaged, ".a", ""),
@@ -120,13 +155,18 @@ async fn archives_are_not_believed() {
         (json!({"f": {"text": "", "base64": ""}}), "source.f"),
         (json!({"f": {}}), "source.f"),
         (json!({"f": {"executable": true}}), "source.f"),
-        (json!({"f": {"text": "", "executable": "yes"}}), "source.f.executable"),
+        (
+            json!({"f": {"text": "", "executable": "yes"}}),
+            "source.f.executable",
+        ),
         (json!({"f": {"blob": "G".repeat(64)}}), "source.f.blob"),
     ] {
         let problem = add(web, &source, &json!({})).await.problem(422);
         assert_eq!(problem["field"], field, "{problem}");
     }
     let executable = json!({"execute": {"command": "cat", "input": {"text": "", "executable": true}}});
-    web.post("/api/v1/tasks", &executable).await.blames(422, "execute.input", "files");
+    web.post("/api/v1/tasks", &executable)
+        .await
+        .blames(422, "execute.input", "files");
     assert_unharmed(&stage).await;
 }

@@ -29,32 +29,53 @@ async fn two_gigabytes_are_refused_early() {
     let two_gib = 2u64 << 30;
     let part = vec![b'['; 1 << 20];
     let json = format!("POST {TASKS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n");
-    let form = format!("POST {TASKS} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n");
+    let form =
+        format!("POST {TASKS} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n");
     let batch = "POST /api/v1/tasks/batch HTTP/1.1\r\nHost: x\r\n".to_string();
     let blob = format!("PUT /api/v1/blobs/{} HTTP/1.1\r\nHost: x\r\n", "0".repeat(64));
-    for (head, limit) in [(&json, 64 << 20), (&form, 64 << 20), (&batch, 64 << 20), (&blob, 1u64 << 30)] {
+    for (head, limit) in [
+        (&json, 64 << 20),
+        (&form, 64 << 20),
+        (&batch, 64 << 20),
+        (&blob, 1u64 << 30),
+    ] {
         // Said beforehand, and then sent all the same.
         let said = format!("{head}Content-Length: {two_gib}\r\n\r\n");
-        let answer = Socket::open(&stage.system).await.send(said.as_bytes(), &part, 2048).await;
+        let answer = Socket::open(&stage.system)
+            .await
+            .send(said.as_bytes(), &part, 2048)
+            .await;
         let problem = answer.expect("an answer before the end").problem(413);
         assert_eq!(problem["limit"], limit.to_string(), "{head}");
         assert_eq!(problem["actual"], two_gib.to_string(), "{head}");
         // Who asks first is told at once.
         let asked = format!("{head}Content-Length: {two_gib}\r\nExpect: 100-continue\r\n\r\n");
-        let answer = Socket::open(&stage.system).await.send(asked.as_bytes(), b"", 0).await;
+        let answer = Socket::open(&stage.system)
+            .await
+            .send(asked.as_bytes(), b"", 0)
+            .await;
         answer.expect("an answer").problem(413);
     }
     // Never said, and never ending.
     let chunk = [format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat();
     for head in [&json, &batch] {
         let endless = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
-        let answer = Socket::open(&stage.system).await.send(endless.as_bytes(), &chunk, 1 << 20).await;
+        let answer = Socket::open(&stage.system)
+            .await
+            .send(endless.as_bytes(), &chunk, 1 << 20)
+            .await;
         let problem = answer.expect("an answer before the end").problem(413);
         assert_eq!(problem["limit"], (64 << 20).to_string());
     }
     let opening = "--b\r\nContent-Disposition: form-data; name=\"source\"; filename=\"f\"\r\n\r\n";
-    let endless = format!("{form}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{opening}\r\n", opening.len());
-    let answer = Socket::open(&stage.system).await.send(endless.as_bytes(), &chunk, 1 << 20).await;
+    let endless = format!(
+        "{form}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{opening}\r\n",
+        opening.len()
+    );
+    let answer = Socket::open(&stage.system)
+        .await
+        .send(endless.as_bytes(), &chunk, 1 << 20)
+        .await;
     answer.expect("an answer before the end").problem(413);
     let peak = peak(stage.up.pid());
     assert!(peak < 700 << 20, "the node took {} MiB", peak >> 20);
@@ -64,9 +85,16 @@ async fn two_gigabytes_are_refused_early() {
 #[tokio::test]
 async fn garbage_breaks_nothing() {
     let stage = Stage::up(&[]);
-    let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let noise: Vec<u8> = (0..100_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let huge_head = [b"GET / HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 2 << 20]].concat();
-    let many_heads = [b"GET / HTTP/1.1\r\n".to_vec(), b"A: b\r\n".repeat(10_000), b"\r\n".to_vec()].concat();
+    let many_heads = [
+        b"GET / HTTP/1.1\r\n".to_vec(),
+        b"A: b\r\n".repeat(10_000),
+        b"\r\n".to_vec(),
+    ]
+    .concat();
     let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(200_000));
     // (what is sent, the statuses that a server may give; none is to close without a word)
     let cases: Vec<(&[u8], &[u16])> = vec![
@@ -82,13 +110,34 @@ async fn garbage_breaks_nothing() {
         (&huge_head, &[400, 431]),
         (&many_heads, &[400, 431]),
         (long_path.as_bytes(), &[400, 404, 414, 431]),
-        (b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", &[400]),
-        (b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", &[400, 413]),
-        (b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", &[400]),
-        (b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", &[400]),
-        (b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"execute\"", &[400]),
-        (b"GET /api/v1/tasks?%zz=%FF%00 HTTP/1.1\r\nHost: x\r\n\r\n", &[400, 422]),
-        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", &[200, 204, 400, 404, 405]),
+        (
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+            &[400],
+        ),
+        (
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            &[400, 413],
+        ),
+        (
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            &[400],
+        ),
+        (
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+            &[400],
+        ),
+        (
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"execute\"",
+            &[400],
+        ),
+        (
+            b"GET /api/v1/tasks?%zz=%FF%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+            &[400, 422],
+        ),
+        (
+            b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+            &[200, 204, 400, 404, 405],
+        ),
         (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", &[400, 404, 405]),
     ];
     for (bytes, statuses) in &cases {
@@ -116,10 +165,19 @@ async fn content_types_are_asked_for() {
         let request = stage.web.request("POST", path);
         Answer::of(request.header("Content-Type", kind).body(task))
     };
-    for kind in [&b"text/plain"[..], b"application/x-www-form-urlencoded", b"application/jsonp", b"\xff", b"json"] {
+    for kind in [
+        &b"text/plain"[..],
+        b"application/x-www-form-urlencoded",
+        b"application/jsonp",
+        b"\xff",
+        b"json",
+    ] {
         let problem = post(TASKS, kind).await.problem(415);
         assert_eq!(problem["field"], "Content-Type");
-        assert!(problem["limit"].as_str().unwrap().contains("application/json"), "{problem}");
+        assert!(
+            problem["limit"].as_str().unwrap().contains("application/json"),
+            "{problem}"
+        );
         post("/api/v1/tasks/batch", kind).await.problem(415);
     }
     for kind in [&b"application/json"[..], b"Application/JSON; charset=utf-8"] {

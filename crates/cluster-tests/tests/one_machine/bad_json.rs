@@ -22,7 +22,10 @@ async fn what_is_no_json_is_refused() {
         ("{\"execute\":\n{\"command\": tru}}", "line 2, column"),
         ("{\"execute\": {\"command\": \"x\"}} trailing", "line 1"),
     ] {
-        for (path, body) in [(TASKS, body.to_string()), ("/api/v1/tasks/batch", format!("{{\"tasks\": [{body}]}}"))] {
+        for (path, body) in [
+            (TASKS, body.to_string()),
+            ("/api/v1/tasks/batch", format!("{{\"tasks\": [{body}]}}")),
+        ] {
             let problem = stage.web.post_bytes(path, body).await.problem(400);
             assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
         }
@@ -54,7 +57,11 @@ async fn what_is_no_json_is_refused() {
             let answer = stage.web.post_bytes(path, body.clone()).await;
             assert!(matches!(answer.status, 400 | 422), "{}", answer.text());
             answer.problem(answer.status);
-            assert!(answer.body.len() < 4096, "the complaint is {} bytes long", answer.body.len());
+            assert!(
+                answer.body.len() < 4096,
+                "the complaint is {} bytes long",
+                answer.body.len()
+            );
         }
     }
     assert_unharmed(&stage).await;
@@ -81,10 +88,20 @@ async fn text_that_is_not_utf_8_is_refused_everywhere() {
     };
     for place in 0..places {
         // A byte that no UTF-8 has, one cut short, half of a pair, an escape that is none, a bare control.
-        for bytes in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\\ud800", b"\\x00", b"\x01"] {
+        for bytes in [
+            &b"\xff"[..],
+            b"\xc3",
+            b"\xed\xa0\x80",
+            b"\\ud800",
+            b"\\x00",
+            b"\x01",
+        ] {
             let problem = stage.web.post_bytes(TASKS, with(place, bytes)).await.problem(400);
             let detail = problem["detail"].as_str().unwrap();
-            assert!(detail.contains("line ") && detail.contains("column "), "{problem}");
+            assert!(
+                detail.contains("line ") && detail.contains("column "),
+                "{problem}"
+            );
         }
     }
     let argv = b"{\"execute\":{\"command\":[\"echo\",\"\xff\"]}}".to_vec();
@@ -97,7 +114,14 @@ async fn text_that_is_not_utf_8_is_refused_everywhere() {
 #[tokio::test]
 async fn fields_of_the_wrong_kind_are_named() {
     let stage = Stage::up(&[]);
-    let wrong = [json!(7), json!(true), json!([7]), json!({"x": 1}), json!(7.5), json!("")];
+    let wrong = [
+        json!(7),
+        json!(true),
+        json!([7]),
+        json!({"x": 1}),
+        json!(7.5),
+        json!(""),
+    ];
     // (where, which of the wrong values are right there after all, what is named)
     let places: [(&str, &[usize]); 16] = [
         ("/user", &[]),
@@ -118,7 +142,11 @@ async fn fields_of_the_wrong_kind_are_named() {
         ("/execute/limits/wall", &[0, 4]),
     ];
     for (place, right) in places {
-        for (index, value) in wrong.iter().enumerate().filter(|(index, _)| !right.contains(index)) {
+        for (index, value) in wrong
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !right.contains(index))
+        {
             let mut task = json!({
                 "user": "u", "id": "01890a5d-ac96-774b-bcce-b302099a8057", "priority": 0,
                 "source": {"f": ""}, "data": {}, "compile": {"command": "true"},
@@ -135,7 +163,10 @@ async fn fields_of_the_wrong_kind_are_named() {
     for (task, field) in [
         (json!({}), "execute"),
         (json!({"execute": {}}), "execute.command"),
-        (json!({"compile": {}, "execute": {"command": "x"}}), "compile.command"),
+        (
+            json!({"compile": {}, "execute": {"command": "x"}}),
+            "compile.command",
+        ),
         (json!({"execute": null}), "execute"),
         (json!({"execute": {"command": null}}), "execute.command"),
         (json!({"execute": {"command": "  \n"}}), "execute.command"),
@@ -143,16 +174,48 @@ async fn fields_of_the_wrong_kind_are_named() {
         (json!({"execute": {"command": [""]}}), "execute.command"),
         (json!({"execute": {"command": "a\0b"}}), "execute.command"),
         (json!({"execute": {"command": ["a", "\0"]}}), "execute.command"),
-        (json!({"execute": {"command": "x", "args": ["ok", "\0"]}}), "execute.args[1]"),
-        (json!({"execute": {"command": "x", "env": {"A=B": ""}}}), "execute.env"),
-        (json!({"execute": {"command": "x", "env": {"": ""}}}), "execute.env"),
-        (json!({"execute": {"command": "x", "env": {"A": "\0"}}}), "execute.env.A"),
-        (json!({"user": "x".repeat(129), "execute": {"command": "x"}}), "user"),
+        (
+            json!({"execute": {"command": "x", "args": ["ok", "\0"]}}),
+            "execute.args[1]",
+        ),
+        (
+            json!({"execute": {"command": "x", "env": {"A=B": ""}}}),
+            "execute.env",
+        ),
+        (
+            json!({"execute": {"command": "x", "env": {"": ""}}}),
+            "execute.env",
+        ),
+        (
+            json!({"execute": {"command": "x", "env": {"A": "\0"}}}),
+            "execute.env.A",
+        ),
+        (
+            json!({"user": "x".repeat(129), "execute": {"command": "x"}}),
+            "user",
+        ),
         (json!({"user": "a\nb", "execute": {"command": "x"}}), "user"),
-        (json!({"priority": 3_000_000_000u64, "execute": {"command": "x"}}), "priority"),
-        (json!({"id": "01890a5dac96774bbcceb302099a8057", "execute": {"command": "x"}}), "id"),
-        (json!({"execute": {"command": "x".repeat(70_000)}}), "execute.command"),
-        (json!({"execute": {"command": "x", "args": vec!["a"; 1001]}}), "execute.args"),
+        (
+            json!({"priority": 3_000_000_000u64, "execute": {"command": "x"}}),
+            "priority",
+        ),
+        (
+            json!({"id": "01890a5dac96774bbcceb302099a8057", "execute": {"command": "x"}}),
+            "id",
+        ),
+        (
+            json!({"execute": {"command": "x".repeat(70_000)}}),
+            "execute.command",
+        ),
+        (
+            json!({"execute": {"command": "x", "args": vec!["a"; 1001]}}),
+            "execute.args",
+        ),
+        // Each of them is within its limit; all together they are not.
+        (
+            json!({"execute": {"command": "x", "args": vec!["x".repeat(60_000); 150]}}),
+            "execute",
+        ),
     ] {
         let problem = stage.web.post(TASKS, &task).await.problem(422);
         assert_eq!(problem["field"], field, "{problem}");
@@ -198,9 +261,15 @@ async fn unknown_fields_are_named_with_what_was_meant() {
 async fn limits_that_cannot_be_are_named() {
     let stage = Stage::up(&[]);
     for (limit, wrong) in [
-        ("wall", r#"-1 0 -0.5 "-1s" "0s" "" "soon" "nan" "inf" "1e3" 1e30 "9999999999999999d" "1parsec" "5 5" "2d" true [1]"#),
+        (
+            "wall",
+            r#"-1 0 -0.5 "-1s" "0s" "" "soon" "nan" "inf" "1e3" 1e30 "9999999999999999d" "1parsec" "5 5" "2d" true [1]"#,
+        ),
         ("cpu", r#"-1 0 "-1s" "0ms" "" "nan" 1e300 "1x""#),
-        ("memory", r#"-1 0 "-1MiB" "0B" "" "nan" "inf" 18446744073709551616 1e300 1.5 "1XB" "99999999999TiB" "0x10" true"#),
+        (
+            "memory",
+            r#"-1 0 "-1MiB" "0B" "" "nan" "inf" 18446744073709551616 1e300 1.5 "1XB" "99999999999TiB" "0x10" true"#,
+        ),
         ("output", r#"-1 0 "-1" "" 1e300 0.5 "1GB" "17MiB""#),
         ("processes", r#"-1 0 1.5 4294967296 "64" 1e300"#),
     ] {
@@ -210,7 +279,11 @@ async fn limits_that_cannot_be_are_named() {
                 let mut task = json!({"compile": {"command": "true"}, "execute": {"command": "true"}});
                 task[step]["limits"] = json!({limit: value});
                 let problem = stage.web.post(TASKS, &task).await.problem(422);
-                assert_eq!(problem["field"], format!("{step}.limits.{limit}"), "{value}: {problem}");
+                assert_eq!(
+                    problem["field"],
+                    format!("{step}.limits.{limit}"),
+                    "{value}: {problem}"
+                );
             }
         }
     }

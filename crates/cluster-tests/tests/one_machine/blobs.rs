@@ -3,6 +3,7 @@
 use cluster_tests::{Answer, Web, await_that};
 use futures::stream;
 use serde_json::json;
+use sha2::Digest;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -148,4 +149,21 @@ fn walk(folder: &std::path::Path) -> Vec<String> {
         }
     }
     found
+}
+
+#[tokio::test]
+async fn many_may_put_the_same_at_once() {
+    let stage = Stage::up(&[]);
+    let bytes = vec![7; 1 << 20];
+    let hash: String = sha2::Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let puts = futures::future::join_all((0..8).map(|_| put(&stage.web, &hash, &bytes))).await;
+    let statuses: Vec<_> = puts.iter().map(|answer| answer.status).collect();
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 201)),
+        "{statuses:?}"
+    );
+    assert!(stage.web.get(&at(&hash)).await.body == bytes);
 }

@@ -227,3 +227,30 @@ async fn only_our_own_page_may_cancel() {
     }
     assert_eq!(web.get(&path).await.json()["status"], "cancelled");
 }
+
+#[tokio::test]
+async fn the_list_goes_on_page_after_page() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let web = &stage.web;
+    let tasks: Vec<_> = (0..120)
+        .map(|n| json!({"execute": {"command": format!("task-{n:03}-&")}}))
+        .collect();
+    web.post("/api/v1/tasks/batch", &json!({"tasks": tasks})).await;
+    let mut path = "/?text=-%26".to_string();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let page = web.get(&path).await.text();
+        let found = (0..120)
+            .filter(|n| page.contains(&format!("task-{n:03}-&amp;")))
+            .rev();
+        seen.extend(found);
+        let link = page
+            .split("<a href=\"")
+            .find(|rest| rest.contains("\">Next page"));
+        match link.and_then(|rest| rest.split('"').next()) {
+            Some(next) => path = next.replace("&amp;", "&"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..120).rev().collect::<Vec<_>>());
+}

@@ -4,6 +4,7 @@ use cluster_tests::{Answer, Web};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
+use crate::archive::{Archive, base64, inline};
 use crate::stage::Stage;
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -197,4 +198,42 @@ async fn a_batch_is_added_whole_or_not_at_all() {
     // Nothing of all that was added.
     assert_eq!(count(web, "user=eve").await, 0);
     assert_eq!(count(web, "").await, 3);
+}
+
+#[tokio::test]
+async fn files_are_compared_by_what_they_hold() {
+    let stage = Stage::up(&["--set", "limits.default.wall=7s"]);
+    let large = "line\n".repeat(20_000);
+    let task = |source: Value| json!({"id": ID, "source": source, "execute": {"command": "cat a | wc -c"}});
+    let archive = Archive::new().file("a", 0o644, large.as_bytes()).bytes();
+    let listed = task(json!({"a": large}));
+    let first = stage.web.post(&format!("{TASKS}?wait=60"), &listed).await;
+    assert_eq!(
+        (first.status, &first.json()["execute"]["limits"]["wall"]),
+        (201, &json!(7))
+    );
+    // As a list, in base64, as a zip, or by the hash that it has become: it is the same file.
+    let blob = first.json()["source"]["a"].clone();
+    let forms = [
+        json!({"a": large}),
+        json!({"a": {"base64": base64(large.as_bytes())}}),
+        inline(&archive),
+        json!({"a": blob}),
+    ];
+    for source in &forms {
+        let again = stage.web.post(TASKS, &task(source.clone())).await;
+        assert_eq!((again.status, again.json()), (200, first.json()));
+    }
+    for source in [
+        json!({"a": {"text": large, "executable": true}}),
+        json!({"a": format!("{large}x")}),
+        json!({}),
+    ] {
+        stage.web.post(TASKS, &task(source)).await.problem(409);
+    }
+    // That the operator has other defaults now does not make it another task.
+    let stage = stage.again(&["--set", "limits.default.wall=9s"]);
+    for source in forms {
+        assert_eq!(stage.web.post(TASKS, &task(source)).await.status, 200);
+    }
 }

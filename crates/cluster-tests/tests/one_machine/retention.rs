@@ -58,26 +58,48 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         .await;
     let running = json!({"source": {"a": {"blob": held}, "b": {"blob": shared}}, "execute": {"command": format!("{}; cat a b", gate.wait())}});
     let running = web.post("/api/v1/tasks", &running).await.json();
+    await_that("the task to run", PATIENCE, async || {
+        (web.get(&path(&running)).await.json()["status"] == "running").then_some(())
+    })
+    .await;
     let pending = json!({"data": {"a": {"blob": waiting}}, "execute": {"command": "cat data/a"}});
     let pending = web.post("/api/v1/tasks", &pending).await.json();
-    let cancelled = web.post("/api/v1/tasks", &json!({"execute": {"command": "true"}})).await.json();
+    let cancelled = web
+        .post("/api/v1/tasks", &json!({"execute": {"command": "true"}}))
+        .await
+        .json();
     web.delete(&path(&cancelled)).await;
 
-    for _ in 0..200 { let a = web.get(&path(&running)).await.json(); let b = web.get(&path(&pending)).await.json(); println!("{} {} {} / {} {}", a["status"], a["trouble"], a["detail"], b["status"], b["trouble"]); tokio::time::sleep(Duration::from_millis(10)).await; }
     let offloaded = done["execute"]["input"]["blob"].as_str().unwrap();
-    for gone in [path(&done), path(&cancelled), format!("/api/v1/blobs/{gone}"), format!("/api/v1/blobs/{offloaded}")] {
+    for gone in [
+        path(&done),
+        path(&cancelled),
+        format!("/api/v1/blobs/{gone}"),
+        format!("/api/v1/blobs/{offloaded}"),
+    ] {
         await_that(&format!("{gone} to be removed"), PATIENCE, async || {
             (!exists(web, &gone).await).then_some(())
         })
         .await;
     }
-    for kept in [path(&running), path(&pending), format!("/api/v1/blobs/{held}"), format!("/api/v1/blobs/{waiting}"), format!("/api/v1/blobs/{shared}")] {
+    for kept in [
+        path(&running),
+        path(&pending),
+        format!("/api/v1/blobs/{held}"),
+        format!("/api/v1/blobs/{waiting}"),
+        format!("/api/v1/blobs/{shared}"),
+    ] {
         assert!(exists(web, &kept).await, "{kept} was removed");
     }
     let found = web.get("/api/v1/tasks").await.json();
     assert_eq!(found["tasks"].as_array().unwrap().len(), 2);
     let counts = web.get("/api/v1/stats").await.json()["counts"].clone();
-    let all: u64 = counts.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    let all: u64 = counts
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(Value::as_u64)
+        .sum();
     assert_eq!(all, 2, "{counts}");
     // On the disk as well.
     let files = std::process::Command::new("grep")
@@ -85,13 +107,28 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         .arg(stage.system.data().join("store"))
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&files.stdout), "", "a removed blob is still there");
+    assert_eq!(
+        String::from_utf8_lossy(&files.stdout),
+        "",
+        "a removed blob is still there"
+    );
 
     gate.open();
     let stdout = |task: Value| task["result"]["execute"]["stdout"].clone();
-    assert_eq!(stdout(web.get(&format!("{}?wait=60", path(&running))).await.json()), "heldshared");
-    assert_eq!(stdout(web.get(&format!("{}?wait=60", path(&pending))).await.json()), "waiting");
-    for gone in [path(&running), path(&pending), format!("/api/v1/blobs/{shared}"), format!("/api/v1/blobs/{waiting}")] {
+    assert_eq!(
+        stdout(web.get(&format!("{}?wait=60", path(&running))).await.json()),
+        "heldshared"
+    );
+    assert_eq!(
+        stdout(web.get(&format!("{}?wait=60", path(&pending))).await.json()),
+        "waiting"
+    );
+    for gone in [
+        path(&running),
+        path(&pending),
+        format!("/api/v1/blobs/{shared}"),
+        format!("/api/v1/blobs/{waiting}"),
+    ] {
         await_that(&format!("{gone} to be removed"), PATIENCE, async || {
             (!exists(web, &gone).await).then_some(())
         })

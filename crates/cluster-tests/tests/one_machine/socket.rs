@@ -16,6 +16,12 @@ impl Socket {
         Socket(TcpStream::connect(system.http()).await.expect("a connection"))
     }
 
+    /// Sends these bytes and stays, silent, until it is dropped.
+    pub(crate) async fn hold(mut self, bytes: &[u8]) -> Socket {
+        self.0.write_all(bytes).await.expect("bytes are taken");
+        self
+    }
+
     /// Sends these bytes, then `more` again and again for as long as it is taken or `times` are over, and reads
     /// the answer meanwhile. `None` if the server closes without one.
     pub(crate) async fn send(self, head: &[u8], more: &[u8], times: u64) -> Option<Answer> {
@@ -40,7 +46,9 @@ impl Socket {
                 }
             }
         };
-        timeout(PATIENCE, read).await.expect("an answer or an end in time");
+        timeout(PATIENCE, read)
+            .await
+            .expect("an answer or an end in time");
         sending.abort();
         (!answer.is_empty()).then(|| parse(&answer))
     }
@@ -48,12 +56,17 @@ impl Socket {
 
 fn split(answer: &[u8]) -> Option<(String, &[u8])> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    Some((String::from_utf8_lossy(&answer[..end]).into_owned(), &answer[end + 4..]))
+    Some((
+        String::from_utf8_lossy(&answer[..end]).into_owned(),
+        &answer[end + 4..],
+    ))
 }
 
 fn length(head: &str) -> usize {
     let lower = head.to_ascii_lowercase();
-    let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = lower
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
     length.and_then(|length| length.trim().parse().ok()).unwrap_or(0)
 }
 
@@ -62,8 +75,8 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 fn parse(answer: &[u8]) -> Answer {
-    let (head, body) = split(answer)
-        .unwrap_or_else(|| panic!("not an HTTP answer: {}", String::from_utf8_lossy(answer)));
+    let (head, body) =
+        split(answer).unwrap_or_else(|| panic!("not an HTTP answer: {}", String::from_utf8_lossy(answer)));
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
     let headers = lines.filter_map(|line| {

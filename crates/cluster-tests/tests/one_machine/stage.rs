@@ -26,6 +26,16 @@ impl Stage {
         }
     }
 
+    /// The same folder after a crash, with a new life of everything.
+    pub(crate) fn again(self, flags: &[&str]) -> Stage {
+        let Stage { up, cli, system, .. } = self;
+        up.kill();
+        let up = system.up(flags).expect("conclave up serves again");
+        // The old one's connections went down with the node.
+        let web = Web::new(&system.url(""));
+        Stage { up, web, cli, system }
+    }
+
     /// A place outside of every workspace.
     pub(crate) fn gate(&self, name: &str) -> Gate {
         Gate {

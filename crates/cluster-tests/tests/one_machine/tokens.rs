@@ -14,7 +14,9 @@ fn stage() -> Stage {
     let tokens = system.folder.path().join("tokens");
     let lines = format!("# who may call\n\n{ADA} ada\n{BOB} Bob Bobson\n");
     std::fs::write(&tokens, lines).expect("a file");
-    let up = system.up(&["--tokens-file", text(&tokens)]).expect("conclave up serves");
+    let up = system
+        .up(&["--tokens-file", text(&tokens)])
+        .expect("conclave up serves");
     let base = system.url("");
     Stage {
         up,
@@ -29,7 +31,11 @@ async fn send(request: RequestBuilder, token: &str) -> Answer {
 }
 
 async fn add(stage: &Stage, token: &str, task: &Value) -> Answer {
-    send(stage.web.request("POST", "/api/v1/tasks?wait=60").json(task), token).await
+    send(
+        stage.web.request("POST", "/api/v1/tasks?wait=60").json(task),
+        token,
+    )
+    .await
 }
 
 #[tokio::test]
@@ -51,7 +57,14 @@ async fn strangers_are_asked_for_a_token() {
         ("GET", "/api/v1/stats".to_string()),
     ];
     for (method, path) in &calls {
-        for header in [None, Some("Bearer wrong-token-of-ours"), Some("Bearer "), Some(ADA), Some("Basic !!"), Some("Bearer ada")] {
+        for header in [
+            None,
+            Some("Bearer wrong-token-of-ours"),
+            Some("Bearer "),
+            Some(ADA),
+            Some("Basic !!"),
+            Some("Bearer ada"),
+        ] {
             let mut request = stage.web.request(method, path);
             if let Some(header) = header {
                 request = request.header("Authorization", header);
@@ -69,7 +82,13 @@ async fn strangers_are_asked_for_a_token() {
     }
     let page = stage.web.request("GET", "/").basic_auth("whoever", Some(ADA));
     assert_eq!(Answer::of(page).await.status, 200);
-    for open in ["/healthz", "/readyz", "/metrics", "/api/openapi.json", "/api/docs"] {
+    for open in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/api/openapi.json",
+        "/api/docs",
+    ] {
         assert_eq!(stage.web.get(open).await.status, 200, "{open}");
     }
     let log = stage.up.log();
@@ -82,10 +101,15 @@ async fn everyone_has_their_own_tasks() {
     let task = json!({"execute": {"command": "echo secret"}});
     let of_ada = add(&stage, ADA, &task).await.json();
     let of_bob = add(&stage, BOB, &task).await.json();
-    assert_eq!((&of_ada["user"], &of_bob["user"]), (&json!("ada"), &json!("Bob Bobson")));
+    assert_eq!(
+        (&of_ada["user"], &of_bob["user"]),
+        (&json!("ada"), &json!("Bob Bobson"))
+    );
     let named = |user: &str| json!({"user": user, "execute": {"command": "true"}});
     assert_eq!(add(&stage, ADA, &named("ada")).await.status, 201);
-    add(&stage, ADA, &named("Bob Bobson")).await.blames(422, "user", "ada");
+    add(&stage, ADA, &named("Bob Bobson"))
+        .await
+        .blames(422, "user", "ada");
     let batch = json!({"tasks": [task, named("Bob Bobson")]});
     let request = stage.web.request("POST", "/api/v1/tasks/batch").json(&batch);
     send(request, ADA).await.blames(422, "tasks[1].user", "ada");
@@ -128,7 +152,10 @@ async fn everyone_has_their_own_tasks() {
     assert_eq!(add(&stage, ADA, &taken).await.status, 200);
     // A key is each user's own.
     let keyed = |token| {
-        let request = stage.web.request("POST", "/api/v1/tasks").header("Idempotency-Key", "1");
+        let request = stage
+            .web
+            .request("POST", "/api/v1/tasks")
+            .header("Idempotency-Key", "1");
         send(request.json(&task), token)
     };
     let (one, other) = (keyed(ADA).await, keyed(BOB).await);
@@ -143,7 +170,11 @@ async fn the_command_line_shows_its_token() {
     std::fs::write(&file, format!("{BOB}\n")).unwrap();
     stage.cli.run(&["stats"]).await.fails(1, &["token"]);
     stage.cli.run(&["run", "--", "true"]).await.fails(125, &["token"]);
-    let said = stage.cli.run(&["run", "--token-file", text(&file), "--", "echo", "hi"]).await.well();
+    let said = stage
+        .cli
+        .run(&["run", "--token-file", text(&file), "--", "echo", "hi"])
+        .await
+        .well();
     assert_eq!(said.text(), "hi\n");
     let mut command = stage.cli.command(&["search", "--json"]);
     let child = command.env("CONCLAVE_TOKEN_FILE", &file).spawn().unwrap();

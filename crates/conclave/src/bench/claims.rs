@@ -10,6 +10,7 @@ use model::{
 use rpc::Calls;
 use serde::Serialize;
 
+use super::backlog::Backlog;
 use super::spread::percentile;
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -17,27 +18,42 @@ pub(crate) struct Claims {
     pub(crate) backlog: usize,
     pub(crate) one_p50_seconds: f64,
     pub(crate) sixteen_p50_seconds: f64,
-    #[serde(skip)]
-    pub(super) claimed: usize,
 }
 
 /// Few enough that even the smallest backlog is not used up.
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 50;
 const MANY: u32 = 16;
 
-pub(super) async fn measure(rpc: &str, backlog: usize) -> Result<Claims> {
-    let mut executor = Executor::new(rpc)?;
-    // The first report opens the session and the connection.
-    executor.report(Vec::new(), 0, Intent::Stay).await?;
-    let one_p50 = executor.claim(1).await?;
-    let sixteen_p50 = executor.claim(MANY).await?;
-    executor.report(Vec::new(), 0, Intent::Leave).await?;
-    Ok(Claims {
-        backlog,
-        one_p50_seconds: one_p50.as_secs_f64(),
-        sixteen_p50_seconds: sixteen_p50.as_secs_f64(),
-        claimed: ROUNDS * (1 + MANY as usize),
-    })
+/// How many tasks a measurement takes from each backlog.
+pub(super) const TAKEN: usize = ROUNDS * (1 + MANY as usize);
+
+/// Takes from every backlog in turn, so that whatever else the machine does meets them all alike and only the
+/// backlog makes a difference.
+pub(super) async fn measure(backlogs: &[Backlog]) -> Result<Vec<Claims>> {
+    let mut executors = Vec::new();
+    for backlog in backlogs {
+        let mut executor = Executor::new(&backlog.server.rpc)?;
+        // The first report opens the session and the connection.
+        executor.report(Vec::new(), 0, Intent::Stay).await?;
+        executors.push(executor);
+    }
+    let (mut one, mut sixteen) = (vec![Vec::new(); backlogs.len()], vec![Vec::new(); backlogs.len()]);
+    for _ in 0..ROUNDS {
+        for (index, executor) in executors.iter_mut().enumerate() {
+            one[index].push(executor.claim(1).await?);
+            sixteen[index].push(executor.claim(MANY).await?);
+        }
+    }
+    for executor in &mut executors {
+        executor.report(Vec::new(), 0, Intent::Leave).await?;
+    }
+    let claims = backlogs.iter().zip(one.iter_mut().zip(&mut sixteen));
+    let claims = claims.map(|(backlog, (one, sixteen))| Claims {
+        backlog: backlog.tasks,
+        one_p50_seconds: percentile(one, 50).as_secs_f64(),
+        sixteen_p50_seconds: percentile(sixteen, 50).as_secs_f64(),
+    });
+    Ok(claims.collect())
 }
 
 /// An executor that finishes whatever it is given without running it.
@@ -59,23 +75,20 @@ impl Executor {
         })
     }
 
-    /// The median time of a report that is given this many tasks.
+    /// The time of a report that is given this many tasks.
     async fn claim(&mut self, vacant: u32) -> Result<Duration> {
-        let mut spans = Vec::with_capacity(ROUNDS);
-        for _ in 0..ROUNDS {
-            let began = Instant::now();
-            let answer = self.report(Vec::new(), vacant, Intent::Stay).await?;
-            spans.push(began.elapsed());
-            ensure!(
-                answer.assign.len() == vacant as usize,
-                "a report that asked for {vacant} tasks was given {}",
-                answer.assign.len()
-            );
-            // Finished in a report of their own, so that only the claim is timed.
-            self.report(answer.assign.iter().map(finished).collect(), 0, Intent::Stay)
-                .await?;
-        }
-        Ok(percentile(&mut spans, 50))
+        let began = Instant::now();
+        let answer = self.report(Vec::new(), vacant, Intent::Stay).await?;
+        let took = began.elapsed();
+        ensure!(
+            answer.assign.len() == vacant as usize,
+            "a report that asked for {vacant} tasks was given {}",
+            answer.assign.len()
+        );
+        // Finished in a report of their own, so that only the claim is timed.
+        self.report(answer.assign.iter().map(finished).collect(), 0, Intent::Stay)
+            .await?;
+        Ok(took)
     }
 
     async fn report(&mut self, complete: Vec<Complete>, vacant: u32, intent: Intent) -> Result<Answer> {

@@ -127,7 +127,6 @@ mod tests {
             backlog,
             one_p50_seconds: p50,
             sixteen_p50_seconds: p50,
-            claimed: 0,
         };
         Figures {
             steady: true,

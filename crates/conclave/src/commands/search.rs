@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use api::{Brief, Page, parse_time, show_time};
+use clap::builder::RangedU64ValueParser;
 use model::{Cursor, ExecutorName, Moment, Order, Query, Status, TaskId, UserName};
 
 use crate::args::{ClientFlags, executor_name, task_id, user_name};
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     newest: bool,
     /// Tasks on a page
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = RangedU64ValueParser::<usize>::new().range(1..=Query::LIMIT as u64))]
     limit: usize,
     /// Where the page before ended
     #[arg(long, value_name = "CURSOR")]

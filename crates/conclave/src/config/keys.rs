@@ -101,7 +101,7 @@ keys! {
         max_blob: Size = "1GiB",
         /// Files in one task, source and data together.
         max_files: NonZeroU32 = "1000",
-        /// Size of a task's inline files and input together; larger ones go as blobs.
+        /// Size of a task's inline files, input, words and environment together; larger files go as blobs.
         max_inline: Size = "8MiB",
         /// Size of a command, or of one variable of its environment.
         max_command: Size = "64KiB",

@@ -41,6 +41,28 @@ struct State {
     preferred: Option<String>,
 }
 
+/// A judicator that was asked. A caller that does not want to wait any longer just drops the call: that too tells
+/// that there was no answer.
+pub(super) struct Asked<'a> {
+    channels: &'a Channels,
+    address: &'a str,
+    answered: bool,
+}
+
+impl Asked<'_> {
+    pub(super) fn on_answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.channels.on_unanswered(self.address);
+        }
+    }
+}
+
 impl Channels {
     pub(super) fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Channels {
         Channels {
@@ -79,14 +101,24 @@ impl Channels {
         self.in_turn().into_iter().next()
     }
 
-    /// This one did not answer: begin with the one after it next time.
-    pub(super) fn prefer_another(&self, address: &str) {
+    /// To be held until this one has answered.
+    pub(super) fn ask<'a>(&'a self, address: &'a str) -> Asked<'a> {
+        Asked {
+            channels: self,
+            address,
+            answered: false,
+        }
+    }
+
+    /// This one did not answer: begin with the one after it next time, and with a new connection to this one. It
+    /// may be the connection that is dead, which would otherwise show only after several keep-alives.
+    fn on_unanswered(&self, address: &str) {
         let addresses = self.judicators.borrow().clone();
-        let Some(at) = addresses.iter().position(|known| known == address) else {
-            return;
-        };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.preferred = Some(addresses[(at + 1) % addresses.len()].clone());
+        state.peers.remove(address);
+        if let Some(at) = addresses.iter().position(|known| known == address) {
+            state.preferred = Some(addresses[(at + 1) % addresses.len()].clone());
+        }
     }
 
     fn connect(&self, address: &str) -> Option<Peer> {

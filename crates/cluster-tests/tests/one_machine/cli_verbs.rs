@@ -1,0 +1,301 @@
+//! Every other verb: a table for people, JSON for programs, and a clear word when it cannot be done.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use crate::stage::{Stage, text};
+
+const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+#[tokio::test]
+async fn tasks_are_added_shown_and_followed() {
+    let stage = Stage::up(&["--name", "exec-1"]);
+    let cli = &stage.cli;
+    let added = cli
+        .run(&[
+            "add",
+            "--user",
+            "ada",
+            "--shell",
+            "echo out; printf 'e\\377' >&2; exit 4",
+        ])
+        .await
+        .well();
+    let id = added.text().trim_end();
+    assert_eq!(id.len(), 36, "{added:?}");
+
+    let watched = cli.run(&["watch", id]).await.well();
+    let last = watched.text().lines().last().unwrap();
+    assert!(last.contains("run_failed"), "{watched:?}");
+    let lines = cli.run(&["watch", "--json", id]).await.well();
+    let events: Vec<Value> = lines
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.last().unwrap()["status"], "run_failed");
+
+    let shown = cli.run(&["get", "--wait", "10s", id]).await.well();
+    for words in [id, "ada", "run_failed", "exited with 4", "out"] {
+        assert!(shown.text().contains(words), "no '{words}' in {shown:?}");
+    }
+    let task = cli.json(&["get", "--json", id]).await;
+    assert_eq!(task, stage.web.get(&format!("/api/v1/tasks/{id}")).await.json());
+    assert_eq!(
+        cli.run(&["get", "--only", "stdout", id]).await.well().stdout,
+        b"out\n"
+    );
+    assert_eq!(
+        cli.run(&["get", "--only", "stderr", id]).await.well().stdout,
+        b"e\xff"
+    );
+    cli.run(&["get", "--only", "compile-stdout", id])
+        .await
+        .fails(1, &["compile"]);
+
+    // From JSON, one and many; adding again is adding once.
+    let folder = stage.system.folder.path();
+    let file = folder.join("task.json");
+    std::fs::write(
+        &file,
+        json!({"id": UNKNOWN, "execute": {"command": "true"}}).to_string(),
+    )
+    .unwrap();
+    for _ in 0..2 {
+        let said = cli.run(&["add", "--file", text(&file)]).await.well();
+        assert_eq!(said.text(), format!("{UNKNOWN}\n"));
+    }
+    let lines =
+        "{\"execute\": {\"command\": \"echo 1\"}}\n\n{\"execute\": {\"command\": [\"echo\", \"2\"]}}\n";
+    let said = cli
+        .feed(&["add", "--json", "--lines", "-"], lines.as_bytes())
+        .await
+        .well();
+    let briefs: Vec<Value> = said
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let commands: Vec<_> = briefs
+        .iter()
+        .map(|brief| brief["command"].as_str().unwrap())
+        .collect();
+    assert_eq!(commands, ["echo 1", "echo 2"]);
+    let task = cli.json(&["add", "--json", "--", "echo", "3"]).await;
+    assert_eq!(task["execute"]["command"], json!(["echo", "3"]));
+    for (input, words) in [
+        ("{\"execute\": {\"comand\": \"x\"}}", "'command'"),
+        ("{\"execute\"", "not valid JSON"),
+        ("", "empty"),
+    ] {
+        cli.feed(&["add", "--file", "-"], input.as_bytes())
+            .await
+            .fails(1, &[words]);
+    }
+    let bad_line = format!("{lines}{{}}\n");
+    cli.feed(&["add", "--lines", "-"], bad_line.as_bytes())
+        .await
+        .fails(1, &["line 4", "execute"]);
+
+    // Every id that can be cancelled is.
+    let gate = stage.gate("gate");
+    let one = cli.run(&["add", "--shell", &gate.wait()]).await.well();
+    let two = cli.run(&["add", "--shell", &gate.wait()]).await.well();
+    let (one, two) = (one.text().trim_end(), two.text().trim_end());
+    let said = cli.run(&["cancel", one, id, UNKNOWN, two]).await;
+    said.fails(
+        1,
+        &[&format!("task {id} was not cancelled"), "run_failed", UNKNOWN],
+    );
+    assert_eq!(said.text(), format!("{one} cancelled\n{two} cancelled\n"));
+    assert_eq!(cli.json(&["cancel", "--json", one]).await["status"], "cancelled");
+    for verb in ["get", "watch"] {
+        let missing = "01890a5d-ac96-774b-bcce-b302099a8058";
+        cli.run(&[verb, missing])
+            .await
+            .fails(1, &[missing, "does not exist"]);
+        cli.run(&[verb, "7"]).await.fails(2, &["UUID"]);
+    }
+}
+
+#[tokio::test]
+async fn lists_are_tables_or_json() {
+    let stage = Stage::up(&["--name", "exec-1", "--slots", "2"]);
+    let cli = &stage.cli;
+    stage.system.ready(1).await;
+    for (user, command) in [
+        ("ada", "echo one"),
+        ("bob", "echo two"),
+        ("ada", "echo \x1b[31mred\nnext line"),
+    ] {
+        cli.run(&["run", "--user", user, "--shell", command]).await;
+    }
+    let table = cli.run(&["search", "--user", "ada", "--oldest"]).await.well();
+    let rows: Vec<_> = table.text().lines().collect();
+    assert_eq!(rows.len(), 3, "{table:?}");
+    assert!(
+        rows[0].starts_with("ID") && rows[0].contains("COMMAND"),
+        "{table:?}"
+    );
+    assert!(
+        rows[1].contains("echo one") && rows[1].contains("success"),
+        "{table:?}"
+    );
+    assert!(
+        !table.text().contains('\x1b'),
+        "a command steers the terminal: {table:?}"
+    );
+    let page = cli.json(&["search", "--json", "--limit", "2"]).await;
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 2);
+    let next = page["next"].as_str().unwrap();
+    let rest = cli
+        .json(&["search", "--json", "--limit", "2", "--after", next])
+        .await;
+    assert_eq!(rest["tasks"][0]["command"], "echo one");
+    assert_eq!(rest["next"], Value::Null);
+    let more = cli.run(&["search", "--limit", "2"]).await;
+    assert!(more.code == 0 && more.stderr.contains("--after"), "{more:?}");
+    let pages = cli
+        .run(&["search", "--json", "--all", "--limit", "1"])
+        .await
+        .well();
+    assert_eq!(pages.text().lines().count(), 3);
+    cli.run(&["search", "--oldest", "--after", next])
+        .await
+        .fails(1, &["search"]);
+    cli.run(&["search", "--status", "done"]).await.fails(2, &["done"]);
+    cli.run(&["search", "--limit", "0"]).await.fails(2, &["--limit"]);
+
+    for (verb, words) in [
+        ("executors", "exec-1"),
+        ("judicators", "sqlite"),
+        ("stats", "success"),
+    ] {
+        let said = cli.run(&[verb]).await.well();
+        assert!(said.text().contains(words), "{said:?}");
+    }
+    assert_eq!(cli.json(&["executors", "--json"]).await[0]["name"], "exec-1");
+    assert_eq!(cli.json(&["judicators", "--json"]).await[0]["leader"], true);
+    assert_eq!(cli.json(&["stats", "--json"]).await["counts"]["success"], 2);
+
+    for shell in ["bash", "zsh", "fish"] {
+        let said = cli.run(&["completions", shell]).await.well();
+        assert!(
+            said.text().contains("conclave") && said.text().contains("judicators"),
+            "{shell}"
+        );
+    }
+    let script = cli.run(&["completions", "bash"]).await.well().stdout;
+    let check = std::process::Command::new("bash")
+        .arg("-n")
+        .stdin(Stdio::piped())
+        .spawn();
+    let mut check = check.unwrap();
+    std::io::Write::write_all(&mut check.stdin.take().unwrap(), &script).unwrap();
+    assert!(
+        check.wait().unwrap().success(),
+        "bash does not understand its completions"
+    );
+    cli.run(&["completions", "tcl"]).await.fails(2, &["tcl"]);
+    cli.run(&["serach"]).await.fails(2, &["search"]);
+    let help = cli.run(&["--help"]).await.well();
+    for verb in [
+        "up",
+        "run",
+        "add",
+        "get",
+        "search",
+        "cancel",
+        "watch",
+        "executors",
+        "judicators",
+        "stats",
+        "bench",
+        "config",
+        "completions",
+        "judicator",
+        "executor",
+        "gateway",
+    ] {
+        assert!(
+            help.text().contains(&format!("\n  {verb} ")),
+            "no {verb} in the help"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_minds_a_closed_pipe() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let cli = &stage.cli;
+    // More than a pipe holds.
+    let tasks = vec![json!({"execute": {"command": "x".repeat(500)}}); 1000];
+    assert_eq!(
+        stage
+            .web
+            .post("/api/v1/tasks/batch", &json!({"tasks": tasks}))
+            .await
+            .status,
+        201
+    );
+    for args in [
+        &["search", "--limit", "1000"][..],
+        &["search", "--limit", "1000", "--json"],
+        &["search", "--all", "--limit", "50"],
+        &["completions", "bash"],
+        &["config"],
+    ] {
+        let mut child = cli.command(args).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).await.unwrap();
+        assert!(!line.is_empty());
+        drop(stdout);
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .await
+            .unwrap();
+        assert_eq!(
+            (child.wait().await.unwrap().code(), stderr.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_told_as_such() {
+    let nobody = cluster_tests::System::new().unwrap();
+    let cli = cluster_tests::Cli::new(&nobody.url(""));
+    for verb in [
+        vec!["stats"],
+        vec!["search"],
+        vec!["executors"],
+        vec!["add", "--", "true"],
+        vec!["get", UNKNOWN],
+        vec!["cancel", UNKNOWN],
+    ] {
+        cli.run(&verb)
+            .await
+            .fails(1, &["cannot reach", nobody.http(), "is the server running"]);
+    }
+    cli.run(&["run", "--", "true"])
+        .await
+        .fails(125, &["cannot reach", nobody.http()]);
+    // The flag is stronger than the variable, and says as clearly what is wrong with it.
+    for (server, words) in [
+        ("http://127.0.0.1:1", "127.0.0.1:1"),
+        ("127.0.0.1:1", "127.0.0.1:1"),
+        ("ftp://x", "http://"),
+        ("http://", "address"),
+        ("http://no.such.host.invalid:1", "no.such.host.invalid"),
+    ] {
+        cli.run(&["stats", "--server", server]).await.fails(1, &[words]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Settings: where each came from, and what is wrong with it.
+
+use cluster_tests::{Cli, Said, System};
+use serde_json::Value;
+
+use crate::stage::text;
+
+struct Settings {
+    cli: Cli,
+    system: System,
+}
+
+impl Settings {
+    fn new() -> Settings {
+        let system = System::new().expect("a folder");
+        Settings {
+            cli: Cli::new(&system.url("")),
+            system,
+        }
+    }
+
+    /// `conclave config` with this file, these variables and these flags.
+    async fn show(&self, file: &str, env: &[(&str, &str)], flags: &[&str]) -> Said {
+        let path = self.system.folder.path().join("node.toml");
+        std::fs::write(&path, file).expect("a file");
+        let args = [&["config", "--config", text(&path)], flags].concat();
+        let mut command = self.cli.command(&args);
+        Said::of(
+            command
+                .envs(env.iter().copied())
+                .spawn()
+                .expect("conclave starts"),
+        )
+        .await
+    }
+}
+
+fn setting<'a>(settings: &'a Value, key: &str) -> (&'a str, &'a str) {
+    let all = settings.as_array().expect("a list");
+    let found = all.iter().find(|setting| setting["key"] == key).expect("the key");
+    let text = |name: &str| found[name].as_str().expect("text");
+    (text("value"), text("from"))
+}
+
+#[tokio::test]
+async fn the_later_layer_wins_and_is_named() {
+    let settings = Settings::new();
+    let file = "[judicator]\nlease = \"40s\"\nattempts = 5\n[executor]\nslots = 3\n[secrets]\ntokens_file = \"tokens\"\n";
+    let env = [
+        ("CONCLAVE_EXECUTOR_SLOTS", "5"),
+        ("CONCLAVE_EXECUTOR_SELF_KILL", "20s"),
+        ("CONCLAVE_JUDICATOR_KEEP_DONE", "1s"),
+    ];
+    let flags = ["--slots", "7", "--set", "gateway.max_batch=9", "--json"];
+    let shown = settings.show(file, &env, &flags).await.well().json();
+    let check = |key: &str, value: &str, from: &str| {
+        let (found, origin) = setting(&shown, key);
+        assert_eq!(found, value, "{key}");
+        assert!(origin.contains(from), "{key} is from {origin}");
+    };
+    check("judicator.attempts", "5", "node.toml:3");
+    check("executor.slots", "7", "--slots");
+    check("executor.self_kill", "20s", "CONCLAVE_EXECUTOR_SELF_KILL");
+    check("judicator.keep_done", "1s", "CONCLAVE_JUDICATOR_KEEP_DONE");
+    check("gateway.max_batch", "9", "--set");
+    check("executor.heartbeat", "2s", "default");
+    // A path in a file is meant from where the file lies.
+    let tokens = settings.system.folder.path().join("tokens");
+    check("secrets.tokens_file", text(&tokens), "node.toml:7");
+
+    let without_flag = settings.show(file, &env, &["--json"]).await.well().json();
+    assert_eq!(setting(&without_flag, "executor.slots").0, "5");
+    let without_env = settings.show(file, &[], &["--json"]).await.well().json();
+    assert_eq!(setting(&without_env, "executor.slots").0, "3");
+    let table = settings.show(file, &env, &["--slots", "7"]).await.well();
+    let row = table
+        .text()
+        .lines()
+        .find(|line| line.starts_with("executor.slots "))
+        .unwrap();
+    assert!(row.contains(" 7 ") && row.contains("--slots"), "{row}");
+
+    // Every key is documented, and every documented key is there.
+    let docs = include_str!("../../../../docs/configuration.md");
+    let keys: Vec<_> = shown
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|setting| setting["key"].as_str().unwrap())
+        .collect();
+    let documented = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(documented.collect::<Vec<_>>(), keys);
+    // The example there works as it stands.
+    let example = docs
+        .split("```toml")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    settings.show(example, &[], &[]).await.well();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let settings = Settings::new();
+    let check = async |file: &str, env: &[(&str, &str)], flags: &[&str], words: &[&str]| {
+        settings.show(file, env, flags).await.fails(1, words);
+    };
+    check(
+        "[executor]\nslotz = 1",
+        &[],
+        &[],
+        &["executor.slotz", "node.toml", "executor.slots"],
+    )
+    .await;
+    check("[exekutor]\nslots = 1", &[], &[], &["exekutor", "executor"]).await;
+    check("slots = 1", &[], &[], &["slots"]).await;
+    check("[executor\nslots = 1", &[], &[], &["node.toml"]).await;
+    check(
+        "[executor]\nslots = \"many\"",
+        &[],
+        &[],
+        &["executor.slots", "node.toml:2", "many"],
+    )
+    .await;
+    check("[executor]\nslots = -1", &[], &[], &["executor.slots", "-1"]).await;
+    check(
+        "[judicator]\nlease = \"5s\"",
+        &[],
+        &[],
+        &["executor.self_kill", "judicator.lease"],
+    )
+    .await;
+    check(
+        "",
+        &[("CONCLAVE_EXECUTOR_SLOTZ", "1")],
+        &[],
+        &["CONCLAVE_EXECUTOR_SLOTZ", "CONCLAVE_EXECUTOR_SLOTS"],
+    )
+    .await;
+    check(
+        "",
+        &[("CONCLAVE_EXECUTOR_SLOTS", "x")],
+        &[],
+        &["CONCLAVE_EXECUTOR_SLOTS", "'x'"],
+    )
+    .await;
+    check(
+        "",
+        &[],
+        &["--set", "executor.slotz=1"],
+        &["--set", "executor.slotz", "executor.slots"],
+    )
+    .await;
+    settings.show("", &[], &["--slots", "-3"]).await.fails(2, &["-3"]);
+    check("", &[], &["--slots=-3"], &["executor.slots", "-3"]).await;
+    check(
+        "",
+        &[],
+        &["--isolation", "magic"],
+        &["executor.isolation", "magic"],
+    )
+    .await;
+    check(
+        "",
+        &[],
+        &["--set", "judicator.keep_done=soon"],
+        &["judicator.keep_done", "soon"],
+    )
+    .await;
+    check(
+        "",
+        &[],
+        &["--listen", "nonsense"],
+        &["gateway.listen", "nonsense"],
+    )
+    .await;
+    // The node itself says the same, before it does anything.
+    let data = settings.system.data();
+    let up = ["up", "--data", text(&data), "--set", "executor.slotz=1"];
+    settings.cli.run(&up).await.fails(1, &["executor.slots"]);
+    assert!(!data.exists(), "a node that did not start made its folder");
+    settings
+        .cli
+        .run(&["up", "--config", "/nowhere/node.toml"])
+        .await
+        .fails(1, &["/nowhere/node.toml"]);
+}

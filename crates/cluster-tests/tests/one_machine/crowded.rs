@@ -1,0 +1,100 @@
+//! More at once than there is room for: refused with a word, and only they.
+
+use std::time::Duration;
+
+use cluster_tests::await_that;
+use futures::StreamExt;
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::socket::Socket;
+use crate::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn too_many_who_wait_are_told_to_come_back() {
+    let stage = Stage::up(&["--set", "gateway.max_waiting=2", "--set", "gateway.max_body=1KiB"]);
+    let web = &stage.web;
+    let gate = stage.gate("gate");
+    let task = web
+        .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
+        .await
+        .json();
+    let path = format!("/api/v1/tasks/{}", task["id"].as_str().unwrap());
+    // One that follows and one that waits: both places are taken once the first has its first event.
+    let mut follows = stage
+        .system
+        .client
+        .events(task["id"].as_str().unwrap().parse().unwrap())
+        .await
+        .unwrap();
+    follows.next().await.unwrap().unwrap();
+    let waits = web.get_later(&format!("{path}?wait=60"));
+    let full = await_that("all places to be taken", PATIENCE, async || {
+        let answer = web.get(&format!("{path}?wait=0")).await;
+        (answer.status != 200).then_some(answer)
+    })
+    .await;
+    let problem = full.problem(429);
+    assert_eq!(problem["limit"], "2", "{problem}");
+    assert!(full.header("retry-after").parse::<u32>().is_ok());
+    // Who does not wait has room enough.
+    assert_eq!(web.get(&path).await.status, 200);
+    assert_eq!(web.get("/api/v1/stats").await.status, 200);
+    gate.open();
+    assert_eq!(waits.await.unwrap().json()["status"], "success");
+    while follows.next().await.is_some() {}
+    await_that("a place to be free", PATIENCE, async || {
+        (web.get(&format!("{path}?wait=0")).await.status == 200).then_some(())
+    })
+    .await;
+    // The body's limit is the operator's as well.
+    let large = json!({"execute": {"command": "x".repeat(2000)}});
+    let problem = web.post("/api/v1/tasks", &large).await.problem(413);
+    assert_eq!(problem["limit"], "1024");
+}
+
+#[tokio::test]
+async fn slow_senders_take_only_their_own_places() {
+    let stage = Stage::up(&["--set", "gateway.max_requests=4"]);
+    let half = "POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(Socket::open(&stage.system).await.hold(half.as_bytes()).await);
+    }
+    let busy = await_that("all places to be taken", PATIENCE, async || {
+        let answer = stage.web.get("/api/v1/stats").await;
+        (answer.status != 200).then_some(answer)
+    })
+    .await;
+    assert_eq!(busy.problem(503)["limit"], "4");
+    // Those who watch over the service are always answered.
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(stage.web.get(path).await.status, 200, "{path}");
+    }
+    drop(slow);
+    await_that("a place to be free", PATIENCE, async || {
+        (stage.web.get("/api/v1/stats").await.status == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hundred_clients_are_served_at_once() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let tasks = join_all((0..100).map(async |n| {
+        let task = json!({"user": format!("u{n}"), "execute": {"command": format!("echo {n}; cat"), "input": n.to_string()}});
+        (n, web.run(&task).await)
+    }))
+    .await;
+    for (n, task) in tasks {
+        assert_eq!(task["result"]["execute"]["stdout"], format!("{n}\n{n}"));
+        assert_eq!(
+            (&task["user"], &task["status"]),
+            (&json!(format!("u{n}")), &json!("success"))
+        );
+    }
+    assert_eq!(web.get("/api/v1/stats").await.json()["counts"]["success"], 100);
+}

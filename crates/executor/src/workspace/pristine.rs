@@ -1,0 +1,58 @@
+//! An empty folder that a task may do anything to, and that is as it was before the next one gets it.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+pub(super) struct Pristine {
+    path: PathBuf,
+    mark: Mark,
+}
+
+/// Every change to a folder itself (its rights, its owner, its attributes) moves the time of its last change.
+#[derive(PartialEq)]
+struct Mark {
+    inode: u64,
+    mode: u32,
+    changed: (i64, i64),
+}
+
+impl Pristine {
+    /// The umask may take rights away; the mark is of what is there.
+    pub(super) fn make(path: PathBuf) -> io::Result<Pristine> {
+        DirBuilder::new().mode(0o755).create(&path)?;
+        let mark = Mark::of(&path)?;
+        Ok(Pristine { path, mark })
+    }
+
+    pub(super) fn restore(&mut self) -> io::Result<()> {
+        if self.is_untouched() {
+            return Ok(());
+        }
+        // A task may have put something else in its place.
+        match fs::symlink_metadata(&self.path) {
+            Ok(metadata) if !metadata.is_dir() => fs::remove_file(&self.path)?,
+            _ => super::remove(&self.path)?,
+        }
+        *self = Pristine::make(std::mem::take(&mut self.path))?;
+        Ok(())
+    }
+
+    /// The mark alone would not do: times have steps, and two changes may fall on the same one.
+    fn is_untouched(&self) -> bool {
+        let same = Mark::of(&self.path).is_ok_and(|mark| mark == self.mark);
+        same && fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none())
+    }
+}
+
+impl Mark {
+    fn of(path: &PathBuf) -> io::Result<Mark> {
+        let metadata = fs::symlink_metadata(path)?;
+        Ok(Mark {
+            inode: metadata.ino(),
+            mode: metadata.mode(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
