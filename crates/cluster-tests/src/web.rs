@@ -5,7 +5,6 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
-use tokio::task::JoinHandle;
 
 /// Nothing that is asked here takes long; an answer that never comes must fail its test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,11 +38,6 @@ impl Web {
 
     pub async fn get(&self, path: &str) -> Answer {
         Answer::of(self.request("GET", path)).await
-    }
-
-    /// The same, asked now and awaited later.
-    pub fn get_later(&self, path: &str) -> JoinHandle<Answer> {
-        tokio::spawn(Answer::of(self.request("GET", path)))
     }
 
     pub async fn delete(&self, path: &str) -> Answer {

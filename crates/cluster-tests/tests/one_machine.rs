@@ -59,3 +59,5 @@ mod shape;
 mod starting;
 #[path = "one_machine/tokens.rs"]
 mod tokens;
+#[path = "one_machine/workspaces.rs"]
+mod workspaces;

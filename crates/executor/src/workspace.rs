@@ -13,7 +13,8 @@
 
 mod pristine;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use model::{Attempt, Content, Handout, SessionId, TaskSpec};
 use thiserror::Error;
 use uuid::Uuid;
 
-use self::pristine::Pristine;
+use self::pristine::{Mark, Pristine};
 use crate::cache::Cache;
 
 #[derive(Debug, Error)]
@@ -38,6 +39,8 @@ pub(crate) struct Workspace {
     /// `None` after trouble: made anew before the next task.
     folders: Option<[Pristine; 2]>,
     attempt: Option<File>,
+    /// How the root was when the task got it.
+    mark: Option<Mark>,
 }
 
 impl Workspace {
@@ -46,6 +49,7 @@ impl Workspace {
             root: work.join(slot.to_string()),
             folders: None,
             attempt: None,
+            mark: None,
         }
     }
 
@@ -56,16 +60,16 @@ impl Workspace {
         spec: &TaskSpec,
         cache: &Cache,
     ) -> Result<(), WorkspaceError> {
+        self.mark = None;
         self.make()?;
         self.write_attempt(handout)?;
-        if let Content::Blob(hash) = &spec.execute.input {
-            // A copy, so that a task which reopens its input for writing does not reach the cached blob.
-            let path = self.input();
-            fs::copy(cache.path(hash), &path).map_err(failed("copy the input to", &path))?;
+        if spec.execute.input.blob().is_some() {
+            write(&self.input(), 0o644, &spec.execute.input, cache)?;
         }
         for (path, file) in spec.layout() {
             self.put(&path, file, cache)?;
         }
+        self.mark = Some(Mark::of(&self.root).map_err(failed("look at", &self.root))?);
         Ok(())
     }
 
@@ -81,23 +85,7 @@ impl Workspace {
                 .map_err(failed("make", parent))?;
         }
         let mode = if file.executable { 0o755 } else { 0o644 };
-        // The check at add time leaves no way for two files to meet here; creating anew makes sure of it.
-        let mut out = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path)
-            .map_err(failed("make", &path))?;
-        match &file.content {
-            Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", &path)),
-            Content::Blob(hash) => {
-                // A copy and no link: the task may write to its file, and the cached one must stay.
-                let mut blob = File::open(cache.path(hash)).map_err(failed("open the blob for", &path))?;
-                io::copy(&mut blob, &mut out)
-                    .map(drop)
-                    .map_err(failed("write", &path))
-            }
-        }
+        write(&path, mode, &file.content, cache)
     }
 
     /// Removes all that the last task had and left.
@@ -109,13 +97,27 @@ impl Workspace {
     }
 
     fn try_clear(&mut self, spec: &TaskSpec) -> io::Result<()> {
-        if spec.execute.input.blob().is_some() {
+        let has_input = spec.execute.input.blob().is_some();
+        if !self.root_holds(|name| OWN.iter().any(|own| name == *own) || has_input && name == INPUT) {
+            // Where the task may have put anything beside our own, nothing there can be trusted.
+            self.folders = None;
+            return remove(&self.root);
+        }
+        if has_input {
             fs::remove_file(self.input())?;
         }
         for folder in self.folders.iter_mut().flatten() {
             folder.restore()?;
         }
         Ok(())
+    }
+
+    /// Whether nobody has changed the root since the task got it, and all that is in it is known. The mark alone
+    /// would not do: times have steps, and two changes may fall on the same one.
+    fn root_holds(&self, known: impl Fn(&OsStr) -> bool) -> bool {
+        let same = Mark::of(&self.root).is_ok_and(|mark| self.mark.as_ref() == Some(&mark));
+        let known = |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| known(&entry.file_name()));
+        same && fs::read_dir(&self.root).is_ok_and(|mut entries| entries.all(known))
     }
 
     fn make(&mut self) -> Result<(), WorkspaceError> {
@@ -160,19 +162,45 @@ impl Workspace {
 
     /// Where the commands run.
     pub(crate) fn directory(&self) -> PathBuf {
-        self.root.join("box")
+        self.root.join(BOX)
     }
 
     pub(crate) fn temporary(&self) -> PathBuf {
-        self.root.join("tmp")
+        self.root.join(TEMPORARY)
     }
 
     pub(crate) fn input(&self) -> PathBuf {
-        self.root.join("input")
+        self.root.join(INPUT)
     }
 }
 
+const BOX: &str = "box";
+const TEMPORARY: &str = "tmp";
+const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
+/// What always lies in the root.
+const OWN: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
+
+fn write(path: &Path, mode: u32, content: &Content, cache: &Cache) -> Result<(), WorkspaceError> {
+    // The check at add time leaves no way for two files to meet here, and nothing is left of the last task;
+    // creating anew makes sure of both.
+    let mut out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(failed("make", path))?;
+    match content {
+        Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", path)),
+        Content::Blob(hash) => {
+            // A copy and no link: the task may write to its file, and the cached one must stay.
+            let mut blob = File::open(cache.path(hash)).map_err(failed("open the blob for", path))?;
+            io::copy(&mut blob, &mut out)
+                .map(drop)
+                .map_err(failed("write", path))
+        }
+    }
+}
 
 /// The attempts that began last in each workspace. They may have ended since.
 pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<Handout>> {
@@ -225,6 +253,8 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
 fn remove(root: &Path) -> io::Result<()> {
     match fs::remove_dir_all(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        // A task may have put something else in its place.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => fs::remove_file(root),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             open_up(root)?;
             fs::remove_dir_all(root)

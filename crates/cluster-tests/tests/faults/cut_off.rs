@@ -38,13 +38,9 @@ async fn an_executor_without_a_network_stops_its_tasks_and_comes_back() {
     command.args(far).args(&shared);
     let _far = Node::launch("far", folder, command).unwrap();
     let id = stage.add_waiting().await;
-    stage.runs(id, 1).await;
+    let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("far").await.unwrap().session;
 
-    network.cut();
-    let cut = Instant::now();
-    stage.nobody_alive().await;
-    println!("its tasks were stopped after {:?}", cut.elapsed());
     let near = [
         "executor",
         "--name",
@@ -55,6 +51,11 @@ async fn an_executor_without_a_network_stops_its_tasks_and_comes_back() {
         &near_data,
     ];
     let _near = Node::start("near", folder, &[&near, &shared[..]].concat()).unwrap();
+
+    network.cut();
+    let cut = Instant::now();
+    stage.gone(&run).await;
+    println!("its tasks were stopped after {:?}", cut.elapsed());
     stage.runs(id, 2).await;
     println!("another executor runs the task after {:?}", cut.elapsed());
     assert_eq!(stage.executor("far").await.unwrap().health, "gone");

@@ -95,6 +95,15 @@ impl Stage {
         .await
     }
 
+    /// Waits until nothing of the run is alive.
+    pub(crate) async fn gone(&self, run: &Run) {
+        await_that(&format!("run {} to be gone", run.pid), SOON, async || {
+            let alive = self.history.alive();
+            run.pids.iter().all(|pid| !alive.contains(pid)).then_some(())
+        })
+        .await;
+    }
+
     pub(crate) async fn nobody_alive(&self) {
         await_that("every process of every run to be gone", SOON, async || {
             self.history.alive().is_empty().then_some(())

@@ -15,12 +15,12 @@ async fn tasks_of_an_executor_that_stands_still_end_before_another_begins_them()
     let _gateway = system.gateway(&[]).unwrap();
     let first = system.executor("first", &SHORT_LEASE).unwrap();
     let id = stage.add_waiting().await;
-    stage.runs(id, 1).await;
+    let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("first").await.unwrap().session;
     let _second = system.executor("second", &SHORT_LEASE).unwrap();
     first.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
-    stage.nobody_alive().await;
+    stage.gone(&run).await;
     println!("its wardens stopped the task after {:?}", stopped.elapsed());
     stage.runs(id, 2).await;
     println!("another executor runs it after {:?}", stopped.elapsed());
@@ -81,14 +81,14 @@ async fn a_judicator_that_stands_still_expires_nobody() {
     let short = system.add(stage.waiting_twice()).await.id;
     stage.runs(short, 1).await;
     let long = stage.add_waiting().await;
-    stage.runs(long, 1).await;
+    let run = stage.runs(long, 1).await.remove(0);
     let session = stage.executor("e").await.unwrap().session;
 
     judicator.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
     stage.open("first_gate");
     // The one ends in time; the other goes on until the executor has been unheard for too long.
-    stage.nobody_alive().await;
+    stage.gone(&run).await;
     tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
     judicator.signal(Signal::SIGCONT);
     let continued = Instant::now();
@@ -106,6 +106,34 @@ async fn a_judicator_that_stands_still_expires_nobody() {
     system.remains_at("e").await_none().await;
 }
 
+/// As when the machine under all of them is paused. The judicator is the first to go on, and hears nobody yet.
+#[tokio::test]
+async fn a_pause_of_everything_counts_for_nobody() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let executor = system.executor("e", &SHORT_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    let run = stage.runs(id, 1).await.remove(0);
+    let session = stage.executor("e").await.unwrap().session;
+    for node in [&executor, &judicator] {
+        node.signal(Signal::SIGSTOP);
+    }
+    let stopped = Instant::now();
+    stage.gone(&run).await;
+    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
+    judicator.signal(Signal::SIGCONT);
+    // Time to look at the sessions, several times.
+    tokio::time::sleep(LEASE / 3).await;
+    executor.signal(Signal::SIGCONT);
+    stage.runs(id, 2).await;
+    stage.finish(id).await;
+    assert_eq!(stage.executor("e").await.unwrap().session, session);
+    assert!(!judicator.log().contains("went silent"));
+    system.remains_at("e").await_none().await;
+}
+
 /// As when a laptop sleeps: all of it stands still, but time does not.
 #[tokio::test]
 async fn a_whole_system_that_stands_still_goes_on_where_it_was() {
@@ -114,11 +142,11 @@ async fn a_whole_system_that_stands_still_goes_on_where_it_was() {
     let flags = [&SHORT_LEASE[..], &["--name", "home"]].concat();
     let up = system.up(&flags).unwrap();
     let id = stage.add_waiting().await;
-    stage.runs(id, 1).await;
+    let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("home").await.unwrap().session;
     up.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
-    stage.nobody_alive().await;
+    stage.gone(&run).await;
     tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
     up.signal(Signal::SIGCONT);
     let continued = Instant::now();

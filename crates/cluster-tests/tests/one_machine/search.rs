@@ -15,7 +15,7 @@ async fn find(web: &Web, query: &str) -> Vec<String> {
     let answer = web.get(&format!("{TASKS}?{query}")).await;
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     let page = answer.json();
-    let keys: Vec<_> = page.as_object().unwrap().keys().collect();
+    let keys: Vec<_> = page.as_object().expect("a page").keys().collect();
     assert_eq!(keys, ["next", "tasks"]);
     commands(&page)
 }

@@ -158,7 +158,7 @@ fn check_result(result: &Value) {
         assert_eq!(outcome["stderr"], "");
         assert_eq!(outcome["stdout_truncated"], false);
         assert_eq!(outcome["stderr_truncated"], false);
-        let number = |name: &str| outcome[name].as_f64().unwrap();
+        let number = |name: &str| outcome[name].as_f64().expect("a number");
         assert!(
             number("wall_seconds") > 0.0 && number("cpu_seconds") > 0.0,
             "{outcome}"
@@ -174,7 +174,7 @@ fn check_times(task: &Value) {
     let time = |name: &str| {
         let text = task[name].as_str().unwrap_or_else(|| panic!("no {name}"));
         assert!(text.ends_with('Z'), "{text} is not in UTC");
-        parse_time(text).unwrap()
+        parse_time(text).expect("a time")
     };
     let (add, start, finish) = (time("add_time"), time("start_time"), time("finish_time"));
     assert!(add <= start && start <= finish, "{task:#}");

@@ -16,10 +16,13 @@ impl Socket {
         Socket(TcpStream::connect(system.http()).await.expect("a connection"))
     }
 
-    /// Sends these bytes and stays, silent, until it is dropped.
-    pub(crate) async fn hold(mut self, bytes: &[u8]) -> Socket {
-        self.0.write_all(bytes).await.expect("bytes are taken");
-        self
+    /// Sends this much and reads the first words of the answer.
+    pub(crate) async fn ask(&mut self, text: &str) -> String {
+        self.0.write_all(text.as_bytes()).await.expect("bytes are taken");
+        let mut part = [0; 4096];
+        let length = timeout(PATIENCE, self.0.read(&mut part)).await;
+        let length = length.expect("an answer in time").expect("an answer");
+        String::from_utf8_lossy(&part[..length]).into_owned()
     }
 
     /// Sends these bytes, then `more` again and again for as long as it is taken or `times` are over, and reads

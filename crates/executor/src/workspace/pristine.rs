@@ -3,16 +3,17 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) struct Pristine {
     path: PathBuf,
     mark: Mark,
 }
 
-/// Every change to a folder itself (its rights, its owner, its attributes) moves the time of its last change.
+/// Every change to a folder itself (its rights, its owner, its attributes, what it lists) moves the time of its
+/// last change.
 #[derive(PartialEq)]
-struct Mark {
+pub(super) struct Mark {
     inode: u64,
     mode: u32,
     changed: (i64, i64),
@@ -30,11 +31,7 @@ impl Pristine {
         if self.is_untouched() {
             return Ok(());
         }
-        // A task may have put something else in its place.
-        match fs::symlink_metadata(&self.path) {
-            Ok(metadata) if !metadata.is_dir() => fs::remove_file(&self.path)?,
-            _ => super::remove(&self.path)?,
-        }
+        super::remove(&self.path)?;
         *self = Pristine::make(std::mem::take(&mut self.path))?;
         Ok(())
     }
@@ -47,7 +44,7 @@ impl Pristine {
 }
 
 impl Mark {
-    fn of(path: &PathBuf) -> io::Result<Mark> {
+    pub(super) fn of(path: &Path) -> io::Result<Mark> {
         let metadata = fs::symlink_metadata(path)?;
         Ok(Mark {
             inode: metadata.ino(),

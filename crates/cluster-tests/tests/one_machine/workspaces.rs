@@ -1,0 +1,151 @@
+//! Where a task runs: its own while it lasts, and as if it had never been there afterwards.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cluster_tests::{Answer, Web, await_that};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::stage::Stage;
+
+/// All that a task may see of those before it: what lies around it, and how.
+const LOOK: &str = "ls -A . \"$TMPDIR\" ..; stat -c '%a %u %F' . \"$TMPDIR\" ..";
+
+async fn run(web: &Web, command: &str) -> String {
+    let task = web.run(&json!({"execute": {"command": command}})).await;
+    let outcome = &task["result"]["execute"];
+    assert!(outcome.is_object(), "{command}: {task:#}");
+    outcome["stdout"].as_str().expect("stdout").to_string()
+}
+
+async fn put(web: &Web, text: &str) -> Value {
+    let hash: String = Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
+    let status = Answer::of(request.body(text.to_string())).await.status;
+    assert!(matches!(status, 200 | 201), "{status}");
+    json!({"blob": hash})
+}
+
+#[tokio::test]
+async fn the_next_task_finds_no_trace_of_the_last() {
+    // One slot, so that each task stands where the one before it stood.
+    let stage = Stage::up(&["--slots", "1"]);
+    let web = &stage.web;
+    let fresh = run(web, LOOK).await;
+    assert_eq!(run(web, LOOK).await, fresh);
+    for trace in [
+        "touch left .hidden $TMPDIR/left",
+        "mkdir -p a/b/c; ln -s /etc/passwd link; ln -s . loop; mkfifo pipe; chmod 0 a/b a",
+        "python3 -c 'import os\nfor i in range(2000): os.mkdir(\"d\"); os.chdir(\"d\")'",
+        "chmod 0 . $TMPDIR",
+        "chmod 777 . $TMPDIR; chmod g+s .",
+        "chown 1:1 . $TMPDIR",
+        "rm -rf $PWD",
+        "rm -rf $TMPDIR; touch $TMPDIR",
+        "touch ../left; mkdir ../more",
+        "chmod 0 ..",
+        "chmod 777 ..",
+        "cd ..; rm -rf *",
+        "cd ..; mv box elsewhere; mkdir box; touch box/x",
+        "d=$(dirname $PWD); cd /; rm -rf $d",
+        "d=$(dirname $PWD); cd /; rm -rf $d; touch $d",
+    ] {
+        run(web, trace).await;
+        assert_eq!(run(web, LOOK).await, fresh, "after: {trace}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_task_leaves_is_not_followed() {
+    let stage = Stage::up(&["--slots", "1"]);
+    let web = &stage.web;
+    let victim = stage.system.folder.path().join("victim");
+    let precious = victim.join("precious");
+    std::fs::create_dir(&victim).unwrap();
+    std::fs::write(&precious, "as it was").unwrap();
+    let (folder, file) = (victim.display(), precious.display());
+    // Each of these would lead the executor outside if it followed links when it lays out, or removes.
+    for trap in [
+        format!("ln -s {folder} link; ln -s {file} f"),
+        format!("cd ..; rm -rf box; ln -s {folder} box"),
+        format!("rm -rf $TMPDIR; ln -s {folder} $TMPDIR"),
+        format!("rm -f ../input; ln -s {file} ../input"),
+        format!("rm -f ../attempt; ln -s {file} ../attempt"),
+        format!("d=$(dirname $PWD); cd /; rm -rf $d; ln -s {folder} $d"),
+    ] {
+        let blob = put(web, "from a blob").await;
+        for (command, input) in [
+            (trap.as_str(), json!("")),
+            ("cat - f d/f data/f; touch $TMPDIR/t", blob.clone()),
+        ] {
+            let task = web
+                .run(&json!({
+                    "source": {"f": blob, "d/f": "x"}, "data": {"f": "y"},
+                    "execute": {"command": command, "input": input},
+                }))
+                .await;
+            let outcome = &task["result"]["execute"];
+            if command != trap {
+                assert_eq!(
+                    outcome["stdout"], "from a blobfrom a blobxy",
+                    "after {trap}: {task:#}"
+                );
+            }
+        }
+        let left: Vec<_> = std::fs::read_dir(&victim)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["precious"], "{trap}");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "as it was", "{trap}");
+    }
+}
+
+fn files(folder: PathBuf) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(path)),
+            _ => found.push(path),
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn nothing_of_a_task_stays_on_the_executor() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let secret = "a-secret-of-this-task";
+    let blob = put(web, secret).await;
+    for command in [
+        "cat f; cp f more; cp f $TMPDIR/x; cat",
+        "cp f more; kill -9 $$",
+        "cp f more; exit 3",
+    ] {
+        let task = json!({"source": {"f": secret}, "execute": {"command": command, "input": secret}});
+        web.run(&task).await;
+    }
+    web.run(&json!({"execute": {"command": "cat", "input": blob}}))
+        .await;
+    // Its result is the judicator's now, and only a blob may wait for the next task that uses it.
+    let executor = stage.system.data().join("executor");
+    await_that("nothing to be left", Duration::from_secs(30), async || {
+        let left = files(executor.clone())
+            .into_iter()
+            .filter(|path| !path.components().any(|part| part.as_os_str() == "cache"))
+            .filter(|path| std::fs::read(path).is_ok_and(|bytes| contains(&bytes, secret.as_bytes())))
+            .count();
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
