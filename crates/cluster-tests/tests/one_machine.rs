@@ -15,6 +15,8 @@ mod bad_files;
 mod bad_http;
 #[path = "one_machine/bad_json.rs"]
 mod bad_json;
+#[path = "one_machine/bad_limits.rs"]
+mod bad_limits;
 #[path = "one_machine/blobs.rs"]
 mod blobs;
 #[path = "one_machine/cancel.rs"]
@@ -23,6 +25,8 @@ mod cancel;
 mod children;
 #[path = "one_machine/cli_run.rs"]
 mod cli_run;
+#[path = "one_machine/cli_trouble.rs"]
+mod cli_trouble;
 #[path = "one_machine/cli_verbs.rs"]
 mod cli_verbs;
 #[path = "one_machine/commands.rs"]

@@ -106,7 +106,8 @@ async fn a_judicator_that_stands_still_expires_nobody() {
     system.remains_at("e").await_none().await;
 }
 
-/// As when the machine under all of them is paused. The judicator is the first to go on, and hears nobody yet.
+/// As when the machine under all of them is paused. The judicator is the last to stop and the first to go on; what
+/// it hears of the silence, before and after, is less than the lease.
 #[tokio::test]
 async fn a_pause_of_everything_counts_for_nobody() {
     let stage = Stage::new();
@@ -117,15 +118,15 @@ async fn a_pause_of_everything_counts_for_nobody() {
     let id = stage.add_waiting().await;
     let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("e").await.unwrap().session;
-    for node in [&executor, &judicator] {
-        node.signal(Signal::SIGSTOP);
-    }
+    executor.signal(Signal::SIGSTOP);
+    // Time to look at the sessions.
+    tokio::time::sleep(LEASE / 4).await;
+    judicator.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
     stage.gone(&run).await;
     tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
     judicator.signal(Signal::SIGCONT);
-    // Time to look at the sessions, several times.
-    tokio::time::sleep(LEASE / 3).await;
+    tokio::time::sleep(LEASE / 4).await;
     executor.signal(Signal::SIGCONT);
     stage.runs(id, 2).await;
     stage.finish(id).await;

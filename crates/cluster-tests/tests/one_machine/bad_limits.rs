@@ -1,0 +1,56 @@
+//! Limits that no step can have.
+
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const TASKS: &str = "/api/v1/tasks";
+
+#[tokio::test]
+async fn limits_that_cannot_be_are_named() {
+    let stage = Stage::up(&[]);
+    for (limit, wrong) in [
+        (
+            "wall",
+            r#"-1 0 -0.5 "-1s" "0s" "" "soon" "nan" "inf" "1e3" 1e30 "9999999999999999d" "1parsec" "5 5" "2d" true [1]"#,
+        ),
+        ("cpu", r#"-1 0 "-1s" "0ms" "" "nan" 1e300 "1x""#),
+        (
+            "memory",
+            r#"-1 0 "-1MiB" "0B" "" "nan" "inf" 18446744073709551616 1e300 1.5 "1XB" "99999999999TiB" "0x10" true"#,
+        ),
+        ("output", r#"-1 0 "-1" "" 1e300 0.5 "1GB" "17MiB""#),
+        ("processes", r#"-1 0 1.5 4294967296 "64" 1e300"#),
+    ] {
+        let wrong = serde_json::from_str::<Vec<Value>>(&format!("[{}]", commas(wrong))).unwrap();
+        for value in wrong {
+            for step in ["compile", "execute"] {
+                let mut task = json!({"compile": {"command": "true"}, "execute": {"command": "true"}});
+                task[step]["limits"] = json!({limit: value});
+                let problem = stage.web.post(TASKS, &task).await.problem(422);
+                assert_eq!(
+                    problem["field"],
+                    format!("{step}.limits.{limit}"),
+                    "{value}: {problem}"
+                );
+            }
+        }
+    }
+    // Numbers that JSON itself does not have.
+    for number in ["NaN", "Infinity", "1e999", "-", "0x10", "1_000"] {
+        let body = format!("{{\"execute\": {{\"command\": \"true\", \"limits\": {{\"wall\": {number}}}}}}}");
+        stage.web.post_bytes(TASKS, body).await.problem(400);
+    }
+    assert_eq!(stage.web.get(TASKS).await.json()["tasks"], json!([]));
+}
+
+/// Values are told apart by spaces above; those inside of quotes stay.
+fn commas(list: &str) -> String {
+    let mut quoted = false;
+    list.chars()
+        .map(|letter| {
+            quoted ^= letter == '"';
+            if letter == ' ' && !quoted { ',' } else { letter }
+        })
+        .collect()
+}
