@@ -87,11 +87,14 @@ impl Cache {
 
     /// Pins the blob if it is here and sound. Reads all of it the first time in this life.
     pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins) -> bool {
-        let trusted = match self.lock().use_once(&hash) {
-            Some(trusted) => trusted,
+        let (trusted, size) = match self.lock().use_once(&hash) {
+            Some(found) => found,
             None => return false,
         };
-        if !trusted && !matches!(hash_of(&self.path(&hash)), Ok(found) if found == hash) {
+        // Even a trusted one may be gone: others can reach the folder, and every task that needs it would break.
+        let path = self.path(&hash);
+        let there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size);
+        if !there || !trusted && !matches!(hash_of(&path), Ok(found) if found == hash) {
             self.discard(&hash);
             return false;
         }
@@ -162,13 +165,13 @@ impl Cache {
 }
 
 impl Shelf {
-    /// Pins a blob that is there, and says whether it is known to be sound.
-    fn use_once(&mut self, hash: &BlobHash) -> Option<bool> {
+    /// Pins a blob that is there; says whether it is known to be sound, and its size.
+    fn use_once(&mut self, hash: &BlobHash) -> Option<(bool, u64)> {
         self.uses += 1;
         let blob = self.blobs.get_mut(hash)?;
         blob.last_use = self.uses;
         blob.pins += 1;
-        Some(blob.trusted)
+        Some((blob.trusted, blob.size))
     }
 }
 
@@ -201,7 +204,9 @@ fn hash_of(path: &Path) -> io::Result<BlobHash> {
 }
 
 fn remove_file(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
         tracing::warn!(path = %path.display(), %error, "could not remove a cached blob");
     }
 }
@@ -251,5 +256,7 @@ mod tests {
         assert!(!cache.take(cut, &mut pins));
         assert!(!cache.path(&cut).exists());
         assert!(!folder.path().join("x.part").exists());
+        fs::remove_file(cache.path(&sound)).unwrap();
+        assert!(!cache.take(sound, &mut pins), "trusted, but gone");
     }
 }

@@ -76,7 +76,12 @@ impl Fetcher {
         }
         let mut pause = FIRST_PAUSE;
         for _ in 0..TRIES {
-            match self.download(hash, pins).await {
+            let downloaded = self.download(hash, pins).await;
+            if downloaded.is_err() {
+                // Half a blob counts in no limit, and may be what has filled the disk.
+                let _ = tokio::fs::remove_file(self.bench.cache.incoming(&hash)).await;
+            }
+            match downloaded {
                 Err(Trouble::Call(error)) if error.is_transient() && !control.is_withdrawn() => {
                     tracing::debug!(%hash, %error, "a blob did not come; trying again");
                     tokio::time::sleep(pause).await;

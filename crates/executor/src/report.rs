@@ -45,7 +45,7 @@ pub(crate) struct Reporter {
     calls: Arc<dyn Calls>,
     bench: Arc<Bench>,
     fetcher: Arc<Fetcher>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<(Instant, Event)>,
     hint: Arc<Notify>,
     session: Session,
     slots: Slots,
@@ -200,8 +200,7 @@ impl Reporter {
         }
     }
 
-    fn on_event(&mut self, event: Event) {
-        let now = Instant::now();
+    fn on_event(&mut self, (now, event): (Instant, Event)) {
         match event {
             Event::Began(handout, status) => self.slots.on_began(&handout, status, now),
             Event::Ended(handout) => {
@@ -249,9 +248,9 @@ impl Reporter {
             ReportAnswer::Ended => {
                 tracing::warn!(session = %self.session.id, "the session was ended: we were silent for too long");
                 self.doom_all();
-                self.session
-                    .renew(&self.home)
-                    .map_err(failed("write the session in", &self.home.root))?;
+                if let Err(error) = self.session.renew(&self.home) {
+                    tracing::warn!(%error, "could not write down the session");
+                }
                 self.due.on_hint();
                 Ok(Sent::Unanswered)
             }
@@ -373,10 +372,18 @@ impl Reporter {
             kill_at: Some(kill_at),
             give_up_at: kill_at + FAREWELL,
         });
+        // What has begun goes on for a while, also if that was not heard yet.
+        while let Ok(event) = self.events.try_recv() {
+            self.on_event(event);
+        }
         self.give_back(|_| true);
-        // What still waits now waits for its blobs.
+        // What still waits now waits for its blobs, or is being laid out. If it has begun in this very moment, it is
+        // named until nothing is left of it: only then may another begin it.
         for handout in self.slots.waiting() {
-            self.doom(&handout);
+            let control = self.controls.get(&handout);
+            if !control.is_some_and(|control| withdraw(&handout, control)) {
+                self.doom(&handout);
+            }
         }
     }
 
@@ -432,10 +439,12 @@ impl Reporter {
     }
 }
 
-fn withdraw(handout: &Handout, control: &Control) {
-    if let Err(error) = control.withdraw() {
+/// Whether it had begun.
+fn withdraw(handout: &Handout, control: &Control) -> bool {
+    control.withdraw().unwrap_or_else(|error| {
         tracing::warn!(task = %handout.task, %error, "could not reach the warden to stop a task");
-    }
+        true
+    })
 }
 
 async fn join(threads: Vec<JoinHandle<()>>) {

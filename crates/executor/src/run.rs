@@ -10,6 +10,10 @@ use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
 use crate::work::{Bench, Event, Job};
 use crate::workspace::Workspace;
 
+/// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
+/// into one report, or no report would ever be taken again.
+const MOST_KEPT: u64 = 16 << 20;
+
 /// Why an attempt has no result.
 pub(crate) enum Failure {
     /// We could not run it; another executor may.
@@ -101,7 +105,7 @@ fn run_step(
             processes: step.limits.processes,
             ..sandbox::Limits::default()
         },
-        keep: step.limits.output.unwrap_or(bench.keep_output),
+        keep: step.limits.output.unwrap_or(bench.keep_output).min(MOST_KEPT),
     };
     let ticket = warden.ticket();
     if !job.control.begin(&ticket) {

@@ -41,6 +41,7 @@ enum Standing {
     Withdrawn,
 }
 
+/// Told with its time: the report loop may hear of it only after an exchange with the judicator.
 pub(crate) enum Event {
     Began(Handout, Status),
     /// Its result, if it has one, is in the spool.
@@ -54,7 +55,7 @@ pub(crate) struct Bench {
     pub(crate) spool: Mutex<Spool>,
     pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
-    pub(crate) events: mpsc::UnboundedSender<Event>,
+    pub(crate) events: mpsc::UnboundedSender<(Instant, Event)>,
     launcher: Launcher,
     queue: Mutex<Queue>,
     ready: Condvar,
@@ -84,7 +85,11 @@ pub(crate) struct Equipment {
 }
 
 impl Bench {
-    pub(crate) fn new(equipment: Equipment, slots: u32, events: mpsc::UnboundedSender<Event>) -> Arc<Bench> {
+    pub(crate) fn new(
+        equipment: Equipment,
+        slots: u32,
+        events: mpsc::UnboundedSender<(Instant, Event)>,
+    ) -> Arc<Bench> {
         let Equipment {
             work,
             cache,
@@ -169,7 +174,7 @@ impl Bench {
 
     /// Nobody listens only when the executor is at its end.
     pub(crate) fn tell(&self, event: Event) {
-        let _ = self.events.send(event);
+        let _ = self.events.send((Instant::now(), event));
     }
 
     pub(crate) fn push(&self, job: Job) {
@@ -264,10 +269,11 @@ impl Control {
         true
     }
 
-    pub(crate) fn withdraw(&self) -> io::Result<()> {
+    /// Whether it had begun: then there may be processes of it until its end is told.
+    pub(crate) fn withdraw(&self) -> io::Result<bool> {
         match std::mem::replace(&mut *self.lock(), Standing::Withdrawn) {
-            Standing::Runs(ticket) => ticket.kill(),
-            Standing::Free | Standing::Withdrawn => Ok(()),
+            Standing::Runs(ticket) => ticket.kill().map(|()| true),
+            Standing::Free | Standing::Withdrawn => Ok(false),
         }
     }
 

@@ -14,12 +14,13 @@
 mod pristine;
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use model::{Attempt, Content, Handout, SessionId, TaskSpec};
+use nix::fcntl::OFlag;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -206,14 +207,28 @@ fn write(path: &Path, mode: u32, content: &Content, cache: &Cache) -> Result<(),
 pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<Handout>> {
     let mut attempts = Vec::new();
     for entry in fs::read_dir(work)? {
-        let mut line = String::new();
-        match File::open(entry?.path().join(ATTEMPT)).and_then(|mut file| file.read_to_string(&mut line)) {
-            Ok(_) => attempts.extend(read_attempt(&line)),
+        let path = entry?.path().join(ATTEMPT);
+        match read_line(&path) {
+            Ok(line) => attempts.extend(read_attempt(&line)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            Err(error) => return Err(error),
+            // A task could put anything there; whatever it is, it must not keep the executor from starting.
+            Err(error) => tracing::warn!(path = %path.display(), %error, "could not read which attempt ran"),
         }
     }
     Ok(attempts)
+}
+
+/// Follows no link, waits for no pipe, and reads no more than such a line has.
+fn read_line(path: &Path) -> io::Result<String> {
+    const LONGEST: u64 = 128;
+    let mut line = Vec::new();
+    OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?
+        .take(LONGEST)
+        .read_to_end(&mut line)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 fn read_attempt(line: &str) -> Option<Handout> {
@@ -249,39 +264,57 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder and all that is in it, links not followed, also where a task took away the permission to.
+/// Removes whatever is there, links not followed, also where a task took away the permission to.
+///
+/// A task may have nested folders deeper than a stack, a path or the number of open files reaches. So each folder
+/// further down is moved up to the root before it is looked into.
 fn remove(root: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(root) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // A task may have put something else in its place.
-        Err(error) if error.kind() == ErrorKind::NotADirectory => fs::remove_file(root),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            open_up(root)?;
-            fs::remove_dir_all(root)
-        }
-        other => other,
+    match fs::symlink_metadata(root) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(metadata) if !metadata.is_dir() => return fs::remove_file(root),
+        Ok(metadata) => open_up(root, &metadata)?,
     }
-}
-
-/// Makes every folder writable again. An explicit stack: a task may have nested them deeper than ours is long.
-fn open_up(root: &Path) -> io::Result<()> {
+    // Made up now that the task is over: nothing of its own has this name.
+    let name = Uuid::now_v7().simple().to_string();
+    let mut moved = 0_u64;
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
+            let path = entry.path();
+            if !entry.file_type()?.is_dir() {
+                fs::remove_file(path)?;
+                continue;
+            }
+            open_up(&path, &entry.metadata()?)?;
+            if folder == root {
+                folders.push(path);
+            } else {
+                moved += 1;
+                let up = root.join(format!("{name}-{moved}"));
+                fs::rename(path, &up)?;
+                folders.push(up);
             }
         }
+        if folder != root {
+            fs::remove_dir(folder)?;
+        }
     }
-    Ok(())
+    fs::remove_dir(root)
+}
+
+/// Lets us into a folder, and what is in it out.
+fn open_up(folder: &Path, metadata: &Metadata) -> io::Result<()> {
+    const ALL: u32 = 0o700;
+    if metadata.mode() & ALL == ALL {
+        return Ok(());
+    }
+    fs::set_permissions(folder, Permissions::from_mode(ALL))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use model::TaskId;
 
     use super::*;
@@ -336,5 +369,40 @@ mod tests {
             fs::write(path.join("deep/file"), b"x").unwrap();
             fs::set_permissions(path.join("deep"), Permissions::from_mode(0o0)).unwrap();
         });
+    }
+
+    /// Deeper than a thread's stack, a path and the open files of a process would allow.
+    #[test]
+    fn a_deep_nest_is_removed() {
+        let work = tempfile::tempdir().unwrap();
+        let folder = |name: String| {
+            let folder = work.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            folder
+        };
+        let mut nest = folder("0".into());
+        for depth in 1..30_000 {
+            let outer = folder(depth.to_string());
+            fs::rename(nest, outer.join("nest")).unwrap();
+            nest = outer;
+        }
+        fs::write(nest.join("file"), b"").unwrap();
+        remove(&nest).unwrap();
+        assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_that_a_task_puts_there_stops_the_next_life() {
+        let work = tempfile::tempdir().unwrap();
+        let slot = |slot: &str| {
+            fs::create_dir(work.path().join(slot)).unwrap();
+            work.path().join(slot).join(ATTEMPT)
+        };
+        fs::create_dir(slot("folder")).unwrap();
+        fs::write(slot("bytes"), [0xff; 500]).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", slot("link")).unwrap();
+        nix::unistd::mkfifo(&slot("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), []);
+        clear(work.path()).unwrap();
     }
 }

@@ -21,7 +21,9 @@ struct Hungry {
     vacant: usize,
     /// Woken since its last report: it is on its way.
     hinted: bool,
-    watch: Option<Watch>,
+    /// More than one for a moment, when it has connected anew, or when another tries to take its name: that one
+    /// must not take its hints away.
+    watches: Vec<Watch>,
 }
 
 #[derive(Clone)]
@@ -51,7 +53,7 @@ impl Hints {
         let mut executors = self.lock();
         let mut hungry: Vec<_> = executors
             .values_mut()
-            .filter(|hungry| hungry.vacant > 0 && !hungry.hinted && hungry.watch.is_some())
+            .filter(|hungry| hungry.vacant > 0 && !hungry.hinted && !hungry.watches.is_empty())
             .collect();
         // The emptiest first: work spreads, and few are woken.
         hungry.sort_unstable_by_key(|hungry| std::cmp::Reverse(hungry.vacant));
@@ -76,8 +78,15 @@ impl Hints {
         self.lock().values_mut().for_each(Hungry::wake);
     }
 
+    /// Its session is over. Who watches still may be its successor, who waited for that.
     pub(crate) fn forget(&self, executor: &ExecutorName) {
-        self.lock().remove(executor);
+        let mut executors = self.lock();
+        if let Some(hungry) = executors.get_mut(executor) {
+            hungry.vacant = 0;
+            if hungry.watches.is_empty() {
+                executors.remove(executor);
+            }
+        }
     }
 
     /// A stream of hints that begins with one: something may have happened before the executor watched.
@@ -88,7 +97,11 @@ impl Hints {
             session,
             wake: wake.clone(),
         };
-        self.lock().entry(executor.clone()).or_default().watch = Some(watch);
+        self.lock()
+            .entry(executor.clone())
+            .or_default()
+            .watches
+            .push(watch);
         let guard = WatchGuard {
             hints: self.clone(),
             executor,
@@ -108,7 +121,7 @@ impl Hints {
 
 impl Hungry {
     fn wake(&mut self) {
-        if let Some(watch) = &self.watch {
+        for watch in &self.watches {
             tracing::trace!(session = %watch.session, "hint");
             self.hinted = true;
             watch.wake.notify_one();
@@ -116,7 +129,7 @@ impl Hungry {
     }
 }
 
-/// Takes the watch off the list when its stream is dropped, unless a newer one has taken its place.
+/// Takes the watch off the list when its stream is dropped.
 struct WatchGuard {
     hints: Arc<Hints>,
     executor: ExecutorName,
@@ -126,13 +139,10 @@ struct WatchGuard {
 impl Drop for WatchGuard {
     fn drop(&mut self) {
         let mut executors = self.hints.lock();
-        if let Some(hungry) = executors.get_mut(&self.executor)
-            && hungry
-                .watch
-                .as_ref()
-                .is_some_and(|watch| Arc::ptr_eq(&watch.wake, &self.wake))
-        {
-            hungry.watch = None;
+        if let Some(hungry) = executors.get_mut(&self.executor) {
+            hungry
+                .watches
+                .retain(|watch| !Arc::ptr_eq(&watch.wake, &self.wake));
         }
     }
 }
@@ -192,5 +202,26 @@ mod tests {
         assert!(woken(&mut new));
         hints.on_work(1);
         assert!(woken(&mut new));
+    }
+
+    #[test]
+    fn one_who_wants_the_same_name_does_not_take_the_hints_away() {
+        let hints = Arc::new(Hints::default());
+        let mut first = hints.watch(name("a"), SessionId::generate());
+        assert!(woken(&mut first));
+        let second = hints.watch(name("a"), SessionId::generate());
+        for _ in 0..2 {
+            hints.on_report(&name("a"), 1);
+            hints.on_work(1);
+            assert!(woken(&mut first));
+        }
+        drop(second);
+        hints.forget(&name("a"));
+        hints.on_report(&name("a"), 1);
+        hints.on_work(1);
+        assert!(woken(&mut first));
+        drop(first);
+        hints.forget(&name("a"));
+        assert!(hints.lock().is_empty());
     }
 }

@@ -58,7 +58,9 @@ impl LimitPolicy {
             })?,
             output: bound("output", output, default.output, max.output, |bytes| {
                 format!("{bytes} bytes")
-            })?,
+            })?
+            // Without a limit, output beyond the operator's cap is cut off and the step goes on: that is bound enough.
+            .filter(|_| output.or(default.output).is_some()),
             processes: bound("processes", processes, default.processes, max.processes, |n| {
                 n.to_string()
             })?,
@@ -85,8 +87,8 @@ fn bound<T: Ord + Copy + Default>(
             show(asked),
         )),
         (Some(asked), _) => Ok(Some(asked)),
-        // A default above the maximum is the operator's slip; the maximum is the promise.
-        (None, Some(max)) => Ok(default.map(|default| default.min(max))),
+        // The maximum holds for those who ask for nothing, too; and a default above it is the operator's slip.
+        (None, Some(max)) => Ok(Some(default.map_or(max, |default| default.min(max)))),
         (None, None) => Ok(default),
     }
 }
@@ -105,6 +107,8 @@ mod tests {
             },
             max: Limits {
                 wall: Some(Duration::from_secs(10)),
+                cpu: Some(Duration::from_secs(8)),
+                output: Some(1000),
                 processes: Some(4),
                 ..Limits::default()
             },
@@ -120,6 +124,7 @@ mod tests {
             Limits::default(),
             Ok(Limits {
                 wall: wall(5),
+                cpu: wall(8),
                 processes: Some(4),
                 ..Limits::default()
             }),
@@ -128,13 +133,15 @@ mod tests {
             Limits {
                 wall: wall(10),
                 memory: Some(1),
+                output: Some(9),
                 ..Limits::default()
             },
             Ok(Limits {
                 wall: wall(10),
+                cpu: wall(8),
                 memory: Some(1),
+                output: Some(9),
                 processes: Some(4),
-                ..Limits::default()
             }),
         );
         check(

@@ -1,9 +1,10 @@
 use api::{ClientError, NewTask, Problem};
-use cluster_tests::{Disk, System, shell};
+use cluster_tests::{Disk, System, await_that, shell};
 use model::{Status, TaskId};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{LONG_LEASE, Stage, output};
+use crate::stage::{LONG_LEASE, SHORT_LEASE, SOON, Stage, output};
 
 /// Adds tasks with so much input until one is refused.
 async fn add_until_refused(system: &System, bytes: usize) -> (Vec<TaskId>, Problem) {
@@ -51,8 +52,8 @@ async fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     let stats = system.client.stats().await.unwrap();
     assert_eq!(stats.counts.values().sum::<u64>(), kept.len() as u64 + 1);
     system.remains().await_none().await;
-    up.signal(nix::sys::signal::Signal::SIGTERM);
-    assert!(up.ended(crate::stage::SOON).await.success());
+    up.signal(Signal::SIGTERM);
+    assert!(up.ended(SOON).await.success());
 }
 
 fn with_data(bytes: usize) -> Value {
@@ -92,6 +93,44 @@ async fn a_full_disk_under_the_executor_fails_tasks_and_not_the_executor() {
     disk.free();
     assert_eq!(system.run(with_data(64 << 10)).await.status, Status::Success);
     system.remains().await_none().await;
+}
+
+/// Nothing can be written down, not even that a new session begins.
+#[tokio::test]
+async fn an_executor_whose_session_ends_while_its_disk_is_full_lives_on() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let disk = Disk::mount(&stage.path("e"), "4m");
+    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let executor = system.executor("e", &SHORT_LEASE).unwrap();
+    system.ready(1).await;
+    let session = stage.executor("e").await.unwrap().session;
+    disk.fill(0);
+    executor.signal(Signal::SIGSTOP);
+    await_that("the session to end", SOON, async || {
+        (stage.executor("e").await?.health == "gone").then_some(())
+    })
+    .await;
+    executor.signal(Signal::SIGCONT);
+    stage.another_session("e", &session).await;
+    disk.free();
+    assert_eq!(system.run(with_data(64 << 10)).await.status, Status::Success);
+
+    // It is not started on a full disk, but says so.
+    disk.fill(0);
+    executor.kill();
+    let mut refused = system.executor("e", &SHORT_LEASE).unwrap();
+    assert_eq!(refused.ended(SOON).await.code(), Some(1));
+    let log = refused.log();
+    let folder = stage.path("e").display().to_string();
+    assert!(
+        log.contains("No space left on device") && log.contains(&folder),
+        "{log}"
+    );
+    disk.free();
+    let _executor = system.executor("e", &SHORT_LEASE).unwrap();
+    assert_eq!(system.run(with_data(64 << 10)).await.status, Status::Success);
 }
 
 /// Where an operator gives the workspaces a disk of their own.

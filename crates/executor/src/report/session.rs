@@ -25,27 +25,32 @@ pub(super) enum Occupied {
 
 impl Session {
     pub(super) fn open(home: &Home) -> io::Result<Session> {
-        Session::after(home, home.former_sessions.clone())
+        let session = Session::after(home.former_sessions.clone());
+        session.remember(home)?;
+        Ok(session)
     }
 
-    /// The session was ended without us: begin another, which knows that the old one is over.
+    /// The session was ended without us: begin another, which knows that the old one is over. It is begun even if
+    /// it cannot be written down: then a next life has to wait for its lease, and that is all.
     pub(super) fn renew(&mut self, home: &Home) -> io::Result<()> {
-        *self = Session::after(home, vec![self.id])?;
-        Ok(())
+        *self = Session::after(vec![self.id]);
+        self.remember(home)
     }
 
-    fn after(home: &Home, former: Vec<SessionId>) -> io::Result<Session> {
-        let id = SessionId::generate();
-        let all: Vec<_> = former.iter().copied().chain([id]).collect();
-        home.remember_sessions(&all)?;
-        Ok(Session {
-            id,
+    fn after(former: Vec<SessionId>) -> Session {
+        Session {
+            id: SessionId::generate(),
             seq: Seq(0),
             acked: Seq(0),
             former,
             candidate: 0,
             occupied_since: None,
-        })
+        }
+    }
+
+    fn remember(&self, home: &Home) -> io::Result<()> {
+        let all: Vec<_> = self.former.iter().copied().chain([self.id]).collect();
+        home.remember_sessions(&all)
     }
 
     /// The next report, with nothing in it yet. Until the first is answered it stays the first: only that one
