@@ -266,9 +266,10 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
 
 /// Removes whatever is there, links not followed, also where a task took away the permission to.
 ///
-/// A task may have nested folders deeper than a stack, a path or the number of open files reaches. So each folder
-/// further down is moved up to the root before it is looked into.
+/// A task may have nested folders deeper than a thread's stack, a path or the number of open files reaches: no
+/// recursion, and what lies too deep is moved up to the root first.
 fn remove(root: &Path) -> io::Result<()> {
+    const DEEPEST: usize = 1024;
     match fs::symlink_metadata(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -280,28 +281,32 @@ fn remove(root: &Path) -> io::Result<()> {
     let mut moved = 0_u64;
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
+        let mut within = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            let path = entry.path();
+            let mut path = entry.path();
             if !entry.file_type()?.is_dir() {
                 fs::remove_file(path)?;
                 continue;
             }
             open_up(&path, &entry.metadata()?)?;
-            if folder == root {
-                folders.push(path);
-            } else {
+            if path.as_os_str().len() > root.as_os_str().len() + DEEPEST {
                 moved += 1;
                 let up = root.join(format!("{name}-{moved}"));
                 fs::rename(path, &up)?;
-                folders.push(up);
+                path = up;
             }
+            within.push(path);
         }
-        if folder != root {
+        if within.is_empty() {
             fs::remove_dir(folder)?;
+        } else {
+            // Once more when those are gone.
+            folders.push(folder);
+            folders.append(&mut within);
         }
     }
-    fs::remove_dir(root)
+    Ok(())
 }
 
 /// Lets us into a folder, and what is in it out.
@@ -315,7 +320,12 @@ fn open_up(folder: &Path, metadata: &Metadata) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use model::TaskId;
+    use nix::fcntl::openat;
+    use nix::sys::stat::{Mode, mkdirat};
+    use nix::unistd::mkfifo;
 
     use super::*;
 
@@ -371,24 +381,19 @@ mod tests {
         });
     }
 
-    /// Deeper than a thread's stack, a path and the open files of a process would allow.
     #[test]
-    fn a_deep_nest_is_removed() {
+    fn a_nest_deeper_than_any_path_is_removed() {
         let work = tempfile::tempdir().unwrap();
-        let folder = |name: String| {
-            let folder = work.path().join(name);
-            fs::create_dir(&folder).unwrap();
-            folder
-        };
-        let mut nest = folder("0".into());
-        for depth in 1..30_000 {
-            let outer = folder(depth.to_string());
-            fs::rename(nest, outer.join("nest")).unwrap();
-            nest = outer;
+        let root = work.path().join("box");
+        fs::create_dir(&root).unwrap();
+        let mut folder = OwnedFd::from(File::open(&root).unwrap());
+        for _ in 0..2_500 {
+            mkdirat(&folder, "a", Mode::S_IRWXU).unwrap();
+            folder = openat(&folder, "a", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
         }
-        fs::write(nest.join("file"), b"").unwrap();
-        remove(&nest).unwrap();
-        assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
+        mkdirat(&folder, "closed", Mode::empty()).unwrap();
+        remove(&root).unwrap();
+        assert!(!root.exists());
     }
 
     #[test]
@@ -401,7 +406,7 @@ mod tests {
         fs::create_dir(slot("folder")).unwrap();
         fs::write(slot("bytes"), [0xff; 500]).unwrap();
         std::os::unix::fs::symlink("/dev/zero", slot("link")).unwrap();
-        nix::unistd::mkfifo(&slot("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        mkfifo(&slot("pipe"), Mode::S_IRWXU).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
         clear(work.path()).unwrap();
     }

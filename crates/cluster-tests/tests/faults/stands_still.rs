@@ -2,9 +2,10 @@ use std::time::Instant;
 
 use cluster_tests::await_that;
 use model::Status;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::stage::{LEASE, SHORT_LEASE, SOON, Stage};
+use crate::stage::{LEASE, SHORT_LEASE, SOON, Stage, output};
 
 /// The executor cannot stop its tasks, since it stands still itself: its wardens do.
 #[tokio::test]
@@ -67,6 +68,67 @@ async fn a_result_of_an_ended_session_is_not_accepted() {
     for name in ["first", "second"] {
         system.remains_at(name).await_none().await;
     }
+}
+
+/// As when a virtual machine is paused with all that runs on it. When it goes on, so does the task, for a moment:
+/// nobody there knows yet how late it is.
+#[tokio::test]
+async fn a_task_on_a_machine_that_was_paused_comes_to_nothing() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let with_one_slot = [&SHORT_LEASE[..], &["--slots", "1"]].concat();
+    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let first = system.executor("first", &with_one_slot).unwrap();
+    let id = system.add(stage.waiting_twice()).await.id;
+    let run = stage.runs(id, 1).await.remove(0);
+    let session = stage.executor("first").await.unwrap().session;
+    let machine = tree(first.pid());
+    machine
+        .iter()
+        .for_each(|pid| kill(*pid, Signal::SIGSTOP).unwrap());
+    let _second = system.executor("second", &with_one_slot).unwrap();
+    stage.runs(id, 2).await;
+    assert!(
+        stage.history.alive().contains(&run.pid),
+        "it was to be paused, not killed"
+    );
+
+    stage.open("first_gate");
+    // Those that come last were there first to end: the task has the best chances.
+    machine.iter().rev().for_each(|pid| {
+        let _ = kill(*pid, Signal::SIGCONT);
+    });
+    stage.another_session("first", &session).await;
+    stage.gone(&run).await;
+    // Only the first has a free slot: when this one is done, whatever came of the old run has been answered.
+    assert_eq!(system.run(stage.quick()).await.status, Status::Success);
+    assert_eq!(stage.look(id).await.result, None);
+    stage.open("gate");
+    let task = system.done(id).await;
+    let last = stage.history.runs_of(id).pop().unwrap();
+    assert_eq!(
+        (task.status, output(&task)),
+        (Status::Success, &format!("{}\n", last.pid)[..])
+    );
+    assert_ne!(last.pid, run.pid);
+    for name in ["first", "second"] {
+        system.remains_at(name).await_none().await;
+    }
+}
+
+/// A process and all that descend from it, parents first.
+fn tree(root: i32) -> Vec<Pid> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        for thread in std::fs::read_dir(format!("/proc/{parent}/task")).unwrap() {
+            let children = std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap();
+            found.extend(children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
+        }
+        next += 1;
+    }
+    found.into_iter().map(Pid::from_raw).collect()
 }
 
 /// Whoever stood still himself has heard nobody, and must not take that for silence.

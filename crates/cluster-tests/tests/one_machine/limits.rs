@@ -163,9 +163,10 @@ async fn the_operator_has_the_last_word() {
     let web = &stage.web;
     let task = web.run(&json!({"execute": {"command": "sleep 600"}})).await;
     assert_eq!(task["result"]["execute"]["reason"], "wall_limit");
+    // What is not asked for gets the default; where there is none, the most that may be asked for.
     assert_eq!(
         task["execute"]["limits"],
-        json!({"wall": 0.5, "cpu": null, "memory": null, "output": 10, "processes": null})
+        json!({"wall": 0.5, "cpu": null, "memory": 1 << 30, "output": 10, "processes": 100})
     );
     ends_by(web, "output_limit", "yes", json!({"wall": "1m"})).await;
     for (limits, field, limit, actual) in [
