@@ -64,7 +64,7 @@ async fn a_result_waits_where_an_executor_was_stopped_without_a_judicator() {
 /// Together they are too large for the first report of the executor's next life.
 #[tokio::test]
 async fn many_large_results_outlive_both() {
-    const TASKS: u64 = 20;
+    const TASKS: u64 = 17;
     const BYTES: usize = 2 << 20;
     let stage = Stage::new();
     let system = &stage.system;
@@ -72,7 +72,7 @@ async fn many_large_results_outlive_both() {
     let _gateway = system.gateway(&[]).unwrap();
     let flags = [
         &LONG_LEASE[..],
-        &["--slots", "20", "--set", "executor.keep_output=2MiB"],
+        &["--slots", "17", "--set", "executor.keep_output=2MiB"],
     ]
     .concat();
     let executor = system.executor("e", &flags).unwrap();

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid, getpgrp};
 
 use super::reap::{Left, Tally};
 use super::signals;
@@ -16,6 +16,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Returns when the warden has no descendants left, which is as long as the kernel takes to end them.
 pub(super) fn destroy(table: &mut Table, tally: &mut Tally) {
     while tally.reap() == Left::Somebody {
+        kill_groups(table);
+        if tally.reap() == Left::Nobody {
+            return;
+        }
         for pid in freeze(table) {
             signal(pid, Signal::SIGKILL);
         }
@@ -24,6 +28,22 @@ pub(super) fn destroy(table: &mut Table, tally: &mut Tally) {
                 return;
             }
         }
+    }
+}
+
+/// Kills whole groups at once, which no member can outrun by forking: the kernel lets none be born in between. A
+/// bomb is over by this before it could even be looked at. Only those who left their group are left.
+fn kill_groups(table: &Table) {
+    // The warden leads a group of its own; a child is in it for the moment before it leaves.
+    let own = getpgrp();
+    let children = table.children().unwrap_or_default().into_iter();
+    // A child of ours keeps its number until we reap it, and so its group's.
+    let groups: HashSet<_> = children
+        .filter_map(|pid| getpgid(Some(Pid::from_raw(pid))).ok())
+        .collect();
+    for group in groups.into_iter().filter(|group| *group != own) {
+        // An error means that all of them have ended.
+        let _ = killpg(group, Signal::SIGKILL);
     }
 }
 

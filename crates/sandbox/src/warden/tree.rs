@@ -10,6 +10,9 @@ mod stat;
 
 pub(super) use stat::Stat;
 
+/// One look takes in no more than this.
+const MOST: usize = 20_000;
+
 /// Reads the process table.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -56,6 +59,20 @@ impl Table {
         }
     }
 
+    /// The warden's own children: those it started, and those that came to it when their parents ended.
+    pub(super) fn children(&self) -> io::Result<Vec<i32>> {
+        match self.source {
+            Source::Children => Ok(self.children_of(self.warden)),
+            Source::Parents => {
+                let found = self.by_parents()?.into_iter();
+                Ok(found
+                    .filter(|(_, stat)| stat.parent == self.warden)
+                    .map(|(pid, _)| pid)
+                    .collect())
+            }
+        }
+    }
+
     /// The descendants with their figures. Those that vanished in between are left out.
     pub(super) fn stats(&mut self) -> io::Result<Vec<(i32, Stat)>> {
         match self.source {
@@ -75,20 +92,27 @@ impl Table {
         let mut next = Some(self.warden);
         let mut looked_at = 0;
         while let Some(pid) = next {
-            // A process that has ended meanwhile has no threads left to read, and its children are elsewhere.
-            let threads = fs::read_dir(self.root.join(format!("{pid}/task")))
-                .into_iter()
-                .flatten();
-            for thread in threads.flatten() {
-                let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-                found.extend(
-                    children
-                        .split_ascii_whitespace()
-                        .filter_map(|child| child.parse::<i32>().ok()),
-                );
-            }
-            next = found.get(looked_at).copied();
+            found.extend(self.children_of(pid));
+            // They may multiply faster than they are looked at; this many are more than anyone may have.
+            next = found.get(looked_at).copied().filter(|_| found.len() < MOST);
             looked_at += 1;
+        }
+        found
+    }
+
+    fn children_of(&self, pid: i32) -> Vec<i32> {
+        // A process that has ended meanwhile has no threads left to read, and its children are elsewhere.
+        let threads = fs::read_dir(self.root.join(format!("{pid}/task")))
+            .into_iter()
+            .flatten();
+        let mut found = Vec::new();
+        for thread in threads.flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            found.extend(
+                children
+                    .split_ascii_whitespace()
+                    .filter_map(|child| child.parse::<i32>().ok()),
+            );
         }
         found
     }

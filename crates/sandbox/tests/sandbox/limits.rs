@@ -176,3 +176,21 @@ fn threads_count_as_processes_do() {
     let outcome = run(&limited(python(script), limits));
     assert_eq!(outcome.reason, Reason::ProcessLimit, "{outcome:?}");
 }
+
+#[test]
+fn a_fork_bomb_is_put_out() {
+    let limits = Limits {
+        processes: Some(50),
+        ..Limits::default()
+    };
+    // Both kinds: the first process waits, or is gone before the others are counted.
+    for bomb in [":(){ :|:& };:; sleep 60", "(:(){ :|:& };:) & sleep 0.02"] {
+        let mut bash = sh(bomb);
+        bash.argv[0] = "bash".into();
+        let outcome = run(&limited(bash, limits));
+        assert!(
+            matches!(outcome.reason, Reason::ProcessLimit | Reason::Exited),
+            "{outcome:?}"
+        );
+    }
+}
