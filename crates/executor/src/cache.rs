@@ -4,8 +4,9 @@
 //! ended in the middle of a write: each is checked against its name before its first use.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +42,7 @@ pub(crate) struct Pins {
 
 impl Cache {
     pub(crate) fn open(folder: PathBuf, limit: u64) -> io::Result<Arc<Cache>> {
-        fs::create_dir_all(&folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let mut shelf = Shelf::default();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;

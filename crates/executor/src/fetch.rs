@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
 use crate::cache::Pins;
-use crate::work::{Bench, Control, Event, Job};
+use crate::work::{Bench, Control, Ending, Event, Job};
 
 /// How often a blob is asked for while the judicator does not answer.
 const TRIES: u32 = 8;
@@ -45,7 +45,7 @@ impl Fetcher {
                 if let Err(why) = fetcher.bring(hash, &mut pins, &control).await {
                     // A task that was taken away meanwhile needs no verdict.
                     match control.is_withdrawn() {
-                        true => fetcher.bench.tell(Event::Ended(handout)),
+                        true => fetcher.bench.tell(Event::Ended(handout, Ending::Withdrawn)),
                         false => fetcher.bench.complete(Complete {
                             handout,
                             end: End::Broken(why),
@@ -71,7 +71,8 @@ impl Fetcher {
             underway.entry(hash).or_default().clone()
         };
         let _turn = turn.lock().await;
-        if self.bench.cache.take(hash, pins) {
+        // The first use in this life reads the whole file.
+        if tokio::task::block_in_place(|| self.bench.cache.take(hash, pins)) {
             return Ok(());
         }
         let mut pause = FIRST_PAUSE;

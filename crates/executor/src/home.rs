@@ -41,7 +41,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Takes the folder over and leaves nothing in it of the tasks of an earlier life.
+    /// Takes the folder over, and leaves no process of the tasks of an earlier life.
     pub(crate) async fn enter(options: &Options) -> Result<Home, ExecutorError> {
         let root = options.data.clone();
         fs::create_dir_all(&root).map_err(failed("make the data folder", &root))?;
@@ -64,7 +64,6 @@ impl Home {
             tracing::warn!(strays, "ended processes that an earlier executor left behind");
         }
         let interrupted = workspace::last_attempts(&work).map_err(failed("look into", &work))?;
-        workspace::clear(&work).map_err(failed("clear", &work))?;
         let host = host_name();
         let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));
         let former_sessions = read_sessions(&root)?;

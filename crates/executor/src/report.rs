@@ -4,6 +4,7 @@
 //! the heartbeat; what changes while one is under way goes into the next.
 
 mod due;
+mod rest;
 mod session;
 mod watch;
 
@@ -19,6 +20,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::due::Due;
+use self::rest::Rest;
 use self::session::{Occupied, Session};
 use self::watch::Watching;
 use crate::cache::Cache;
@@ -26,8 +28,8 @@ use crate::fetch::Fetcher;
 use crate::home::{Home, failed};
 use crate::slots::{PATIENCE, Slots};
 use crate::spool::{Spool, weight};
-use crate::work::{Bench, Control, Equipment, Event, Job};
-use crate::{ExecutorError, Options};
+use crate::work::{Bench, Control, Ending, Equipment, Event, Job};
+use crate::{ExecutorError, Options, workspace};
 
 /// Results beyond this go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
@@ -51,6 +53,7 @@ pub(crate) struct Reporter {
     slots: Slots,
     controls: HashMap<Handout, Arc<Control>>,
     due: Due,
+    rest: Rest,
     /// How many bytes of results the next report may carry. Fewer after one that was not answered in time: it may
     /// have been too much for the network, and would be again.
     room: usize,
@@ -88,10 +91,12 @@ impl Reporter {
                 continue;
             }
             let end = End::Broken("its executor was killed while it ran".into());
-            spool
-                .keep(&Complete { handout, end })
-                .map_err(failed("write to the spool", &spool_file))?;
+            if let Err(error) = spool.keep(&Complete { handout, end }) {
+                tracing::warn!(%error, "could not spool that a task was interrupted");
+            }
         }
+        // Only now: until it is spooled, what is in the workspaces tells which attempts were lost.
+        workspace::clear(&home.work()).map_err(failed("clear", &home.work()))?;
         let (program, args) = options.warden.clone();
         let lock = Some(home.lock.clone());
         let equipment = Equipment {
@@ -118,6 +123,7 @@ impl Reporter {
             session: Session::open(&home).map_err(failed("write the session in", &home.root))?,
             slots: Slots::new(options.slots),
             due: Due::new(options.heartbeat),
+            rest: Rest::default(),
             room: FIRST_REPORT_BYTES,
             controls: HashMap::new(),
             hint: Arc::new(Notify::new()),
@@ -181,12 +187,15 @@ impl Reporter {
             if kill_at.is_some_and(|at| at <= now) {
                 self.on_grace_over();
             }
+            if self.rest.end_if_over(now) {
+                self.due.on_hint();
+            }
             let due = self.due.at(&self.slots, self.bench.waiting(), now);
             if due <= now || self.out_of_time() {
                 return;
             }
             let give_up_at = self.stopping.as_ref().map(|stopping| stopping.give_up_at);
-            let wake = [stuck_at, kill_at, give_up_at]
+            let wake = [stuck_at, kill_at, give_up_at, self.rest.ends()]
                 .into_iter()
                 .flatten()
                 .filter(|at| *at > now)
@@ -203,10 +212,18 @@ impl Reporter {
     fn on_event(&mut self, (now, event): (Instant, Event)) {
         match event {
             Event::Began(handout, status) => self.slots.on_began(&handout, status, now),
-            Event::Ended(handout) => {
+            Event::Ended(handout, ending) => {
                 self.slots.on_ended(&handout, now);
                 self.controls.remove(&handout);
                 self.due.on_ended(now);
+                match ending {
+                    Ending::Result => self.rest.on_success(),
+                    Ending::Broken => {
+                        self.rest.on_broken(now);
+                        self.give_back(|_| true);
+                    }
+                    Ending::Withdrawn => {}
+                }
             }
         }
     }
@@ -257,7 +274,10 @@ impl Reporter {
             ReportAnswer::Occupied { host, .. } => {
                 // A lost data folder looks the same until the old session's lease is over: wait that long.
                 match self.session.on_occupied(self.options.self_kill * 3) {
-                    Occupied::TryAgain => Ok(self.on_unanswered()),
+                    Occupied::TryAgain => {
+                        tracing::warn!(name = %self.home.name, %host, "the name is taken; trying again until a lease is over");
+                        Ok(self.on_unanswered())
+                    }
                     Occupied::Refused => Err(ExecutorError::Occupied {
                         name: self.home.name.clone(),
                         host,
@@ -300,7 +320,7 @@ impl Reporter {
             }
         }
         let (vacant, intent) = match &self.stopping {
-            None => (self.slots.vacant(now), Intent::Stay),
+            None => (self.rest.offer(self.slots.vacant(now)), Intent::Stay),
             // Goodbye is said when there is nothing left to say after it.
             Some(_) if executing.is_empty() && self.slots.is_empty() => (0, Intent::Leave),
             Some(_) => (0, Intent::Stay),

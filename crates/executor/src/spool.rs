@@ -5,9 +5,10 @@
 //! It is not synced: what a power failure takes here, it takes from a machine whose tasks run again anyway.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use model::{Complete, End, Handout};
 
@@ -17,6 +18,7 @@ mod record;
 const COMPACT_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Spool {
+    path: PathBuf,
     file: File,
     length: u64,
     waiting: BTreeMap<Handout, End>,
@@ -25,12 +27,7 @@ pub(crate) struct Spool {
 impl Spool {
     /// What an earlier life left comes back as waiting.
     pub(crate) fn open(path: &Path) -> io::Result<Spool> {
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut file = open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let mut waiting = BTreeMap::new();
@@ -41,6 +38,7 @@ impl Spool {
             rest = after;
         }
         let mut spool = Spool {
+            path: path.to_path_buf(),
             file,
             length: 0,
             waiting,
@@ -75,28 +73,54 @@ impl Spool {
         for handout in handouts {
             self.waiting.remove(handout);
         }
-        let empty = self.waiting.is_empty() && self.length > 0;
-        if empty || self.length > COMPACT_BYTES {
-            self.rewrite()
-        } else {
-            Ok(())
+        if self.waiting.is_empty() && self.length > 0 {
+            return self.empty();
         }
-    }
-
-    fn rewrite(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.rewind()?;
-        self.length = 0;
-        for (handout, end) in &self.waiting {
-            let record = record::encode(&Complete {
-                handout: *handout,
-                end: end.clone(),
-            });
-            self.file.write_all(&record)?;
-            self.length += record.len() as u64;
+        let live = || self.waiting.values().map(weight).sum::<usize>() as u64;
+        if self.length > COMPACT_BYTES && live() < self.length / 2 {
+            return self.rewrite();
         }
         Ok(())
     }
+
+    fn empty(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.length = 0;
+        Ok(())
+    }
+
+    /// Into a new file that then takes the old one's place: at no moment is a result in neither.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut file = open(&new)?;
+        file.set_len(0)?;
+        let mut length = 0;
+        for (handout, end) in &self.waiting {
+            let complete = Complete {
+                handout: *handout,
+                end: end.clone(),
+            };
+            let record = record::encode(&complete);
+            file.write_all(&record)?;
+            length += record.len() as u64;
+        }
+        fs::rename(new, &self.path)?;
+        self.file = file;
+        self.length = length;
+        Ok(())
+    }
+}
+
+/// What tasks wrote is nobody else's business.
+fn open(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 /// About how many bytes a result takes on the wire.

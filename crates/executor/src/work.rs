@@ -45,7 +45,15 @@ enum Standing {
 pub(crate) enum Event {
     Began(Handout, Status),
     /// Its result, if it has one, is in the spool.
-    Ended(Handout),
+    Ended(Handout, Ending),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Ending {
+    Result,
+    /// We could not run it.
+    Broken,
+    Withdrawn,
 }
 
 /// What the threads share with the report loop and with each other.
@@ -159,7 +167,7 @@ impl Bench {
                         end: End::Broken(why),
                     });
                 }
-                Err(Failure::Withdrawn) => self.tell(Event::Ended(handout)),
+                Err(Failure::Withdrawn) => self.tell(Event::Ended(handout, Ending::Withdrawn)),
             }
         }
     }
@@ -169,7 +177,11 @@ impl Bench {
         if let Err(error) = self.spool().keep(&complete) {
             tracing::error!(task = %complete.handout.task, %error, "a result is in memory only: the spool refused it");
         }
-        self.tell(Event::Ended(complete.handout));
+        let ending = match complete.end {
+            End::Result(_) => Ending::Result,
+            End::Broken(_) => Ending::Broken,
+        };
+        self.tell(Event::Ended(complete.handout, ending));
     }
 
     /// Nobody listens only when the executor is at its end.

@@ -20,7 +20,7 @@ use crate::wire::{self, Answer, Request, Urgent};
 pub struct Warden {
     child: Child,
     socket: UnixStream,
-    urgent: Arc<OwnedFd>,
+    reach: Arc<Reach>,
     buffer: Vec<u8>,
     /// The number of the last ticket made, and of the last one used.
     made: u64,
@@ -32,13 +32,13 @@ pub struct Warden {
 #[derive(Clone)]
 pub struct Ticket {
     number: u64,
-    urgent: Arc<OwnedFd>,
+    reach: Arc<Reach>,
 }
 
 /// Reaches the warden from any thread.
 #[derive(Clone)]
 pub struct Remote {
-    urgent: Arc<OwnedFd>,
+    reach: Arc<Reach>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,10 +65,14 @@ impl WardenError {
 
 impl Warden {
     pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd) -> Self {
+        let reach = Reach {
+            urgent,
+            process: PidFd::open(child.id() as i32).ok(),
+        };
         Self {
             child,
             socket,
-            urgent: Arc::new(urgent),
+            reach: Arc::new(reach),
             buffer: Vec::new(),
             made: 0,
             used: 0,
@@ -81,7 +85,7 @@ impl Warden {
 
     pub fn remote(&self) -> Remote {
         Remote {
-            urgent: Arc::clone(&self.urgent),
+            reach: Arc::clone(&self.reach),
         }
     }
 
@@ -90,14 +94,14 @@ impl Warden {
         self.made += 1;
         Ticket {
             number: self.made,
-            urgent: Arc::clone(&self.urgent),
+            reach: Arc::clone(&self.reach),
         }
     }
 
     /// Runs a command and blocks until nothing of it is left.
     pub fn run(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
         spec.check()?;
-        if !Arc::ptr_eq(&ticket.urgent, &self.urgent) || ticket.number <= self.used {
+        if !Arc::ptr_eq(&ticket.reach, &self.reach) || ticket.number <= self.used {
             return Err(WardenError::Ticket);
         }
         self.used = ticket.number;
@@ -152,10 +156,32 @@ impl Drop for Warden {
     }
 }
 
+/// What it takes to be heard by a warden at any time.
+struct Reach {
+    urgent: OwnedFd,
+    process: Option<PidFd>,
+}
+
+impl Reach {
+    fn send(&self, urgent: Urgent) -> io::Result<()> {
+        // A command can stop its warden, which then keeps no limit and hears nobody.
+        if let Some(process) = &self.process {
+            let _ = process.send(libc::SIGCONT);
+        }
+        wire::send_urgent(self.urgent.as_fd(), urgent)
+    }
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reach")
+    }
+}
+
 impl Ticket {
     /// Never blocks. An error says that the warden is gone or has been stopped for long.
     pub fn kill(&self) -> io::Result<()> {
-        wire::send_urgent(self.urgent.as_fd(), Urgent::Kill { number: self.number })
+        self.reach.send(Urgent::Kill { number: self.number })
     }
 }
 
@@ -165,7 +191,7 @@ impl Remote {
     /// Never blocks. An error says that the warden is gone or has been stopped for long.
     pub fn live_until(&self, from_now: Duration) -> io::Result<()> {
         let millis = u64::try_from(from_now.as_millis()).unwrap_or(u64::MAX);
-        wire::send_urgent(self.urgent.as_fd(), Urgent::LiveFor { millis })
+        self.reach.send(Urgent::LiveFor { millis })
     }
 }
 

@@ -39,8 +39,11 @@ pub fn kill_strays(marker: &Marker) -> io::Result<usize> {
                 if stopped.iter().all(|(known, _)| *known != pid)
                     && let Some(pidfd) = marker.hold(pid)
                 {
-                    pidfd.send(libc::SIGSTOP)?;
-                    stopped.push((pid, pidfd));
+                    match pidfd.send(libc::SIGSTOP) {
+                        Ok(()) => stopped.push((pid, pidfd)),
+                        Err(nix::errno::Errno::ESRCH) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
             }
             if stopped.len() == before {

@@ -1,8 +1,10 @@
 //! The three standard streams of a command.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags};
@@ -28,13 +30,26 @@ pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
             file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
             Ok(Some(file.into()))
         }
-        Input::File(path) => match File::open(&path) {
+        Input::File(path) => match open_file(&path) {
             Ok(file) => Ok(Some(file.into())),
             Err(error) => Err(Fault::OpenInput {
                 path,
                 errno: error.into(),
             }),
         },
+    }
+}
+
+/// An earlier command may have put something else in its place: to open a pipe would wait for ever, and a link may
+/// lead anywhere.
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
 }
 

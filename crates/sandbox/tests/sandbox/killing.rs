@@ -85,3 +85,27 @@ fn a_ticket_is_good_for_one_run_of_its_own_warden() {
     assert!(matches!(error, WardenError::Ticket), "{error:?}");
     assert_eq!(try_run(&mut one, &sh("true")).unwrap().reason, Reason::Exited);
 }
+
+#[test]
+fn a_warden_that_its_command_stopped_still_hears() {
+    let (_keep, folder) = folder();
+    let mut spec = sh("echo $$ > inner; kill -STOP $PPID; sleep 60");
+    spec.directory.clone_from(&folder);
+    let mut warden = warden();
+    let stopped = format!("/proc/{}/stat", warden.pid());
+    let ticket = warden.ticket();
+    let outcome = std::thread::scope(|scope| {
+        let killer = ticket.clone();
+        scope.spawn(move || {
+            let begun = Instant::now();
+            while !std::fs::read_to_string(&stopped).unwrap().contains(") T ") {
+                assert!(begun.elapsed() < Duration::from_secs(15), "it was never stopped");
+                std::thread::yield_now();
+            }
+            killer.kill().unwrap();
+        });
+        warden.run(&ticket, &spec).unwrap()
+    });
+    assert_eq!(outcome.reason, Reason::Cancelled);
+    assert!(!is_alive(pid_in(&folder.join("inner"))));
+}

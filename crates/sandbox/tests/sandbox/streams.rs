@@ -117,3 +117,18 @@ fn output_of_just_the_limit_is_allowed() {
     check(5, Reason::Exited, 5);
     check(4, Reason::OutputLimit, 4);
 }
+
+#[test]
+fn only_a_file_is_taken_for_input() {
+    let (_keep, folder) = folder();
+    let (pipe, link) = (folder.join("pipe"), folder.join("link"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
+    let mut warden = crate::stage::warden();
+    for path in [pipe, link] {
+        let mut spec = command(&["cat"]);
+        spec.input = Input::File(path);
+        let error = crate::stage::try_run(&mut warden, &spec).unwrap_err();
+        assert!(!error.is_final(), "{error:?}");
+    }
+}
