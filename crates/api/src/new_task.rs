@@ -70,7 +70,7 @@ pub struct Execute {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
     pub command: Command,
-    /// Come after the command's own: `$1`, `$2`, ... of a shell text.
+    /// Further words of the command; those of a shell text come at its end, as they are.
     #[serde(default)]
     pub args: Vec<String>,
     #[serde(default)]

@@ -23,6 +23,8 @@ pub enum ExecutorError {
          give one of the two another name (executor.name)"
     )]
     Occupied { name: ExecutorName, host: String },
+    #[error("the judicator refuses this executor: {0}")]
+    Refused(model::Invalid),
     #[error("could not start a thread for a slot")]
     Thread(#[source] io::Error),
     #[error("could not start a warden")]

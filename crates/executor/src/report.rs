@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
-use rpc::Calls;
+use rpc::{CallError, Calls};
 use sandbox::Launcher;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -237,6 +237,8 @@ impl Reporter {
         let patience = self.patience(sent);
         let answer = match tokio::time::timeout(patience, self.calls.report(report)).await {
             Ok(Ok(answer)) => answer,
+            // It will be no better next time.
+            Ok(Err(CallError::Invalid(invalid))) => return Err(ExecutorError::Refused(invalid)),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the judicator did not take the report; trying again");
                 return Ok(self.on_unanswered());
@@ -329,6 +331,7 @@ impl Reporter {
             slots: self.options.slots,
             host: self.home.host.clone(),
             version: self.options.version.clone(),
+            self_kill: self.options.self_kill,
         };
         let blank = self.session.next_report(self.home.name.clone(), presence);
         Report {

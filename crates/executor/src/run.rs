@@ -25,7 +25,6 @@ pub(crate) enum Failure {
 }
 
 struct Step<'a> {
-    status: Status,
     command: &'a Command,
     args: &'a [String],
     input: Input,
@@ -41,6 +40,13 @@ pub(crate) fn run(
     if job.control.is_withdrawn() {
         return Err(Failure::Withdrawn);
     }
+    // Before the files are laid out: that can take long, and a slot that is busy with it is not free.
+    let first = job
+        .spec
+        .compile
+        .as_ref()
+        .map_or(Status::Running, |_| Status::Compiling);
+    bench.tell(Event::Began(job.handout, first));
     let laid_out = workspace.lay_out(&job.handout, &job.spec, &bench.cache);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
@@ -59,7 +65,6 @@ fn run_steps(
     let mut result = TaskResult::default();
     if let Some(compile) = &job.spec.compile {
         let step = Step {
-            status: Status::Compiling,
             command: &compile.command,
             args: &[],
             input: Input::Bytes(Vec::new()),
@@ -71,10 +76,10 @@ fn run_steps(
         if !succeeded {
             return Ok(result);
         }
+        bench.tell(Event::Began(job.handout, Status::Running));
     }
     let execute = &job.spec.execute;
     let step = Step {
-        status: Status::Running,
         command: &execute.command,
         args: &execute.args,
         input: input(workspace, &execute.input),
@@ -91,7 +96,6 @@ fn run_step(
     job: &Job,
     step: Step<'_>,
 ) -> Result<Outcome, Failure> {
-    bench.tell(Event::Began(job.handout, step.status));
     let spec = Spec {
         argv: argv(step.command, step.args),
         env: environment(bench, job, workspace),

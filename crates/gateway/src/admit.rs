@@ -1,31 +1,60 @@
 //! How many requests at one time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Uri;
+use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
 /// A request that waits holds nothing but memory, so there may be many; one that works holds the judicator.
 /// Beyond its bound, either is refused at once: a queue here would only hide the overload.
-pub(crate) async fn admit(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    let (places, refusal) = if waits(request.uri()) {
-        let limit = gateway.options.max_waiting;
-        (&gateway.waiting, Refusal::TooManyWaiting { limit })
+pub(crate) async fn admit(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
+    // What has a body works before it waits.
+    let only_waits = matches!(*request.method(), Method::GET | Method::HEAD) && waits(request.uri());
+    let place = if only_waits {
+        to_wait(&gateway)
     } else {
-        let limit = gateway.options.requests_in_flight;
-        (&gateway.in_flight, Refusal::TooManyAtOnce { limit })
+        to_work(&gateway)
     };
-    match places.clone().try_acquire_owned() {
+    match place {
         Ok(place) if streams(request.uri()) => hold(next.run(request).await, place),
-        Ok(_place) => next.run(request).await,
-        Err(_) => refusal.into_response(),
+        Ok(place) => {
+            let place = Place(Arc::new(Mutex::new(Some(place))));
+            request.extensions_mut().insert(place.clone());
+            let response = next.run(request).await;
+            place.leave();
+            response
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn to_work(gateway: &Gateway) -> Result<OwnedSemaphorePermit, Refusal> {
+    let limit = gateway.options.requests_in_flight;
+    let place = gateway.in_flight.clone().try_acquire_owned();
+    place.map_err(|_| Refusal::TooManyAtOnce { limit })
+}
+
+pub(crate) fn to_wait(gateway: &Gateway) -> Result<OwnedSemaphorePermit, Refusal> {
+    let limit = gateway.options.max_waiting;
+    let place = gateway.waiting.clone().try_acquire_owned();
+    place.map_err(|_| Refusal::TooManyWaiting { limit })
+}
+
+/// The place of a request, which it may leave before it is answered.
+#[derive(Clone)]
+pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Place {
+    pub(crate) fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use api::ParseError;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -18,10 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Parsing more than this would hold up everyone else on the thread.
 const LARGE: usize = 256 << 10;
-
-/// How much of a refused body is read all the same.
-const DRAIN_BYTES: u64 = 64 << 20;
-const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) async fn read_json<T>(request: Request, limit: u64) -> Result<T, Refusal>
 where
@@ -46,7 +41,7 @@ where
 
 pub(crate) async fn read(request: Request, limit: u64) -> Result<Bytes, Refusal> {
     let (parts, body) = request.into_parts();
-    let body = refuse_early(&parts.headers, body, limit).await?;
+    refuse_early(&parts.headers, limit)?;
     // What a client announces is believed up to a point: the memory comes with the bytes.
     let announced = content_length(&parts.headers).map_or(0, |length| length.min(LARGE as u64));
     let mut collected = Vec::with_capacity(usize::try_from(announced).unwrap_or(0));
@@ -61,50 +56,22 @@ pub(crate) async fn read(request: Request, limit: u64) -> Result<Bytes, Refusal>
         }
         Ok(())
     };
-    let outcome = timeout(PATIENCE, reading).await;
-    match outcome {
+    match timeout(PATIENCE, reading).await {
         Ok(Ok(())) => Ok(collected.into()),
-        Ok(Err(refusal)) => {
-            if matches!(refusal, Refusal::TooLarge { .. }) {
-                drain(stream).await;
-            }
-            Err(refusal)
-        }
+        Ok(Err(refusal)) => Err(refusal),
         Err(_) => Err(Refusal::Broken(format!("it took longer than {PATIENCE:?}"))),
     }
 }
 
 /// A body that says itself that it is too large is refused before any of it is kept.
-pub(crate) async fn refuse_early(headers: &HeaderMap, body: Body, limit: u64) -> Result<Body, Refusal> {
+pub(crate) fn refuse_early(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     match content_length(headers) {
-        Some(actual) if actual > limit => {
-            // Who asks before sending is answered without sending.
-            if !headers.contains_key(header::EXPECT) {
-                drain(body.into_data_stream()).await;
-            }
-            Err(Refusal::TooLarge {
-                limit,
-                actual: Some(actual),
-            })
-        }
-        _ => Ok(body),
+        Some(actual) if actual > limit => Err(Refusal::TooLarge {
+            limit,
+            actual: Some(actual),
+        }),
+        _ => Ok(()),
     }
-}
-
-/// Closing on a client that is still sending makes it see a broken connection instead of the answer; so the
-/// rest is read and thrown away, within reason.
-async fn drain<E>(mut stream: impl Stream<Item = Result<Bytes, E>> + Unpin) {
-    let reading = async {
-        let mut left = DRAIN_BYTES;
-        while let Some(Ok(chunk)) = stream.next().await {
-            match left.checked_sub(chunk.len() as u64) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
-    };
-    // Whether it ended or not, the answer is the same.
-    let _ = timeout(DRAIN_TIME, reading).await;
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {

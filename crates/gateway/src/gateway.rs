@@ -14,11 +14,13 @@ pub(crate) struct Gateway {
     pub(crate) calls: Arc<dyn Calls>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stop: CancellationToken,
+    /// The name of this machine, where it can be told.
+    pub(crate) machine: Option<String>,
     /// Places for requests that are answered as soon as can be.
     pub(crate) in_flight: Arc<Semaphore>,
     /// Places for requests that wait for a task.
     pub(crate) waiting: Arc<Semaphore>,
-    /// A zip may grow to `max_unpacked` in memory: only so many at one time.
+    /// The zips of a request may grow to `max_unpacked` in memory: only so many such requests at one time.
     pub(crate) unpacking: Semaphore,
 }
 
@@ -35,10 +37,16 @@ impl Gateway {
             in_flight: Arc::new(Semaphore::new(options.requests_in_flight)),
             waiting: Arc::new(Semaphore::new(options.max_waiting)),
             unpacking: Semaphore::new(UNPACKING),
+            machine: machine(),
             options,
             calls,
             metrics,
             stop,
         })
     }
+}
+
+fn machine() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_string()).filter(|name| !name.is_empty())
 }

@@ -13,6 +13,7 @@ mod caller;
 mod cross_site;
 mod gateway;
 mod health;
+mod hear_out;
 mod measure;
 mod nodes;
 mod openapi;

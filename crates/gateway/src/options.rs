@@ -17,7 +17,7 @@ pub struct Options {
     pub max_waiting: usize,
     /// All other requests at one time.
     pub requests_in_flight: usize,
-    /// What one zip may hold, all files together.
+    /// What the zips of one request may hold, all files together.
     pub max_unpacked: u64,
     /// Larger files and inputs travel as blobs beside their task, not in it.
     pub inline_limit: u64,

@@ -90,7 +90,7 @@ impl Refusal {
             Refusal::NoMethod { .. } => &NO_METHOD,
             Refusal::Done { .. } => &DONE,
             Refusal::NoToken => &NO_TOKEN,
-            Refusal::CrossSite => &CROSS_SITE,
+            Refusal::CrossSite | Refusal::ForeignName(_) => &CROSS_SITE,
             Refusal::TooManyWaiting { .. } => &TOO_MANY,
             Refusal::TooManyAtOnce { .. } => &BUSY,
             Refusal::Panicked => &INTERNAL,
@@ -139,6 +139,11 @@ impl Refusal {
                 limit: Some((*expected).to_string()),
                 actual: Some(actual.clone()),
             },
+            Refusal::ForeignName(name) => Blame {
+                field: Some("Host".into()),
+                limit: None,
+                actual: Some(name.clone()),
+            },
             _ => Blame::default(),
         }
     }
@@ -177,10 +182,6 @@ impl IntoResponse for Refusal {
         match status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
-            }
-            // What is left of the body stands in the way of the next request.
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -250,6 +251,12 @@ mod tests {
         check(Refusal::Malformed("line 1".into()), 400, None, "line 1");
         let status = Status::Success;
         check(Refusal::Done { id, status }, 409, None, "success");
+        check(
+            Refusal::ForeignName("evil.example".into()),
+            403,
+            Some("Host"),
+            "IP address",
+        );
         check(Refusal::NoToken, 401, None, "Authorization");
         check(Refusal::TooManyWaiting { limit: 1 }, 429, None, "limit 1");
         check(Refusal::TooManyAtOnce { limit: 1 }, 503, None, "limit 1");

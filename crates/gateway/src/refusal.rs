@@ -41,6 +41,11 @@ pub(crate) enum Refusal {
     NoToken,
     #[error("requests from other web sites are refused; open this server's own page")]
     CrossSite,
+    #[error(
+        "'{0}' is a name that any web site could point at this server; call it by its IP address or as \
+         localhost, or have its operator set tokens, with which any name will do"
+    )]
+    ForeignName(String),
     #[error("too many requests wait already (limit {limit}); try again later, or ask without waiting")]
     TooManyWaiting { limit: usize },
     #[error("too many requests at once (limit {limit}); try again later")]

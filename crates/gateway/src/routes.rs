@@ -8,7 +8,9 @@ use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
-use crate::{admit, blobs, caller, cross_site, health, measure, nodes, openapi, pages, refusal, tasks};
+use crate::{
+    admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages, refusal, tasks,
+};
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     let api = Router::new()
@@ -34,7 +36,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     let guard = |routes: Router<Arc<Gateway>>| {
         routes
             .layer(from_fn_with_state(gateway.clone(), caller::require))
-            .layer(from_fn(cross_site::refuse))
+            .layer(from_fn_with_state(gateway.clone(), cross_site::refuse))
             .layer(from_fn_with_state(gateway.clone(), admit::admit))
     };
     let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
@@ -54,5 +56,6 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(refusal::no_method)
         .layer(CatchPanicLayer::custom(refusal::panicked))
         .layer(from_fn(measure::measure))
+        .layer(from_fn(hear_out::hear_out))
         .with_state(gateway)
 }

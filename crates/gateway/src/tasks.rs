@@ -11,6 +11,7 @@ mod offload;
 mod output;
 mod prepare;
 mod search;
+mod unpacking;
 mod unzip;
 
 pub(crate) use add::{__path_add, add};

@@ -4,6 +4,7 @@
 //! so a report that is lost, doubled or answered twice loses nothing and commits nothing twice.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::{Attempt, ExecutorName, Moment, Seq, SessionId, Status, TaskId, TaskResult, TaskSpec};
 
@@ -61,6 +62,8 @@ pub struct Presence {
     pub slots: u32,
     pub host: String,
     pub version: String,
+    /// Out of touch for so long, it stops its tasks by itself. Below the lease, or attempts would overlap.
+    pub self_kill: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +199,7 @@ mod tests {
                 slots: 1,
                 host: "h".into(),
                 version: "v".into(),
+                self_kill: Duration::from_secs(7),
             },
             intent: Intent::Stay,
         }

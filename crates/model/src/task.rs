@@ -32,7 +32,7 @@ pub struct CompileStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteStep {
     pub command: Command,
-    /// Come after the command's own: `$1`, `$2`, ... of a shell text.
+    /// Further words of the command; those of a shell text come at its end, as they are.
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
     /// Standard input.

@@ -117,6 +117,7 @@ async fn claims(store: &SqliteStore) -> anyhow::Result<()> {
             slots: 8,
             host: "here".into(),
             version: "0".into(),
+            self_kill: std::time::Duration::from_secs(7),
         },
         intent: Intent::Stay,
     };

@@ -170,3 +170,24 @@ async fn archives_are_not_believed() {
         .blames(422, "execute.input", "files");
     assert_unharmed(&stage).await;
 }
+
+#[tokio::test]
+async fn the_zips_of_a_request_share_their_room() {
+    let stage = Stage::up(&["--set", "gateway.max_unpacked=10MiB"]);
+    let web = &stage.web;
+    // Each has room enough alone.
+    let zip = inline(&Archive::new().file("f", 0o644, &vec![0; 4 << 20]).bytes());
+    let task = json!({"source": zip, "execute": {"command": "true"}});
+    let batch = async |count: usize| {
+        let tasks = vec![task.clone(); count];
+        web.post("/api/v1/tasks/batch", &json!({"tasks": tasks})).await
+    };
+    let refused = batch(3).await;
+    refused.blames(422, "tasks[2].source", "holds too much");
+    assert_eq!(refused.json()["limit"], (10 << 20).to_string());
+    assert_unharmed(&stage).await;
+    // The room and the place are free again, however often.
+    for _ in 0..5 {
+        assert_eq!(batch(2).await.status, 201);
+    }
+}

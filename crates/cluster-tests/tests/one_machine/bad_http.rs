@@ -1,11 +1,11 @@
 //! Bodies without end, and bytes that are no HTTP. The server must neither fall nor swell.
 
-use cluster_tests::Answer;
+use cluster_tests::{Answer, System, Web};
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::socket::Socket;
-use crate::stage::Stage;
+use crate::stage::{Stage, text};
 
 const TASKS: &str = "/api/v1/tasks";
 
@@ -28,11 +28,15 @@ async fn two_gigabytes_are_refused_early() {
     let stage = Stage::up(&[]);
     let two_gib = 2u64 << 30;
     let part = vec![b'['; 1 << 20];
-    let json = format!("POST {TASKS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n");
-    let form =
-        format!("POST {TASKS} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n");
-    let batch = "POST /api/v1/tasks/batch HTTP/1.1\r\nHost: x\r\n".to_string();
-    let blob = format!("PUT /api/v1/blobs/{} HTTP/1.1\r\nHost: x\r\n", "0".repeat(64));
+    let json = format!("POST {TASKS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+    let form = format!(
+        "POST {TASKS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    );
+    let batch = "POST /api/v1/tasks/batch HTTP/1.1\r\nHost: localhost\r\n".to_string();
+    let blob = format!(
+        "PUT /api/v1/blobs/{} HTTP/1.1\r\nHost: localhost\r\n",
+        "0".repeat(64)
+    );
     for (head, limit) in [
         (&json, 64 << 20),
         (&form, 64 << 20),
@@ -95,7 +99,7 @@ async fn garbage_breaks_nothing() {
         b"\r\n".to_vec(),
     ]
     .concat();
-    let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(200_000));
+    let long_path = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(200_000));
     // (what is sent, the statuses that a server may give; none is to close without a word)
     let cases: Vec<(&[u8], &[u16])> = vec![
         (&noise, &[400]),
@@ -104,41 +108,41 @@ async fn garbage_breaks_nothing() {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 505]),
         (b"GET / HTTP/9.9\r\n\r\n", &[400, 505]),
         (b"GET\r\n\r\n", &[400]),
-        (b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", &[400, 404]),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", &[400]),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nA\0B: c\r\n\r\n", &[400]),
+        (b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n", &[400, 404]),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n", &[400]),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nA\0B: c\r\n\r\n", &[400]),
         (&huge_head, &[400, 431]),
         (&many_heads, &[400, 431]),
         (long_path.as_bytes(), &[400, 404, 414, 431]),
         (
-            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
             &[400],
         ),
         (
-            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
             &[400, 413],
         ),
         (
-            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
             &[400],
         ),
         (
-            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
             &[400],
         ),
         (
-            b"POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"execute\"",
+            b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"execute\"",
             &[400],
         ),
         (
-            b"GET /api/v1/tasks?%zz=%FF%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /api/v1/tasks?%zz=%FF%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
             &[400, 422],
         ),
         (
-            b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
             &[200, 204, 400, 404, 405],
         ),
-        (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", &[400, 404, 405]),
+        (b"CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", &[400, 404, 405]),
     ];
     for (bytes, statuses) in &cases {
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
@@ -183,4 +187,37 @@ async fn content_types_are_asked_for() {
     for kind in [&b"application/json"[..], b"Application/JSON; charset=utf-8"] {
         assert_eq!(post(TASKS, kind).await.status, 201);
     }
+}
+
+#[tokio::test]
+async fn who_is_refused_early_hears_why() {
+    let system = System::new().unwrap();
+    let tokens = system.folder.path().join("tokens");
+    std::fs::write(&tokens, "a-token-long-enough ada\n").unwrap();
+    let up = system.up(&["--tokens-file", text(&tokens)]).unwrap();
+    let web = Web::new(&system.url(""));
+    let body = vec![b'['; 20 << 20];
+    let hash = "0".repeat(64);
+    // All of these are decided by the head of the request, while the client is still busy with its body.
+    for (method, path, header, status) in [
+        ("POST", TASKS, ("X-Nothing", "x"), 401),
+        ("POST", TASKS, ("Origin", "http://evil.example"), 403),
+        ("POST", TASKS, ("Content-Type", "text/plain"), 415),
+        ("POST", "/api/v1/tasks/batch", ("Content-Type", "text/plain"), 415),
+        ("POST", "/api/v1/tasks?wait=soon", ("X-Nothing", "x"), 422),
+        ("POST", TASKS, ("Idempotency-Key", ""), 422),
+        ("POST", "/api/v1/nowhere", ("X-Nothing", "x"), 404),
+        ("PATCH", TASKS, ("X-Nothing", "x"), 405),
+        ("PUT", "/api/v1/blobs/short", ("X-Nothing", "x"), 422),
+        ("PUT", &format!("/api/v1/blobs/{hash}"), ("X-Nothing", "x"), 422),
+    ] {
+        for _ in 0..3 {
+            let mut request = web.request(method, path).header(header.0, header.1);
+            if status != 401 {
+                request = request.bearer_auth("a-token-long-enough");
+            }
+            Answer::of(request.body(body.clone())).await.problem(status);
+        }
+    }
+    drop(up);
 }

@@ -126,7 +126,7 @@ async fn half_a_blob_leaves_nothing() {
     };
     let mut half = TcpStream::connect(stage.system.http()).await.unwrap();
     let request = format!(
-        "PUT {} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc",
+        "PUT {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nabc",
         at(ABC)
     );
     half.write_all(request.as_bytes()).await.unwrap();

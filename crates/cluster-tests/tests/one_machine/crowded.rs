@@ -65,8 +65,7 @@ async fn too_many_who_wait_are_told_to_come_back() {
 #[tokio::test]
 async fn slow_senders_take_only_their_own_places() {
     let stage = Stage::up(&["--set", "gateway.max_requests=4"]);
-    let half =
-        "POST /api/v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
+    let half = "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
     let mut slow = Vec::new();
     for _ in 0..4 {
         // Told to go on, so it has its place; and then it does not.
@@ -85,6 +84,54 @@ async fn slow_senders_take_only_their_own_places() {
         (stage.web.get("/api/v1/stats").await.status == 200).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn who_sends_and_then_waits_has_one_place_after_the_other() {
+    let flags = [
+        "--set",
+        "gateway.max_requests=1",
+        "--set",
+        "gateway.max_waiting=1",
+    ];
+    let stage = Stage::up(&flags);
+    let web = &stage.web;
+    // While it sends, it works.
+    let half = "POST /api/v1/tasks?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\
+                Expect: 100-continue\r\n\r\n";
+    let mut slow = Socket::open(&stage.system).await;
+    assert!(slow.ask(half).await.starts_with("HTTP/1.1 100 "));
+    web.get("/api/v1/stats").await.problem(503);
+    drop(slow);
+    await_that("a place to be free", PATIENCE, async || {
+        (web.get("/api/v1/stats").await.status == 200).then_some(())
+    })
+    .await;
+    // While it waits, others may work, and nobody else may wait: not even by adding.
+    let gate = stage.gate("gate");
+    let task = json!({"execute": {"command": gate.wait()}});
+    let waiting = web.post("/api/v1/tasks?wait=60", &task);
+    let others = async {
+        await_that(
+            "the task to be there, and a place to see it",
+            PATIENCE,
+            async || {
+                let page = web.get("/api/v1/tasks").await;
+                (page.status == 200 && page.json()["tasks"][0].is_object()).then_some(())
+            },
+        )
+        .await;
+        await_that("no place to wait", PATIENCE, async || {
+            let answer = web.post("/api/v1/tasks?wait=60", &json!({"execute": {"command": "true"}}));
+            (answer.await.status == 429).then_some(())
+        })
+        .await;
+        let page = web.get("/api/v1/tasks").await.json();
+        assert_eq!(page["tasks"].as_array().unwrap().len(), 1, "{page}");
+        gate.open();
+    };
+    let (answer, ()) = tokio::join!(waiting, others);
+    assert_eq!(answer.json()["status"], "success");
 }
 
 #[tokio::test]

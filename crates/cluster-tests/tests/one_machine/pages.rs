@@ -229,6 +229,33 @@ async fn only_our_own_page_may_cancel() {
 }
 
 #[tokio::test]
+async fn a_name_that_anyone_may_own_is_not_answered_to() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    let call = |method: &str, path: &str, host: &str| {
+        let request = web.request(method, path).header("Host", host);
+        Answer::of(request.body(r#"{"execute": {"command": "true"}}"#))
+    };
+    for (method, path) in [
+        ("GET", "/api/v1/tasks"),
+        ("GET", "/api/v1/stats"),
+        ("POST", "/api/v1/tasks"),
+    ] {
+        call(method, path, "evil.example:7000")
+            .await
+            .blames(403, "Host", "IP address");
+    }
+    let page = call("GET", "/", "evil.example").await;
+    assert_eq!(page.status, 403);
+    assert!(page.text().contains("tokens"), "{}", page.text());
+    assert_eq!(web.get("/api/v1/tasks").await.json()["tasks"], json!([]));
+    for host in ["localhost", "localhost:1", "127.0.0.1", "[::1]:7000"] {
+        assert_eq!(call("GET", "/", host).await.status, 200, "{host}");
+    }
+    assert_eq!(call("GET", "/healthz", "evil.example").await.status, 200);
+}
+
+#[tokio::test]
 async fn the_list_goes_on_page_after_page() {
     let stage = Stage::up(&["--slots", "0"]);
     let web = &stage.web;

@@ -19,7 +19,7 @@ pub(crate) struct TaskFlags {
     /// Command that compiles the source first, for the shell
     #[arg(long, value_name = "TEXT")]
     pub(crate) compile: Option<String>,
-    /// Command to run, as text for the shell; what follows `--` becomes $1, $2, ...
+    /// Command to run, as text for the shell; what follows `--` is added as further words at its end
     #[arg(long, value_name = "TEXT")]
     pub(crate) shell: Option<String>,
     /// Standard input: a file, or - for this command's own

@@ -107,6 +107,7 @@ impl Executor {
                 slots: MANY,
                 host: "bench".to_string(),
                 version: env!("CARGO_PKG_VERSION").to_string(),
+                self_kill: std::time::Duration::from_secs(7),
             },
             intent,
         };

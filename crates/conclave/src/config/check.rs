@@ -1,6 +1,7 @@
 //! Values that are fine one by one and nonsense together.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -26,7 +27,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         ("executor.heartbeat", executor.heartbeat),
         ("executor.self_kill", executor.self_kill),
     ] {
-        ensure!(!span.is_zero(), "{}; it must be more than zero", said(name));
+        ensure!(span >= LEAST_SPAN, "{}; it must be at least 10ms", said(name));
     }
     // Otherwise a task could still run here when the judicator has already given it to another executor.
     ensure!(
@@ -34,6 +35,18 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         "{}, which must be below the lease: {}. Lower the first or raise the second",
         said("executor.self_kill"),
         said("judicator.lease")
+    );
+    // An add puts its large files as blobs first; they must still be there when it comes to the task.
+    ensure!(
+        judicator.keep_blobs >= LEAST_KEPT,
+        "{}; it must be at least 1s",
+        said("judicator.keep_blobs")
+    );
+    // A task travels whole in one message, with those of other tasks.
+    ensure!(
+        judicator.max_inline.0 <= INLINE_MOST,
+        "{}; at most 32MiB can be in a task itself, more goes into blobs",
+        said("judicator.max_inline")
     );
     // One report that is lost on the way must not be enough to stop every task.
     ensure!(
@@ -79,6 +92,9 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
 }
 
 const KEEP_OUTPUT_MOST: u64 = 8 << 20;
+const INLINE_MOST: u64 = 32 << 20;
+const LEAST_SPAN: Duration = Duration::from_millis(10);
+const LEAST_KEPT: Duration = Duration::from_secs(1);
 
 /// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {

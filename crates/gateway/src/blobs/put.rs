@@ -35,7 +35,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Refusal> {
     let limit = gateway.options.max_blob;
     let (parts, body) = request.into_parts();
-    let body = body::refuse_early(&parts.headers, body, limit).await?;
+    body::refuse_early(&parts.headers, limit)?;
     let known = gateway.calls.has_blobs(vec![hash]).await?;
     // Read to the end even if it is known: bytes that do not fit their hash are a mistake worth telling.
     let exceeded = Arc::new(AtomicBool::new(false));

@@ -1,16 +1,18 @@
 use std::sync::Arc;
 
 use api::{NewTask, Task};
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 
 use super::get::get_within;
 use super::key::Key;
 use super::multipart::{Form, read_multipart};
 use super::offload::offload;
 use super::prepare::{blame_missing_blob, prepare};
+use super::unpacking::Unpacking;
+use crate::admit::{self, Place};
 use crate::body::{self, JSON};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -51,13 +53,18 @@ use crate::refusal::Refusal;
 pub(crate) async fn add(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
+    Extension(place): Extension<Place>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let wait = params::wait(request.uri(), &gateway.options)?;
     let key = Key::read(request.headers())?;
     let new = read(&gateway, request).await?;
-    let add = prepare(&gateway, &caller, key.as_ref(), new).await?;
+    let mut unpacking = Unpacking::new(&gateway);
+    let add = prepare(&mut unpacking, &caller, key.as_ref(), new).await?;
     let adds = offload(&gateway, vec![add]).await?;
+    drop(unpacking);
+    // Before the task is added: who is refused has added nothing.
+    let _waiting = wait.map(|_| admit::to_wait(&gateway)).transpose()?;
     // Kept to say which field names a blob that is not there; its files are shared, not copied.
     let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
     let id = adds.first().map(|add| add.id).ok_or(Refusal::Panicked)?;
@@ -65,6 +72,9 @@ pub(crate) async fn add(
         let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
         blame_missing_blob(error, &specs)
     })?;
+    if wait.is_some() {
+        place.leave();
+    }
     let existed = added.iter().any(|added| added.existed);
     let task = get_within(&gateway, id, wait).await?;
     let status = if existed {

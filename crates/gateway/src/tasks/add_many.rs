@@ -11,6 +11,7 @@ use rpc::CallError;
 
 use super::offload::offload;
 use super::prepare::{blame_missing_blob, prepare};
+use super::unpacking::Unpacking;
 use crate::body;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -47,13 +48,15 @@ pub(crate) async fn add_many(
         }
         _ => {}
     }
+    let mut unpacking = Unpacking::new(&gateway);
     let mut adds = Vec::with_capacity(tasks.len());
     for (index, task) in tasks.into_iter().enumerate() {
-        let add = prepare(&gateway, &caller, None, task).await;
+        let add = prepare(&mut unpacking, &caller, None, task).await;
         adds.push(add.map_err(|refusal| within(refusal, index))?);
     }
     refuse_repeated(&adds)?;
     let adds = offload(&gateway, adds).await?;
+    drop(unpacking);
     let mut briefs: Vec<_> = adds.iter().map(brief).collect();
     let specs = with_blobs(&adds);
     let added = gateway.calls.add(adds).await.map_err(|error| match error {

@@ -34,7 +34,7 @@ pub(super) struct Form {
 pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
     let limit = gateway.options.max_body;
     let (parts, body) = request.into_parts();
-    let body = body::refuse_early(&parts.headers, body, limit).await?;
+    body::refuse_early(&parts.headers, limit)?;
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let body = axum::body::Body::new(http_body_util::Limited::new(body, size));
     let mut form = Multipart::from_request(Request::from_parts(parts, body), &())

@@ -1,22 +1,16 @@
 //! From what a user wrote to what a judicator is asked to add.
 
-use api::{Files, NewTask};
-use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
+use api::NewTask;
 use model::{Add, BlobHash, Content, FilePath, Invalid, TaskId, TaskSpec};
 use rpc::CallError;
 
 use super::key::{self, Key};
-use super::unzip::{self, unpack};
+use super::unpacking::Unpacking;
 use crate::caller::Caller;
-use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
-/// Against a flood only: how many files a task may have is the judicator's to say.
-const ZIP_FILES: usize = 10_000;
-
 pub(super) async fn prepare(
-    gateway: &Gateway,
+    unpacking: &mut Unpacking<'_>,
     caller: &Caller,
     key: Option<&Key>,
     new: NewTask,
@@ -47,47 +41,10 @@ pub(super) async fn prepare(
         priority,
         compile: compile.map(Into::into),
         execute: execute.into(),
-        source: unpacked(gateway, "source", source).await?,
-        data: unpacked(gateway, "data", data).await?,
+        source: unpacking.unpacked("source", source).await?,
+        data: unpacking.unpacked("data", data).await?,
     };
     Ok(Add { id, spec })
-}
-
-async fn unpacked(gateway: &Gateway, field: &'static str, files: Files) -> Result<model::Files, Refusal> {
-    let zip = match files {
-        Files::Listed(files) => return Ok(files),
-        Files::Zip(zip) => zip,
-    };
-    let _place = gateway.unpacking.acquire().await.map_err(|_| Refusal::Panicked)?;
-    let bounds = unzip::Bounds {
-        files: ZIP_FILES,
-        total: gateway.options.max_unpacked,
-    };
-    let archive = match zip {
-        Content::Inline(bytes) => bytes,
-        Content::Blob(hash) => fetched(gateway, &format!("{field}.zip.blob"), hash).await?,
-    };
-    let files = tokio::task::spawn_blocking(move || unpack(field, &archive, bounds))
-        .await
-        .map_err(|_| Refusal::Panicked)?;
-    Ok(files?)
-}
-
-/// A zip that is larger than what it may hold is refused before it fills the memory.
-async fn fetched(gateway: &Gateway, field: &str, hash: BlobHash) -> Result<Bytes, Refusal> {
-    let limit = gateway.options.max_unpacked;
-    let mut stream = match gateway.calls.get_blob(hash).await {
-        Err(error @ CallError::NoBlob(_)) => return Err(Invalid::new(field, error.to_string()).into()),
-        other => other?,
-    };
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = stream.next().await {
-        bytes.extend_from_slice(&chunk?);
-        if bytes.len() as u64 > limit {
-            return Err(Invalid::beyond(field, "is too large", limit, format!("more than {limit}")).into());
-        }
-    }
-    Ok(bytes.freeze())
 }
 
 /// A blob that a task names and nobody has put is the task's mistake, not a missing page.

@@ -12,8 +12,10 @@ use zip::read::ZipFileEntry;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) files: usize,
-    /// Bytes of all files together.
+    /// Bytes of all files together, in all zips of a request.
     pub(super) total: u64,
+    /// What the zips before this one have left of them.
+    pub(super) left: u64,
 }
 
 /// An entry that grows more than this is a bomb, once it is large enough to hurt. Deflate reaches 1030.
@@ -46,7 +48,7 @@ pub(super) fn unpack(field: &str, archive: &Bytes, bounds: Bounds) -> Result<Fil
         return Err(wrong("holds two entries of the same name".into()));
     }
     let mut files = Files::new();
-    let mut left = bounds.total;
+    let mut left = bounds.left;
     for index in 0..zip.len() {
         let entry = zip
             .by_index_data(index)
@@ -68,7 +70,7 @@ pub(super) fn unpack(field: &str, archive: &Bytes, bounds: Bounds) -> Result<Fil
             Cut::Invalid(invalid) => invalid,
             Cut::Total => Invalid::beyond(
                 field,
-                format!("holds too much; it was '{path}' that went beyond"),
+                format!("holds too much, all zips of the request together; it was '{path}' that went beyond"),
                 bounds.total,
                 format!("more than {}", bounds.total),
             ),
@@ -161,6 +163,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds {
         files: 3,
         total: 20 << 20,
+        left: 20 << 20,
     };
 
     fn zip(build: impl FnOnce(&mut ZipWriter<Cursor<Vec<u8>>>)) -> Bytes {

@@ -1,6 +1,6 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use model::{Intent, Report, ReportAnswer};
+use model::{Intent, Invalid, Report, ReportAnswer};
 use rpc::CallError;
 
 use crate::error::refusal;
@@ -11,6 +11,7 @@ impl Judicator {
     /// The five steps are one transition of the store; what is left here is who is hungry, and counting.
     pub(super) async fn on_report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let begun = Instant::now();
+        self.check_self_kill(report.presence.self_kill)?;
         let executor = report.executor.clone();
         let leaves = report.intent == Intent::Leave;
         self.hints.on_report(&executor, report.vacant);
@@ -33,5 +34,22 @@ impl Judicator {
         }
         metrics::histogram!(REPORT_SECONDS).record(begun.elapsed());
         Ok(reported.answer)
+    }
+
+    /// The two are set on different machines; only here can they be compared.
+    fn check_self_kill(&self, self_kill: Duration) -> Result<(), Invalid> {
+        let lease = self.options.lease;
+        if self_kill < lease {
+            return Ok(());
+        }
+        let problem =
+            "must be below the judicator's lease, or a task could still run when another executor begins it";
+        let show = |span: Duration| format!("{}s", span.as_secs_f64());
+        Err(Invalid::beyond(
+            "executor.self_kill",
+            problem,
+            show(lease),
+            show(self_kill),
+        ))
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use model::{
     Answer, Assignment, Attempt, Complete, End, Executing, Handout, Intent, Invalid, Moment, Presence,
     Report, ReportAnswer, Seq,
@@ -5,7 +7,7 @@ use model::{
 
 use super::ids::{executor_in, id_in, id_out};
 use super::task::spec_in;
-use super::{Incoming, each, proto, required, text};
+use super::{Incoming, each, micros, proto, required, text};
 
 impl From<Report> for proto::ReportRequest {
     fn from(report: Report) -> Self {
@@ -21,6 +23,7 @@ impl From<Report> for proto::ReportRequest {
             slots: report.presence.slots,
             host: report.presence.host,
             version: report.presence.version,
+            self_kill: micros(report.presence.self_kill),
             leaving: report.intent == Intent::Leave,
         }
     }
@@ -41,6 +44,7 @@ impl Incoming<Report> for proto::ReportRequest {
                 slots: self.slots,
                 host: self.host,
                 version: self.version,
+                self_kill: Duration::from_micros(self.self_kill),
             },
             intent: if self.leaving { Intent::Leave } else { Intent::Stay },
         })

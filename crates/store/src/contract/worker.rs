@@ -46,6 +46,7 @@ impl Worker {
                 slots: 4,
                 host: format!("host-of-{}", self.name),
                 version: "1".into(),
+                self_kill: std::time::Duration::from_secs(7),
             },
             intent: Intent::Stay,
         }

@@ -74,6 +74,7 @@ impl Executor {
                 slots: 4,
                 host: "h".into(),
                 version: "1".into(),
+                self_kill: std::time::Duration::from_secs(7),
             },
             intent,
         };
