@@ -90,42 +90,45 @@ async fn slow_senders_take_only_their_own_places() {
 async fn who_sends_and_then_waits_has_one_place_after_the_other() {
     let flags = [
         "--set",
-        "gateway.max_requests=1",
+        "gateway.max_requests=2",
         "--set",
         "gateway.max_waiting=1",
     ];
     let stage = Stage::up(&flags);
     let web = &stage.web;
+    let sending = async || {
+        let half = "POST /api/v1/tasks?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\
+                    Expect: 100-continue\r\n\r\n";
+        let mut socket = Socket::open(&stage.system).await;
+        assert!(socket.ask(half).await.starts_with("HTTP/1.1 100 "));
+        socket
+    };
     // While it sends, it works.
-    let half = "POST /api/v1/tasks?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\
-                Expect: 100-continue\r\n\r\n";
-    let mut slow = Socket::open(&stage.system).await;
-    assert!(slow.ask(half).await.starts_with("HTTP/1.1 100 "));
+    let slow = (sending().await, sending().await);
     web.get("/api/v1/stats").await.problem(503);
     drop(slow);
-    await_that("a place to be free", PATIENCE, async || {
-        (web.get("/api/v1/stats").await.status == 200).then_some(())
+    await_that("both places to be free", PATIENCE, async || {
+        let (one, other) = tokio::join!(web.get("/api/v1/stats"), web.get("/api/v1/stats"));
+        (one.status == 200 && other.status == 200).then_some(())
     })
     .await;
-    // While it waits, others may work, and nobody else may wait: not even by adding.
+    // While it waits, as many as ever may work; but nobody else may wait, and who would adds nothing.
     let gate = stage.gate("gate");
     let task = json!({"execute": {"command": gate.wait()}});
     let waiting = web.post("/api/v1/tasks?wait=60", &task);
     let others = async {
-        await_that(
-            "the task to be there, and a place to see it",
-            PATIENCE,
-            async || {
-                let page = web.get("/api/v1/tasks").await;
-                (page.status == 200 && page.json()["tasks"][0].is_object()).then_some(())
-            },
-        )
-        .await;
-        await_that("no place to wait", PATIENCE, async || {
-            let answer = web.post("/api/v1/tasks?wait=60", &json!({"execute": {"command": "true"}}));
-            (answer.await.status == 429).then_some(())
+        await_that("the task to be there", PATIENCE, async || {
+            let page = web.get("/api/v1/tasks").await;
+            (page.status == 200 && page.json()["tasks"][0].is_object()).then_some(())
         })
         .await;
+        let slow = sending().await;
+        await_that("a place beside it", PATIENCE, async || {
+            (web.get("/api/v1/stats").await.status == 200).then_some(())
+        })
+        .await;
+        web.post("/api/v1/tasks?wait=60", &task).await.problem(429);
+        drop(slow);
         let page = web.get("/api/v1/tasks").await.json();
         assert_eq!(page["tasks"].as_array().unwrap().len(), 1, "{page}");
         gate.open();
