@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -54,6 +55,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .merge(open)
         .fallback(refusal::no_route)
         .method_not_allowed_fallback(refusal::no_method)
+        // Ours is `max_body`, which every reader of a body holds to.
+        .layer(DefaultBodyLimit::disable())
         .layer(CatchPanicLayer::custom(refusal::panicked))
         .layer(from_fn(measure::measure))
         .layer(from_fn(hear_out::hear_out))

@@ -179,6 +179,11 @@ async fn forms_carry_files() {
         .await;
     assert_eq!(stdout(&answer.json()), "./data/run 755 r\n./run 755 r\n");
 
+    let large = vec![b'x'; 5 << 20];
+    let count = json!({"execute": {"command": "wc -c < large"}});
+    let form = Form::default().task(&count).part("source", Some("large"), &large);
+    assert_eq!(stdout(&form.post(web).await.json()), "5242880\n");
+
     // Files in the JSON and beside it come together.
     let mut with_source = task.clone();
     with_source["source"] = json!({"a": "1"});

@@ -147,7 +147,7 @@ keys! {
         max_waiting: NonZeroU32 = "4096",
         /// All other requests at one time.
         max_requests: NonZeroU32 = "256",
-        /// What one zip may hold, all of its files together.
+        /// What the zips of one request may hold, all of their files together.
         max_unpacked: Size = "256MiB",
         /// Larger files and inputs are kept as blobs beside their task, not in it.
         inline: Size = "32KiB",
