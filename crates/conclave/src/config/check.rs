@@ -132,7 +132,10 @@ mod tests {
             ),
         );
         check(&[("executor.heartbeat", "4s")], Some("at most half of self_kill"));
-        check(&[("executor.heartbeat", "0s")], Some("more than zero"));
+        check(&[("executor.heartbeat", "0s")], Some("at least 10ms"));
+        check(&[("judicator.lease", "9ns")], Some("at least 10ms"));
+        check(&[("judicator.keep_blobs", "0s")], Some("at least 1s"));
+        check(&[("judicator.max_inline", "33MiB")], Some("at most 32MiB"));
         check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
         check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));
         check(
