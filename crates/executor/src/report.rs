@@ -54,6 +54,8 @@ pub(crate) struct Reporter {
     controls: HashMap<Handout, Arc<Control>>,
     due: Due,
     rest: Rest,
+    /// The last report could not carry all results.
+    left_over: bool,
     /// How many bytes of results the next report may carry. Fewer after one that was not answered in time: it may
     /// have been too much for the network, and would be again.
     room: usize,
@@ -124,6 +126,7 @@ impl Reporter {
             slots: Slots::new(options.slots),
             due: Due::new(options.heartbeat),
             rest: Rest::default(),
+            left_over: false,
             room: FIRST_REPORT_BYTES,
             controls: HashMap::new(),
             hint: Arc::new(Notify::new()),
@@ -306,6 +309,7 @@ impl Reporter {
         let mut complete: Vec<Complete> = Vec::new();
         let mut executing: Vec<_> = self.slots.executing().collect();
         let mut bytes = 0;
+        self.left_over = false;
         for (handout, end) in self.bench.spool().waiting() {
             bytes += weight(end);
             if complete.is_empty() || (bytes <= self.room && complete.len() < REPORT_RESULTS) {
@@ -314,6 +318,7 @@ impl Reporter {
                     end: end.clone(),
                 });
             } else {
+                self.left_over = true;
                 // What is not named would be taken away.
                 executing.push(Executing {
                     handout: *handout,
@@ -353,14 +358,10 @@ impl Reporter {
         for handout in &answer.delete {
             self.doom(handout);
         }
-        let left_over = {
-            let mut spool = self.bench.spool();
-            if let Err(error) = spool.on_answered(&answer.delete) {
-                tracing::warn!(%error, "could not shorten the spool");
-            }
-            spool.waiting().next().is_some()
-        };
-        self.due.on_answered(left_over);
+        if let Err(error) = self.bench.spool().on_answered(&answer.delete) {
+            tracing::warn!(%error, "could not shorten the spool");
+        }
+        self.due.on_answered(self.left_over);
         let mut bytes = 0;
         for assignment in answer.assign {
             let handout = assignment.handout;

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -146,7 +147,14 @@ impl Bench {
         while let Some(job) = self.next() {
             let end = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
                 Ok(mut running) => {
-                    let end = run(self, &mut running, &mut workspace, &job);
+                    // A slot that is lost to a mistake of ours would hold its task for ever.
+                    let end =
+                        catch_unwind(AssertUnwindSafe(|| run(self, &mut running, &mut workspace, &job)))
+                            .unwrap_or_else(|_| {
+                                Err(Failure::WardenLost(
+                                    "the executor failed; its log says why".into(),
+                                ))
+                            });
                     // One that broke is not used again.
                     if !matches!(end, Err(Failure::WardenLost(_))) {
                         warden = Some(running);
