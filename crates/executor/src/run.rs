@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use model::{Captured, Command, Content, Limits, Outcome, Reason, Status, TaskResult};
+use model::{Captured, Command, Content, Limits, Outcome, Reason, Status, TaskResult, with_causes};
 use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
@@ -150,7 +150,7 @@ fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Failure> {
 }
 
 fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: WardenError) -> Failure {
-    let why = whole(&error);
+    let why = with_causes(&error);
     if !error.is_final() {
         return Failure::Broken(why);
     }
@@ -221,17 +221,6 @@ fn shell() -> &'static str {
             .any(|path| Path::new(path).exists());
         if has_bash { "bash" } else { "sh" }
     })
-}
-
-fn whole(error: &WardenError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

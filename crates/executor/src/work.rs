@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Handout, Status, TaskSpec};
+use model::{Complete, End, Handout, Status, TaskSpec, with_causes};
 use sandbox::{LaunchError, Launcher, Remote, Ticket, Warden};
 use tokio::sync::mpsc;
 
@@ -161,7 +161,7 @@ impl Bench {
                     }
                     end
                 }
-                Err(error) => Err(Failure::Broken(format!("could not start a warden: {error}"))),
+                Err(error) => Err(Failure::Broken(with_causes(&error))),
             };
             let handout = job.handout;
             match end {

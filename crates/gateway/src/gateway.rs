@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use rpc::Calls;
+use model::BlobHash;
+use rpc::{CallError, Calls};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,12 @@ pub(crate) struct Gateway {
 const UNPACKING: usize = 2;
 
 impl Gateway {
+    /// How large the blob is, which must exist.
+    pub(crate) async fn blob_size(&self, hash: BlobHash) -> Result<u64, CallError> {
+        let sizes = self.calls.has_blobs(vec![hash]).await?;
+        sizes.into_iter().flatten().next().ok_or(CallError::NoBlob(hash))
+    }
+
     pub(crate) fn new(
         options: Options,
         calls: Arc<dyn Calls>,

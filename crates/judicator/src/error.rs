@@ -1,8 +1,6 @@
 //! What a store's failure means to a caller: one match for all of them.
 
-use std::error::Error as _;
-
-use model::Invalid;
+use model::{Invalid, with_causes};
 use rpc::CallError;
 use store::StoreError;
 
@@ -17,19 +15,7 @@ pub(crate) fn refusal(error: StoreError) -> CallError {
         StoreError::SearchTooLong { .. } => CallError::Invalid(Invalid::new("text", error.to_string())),
         StoreError::Full { .. } => CallError::Full(error.to_string()),
         StoreError::Closed => CallError::Unavailable("the judicator is stopping".into()),
-        other if other.is_transient() => CallError::Unavailable(whole(&other)),
-        other => CallError::Internal(whole(&other)),
+        other if other.is_transient() => CallError::Unavailable(with_causes(&other)),
+        other => CallError::Internal(with_causes(&other)),
     }
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn whole(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -7,12 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::ExecutorName;
+use model::{ExecutorName, with_causes};
 use store::SessionSeen;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::Judicator;
-use crate::error::whole;
 use crate::measure::EXPIRED;
 
 impl Judicator {
@@ -31,7 +30,10 @@ impl Judicator {
             let live = match self.store.live_sessions().await {
                 Ok(live) => live,
                 Err(error) => {
-                    tracing::warn!(error = whole(&error), "could not look at the executors' sessions");
+                    tracing::warn!(
+                        error = with_causes(&error),
+                        "could not look at the executors' sessions"
+                    );
                     continue;
                 }
             };
@@ -52,7 +54,9 @@ impl Judicator {
                 tracing::warn!(%executor, %session, released, "executor went silent: its session is over");
             }
             Ok(None) => tracing::debug!(%executor, %session, "executor came back in the last moment"),
-            Err(error) => tracing::warn!(%executor, error = whole(&error), "could not expire the session"),
+            Err(error) => {
+                tracing::warn!(%executor, error = with_causes(&error), "could not expire the session")
+            }
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Moment;
+use model::{Moment, with_causes};
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::whole;
 use crate::measure::RETIRED;
 use crate::{Judicator, now};
 
@@ -33,7 +32,7 @@ impl Judicator {
                 continue;
             }
             if let Err(error) = self.retire_all(&stop).await {
-                tracing::warn!(error = whole(&error), "could not remove what is long done");
+                tracing::warn!(error = with_causes(&error), "could not remove what is long done");
             }
         }
     }

@@ -4,6 +4,7 @@
 //! what has to be decided about a task is decided here, over values, so that every store and every
 //! node decides it alike.
 
+mod causes;
 mod check;
 mod id;
 mod moment;
@@ -16,6 +17,7 @@ mod search;
 mod status;
 mod task;
 
+pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
 pub use id::{Attempt, BlobHash, ExecutorName, NameError, Seq, SessionId, TaskId, UserName};
 pub use moment::Moment;

@@ -4,7 +4,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rpc::CallError;
 
 use crate::gateway::Gateway;
 use crate::params::BlobPath;
@@ -25,16 +24,7 @@ pub(crate) async fn has(
     State(gateway): State<Arc<Gateway>>,
     BlobPath(hash): BlobPath,
 ) -> Result<Response, Refusal> {
-    let size = gateway
-        .calls
-        .has_blobs(vec![hash])
-        .await?
-        .into_iter()
-        .flatten()
-        .next();
-    let Some(size) = size else {
-        return Err(CallError::NoBlob(hash).into());
-    };
+    let size = gateway.blob_size(hash).await?;
     let headers = [
         (header::CONTENT_LENGTH, size.to_string()),
         (header::CONTENT_TYPE, "application/octet-stream".to_string()),
