@@ -35,7 +35,7 @@ pub use files::Files;
 pub use limits::Limits;
 pub use nearest::nearest;
 pub use new_task::{Compile, Execute, NewTask, NewTasks};
-pub use node::{Executor, Executors, Judicator, Judicators, Stats};
+pub use node::{Executor, Executors, Judicator, Judicators, Part, Stats};
 pub use outcome::{Outcome, TaskResult};
 pub use parse::{ParseError, parse};
 pub use problem::Problem;

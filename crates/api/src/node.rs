@@ -47,15 +47,37 @@ pub struct Judicators {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Judicator {
     pub name: String,
+    /// Where its calls are served. Empty where it is gone.
     pub address: String,
+    /// `alive`, or `gone`: a node of the cluster whose judicator does not serve.
+    #[schema(example = "alive")]
+    pub health: String,
     pub leader: bool,
     /// The kind of store it keeps tasks in.
     #[schema(example = "sqlite")]
     pub store: String,
     pub version: String,
-    #[serde(with = "name::time")]
-    #[schema(value_type = schema::Time)]
-    pub since: Moment,
+    /// When it began to serve.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "name::optional::time")]
+    #[schema(value_type = Option<schema::Time>)]
+    pub since: Option<Moment>,
+    /// Its member of etcd, in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Part>,
+    /// Its member of the MongoDB replica set, in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mongodb: Option<Part>,
+}
+
+/// A server that a judicator stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Part {
+    pub address: String,
+    /// Its part among the others.
+    #[schema(example = "primary")]
+    pub state: String,
+    /// Empty where it does not answer.
+    pub version: String,
 }
 
 /// All tasks and nodes in numbers.
@@ -104,18 +126,39 @@ impl From<model::JudicatorState> for Judicator {
         let model::JudicatorState {
             name,
             address,
+            health,
             leader,
             store,
             version,
             since,
+            etcd,
+            mongodb,
         } = state;
         Judicator {
             name,
             address,
+            health: health.as_str().to_string(),
             leader,
             store,
             version,
             since,
+            etcd: etcd.map(Into::into),
+            mongodb: mongodb.map(Into::into),
+        }
+    }
+}
+
+impl From<model::PartState> for Part {
+    fn from(part: model::PartState) -> Part {
+        let model::PartState {
+            address,
+            state,
+            version,
+        } = part;
+        Part {
+            address,
+            state,
+            version,
         }
     }
 }

@@ -33,19 +33,23 @@ impl Cli {
     /// The command, before it is started. Nothing of our own environment that conclave would read is passed on.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(conclave());
+        Cli::prepare(&mut command);
+        command.args(args).env("CONCLAVE_SERVER", &self.server);
+        command
+    }
+
+    /// What every command needs that is asked something and gives an answer.
+    pub(crate) fn prepare(command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CONCLAVE_") {
                 command.env_remove(name);
             }
         }
         command
-            .args(args)
-            .env("CONCLAVE_SERVER", &self.server)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        command
     }
 
     pub async fn run(&self, args: &[&str]) -> Said {

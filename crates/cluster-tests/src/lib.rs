@@ -5,8 +5,13 @@
 
 mod await_that;
 mod cli;
+mod cluster;
 mod disk;
+mod dns;
+mod gateways;
 mod history;
+mod ip;
+mod lan;
 mod load;
 mod network;
 mod node;
@@ -17,8 +22,14 @@ mod web;
 
 pub use await_that::await_that;
 pub use cli::{Cli, Said};
+pub use cluster::{
+    Cluster, ETCD, ETCD_PEER, Forming, HTTP, MONGOD, Machine, Process, RPC, Roster, SERVICE, Service, Status,
+};
 pub use disk::Disk;
+pub use dns::Dns;
+pub use gateways::Gateways;
 pub use history::{History, Run};
+pub use lan::{Host, Lan};
 pub use load::Load;
 pub use network::Network;
 pub use node::{Node, conclave};

@@ -5,35 +5,69 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use api::{Client, NewTask, Task};
+use api::{NewTask, Task};
 use futures::StreamExt;
 use model::{Status, TaskId};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::{History, Run, System, await_that};
+mod gap;
 
-/// They wait for each task before they add the next.
-const FOLLOWERS: usize = 4;
-/// They do not wait, and cancel some of what they have added.
-const ADDERS: usize = 3;
+use crate::{Gateways, History, Run, await_that};
+use gap::Gap;
+
 /// Which of their tasks they cancel: every so manieth.
 const CANCELLED: usize = 5;
-/// Between two tasks of one that does not wait, and between two tries to be heard.
+/// Between two tries to be heard.
 const PAUSE: Duration = Duration::from_millis(30);
 /// Generous: nothing here is a measure of speed.
 const RESUMED: Duration = Duration::from_secs(60);
+/// For how long a task may tell nothing new before it is looked at.
+const NEWS: Duration = Duration::from_secs(10);
+/// Tasks that are looked at together in the end.
+const LOOKS: usize = 8;
 
 pub struct Load {
     stop: Arc<AtomicBool>,
     counts: Arc<Counts>,
     clients: Vec<JoinHandle<Vec<Promise>>>,
+    /// Tasks of the test's own.
+    others: Vec<Promise>,
 }
 
-#[derive(Default)]
+/// How many clients there are, and how busy.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// They wait for each task before they add the next.
+    followers: usize,
+    /// They do not wait, and cancel some of what they have added.
+    adders: usize,
+    /// Between two tasks of a follower.
+    rest: Duration,
+    /// Between two tasks of an adder.
+    pause: Duration,
+}
+
+/// As much as one machine can do.
+const BRISK: Pace = Pace {
+    followers: 4,
+    adders: 3,
+    rest: Duration::ZERO,
+    pause: Duration::from_millis(30),
+};
+
+/// So that a whole cluster on one small machine has time for its faults.
+const GENTLE: Pace = Pace {
+    followers: 3,
+    adders: 2,
+    rest: Duration::from_millis(100),
+    pause: Duration::from_millis(200),
+};
+
 struct Counts {
     acknowledged: AtomicUsize,
     done: AtomicUsize,
+    gap: Gap,
 }
 
 /// A task whose add was acknowledged.
@@ -47,15 +81,27 @@ struct Promise {
 const BLOB: usize = 40 << 10;
 
 struct Adding {
-    client: Client,
+    gateways: Gateways,
     counts: Arc<Counts>,
     commands: Vec<String>,
 }
 
 impl Load {
-    pub fn start(system: &System, history: &History) -> Load {
+    pub fn start(gateways: impl Into<Gateways>, history: &History) -> Load {
+        Load::paced(BRISK, gateways.into(), history)
+    }
+
+    pub fn gentle(gateways: impl Into<Gateways>, history: &History) -> Load {
+        Load::paced(GENTLE, gateways.into(), history)
+    }
+
+    fn paced(pace: Pace, gateways: Gateways, history: &History) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(Counts {
+            acknowledged: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            gap: Gap::new(),
+        });
         let whole = format!("[ $(cat data/lines | wc -c) = {BLOB} ]");
         let works = [
             &whole,
@@ -64,23 +110,28 @@ impl Load {
             "setsid --fork sleep 600 < /dev/null > /dev/null 2>&1",
         ];
         let record = |work: &str| history.record(&format!("{work} && echo $CONCLAVE_TASK $$"));
-        let adding = Arc::new(Adding {
-            client: system.client.clone(),
-            counts: counts.clone(),
-            commands: works.map(record).into(),
-        });
-        let clients = (0..FOLLOWERS + ADDERS).map(|number| {
-            let (adding, stop) = (adding.clone(), stop.clone());
+        let commands = Vec::from(works.map(record));
+        let clients = (0..pace.followers + pace.adders).map(|number| {
+            let stop = stop.clone();
+            let adding = Adding {
+                gateways: gateways.clone(),
+                counts: counts.clone(),
+                commands: commands.clone(),
+            };
+            // So that all gateways have some of them.
+            (0..number).for_each(|_| adding.gateways.turn());
             tokio::spawn(async move {
                 let mut promises = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let id = adding.add(promises.len()).await;
-                    let done = if number < FOLLOWERS {
-                        Some(adding.follow(id).await)
+                    let done = if number < pace.followers {
+                        let done = adding.follow(id).await;
+                        tokio::time::sleep(pace.rest).await;
+                        Some(done)
                     } else if promises.len() % CANCELLED == 0 {
                         Some(adding.cancel(id).await)
                     } else {
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(pace.pause).await;
                         None
                     };
                     promises.push(Promise { id, done });
@@ -92,14 +143,32 @@ impl Load {
             clients: clients.collect(),
             stop,
             counts,
+            others: Vec::new(),
         }
+    }
+
+    /// A task that the test itself has added; it prints what those of the clients print.
+    pub fn expect(&mut self, id: TaskId) {
+        self.others.push(Promise { id, done: None });
+    }
+
+    /// From here on the time without an acknowledged add is measured anew.
+    pub fn watch(&self) {
+        self.counts.gap.begin();
+    }
+
+    /// The longest time in which no add was acknowledged, since the watch began.
+    pub fn silence(&self) -> Duration {
+        self.counts.gap.longest()
     }
 
     /// Waits until an add was acknowledged and a task came to its end since now; says how long that took.
     pub async fn resumed(&self) -> Duration {
         let begun = Instant::now();
         let count = || {
-            let Counts { acknowledged, done } = &*self.counts;
+            let Counts {
+                acknowledged, done, ..
+            } = &*self.counts;
             (acknowledged.load(Ordering::Relaxed), done.load(Ordering::Relaxed))
         };
         let before = count();
@@ -112,20 +181,21 @@ impl Load {
     }
 
     /// Ends the clients; then every promise must be kept, exactly once.
-    pub async fn settle(self, system: &System, history: &History) -> usize {
+    pub async fn settle(self, gateways: impl Into<Gateways>, history: &History) -> usize {
         self.stop.store(true, Ordering::Relaxed);
-        let mut promises = Vec::new();
+        let gateways = gateways.into();
+        let mut promises = self.others;
         for client in self.clients {
             promises.extend(client.await.expect("a client"));
         }
-        let mut tasks = Vec::new();
-        for promise in &promises {
-            let task = system.done(promise.id).await;
+        let looks = promises.iter().map(async |promise| {
+            let task = gateways.done(promise.id).await;
             if let Some(earlier) = &promise.done {
                 assert_eq!(earlier, &task, "a done task changed");
             }
-            tasks.push(task);
-        }
+            task
+        });
+        let tasks: Vec<Task> = futures::stream::iter(looks).buffered(LOOKS).collect().await;
         let mut runs: HashMap<String, Vec<Run>> = HashMap::new();
         for run in history.runs() {
             runs.entry(run.task.clone()).or_default().push(run);
@@ -136,7 +206,7 @@ impl Load {
         }
         assert!(runs.is_empty(), "runs that nobody asked for: {runs:?}");
         let ids: HashSet<_> = tasks.iter().map(|task| task.id).collect();
-        let stats = system.client.stats().await.expect("stats");
+        let stats = gateways.stats().await;
         let stored: u64 = stats.counts.values().sum();
         assert_eq!((stored, ids.len()), (ids.len() as u64, tasks.len()));
         history.assert_no_overlap();
@@ -181,13 +251,19 @@ impl Adding {
         }))
         .expect("a task");
         loop {
-            match self.client.add(&task, None).await {
-                Ok(added) => {
+            match self
+                .gateways
+                .call(async |client| client.add(&task, None).await)
+                .await
+            {
+                Some(Ok(added)) => {
                     assert_eq!(added.id, id);
                     self.counts.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    self.counts.gap.good();
                     return id;
                 }
-                Err(error) => assert!(error.is_transient(), "add was refused for good: {error:?}"),
+                Some(Err(error)) => assert!(error.is_transient(), "add was refused for good: {error:?}"),
+                None => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -196,15 +272,16 @@ impl Adding {
     /// Repeats it until it is acknowledged, or the task is done otherwise.
     async fn cancel(&self, id: TaskId) -> Task {
         loop {
-            match self.client.cancel(id).await {
-                Ok(task) => {
+            match self.gateways.call(async |client| client.cancel(id).await).await {
+                Some(Ok(task)) => {
                     assert_eq!(task.status, Status::Cancelled);
                     return task;
                 }
-                Err(error) if error.problem().is_some_and(|problem| problem.status == 409) => {
+                Some(Err(error)) if error.problem().is_some_and(|problem| problem.status == 409) => {
                     return self.follow(id).await;
                 }
-                Err(error) => assert!(error.is_transient(), "cancel was refused for good: {error:?}"),
+                Some(Err(error)) => assert!(error.is_transient(), "cancel was refused for good: {error:?}"),
+                None => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -213,15 +290,18 @@ impl Adding {
     /// Follows its statuses until it is done, over broken connections.
     async fn follow(&self, id: TaskId) -> Task {
         loop {
-            if let Ok(mut events) = self.client.events(id).await {
+            if let Some(Ok(mut events)) = self.gateways.call(async |client| client.events(id).await).await {
                 let mut last: Option<Status> = None;
-                while let Some(Ok(event)) = events.next().await {
+                while let Ok(Some(Ok(event))) = tokio::time::timeout(NEWS, events.next()).await {
                     let may_follow = last.is_none_or(|last| last.may_become(event.status));
                     assert!(may_follow, "task {id} went from {last:?} to {}", event.status);
                     last = Some(event.status);
                 }
             }
-            if let Ok(task) = self.client.get(id, None).await
+            if let Some(Ok(task)) = self
+                .gateways
+                .call(async |client| client.get(id, None).await)
+                .await
                 && task.done
             {
                 self.counts.done.fetch_add(1, Ordering::Relaxed);

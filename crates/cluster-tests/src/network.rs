@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::conclave;
+use crate::ip::ip;
 
-/// 198.18.0.0/15 is set aside for tests of networks.
+/// 198.18.0.0/15 is set aside for tests of networks. This is its first half; `Lan` takes from the second.
 const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-const NETWORKS: u32 = 1 << 15;
+const NETWORKS: u32 = 1 << 14;
 
 /// Removed when dropped. It takes root and iproute2 to make one.
 pub struct Network {
@@ -76,14 +77,4 @@ impl Drop for Network {
         }
         ip(&format!("netns del {}", self.name));
     }
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output();
-    let output = output.expect("`ip` of iproute2");
-    assert!(
-        output.status.success(),
-        "ip {args} failed (it needs root): {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }

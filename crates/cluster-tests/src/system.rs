@@ -160,7 +160,7 @@ fn text(path: &Path) -> &str {
 
 /// Below the range from which the kernel serves outgoing connections: a node that is started again must find its
 /// port free.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const PORTS: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -1,6 +1,8 @@
 //! The command line. Each verb's own arguments stand in its file under `commands`.
 
 mod client;
+mod cluster;
+mod local;
 mod name;
 mod node;
 mod task;
@@ -8,11 +10,13 @@ mod task;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    add, bench, cancel, completions, config, executor, executors, gateway, get, judicator, judicators, run,
-    search, stats, up, watch,
+    add, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold, judicator, judicators,
+    leave, remove, run, search, service, stats, status, stop, unhold, up, watch,
 };
 
 pub(crate) use client::ClientFlags;
+pub(crate) use cluster::{ClusterFlags, FounderFlags, NameFlag};
+pub(crate) use local::LocalFlags;
 pub(crate) use name::{executor_name, task_id, user_name};
 pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
 pub(crate) use task::TaskFlags;
@@ -35,6 +39,23 @@ pub(crate) enum Verb {
     Executor(executor::Args),
     /// Start a gateway alone, for judicators elsewhere
     Gateway(gateway::Args),
+    /// Show the services of this node of a cluster
+    Status(status::Args),
+    /// Leave a service of this node alone, for maintenance, until `unhold`
+    Hold(hold::Args),
+    /// Keep a service of this node alive again
+    Unhold(unhold::Args),
+    /// Stop this node of a cluster
+    Stop(stop::Args),
+    /// Take this node out of its cluster for good, and stop it
+    Leave(leave::Args),
+    /// Take another node, which is lost, out of the cluster for good
+    Remove(remove::Args),
+    /// Write a file with which MongoDB's own tools reach the cluster's replica set
+    Credentials(credentials::Args),
+    /// One service of a node; started by boot
+    #[command(hide = true)]
+    Service(service::Args),
     /// Add a task, wait for it, pass its output through and exit as it did
     Run(run::Args),
     /// Add one task or many, and print their ids
@@ -91,6 +112,16 @@ mod tests {
             "conclave add --lines tasks.jsonl",
             "conclave search --status pending --status running --user ada --oldest --limit 5",
             "conclave config --json",
+            "conclave judicator --cluster --name j1 --address 10.0.0.1 --first --print-log",
+            "conclave judicator --cluster --members a=h:1,b=i:2 --print-log=etcd,mongodb",
+            "conclave judicator --cluster --discover judicators --bootstrap-expect 3",
+            "conclave executor --cluster --name e1 --join a:2379,b:2379 --slots 2",
+            "conclave gateway --cluster --join a:2379 --join b:2379 --listen 127.0.0.1:0",
+            "conclave status --json --data /srv/c",
+            "conclave hold etcd --data /srv/c",
+            "conclave stop --leave",
+            "conclave remove j2 --data /srv/c",
+            "conclave service etcd-proxy --config etcd.toml",
             "conclave bench --quick --json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
@@ -108,6 +139,10 @@ mod tests {
             "conclave search --oldest --newest",
             "conclave executor --set nonsense",
             "conclave launch",
+            "conclave judicator --first",
+            "conclave judicator --cluster --bootstrap-expect 3",
+            "conclave executor --cluster --judicator a:7010",
+            "conclave service nonsense --config x",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

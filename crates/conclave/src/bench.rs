@@ -7,6 +7,7 @@ mod adds;
 mod backlog;
 mod baseline;
 mod claims;
+mod cluster;
 mod figures;
 mod latency;
 mod server;
@@ -23,6 +24,7 @@ use model::Command;
 
 use crate::print::complain;
 use backlog::Backlog;
+pub(crate) use cluster::{ClusterFigures, Programs, measure_cluster};
 pub(crate) use figures::{Figures, Target};
 use figures::{Memory, Start};
 use server::Server;

@@ -5,15 +5,23 @@ pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod credentials;
 pub(crate) mod executor;
 pub(crate) mod executors;
 pub(crate) mod gateway;
 pub(crate) mod get;
+pub(crate) mod hold;
 pub(crate) mod judicator;
 pub(crate) mod judicators;
+pub(crate) mod leave;
+pub(crate) mod remove;
 pub(crate) mod run;
 pub(crate) mod search;
+pub(crate) mod service;
 pub(crate) mod stats;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod unhold;
 pub(crate) mod up;
 pub(crate) mod watch;
 
@@ -29,6 +37,14 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Judicator(args) => judicator::run(args),
         Verb::Executor(args) => executor::run(args),
         Verb::Gateway(args) => gateway::run(args),
+        Verb::Status(args) => status::run(args),
+        Verb::Hold(args) => hold::run(args),
+        Verb::Unhold(args) => unhold::run(args),
+        Verb::Stop(args) => client(stop::run(args)),
+        Verb::Leave(args) => client(leave::run(args)),
+        Verb::Remove(args) => client(remove::run(args)),
+        Verb::Credentials(args) => client(credentials::run(args)),
+        Verb::Service(args) => service::run(args),
         Verb::Run(args) => client(run::run(args)),
         Verb::Add(args) => client(add::run(args)),
         Verb::Get(args) => client(get::run(args)),

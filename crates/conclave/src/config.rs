@@ -10,8 +10,9 @@ mod keys;
 mod layers;
 mod nearest;
 mod origin;
+mod resolved;
 mod value;
 
 pub(crate) use keys::Config;
 pub(crate) use layers::{Flag, Layers};
-pub(crate) use value::{Address, LogFilter};
+pub(crate) use value::{Address, Founder, Host, LogFilter};

@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod cluster;
 mod commands;
 mod config;
 mod exit;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     // is small and has one thread. The same goes for the process that measures what a bare spawn costs.
     match std::env::args_os().nth(1) {
         Some(verb) if verb == "warden" => return sandbox::warden::run(),
+        Some(verb) if verb == "leash" => return boot::leash::run(),
         Some(verb) if verb == bench::spawns::VERB => return bench::spawns::run(),
         _ => {}
     }

@@ -3,7 +3,7 @@
 mod folder;
 mod listen;
 mod log;
-mod options;
+pub(crate) mod options;
 mod parts;
 mod secrets;
 pub(crate) mod serving;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
 use crate::config::Config;
 use listen::Listening;
@@ -32,8 +33,33 @@ pub(crate) fn run<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<
 where
     F: Future<Output = Result<()>>,
 {
-    log::start(&config.node.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    run_on(Builder::new_multi_thread(), config, serve)
+}
+
+/// The same, on as many threads as the gateway is to have.
+pub(crate) fn run_gateway<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(config.gateway.threads.0);
+    run_on(builder, config, serve)
+}
+
+/// The same, on the thread that calls. A daemon's server ends with the thread that started it.
+pub(crate) fn run_here<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+where
+    F: Future<Output = Result<()>>,
+{
+    run_on(Builder::new_current_thread(), config, serve)
+}
+
+fn run_on<F>(mut builder: Builder, config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+where
+    F: Future<Output = Result<()>>,
+{
+    log_to_stderr(&config)?;
+    let runtime = builder
         .enable_all()
         .build()
         .context("could not start the runtime's threads")?;
@@ -41,6 +67,10 @@ where
     // What is left are connections that did not end in time. Dropping them lets go of the store, which closes.
     runtime.shutdown_timeout(LAST_WAIT);
     served.map(|()| ExitCode::SUCCESS)
+}
+
+pub(crate) fn log_to_stderr(config: &Config) -> Result<()> {
+    log::start(&config.node.log)
 }
 
 pub(crate) async fn bind_http(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {

@@ -60,7 +60,7 @@ impl Calls for Judicator {
     }
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
-        Ok(self.on_judicators())
+        self.on_judicators().await
     }
 
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use options::Options;
+pub use options::{Options, Roster};
 
 use hints::Hints;
 use pace::Pace;

@@ -1,6 +1,9 @@
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Bounds, LimitPolicy};
+use async_trait::async_trait;
+use model::{Bounds, JudicatorState, LimitPolicy};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -24,4 +27,12 @@ pub struct Options {
     pub keep_blobs: Duration,
     /// How long executors that are gone stay on the list.
     pub forget_executors: Duration,
+    /// Who else keeps tasks; `None` where it stands alone.
+    pub roster: Option<Arc<dyn Roster>>,
+}
+
+/// The judicators of a cluster, for people to look at.
+#[async_trait]
+pub trait Roster: fmt::Debug + Send + Sync {
+    async fn judicators(&self) -> Result<Vec<JudicatorState>, String>;
 }

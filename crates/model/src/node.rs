@@ -31,11 +31,28 @@ pub enum Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudicatorState {
     pub name: String,
+    /// Empty, as the version is, where it is gone and nobody remembers.
     pub address: String,
+    pub health: Health,
     pub leader: bool,
     pub store: String,
     pub version: String,
-    pub since: Moment,
+    /// When it began to serve; `None` where it does not.
+    pub since: Option<Moment>,
+    /// Its member of etcd; `None` where there is no etcd.
+    pub etcd: Option<PartState>,
+    /// Its member of the replica set; `None` where there is none.
+    pub mongodb: Option<PartState>,
+}
+
+/// A server that a judicator stands on, and its part among those of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartState {
+    pub address: String,
+    /// In the server's own words: `leader`, `follower`, `primary`, `secondary`, ...
+    pub state: String,
+    /// Empty where the server does not answer.
+    pub version: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,9 @@
 //! Who is alive, and who leads.
 //!
 //! A [`Registry`] is what a node is told: two values that change. Where they come from is the business of the
-//! modules below: [`local`] has them fixed. This room knows addresses, not tasks.
+//! modules below: [`local`] has them fixed, [`etcd`] keeps them current. This room knows addresses, not tasks.
 
+pub mod etcd;
 pub mod local;
 
 use tokio::sync::watch;

@@ -1,20 +1,21 @@
 //! The other end: a judicator that is elsewhere, or whichever of several answers.
 
 mod channels;
+mod repeatable;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use model::{
     Add, Added, BlobHash, ExecutorName, ExecutorState, Invalid, JudicatorState, Page, Query, Report,
     ReportAnswer, SessionId, Stats, Task, TaskId,
 };
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 
 use self::channels::{Channels, Peer};
+use self::repeatable::Repeatable;
 use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
 use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Secret};
 
@@ -72,25 +73,17 @@ fn understood<T>(read: Result<T, Invalid>) -> Result<T, CallError> {
 }
 
 /// The hash first, then the bytes. If the stream itself fails it ends early: the judicator then finds another hash
-/// than the one named, and keeps nothing. If the judicator hangs up, so does the task that feeds it.
-fn blob_parts(hash: BlobHash, mut bytes: ByteStream) -> ReceiverStream<proto::BlobPart> {
-    let (feed, parts) = mpsc::channel(4);
-    tokio::spawn(async move {
-        let mut part = proto::BlobPart {
-            hash: hash_out(hash),
-            bytes: Bytes::new(),
-        };
-        while feed.send(part).await.is_ok() {
-            let Some(Ok(bytes)) = bytes.next().await else {
-                break;
-            };
-            part = proto::BlobPart {
-                hash: Bytes::new(),
-                bytes,
-            };
-        }
+/// than the one named, and keeps nothing.
+fn blob_parts(hash: BlobHash, bytes: &Repeatable) -> impl Stream<Item = proto::BlobPart> + Send + 'static {
+    let first = proto::BlobPart {
+        hash: hash_out(hash),
+        bytes: Bytes::new(),
+    };
+    let rest = bytes.replay().map(|bytes| proto::BlobPart {
+        hash: Bytes::new(),
+        bytes,
     });
-    ReceiverStream::new(parts)
+    stream::once(async { first }).chain(rest)
 }
 
 #[async_trait]
@@ -209,17 +202,27 @@ impl Calls for Client {
         understood(each("judicators", answer.judicators))
     }
 
-    /// A stream can be sent only once, so this call goes to one judicator; the caller may repeat it.
+    /// Goes to the next judicator as long as all that was sent can be sent again. No patience here: a large blob takes
+    /// its time, and a dead connection shows by its keep-alive.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let Some((address, mut peer)) = self.channels.first() else {
-            return Err(CallError::Unavailable("no judicator is known".into()));
-        };
-        let asked = self.channels.ask(&address);
-        let answer = peer.put_blob(blob_parts(hash, bytes)).await.map_err(problem_in);
-        if !matches!(answer, Err(CallError::Unavailable(_))) {
-            asked.on_answered();
+        let bytes = Repeatable::new(bytes);
+        let mut last = CallError::Unavailable("no judicator is known".into());
+        for (address, mut peer) in self.channels.in_turn() {
+            let asked = self.channels.ask(&address);
+            match peer.put_blob(blob_parts(hash, &bytes)).await.map_err(problem_in) {
+                Err(CallError::Unavailable(why)) => {
+                    last = CallError::Unavailable(format!("judicator {address}: {why}"));
+                    if !bytes.may_repeat().await {
+                        break;
+                    }
+                }
+                answer => {
+                    asked.on_answered();
+                    return Ok(answer?.into_inner().size);
+                }
+            }
         }
-        Ok(answer?.into_inner().size)
+        Err(last)
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {

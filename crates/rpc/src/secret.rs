@@ -41,6 +41,15 @@ impl Secret {
         format!("Bearer {word}").parse().map(Secret).map_err(|_| form())
     }
 
+    /// A secret for another purpose that whoever knows this one can make too, and that tells nothing of this one.
+    pub fn derive(&self, purpose: &str) -> String {
+        let mut digest = Sha256::new();
+        digest.update(purpose.as_bytes());
+        digest.update([0]);
+        digest.update(self.0.as_bytes());
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     pub(crate) fn show(&self, request: &mut Request<()>) {
         request.metadata_mut().insert(HEADER, self.0.clone());
     }

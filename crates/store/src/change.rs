@@ -15,4 +15,6 @@ pub enum Change {
         executor: Option<ExecutorName>,
         time: Moment,
     },
+    /// Some changes were missed, as when a receiver lags: whoever listens has to look for himself.
+    Lost,
 }

@@ -10,6 +10,12 @@
     reason = "these are tests: panicking is how they fail"
 )]
 
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::TaskStore;
+
 pub mod adding;
 pub mod cancelling;
 pub mod claiming;
@@ -34,7 +40,47 @@ pub const LOSSES: u32 = 3;
 #[macro_export]
 macro_rules! keeps_the_contract {
     ($make:ident) => {
-        $crate::keeps_the_contract! { $make:
+        $crate::each_case! { keeps_the_contract $make }
+    };
+    ($make:ident: $($area:ident { $($case:ident,)* })*) => {
+        $(mod $area {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let (_keep, store) = super::$make().await;
+                $crate::contract::$area::$case(store).await;
+            })*
+        })*
+    };
+}
+
+/// Makes a list of every case, with its name, for a store that is put through all of them in one test: one that
+/// needs a server which takes long to start.
+#[macro_export]
+macro_rules! cases_of_the_contract {
+    () => {
+        $crate::each_case! { cases_of_the_contract cases }
+    };
+    ($make:ident: $($area:ident { $($case:ident,)* })*) => {
+        [$($($crate::contract::Case {
+            name: concat!(stringify!($area), "::", stringify!($case)),
+            run: |store| Box::pin($crate::contract::$area::$case(store)),
+        },)*)*]
+    };
+}
+
+/// A case by its name.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(Arc<dyn TaskStore>) -> BoxFuture<'static, ()>,
+}
+
+/// Hands all cases to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_case {
+    ($then:ident $make:ident) => {
+        $crate::$then! { $make:
             adding {
                 a_task_is_kept_as_it_was_added,
                 adding_twice_is_adding_once,
@@ -133,14 +179,5 @@ macro_rules! keeps_the_contract {
                 refusals_are_not,
             }
         }
-    };
-    ($make:ident: $($area:ident { $($case:ident,)* })*) => {
-        $(mod $area {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let (_keep, store) = super::$make().await;
-                $crate::contract::$area::$case(store).await;
-            })*
-        })*
     };
 }

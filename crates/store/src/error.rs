@@ -41,6 +41,49 @@ pub enum StoreError {
         #[source]
         source: rusqlite::Error,
     },
+    #[error(
+        "{address} belongs to the replica set '{found}', not to '{expected}'; set mongodb.set to the name of the \
+         set, or take the address off the list"
+    )]
+    OtherSet {
+        address: String,
+        expected: String,
+        found: String,
+    },
+    #[error("{address} is a mongod that belongs to no replica set; start it with --replSet {expected}")]
+    NoSet { address: String, expected: String },
+    #[error("the replica set '{set}' does not let {user} in; check the user, its password and its rights")]
+    Login {
+        set: String,
+        user: String,
+        #[source]
+        source: Box<mongodb::error::Error>,
+    },
+    #[error(
+        "no mongod of the replica set '{set}' can be reached at {}; start one there, or correct the addresses",
+        .addresses.join(", ")
+    )]
+    Unreachable { set: String, addresses: Vec<String> },
+    #[error("the replica set '{set}' has no primary now; a majority of its members must be up and connected")]
+    NoPrimary { set: String },
+    #[error("'{text}' is no address of a mongod; write HOST:PORT")]
+    Address {
+        text: String,
+        #[source]
+        source: Box<mongodb::error::Error>,
+    },
+    #[error("could not {step}: the replica set did not answer in time")]
+    Silent { step: &'static str },
+    #[error("could not {step}: others changed the same again and again")]
+    Contended { step: &'static str },
+    #[error("could not {step}")]
+    Mongo {
+        step: &'static str,
+        #[source]
+        source: Box<mongodb::error::Error>,
+    },
+    #[error("a stored {what} cannot be read: {detail}")]
+    Unreadable { what: &'static str, detail: String },
     #[error("the {what} cannot be written down")]
     Encode {
         what: &'static str,
@@ -62,7 +105,9 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Full { .. } | StoreError::Closed => true,
-            StoreError::Io { .. } | StoreError::Database { .. } => true,
+            StoreError::Io { .. } | StoreError::Database { .. } | StoreError::Mongo { .. } => true,
+            StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
+            StoreError::Silent { .. } | StoreError::Contended { .. } => true,
             StoreError::Conflict(_)
             | StoreError::NoBlob(_)
             | StoreError::ForeignCursor
@@ -70,6 +115,11 @@ impl StoreError {
             | StoreError::Corrupt { .. }
             | StoreError::TooNew { .. }
             | StoreError::InUse { .. }
+            | StoreError::OtherSet { .. }
+            | StoreError::NoSet { .. }
+            | StoreError::Login { .. }
+            | StoreError::Address { .. }
+            | StoreError::Unreadable { .. }
             | StoreError::Encode { .. }
             | StoreError::Decode { .. } => false,
         }

@@ -1,6 +1,6 @@
 //! Keeps tasks and blobs, and changes them by named atomic transitions.
 //!
-//! [`TaskStore`] is the contract; [`sqlite`] keeps it on one machine. What a transition may do is decided by
+//! [`TaskStore`] is the contract; [`sqlite`] keeps it on one machine, [`mongo`] on a replica set. What a transition may do is decided by
 //! `model` (the transition table, `standing`, `settle`); a store's part is to do it atomically and durably.
 //! This room knows nothing of leases, clocks between machines, the wire or HTTP.
 
@@ -9,6 +9,7 @@ mod change;
 pub mod contract;
 mod document;
 mod error;
+pub mod mongo;
 pub mod sqlite;
 mod task_store;
 

@@ -73,6 +73,10 @@ impl NodeFlags {
 }
 
 impl ExecutorFlags {
+    pub(crate) fn name(&self) -> &Option<String> {
+        &self.name
+    }
+
     pub(crate) fn flags(&self) -> Vec<Flag> {
         [
             flag("executor.slots", "--slots", &self.slots),

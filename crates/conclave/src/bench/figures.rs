@@ -51,6 +51,15 @@ const MEMORY_MIB: u64 = 300;
 const EMPTY_START_SECONDS: f64 = 1.0;
 const FULL_START_SECONDS: f64 = 2.0;
 
+pub(super) fn target(what: &'static str, wanted: String, found: String, met: bool) -> Target {
+    Target {
+        what,
+        wanted,
+        found,
+        met,
+    }
+}
+
 impl Figures {
     /// Against the bare spawns of two threads.
     pub(crate) fn ratio(&self) -> f64 {
@@ -71,12 +80,6 @@ impl Figures {
             .max(self.claim_growth(|claims| claims.sixteen_p50_seconds));
         let resident = self.memory.resident_bytes.max(self.start.full_resident_bytes);
         let over_spawn = self.latency.p50_seconds - self.baseline.p50_seconds;
-        let target = |what, wanted, found, met| Target {
-            what,
-            wanted,
-            found,
-            met,
-        };
         vec![
             target(
                 "throughput over bare spawns of 2 threads",

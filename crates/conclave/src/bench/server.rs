@@ -45,12 +45,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true);
-        // The defaults are measured, not what this shell happens to set.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("CONCLAVE_") {
-                command.env_remove(name);
-            }
-        }
+        without_settings(&mut command);
         let mut child = command.spawn().context("could not start `conclave up`")?;
         let pid = child.id().ok_or_else(|| anyhow!("`conclave up` ended at once"))?;
         let stdout = child
@@ -93,6 +88,15 @@ impl Server {
             .with_context(|| format!("`conclave up` did not stop within {STOP_WITHIN:?}"))??;
         ensure!(status.success(), "`conclave up` ended with {status}");
         Ok(())
+    }
+}
+
+/// The defaults are measured, not what this shell happens to set.
+pub(super) fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CONCLAVE_") {
+            command.env_remove(name);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::Serialize;
 
-use crate::bench::{Figures, Plan, Target, measure};
+use crate::bench::{ClusterFigures, Figures, Plan, Programs, Target, measure, measure_cluster};
 use crate::print::{Form, Out, Table, complain};
 
 #[derive(clap::Args, Debug)]
@@ -19,6 +19,15 @@ pub(crate) struct Args {
     /// Trivial tasks for the throughput
     #[arg(long, value_name = "N", default_value_t = 5000)]
     tasks: usize,
+    /// Measure a cluster of our own on this machine instead, against one process
+    #[arg(long)]
+    cluster: bool,
+    /// The etcd for the cluster
+    #[arg(long, value_name = "PROGRAM", default_value = "etcd", requires = "cluster")]
+    etcd: String,
+    /// The mongod for the cluster
+    #[arg(long, value_name = "PROGRAM", default_value = "mongod", requires = "cluster")]
+    mongod: String,
     /// Smaller numbers: seconds instead of minutes, and coarser figures
     #[arg(long)]
     quick: bool,
@@ -63,6 +72,14 @@ struct Answer<'a> {
     targets: Vec<Target>,
 }
 
+#[derive(Serialize)]
+struct ClusterAnswer<'a> {
+    #[serde(flatten)]
+    figures: &'a ClusterFigures,
+    ratio: f64,
+    targets: Vec<Target>,
+}
+
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("conclave-bench-")
@@ -77,8 +94,28 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         complain("this is a debug build, whose figures say little; build with --release");
     }
     warn_if_memory(folder.path());
-    let figures = measure(&args.plan(), folder.path()).await?;
     let mut out = Out::open();
+    if args.cluster {
+        let programs = Programs {
+            etcd: args.etcd.clone(),
+            mongod: args.mongod.clone(),
+        };
+        let figures = measure_cluster(&args.plan(), &programs, folder.path()).await?;
+        match args.form() {
+            Form::Json => out.json(&ClusterAnswer {
+                figures: &figures,
+                ratio: figures.ratio(),
+                targets: figures.targets(),
+            })?,
+            Form::People => {
+                out.text(measured_cluster(&figures))?;
+                out.text("\n")?;
+                out.text(reached(figures.targets()))?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let figures = measure(&args.plan(), folder.path()).await?;
     match args.form() {
         Form::Json => out.json(&Answer {
             figures: &figures,
@@ -88,10 +125,37 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Form::People => {
             out.text(measured(&figures))?;
             out.text("\n")?;
-            out.text(reached(&figures))?;
+            out.text(reached(figures.targets()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measured_cluster(figures: &ClusterFigures) -> Table {
+    let mut table = Table::new(["MEASURED", "FIGURE", "UNIT"]).right([1]);
+    let mut row = |what: &str, (figure, unit): (String, &str)| {
+        table.row([what.to_string(), figure, unit.to_string()]);
+    };
+    row("bare spawns, 2 threads", rate(figures.baseline.two_threads_per_second));
+    row(
+        &format!("{} tasks on one process", figures.single.tasks),
+        rate(figures.single.per_second),
+    );
+    row(
+        &format!("{} tasks on the cluster", figures.cluster.tasks),
+        rate(figures.cluster.per_second),
+    );
+    row("  over one process", (format!("{:.2}", figures.ratio()), ""));
+    row("one task when idle, p50", millis(figures.latency.p50_seconds));
+    row("one task when idle, p99", millis(figures.latency.p99_seconds));
+    for adds in &figures.adds {
+        row(
+            &format!("durable adds, {} at a time", adds.concurrency),
+            rate(adds.per_second),
+        );
+    }
+    row("start of all nodes", (format!("{:.1}", figures.start_seconds), "s"));
+    table
 }
 
 fn warn_if_memory(folder: &Path) {
@@ -175,9 +239,9 @@ fn mebibytes(bytes: u64) -> (String, &'static str) {
     ((bytes >> 20).to_string(), "MiB")
 }
 
-fn reached(figures: &Figures) -> Table {
+fn reached(targets: Vec<Target>) -> Table {
     let mut table = Table::new(["TARGET", "WANTED", "FOUND", "MET"]);
-    for target in figures.targets() {
+    for target in targets {
         // A no stands out.
         let met = if target.met { "yes" } else { "NO" };
         table.row([

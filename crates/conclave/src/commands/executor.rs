@@ -1,21 +1,24 @@
-//! `conclave executor`: an executor alone, for judicators that are elsewhere.
+//! `conclave executor`: an executor alone, for judicators that are elsewhere, or an executor's node of a cluster.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use crate::args::{ExecutorFlags, NodeFlags, list_flag};
+use crate::args::{ClusterFlags, ExecutorFlags, NodeFlags, flag, list_flag};
+use crate::cluster::{self, Kind};
 use crate::config::Config;
 use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Address of a judicator; repeatable [default: 127.0.0.1:7010]
-    #[arg(long = "judicator", value_name = "HOST:PORT")]
+    #[arg(long = "judicator", value_name = "HOST:PORT", conflicts_with = "cluster")]
     judicators: Vec<String>,
     #[command(flatten)]
     executor: ExecutorFlags,
+    #[command(flatten)]
+    cluster: ClusterFlags,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -23,6 +26,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut own = args.executor.flags();
     own.extend(list_flag("executor.judicators", "--judicator", &args.judicators));
+    if args.cluster.cluster {
+        own.extend(args.cluster.flags());
+        own.extend(flag("node.name", "--name", args.executor.name()));
+        return cluster::start(Kind::Executor, args.node.layers(own)?, args.cluster.print_log());
+    }
     let config = args.node.layers(own)?.config()?;
     ensure!(
         config.executor.slots.0 > 0,

@@ -1,24 +1,29 @@
-//! `conclave gateway`: a gateway alone, for judicators that are elsewhere.
+//! `conclave gateway`: a gateway alone, for judicators that are elsewhere, or a gateway's node of a cluster.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::args::{GatewayFlags, NodeFlags, flag, list_flag};
+use crate::args::{ClusterFlags, GatewayFlags, NameFlag, NodeFlags, flag, list_flag};
+use crate::cluster::{self, Kind};
 use crate::config::Config;
 use crate::node::{self, Parts, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Address of a judicator; repeatable [default: 127.0.0.1:7010]
-    #[arg(long = "judicator", value_name = "HOST:PORT")]
+    #[arg(long = "judicator", value_name = "HOST:PORT", conflicts_with = "cluster")]
     judicators: Vec<String>,
     /// Address of the HTTP API and the pages [default: 127.0.0.1:7000]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     #[command(flatten)]
     gateway: GatewayFlags,
+    #[command(flatten)]
+    name: NameFlag,
+    #[command(flatten)]
+    cluster: ClusterFlags,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -27,7 +32,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut own = args.gateway.flags();
     own.extend(flag("gateway.listen", "--listen", &args.listen));
     own.extend(list_flag("gateway.judicators", "--judicator", &args.judicators));
-    node::run(args.node.layers(own)?.config()?, serve)
+    own.extend(args.name.flags());
+    own.extend(args.cluster.flags());
+    let layers = args.node.layers(own)?;
+    match args.cluster.cluster {
+        true => cluster::start(Kind::Gateway, layers, args.cluster.print_log()),
+        false => node::run_gateway(layers.config()?, serve),
+    }
 }
 
 async fn serve(config: Config) -> Result<()> {

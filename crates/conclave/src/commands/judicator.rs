@@ -1,10 +1,11 @@
-//! `conclave judicator`: a judicator alone, on the embedded store.
+//! `conclave judicator`: a judicator alone, on the embedded store, or a judicator's node of a cluster.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::args::{NodeFlags, flag};
+use crate::args::{ClusterFlags, FounderFlags, NameFlag, NodeFlags, flag};
+use crate::cluster::{self, Kind};
 use crate::config::Config;
 use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
 
@@ -14,12 +15,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     #[command(flatten)]
+    name: NameFlag,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+    #[command(flatten)]
+    founder: FounderFlags,
+    #[command(flatten)]
     node: NodeFlags,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let own = flag("judicator.listen", "--listen", &args.listen);
-    let layers = args.node.layers(own.into_iter().collect())?;
+    let mut own = args.name.flags();
+    own.extend(args.cluster.flags());
+    own.extend(args.founder.flags());
+    own.extend(flag("judicator.listen", "--listen", &args.listen));
+    let mut layers = args.node.layers(own)?;
+    if args.cluster.cluster {
+        return cluster::start(Kind::Judicator, layers, args.cluster.print_log());
+    }
+    let name = layers.config()?.node.name.0;
+    layers.follow("judicator.name", "node.name", name);
     node::run(layers.config()?, serve)
 }
 
@@ -29,7 +44,7 @@ async fn serve(config: Config) -> Result<()> {
     let folder = Folder::prepare(&config.node.data.0)?;
     let rpc = node::bind_rpc(&config, &secrets, "--listen").await?;
     let address = rpc.local_addr()?;
-    let (judicator, judicator_part) = start::judicator(&config, &folder, address)?;
+    let (judicator, judicator_part) = start::alone(&config, &folder, address)?;
 
     // The server first, so that the store closes when no call is under way.
     let parts = vec![start::rpc(rpc, judicator, &secrets), judicator_part];

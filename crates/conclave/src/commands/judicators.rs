@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::show_time;
+use api::{Part, show_time};
 
 use crate::args::ClientFlags;
 use crate::print::{Form, Out, Table};
@@ -20,7 +20,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.client.form() {
         Form::Json => out.json(&judicators)?,
         Form::People => {
-            let mut table = Table::new(["NAME", "ADDRESS", "LEADS", "STORE", "VERSION", "SINCE"]);
+            let mut table = Table::new([
+                "NAME", "HEALTH", "ADDRESS", "LEADS", "ETCD", "MONGODB", "VERSION", "SINCE",
+            ]);
             for judicator in judicators {
                 let leads = match judicator.leader {
                     true => "yes",
@@ -28,15 +30,26 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 };
                 table.row([
                     judicator.name,
+                    judicator.health,
                     judicator.address,
                     leads.to_string(),
-                    judicator.store,
+                    part(judicator.etcd),
+                    part(judicator.mongodb),
                     judicator.version,
-                    show_time(judicator.since),
+                    judicator.since.map_or("-".to_string(), show_time),
                 ]);
             }
             out.text(table)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a server is among those of the other nodes, and its version.
+fn part(part: Option<Part>) -> String {
+    match part {
+        None => "-".to_string(),
+        Some(part) if part.version.is_empty() => format!("{} {}", part.state, part.address),
+        Some(part) => format!("{} {} {}", part.state, part.address, part.version),
+    }
 }

@@ -57,7 +57,7 @@ async fn serve(config: Config) -> Result<()> {
     };
 
     let metrics = start::metrics()?;
-    let (judicator, judicator_part) = start::judicator(&config, &folder, rpc.local_addr()?)?;
+    let (judicator, judicator_part) = start::alone(&config, &folder, rpc.local_addr()?)?;
     let calls: Arc<dyn Calls> = judicator;
 
     // Stopped from the first to the last: nothing new is taken, then work is given back while there is still a

@@ -10,7 +10,9 @@ use model::ExecutorName;
 use sandbox::Isolation;
 
 use super::layers::Layers;
-use super::value::{Address, DataFolder, LogFilter, NodeName, Slots, Value};
+use super::value::{
+    Address, DataFolder, Founder, Host, LogFilter, NodeName, Port, Program, SetName, Slots, Threads, Value,
+};
 
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -75,10 +77,60 @@ keys! {
     node: Node = "node" {
         /// Folder for all that the node keeps: `/var/lib/conclave` for root, else `conclave` in `$XDG_DATA_HOME` or `~/.local/share`.
         data: DataFolder = "auto",
+        /// In a cluster: what the node is called, unlike any other; `auto` is the host name.
+        name: NodeName = "auto",
+        /// In a cluster: where the other nodes reach this one; with `etcd.discover` the machine's only address, unless set.
+        address: Host = "127.0.0.1",
         /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`.
         log: LogFilter = "info",
         /// Allows addresses that other machines reach without a secret or tokens.
         insecure: bool = "false",
+    }
+    boot: Boot = "boot" {
+        /// How long a service may take to stop before it is killed.
+        stop_grace: Duration = "15s",
+        /// The longest pause before a service that keeps dying is started again.
+        restart_most: Duration = "10s",
+        /// Size at which a service's log is put aside and a new one begun.
+        log_size: Size = "16MiB",
+        /// How many logs that were put aside are kept for each service.
+        log_keep: NonZeroU32 = "4",
+    }
+    etcd: Etcd = "etcd" {
+        /// The etcd server, 3.4 or newer.
+        program: Program = "etcd",
+        /// Port for etcd's clients; on executors and gateways the port of the proxy, on loopback.
+        client_port: Port = "2379",
+        /// Port for etcd's other members.
+        peer_port: Port = "2380",
+        /// How this node comes to its etcd: it is the first of a new cluster.
+        first: bool = "false",
+        /// Or: it is one of these first members, named by node and peer address.
+        members: Option<Vec<Founder>> = "none",
+        /// Or: it joins through any of these members, named by client address.
+        join: Option<Vec<Address>> = "none",
+        /// Or: it finds the others behind this DNS name (and behind `tasks.` and the name).
+        discover: Option<Host> = "none",
+        /// With `discover`: so many found the cluster together, the others join; `none` joins only.
+        expect: Option<NonZeroU32> = "none",
+        /// How many seconds etcd may take until it serves before it is killed and started again.
+        tries: NonZeroU32 = "60",
+        /// Size that etcd's data may reach.
+        quota: Size = "2GiB",
+        /// How long a judicator that has gone silent stays registered, and leads.
+        lease: Duration = "5s",
+    }
+    mongodb: Mongodb = "mongodb" {
+        /// The MongoDB server, 6.0 or newer.
+        program: Program = "mongod",
+        /// Its port.
+        port: Port = "27017",
+        /// Name of the replica set.
+        set: SetName = "conclave",
+        /// How many seconds mongod may take until it serves before it is killed and started again.
+        tries: NonZeroU32 = "60",
+        /// Memory for mongod's cache; `none` leaves it to mongod, which takes half of the machine's.
+        cache: Option<Size> = "none",
     }
     judicator: Judicator = "judicator" {
         /// Address for the calls of executors and gateways.
@@ -133,6 +185,8 @@ keys! {
     gateway: Gateway = "gateway" {
         /// Address of the HTTP API and the pages.
         listen: Address = "127.0.0.1:7000",
+        /// Threads that serve requests; `auto` is one for each core.
+        threads: Threads = "auto",
         /// Addresses of judicators, for a gateway on its own.
         judicators: Vec<Address> = "127.0.0.1:7010",
         /// Size of the largest request, blobs apart.
@@ -179,6 +233,12 @@ keys! {
     secrets: Secrets = "secrets" {
         /// File with the secret that nodes show each other.
         cluster_file: Option<PathBuf> = "none",
+        /// File with the certificate of the authority that signs etcd's certificates.
+        etcd_ca_file: Option<PathBuf> = "none",
+        /// File with this node's certificate, shown by etcd and to etcd.
+        etcd_cert_file: Option<PathBuf> = "none",
+        /// File with the certificate's private key.
+        etcd_key_file: Option<PathBuf> = "none",
         /// File with the tokens of the HTTP API: on each line a token and its user.
         tokens_file: Option<PathBuf> = "none",
     }

@@ -50,6 +50,27 @@ impl Layers {
         Layers::lay(from_file, environment::given(variables)?, flags)
     }
 
+    /// What boot resolved and wrote down for a service: all there is to know, so the environment is not asked again.
+    pub(crate) fn resolved(path: &Path) -> Result<Layers> {
+        Layers::lay(file::read(path)?, Vec::new(), Vec::new())
+    }
+
+    /// Lets a key that nobody set follow from another one.
+    pub(crate) fn follow(&mut self, name: &'static str, from: &'static str, text: String) {
+        if let Some(setting) = self.settings.get_mut(name)
+            && setting.origin == Origin::Default
+        {
+            setting.text = text;
+            setting.origin = Origin::Key(from);
+        }
+    }
+
+    pub(crate) fn is_default(&self, name: &str) -> bool {
+        self.settings
+            .get(name)
+            .is_none_or(|setting| setting.origin == Origin::Default)
+    }
+
     fn lay(from_file: Vec<Given>, from_environment: Vec<Given>, flags: Vec<Flag>) -> Result<Layers> {
         let defaults = KEYS.iter().map(|key| Given {
             key,

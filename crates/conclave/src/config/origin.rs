@@ -9,6 +9,8 @@ pub(crate) enum Origin {
     File { path: PathBuf, line: usize },
     Env(String),
     Flag(&'static str),
+    /// It follows from another key.
+    Key(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -18,6 +20,7 @@ impl fmt::Display for Origin {
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
             Origin::Env(name) => write!(f, "env {name}"),
             Origin::Flag(flag) => write!(f, "flag {flag}"),
+            Origin::Key(key) => write!(f, "by {key}"),
         }
     }
 }

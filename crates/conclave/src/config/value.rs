@@ -4,9 +4,9 @@ mod amount;
 mod place;
 mod word;
 
-pub(crate) use amount::Slots;
-pub(crate) use place::{Address, DataFolder};
-pub(crate) use word::{LogFilter, NodeName};
+pub(crate) use amount::{Port, Slots, Threads};
+pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
+pub(crate) use word::{LogFilter, NodeName, SetName};
 
 /// Something that a key can be set to. Every layer gives text, so there is one reader for all of them.
 pub(crate) trait Value: Sized {

@@ -38,6 +38,28 @@ impl Folder {
         self.part("executor", 0o755)
     }
 
+    /// Everybody may read what the services are told; secrets are not among it.
+    pub(crate) fn run(&self) -> Result<PathBuf> {
+        self.part("run", 0o755)
+    }
+
+    /// Where blobs are gathered on their way into the replica set.
+    pub(crate) fn incoming(&self) -> Result<PathBuf> {
+        self.part("incoming", 0o700)
+    }
+
+    pub(crate) fn log(&self) -> Result<PathBuf> {
+        self.part("log", 0o750)
+    }
+
+    pub(crate) fn etcd(&self) -> Result<PathBuf> {
+        self.part("etcd", 0o700)
+    }
+
+    pub(crate) fn mongodb(&self) -> Result<PathBuf> {
+        self.part("mongodb", 0o700)
+    }
+
     fn part(&self, name: &str, mode: u32) -> Result<PathBuf> {
         let path = self.path.join(name);
         match DirBuilder::new().mode(mode).create(&path) {

@@ -1,6 +1,5 @@
 //! What each room wants to know, out of the configuration.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
 use anyhow::Result;
@@ -11,11 +10,12 @@ use crate::config::Config;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(super) fn judicator(config: &Config, address: SocketAddr) -> judicator::Options {
+/// For one that stands alone, on the embedded store.
+pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options {
     let section = &config.judicator;
     judicator::Options {
         name: section.name.0.clone(),
-        address: address.to_string(),
+        address,
         version: VERSION.to_string(),
         store: "sqlite".to_string(),
         limits: limits(config),
@@ -26,6 +26,7 @@ pub(super) fn judicator(config: &Config, address: SocketAddr) -> judicator::Opti
         keep_done: section.keep_done,
         keep_blobs: section.keep_blobs,
         forget_executors: section.forget_executors,
+        roster: None,
     }
 }
 

@@ -1,20 +1,30 @@
-//! The first SIGINT or SIGTERM stops in order, the second at once.
+//! The first SIGINT or SIGTERM stops in order, the second at once. The end of boot counts as a signal.
 
 use anyhow::{Context, Result};
+use boot::Tether;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    tether: Tether,
+    /// It is heard of once: a gone boot stays gone.
+    boot_gone: bool,
 }
 
 impl Signals {
     /// From here on signals no longer end the process by themselves.
     pub(crate) fn listen() -> Result<Signals> {
+        Signals::listen_with(Tether::none())
+    }
+
+    pub(crate) fn listen_with(tether: Tether) -> Result<Signals> {
         let listen = |kind| signal(kind).context("could not listen for signals");
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            tether,
+            boot_gone: false,
         })
     }
 
@@ -23,6 +33,10 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => ("SIGINT", 2),
             _ = self.terminate.recv() => ("SIGTERM", 15),
+            () = self.tether.boot_gone(), if !self.boot_gone => {
+                self.boot_gone = true;
+                ("the end of boot", 15)
+            }
         }
     }
 }

@@ -16,8 +16,10 @@ use anyhow::{Context, Result};
 use judicator::Judicator;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use rpc::Calls;
+use store::TaskStore;
 use store::sqlite::SqliteStore;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::{Folder, Part, Secrets, options};
@@ -29,28 +31,26 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often histograms are folded together, so that they do not grow while nobody asks for the metrics.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Opens the store and starts the judicator over it.
-pub(crate) fn judicator(
-    config: &Config,
-    folder: &Folder,
-    address: SocketAddr,
-) -> Result<(Arc<Judicator>, Part)> {
+/// Opens the embedded store and starts a judicator over it that stands alone.
+pub(crate) fn alone(config: &Config, folder: &Folder, address: SocketAddr) -> Result<(Arc<Judicator>, Part)> {
     let options = store::sqlite::Options {
         max_attempts: config.judicator.attempts.get(),
     };
     let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
     let registry = registry::local::alone(address.to_string());
+    let options = options::judicator(config, address.to_string());
+    judicator(options, store, registry.leading)
+}
+
+pub(crate) fn judicator(
+    options: judicator::Options,
+    store: Arc<dyn TaskStore>,
+    leading: watch::Receiver<bool>,
+) -> Result<(Arc<Judicator>, Part)> {
     let tracker = TaskTracker::new();
     let mut judicator = None;
     let part = Part::start("the judicator", PATIENCE, |stop| {
-        let options = options::judicator(config, address);
-        judicator = Some(Judicator::start(
-            options,
-            store,
-            registry.leading,
-            &tracker,
-            &stop,
-        ));
+        judicator = Some(Judicator::start(options, store, leading, &tracker, &stop));
         async move {
             stop.cancelled().await;
             tracker.close();

@@ -15,8 +15,7 @@ impl Judicator {
                 Ok(change) => self.on_change(change),
                 Err(RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "changes were missed: everyone looks for himself");
-                    self.hints.on_lost_history();
-                    self.waiters.on_lost_history();
+                    self.on_change(Change::Lost);
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -27,6 +26,10 @@ impl Judicator {
         match change {
             Change::Waiting(tasks) => self.hints.on_work(tasks),
             Change::Withdrawn(executor) => self.hints.on_withdrawn(&executor),
+            Change::Lost => {
+                self.hints.on_lost_history();
+                self.waiters.on_lost_history();
+            }
             Change::Moved {
                 id,
                 status,

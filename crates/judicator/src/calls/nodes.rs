@@ -24,14 +24,24 @@ impl Judicator {
         })
     }
 
-    pub(super) fn on_judicators(&self) -> Vec<JudicatorState> {
-        vec![JudicatorState {
+    pub(super) async fn on_judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
+        match &self.options.roster {
+            Some(roster) => roster.judicators().await.map_err(CallError::Unavailable),
+            None => Ok(vec![self.alone()]),
+        }
+    }
+
+    fn alone(&self) -> JudicatorState {
+        JudicatorState {
             name: self.options.name.clone(),
             address: self.options.address.clone(),
+            health: Health::Alive,
             leader: self.leads(),
             store: self.options.store.clone(),
             version: self.options.version.clone(),
-            since: self.since,
-        }]
+            since: Some(self.since),
+            etcd: None,
+            mongodb: None,
+        }
     }
 }

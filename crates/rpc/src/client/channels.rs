@@ -1,6 +1,7 @@
 //! One connection for each judicator, made when it is first needed.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +64,12 @@ impl Drop for Asked<'_> {
     }
 }
 
+/// A number that differs from process to process.
+fn anywhere() -> usize {
+    // The standard library seeds its hashers from the system's randomness.
+    RandomState::new().hash_one(()) as usize
+}
+
 impl Channels {
     pub(super) fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Channels {
         Channels {
@@ -77,11 +84,18 @@ impl Channels {
         let mut addresses = self.judicators.borrow().clone();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.peers.retain(|address, _| addresses.contains(address));
-        if let Some(first) = addresses
+        let first = addresses
             .iter()
-            .position(|address| Some(address) == state.preferred.as_ref())
-        {
-            addresses.rotate_left(first);
+            .position(|address| Some(address) == state.preferred.as_ref());
+        match first {
+            Some(first) => addresses.rotate_left(first),
+            // Nobody is preferred yet, or the one that was is gone: begin anywhere, so that callers spread.
+            None if !addresses.is_empty() => {
+                let first = anywhere() % addresses.len();
+                addresses.rotate_left(first);
+                state.preferred = addresses.first().cloned();
+            }
+            None => {}
         }
         addresses
             .into_iter()
@@ -94,11 +108,6 @@ impl Channels {
                 Some((address, peer))
             })
             .collect()
-    }
-
-    /// The preferred one alone.
-    pub(super) fn first(&self) -> Option<(String, Peer)> {
-        self.in_turn().into_iter().next()
     }
 
     /// To be held until this one has answered.
@@ -133,8 +142,9 @@ impl Channels {
             // Without this each exchange may lose 40 ms to delayed acknowledgements.
             .tcp_nodelay(true)
             .connect_timeout(Duration::from_secs(2))
-            .http2_keep_alive_interval(Duration::from_secs(5))
-            .keep_alive_timeout(Duration::from_secs(5))
+            // A judicator that hangs or is cut off keeps its connections open: it is left after 5 seconds.
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(3))
             .keep_alive_while_idle(true)
             .connect_lazy();
         let peer = JudicatorClient::with_interceptor(channel, ShowSecret(self.secret.clone()))

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use model::{ExecutorState, Health, Invalid, JudicatorState, Moment, Stats, Status};
+use model::{ExecutorState, Health, Invalid, JudicatorState, Moment, PartState, Stats, Status};
 
 use super::ids::{executor_in, id_in, id_out};
 use super::{Incoming, micros, proto, text};
@@ -45,7 +45,10 @@ impl From<JudicatorState> for proto::JudicatorState {
             leader: state.leader,
             store: state.store,
             version: state.version,
-            since: state.since.0,
+            since: state.since.map(|since| since.0),
+            alive: state.health == Health::Alive,
+            etcd: state.etcd.map(Into::into),
+            mongodb: state.mongodb.map(Into::into),
         }
     }
 }
@@ -55,11 +58,34 @@ impl Incoming<JudicatorState> for proto::JudicatorState {
         Ok(JudicatorState {
             name: self.name,
             address: self.address,
+            health: if self.alive { Health::Alive } else { Health::Gone },
             leader: self.leader,
             store: self.store,
             version: self.version,
-            since: Moment(self.since),
+            since: self.since.map(Moment),
+            etcd: self.etcd.map(Into::into),
+            mongodb: self.mongodb.map(Into::into),
         })
+    }
+}
+
+impl From<PartState> for proto::PartState {
+    fn from(part: PartState) -> Self {
+        proto::PartState {
+            address: part.address,
+            state: part.state,
+            version: part.version,
+        }
+    }
+}
+
+impl From<proto::PartState> for PartState {
+    fn from(part: proto::PartState) -> Self {
+        PartState {
+            address: part.address,
+            state: part.state,
+            version: part.version,
+        }
     }
 }
 

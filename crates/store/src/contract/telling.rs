@@ -35,6 +35,7 @@ async fn told(store: &Arc<dyn TaskStore>, changes: &mut Receiver<Change>) -> Tol
                 break;
             }
             Change::Waiting(count) => told.waiting += count,
+            Change::Lost => panic!("nothing happened that could have made it miss something"),
         }
     }
     store.cancel(mark).await.unwrap();

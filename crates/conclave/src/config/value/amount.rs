@@ -11,6 +11,13 @@ use super::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots(pub(crate) u32);
 
+/// Threads that serve requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Threads(pub(crate) usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Port(pub(crate) u16);
+
 /// More slots than this is a slip: each is a process of its own.
 const MOST_SLOTS: u32 = 4096;
 
@@ -87,6 +94,41 @@ impl Value for Slots {
     }
 }
 
+impl Value for Threads {
+    const ACCEPTS: &'static str = "a whole number from 1 to 1024, or auto";
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<Threads, String> {
+        if text == "auto" {
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            return Ok(Threads(cores));
+        }
+        match text.parse() {
+            Ok(threads) if (1..=1024).contains(&threads) => Ok(Threads(threads)),
+            _ => Err("not such a number".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Value for Port {
+    const ACCEPTS: &'static str = "a port from 1 to 65535";
+
+    fn parse(text: &str) -> Result<Port, String> {
+        match text.parse() {
+            Ok(port) if port > 0 => Ok(Port(port)),
+            _ => Err("not such a port".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check;
@@ -108,6 +150,12 @@ mod tests {
         check::<Slots>("0", Ok("0"));
         check::<Slots>("4097", Err("not"));
         assert!(Slots::parse("auto").is_ok_and(|slots| slots.0 > 0));
+        check::<Threads>("3", Ok("3"));
+        check::<Threads>("0", Err("not"));
+        assert!(Threads::parse("auto").is_ok_and(|threads| threads.0 > 0));
+        check::<Port>("2379", Ok("2379"));
+        check::<Port>("0", Err("not"));
+        check::<Port>("65536", Err("not"));
     }
 
     #[test]

@@ -2,11 +2,26 @@
 
 use std::path::PathBuf;
 
-use super::Value;
+use super::{NodeName, Value};
 
 /// `host:port`, to listen on or to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) String);
+
+/// A host's name or address, with no port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host(pub(crate) String);
+
+/// One of the first members of an etcd: its node's name, and where its peers reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Founder {
+    pub(crate) name: String,
+    pub(crate) peer: String,
+}
+
+/// A program: a name that is looked up on the PATH, or a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program(pub(crate) PathBuf);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataFolder(pub(crate) PathBuf);
@@ -35,6 +50,8 @@ impl Value for Address {
 
 impl Value for Vec<Address> {
     const ACCEPTS: &'static str = "one or more of HOST:PORT, with commas between, or a list of them";
+    const ACCEPTS_OR_NOT: &'static str =
+        "one or more of HOST:PORT, with commas between, or a list of them, or none";
 
     fn parse(text: &str) -> Result<Vec<Address>, String> {
         text.split(',').map(|part| Address::parse(part.trim())).collect()
@@ -43,6 +60,69 @@ impl Value for Vec<Address> {
     fn show(&self) -> String {
         let parts: Vec<_> = self.iter().map(|address| address.0.as_str()).collect();
         parts.join(",")
+    }
+}
+
+impl Value for Host {
+    const ACCEPTS: &'static str = "a host's name or address, like 10.0.0.1 or judge-1.lan";
+    const ACCEPTS_OR_NOT: &'static str = "a name like judicators.lan, or none";
+
+    fn parse(text: &str) -> Result<Host, String> {
+        match text {
+            "" => Err("empty".to_string()),
+            "0.0.0.0" | "::" | "[::]" => Err("others cannot reach that; name one address".to_string()),
+            _ => match Address::parse(&format!("{text}:1")) {
+                Ok(_) => Ok(Host(text.to_string())),
+                Err(_) => Err("not a host; an IPv6 address stands in brackets, and no port follows".to_string()),
+            },
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Value for Vec<Founder> {
+    const ACCEPTS: &'static str = "NAME=HOST:PORT for each, with commas between";
+    const ACCEPTS_OR_NOT: &'static str = "NAME=HOST:PORT for each, with commas between, or none";
+
+    fn parse(text: &str) -> Result<Vec<Founder>, String> {
+        let one = |part: &str| {
+            let (name, peer) = part
+                .trim()
+                .split_once('=')
+                .ok_or_else(|| format!("'{}' has no '='", part.trim()))?;
+            Ok(Founder {
+                name: NodeName::parse(name)?.0,
+                peer: Address::parse(peer)?.0,
+            })
+        };
+        text.split(',').map(one).collect()
+    }
+
+    fn show(&self) -> String {
+        let parts: Vec<_> = self
+            .iter()
+            .map(|Founder { name, peer }| format!("{name}={peer}"))
+            .collect();
+        parts.join(",")
+    }
+}
+
+impl Value for Program {
+    const ACCEPTS: &'static str = "a program on the PATH, or its absolute path";
+
+    fn parse(text: &str) -> Result<Program, String> {
+        let path = PathBuf::parse(text)?;
+        match path.is_absolute() || !text.contains('/') {
+            true => Ok(Program(path)),
+            false => Err("a relative path".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
     }
 }
 
@@ -108,6 +188,18 @@ mod tests {
         check::<Address>("http://a:1", Err("no host"));
         check::<Vec<Address>>("a:1, b:2", Ok("a:1,b:2"));
         check::<Vec<Address>>("", Err("no port"));
+        check::<Option<Vec<Address>>>("none", Ok("none"));
+        check::<Host>("10.0.0.1", Ok("10.0.0.1"));
+        check::<Host>("[fe80::1]", Ok("[fe80::1]"));
+        check::<Host>("fe80::1", Err("brackets"));
+        check::<Host>("a:1", Err("no port"));
+        check::<Host>("0.0.0.0", Err("cannot reach"));
+        check::<Vec<Founder>>("a=x:1, b=y:2", Ok("a=x:1,b=y:2"));
+        check::<Vec<Founder>>("x:1", Err("no '='"));
+        check::<Vec<Founder>>("a=x", Err("no port"));
+        check::<Program>("etcd", Ok("etcd"));
+        check::<Program>("/opt/etcd", Ok("/opt/etcd"));
+        check::<Program>("bin/etcd", Err("relative"));
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub(crate) struct LogFilter(pub(crate) String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeName(pub(crate) String);
 
+/// The name of a replica set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetName(pub(crate) String);
+
 impl Value for bool {
     const ACCEPTS: &'static str = "true or false";
 
@@ -57,6 +61,18 @@ impl Value for NodeName {
             _ => text.to_string(),
         };
         ExecutorName::parse(&name).map(|name| NodeName(name.to_string()))
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl Value for SetName {
+    const ACCEPTS: &'static str = "letters, digits, '.', '_' and '-'";
+
+    fn parse(text: &str) -> Result<SetName, String> {
+        ExecutorName::parse(text).map(|name| SetName(name.to_string()))
     }
 
     fn show(&self) -> String {

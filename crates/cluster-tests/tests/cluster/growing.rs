@@ -1,0 +1,86 @@
+use std::time::Instant;
+
+use cluster_tests::{Cluster, Forming};
+
+use crate::stage::Stage;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fourth_and_a_fifth_join_at_the_same_moment_and_leave() {
+    let mut stage = Stage::busy().await;
+    let fault = stage.fault("j4 and j5 join");
+    ["j4", "j5"]
+        .iter()
+        .for_each(|name| stage.cluster.join_judicator(name));
+    let roster = stage.cluster.whole(5).await;
+    assert_eq!(roster.names(), ["j1", "j2", "j3", "j4", "j5"]);
+    stage.resumed(&fault).await;
+
+    // The two ways to leave, by those that have most to give away.
+    for leave in [&["leave"][..], &["stop", "--leave"]] {
+        let victim = stage.cluster.primary().await;
+        let before = stage.cluster.roster().await.unwrap().0.len();
+        let fault = stage.fault(format!(
+            "{victim}, which is primary, leaves by `{}`",
+            leave.join(" ")
+        ));
+        let machine = stage.cluster.machine_mut(&victim);
+        let said = machine.conclave(leave).await;
+        assert_eq!(said.code, 0, "{said:?}");
+        let (well, log) = machine.ended().await;
+        assert!(well, "{log}");
+        machine.nobody().await;
+        let roster = stage.cluster.whole(before - 1).await;
+        assert!(roster.get(&victim).is_none());
+        stage.resumed(&fault).await;
+    }
+    stage.settle().await;
+}
+
+/// A replica set has seven voters at most. The eighth gets a vote when one of them leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_eighth_has_no_vote_until_another_leaves() {
+    let begun = Instant::now();
+    let mut cluster = Cluster::new();
+    cluster.form(Forming::Members, 5);
+    cluster.whole(5).await;
+    println!("five after {:?}", begun.elapsed());
+    ["j6", "j7", "j8"]
+        .iter()
+        .for_each(|name| cluster.join_judicator(name));
+    let roster = cluster.whole(8).await;
+    println!("eight after {:?}", begun.elapsed());
+    assert_eq!(roster.voters(), 7, "{roster}");
+    let silent = roster.without_vote()[0].to_string();
+    let primary = roster.primary().unwrap();
+    let leaves = roster
+        .names()
+        .into_iter()
+        .find(|name| *name != silent && *name != primary);
+    let leaves = leaves.unwrap().to_string();
+    let said = cluster.machine(&leaves).conclave(&["leave"]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let roster = cluster
+        .roster_with("seven voters among seven", |roster| {
+            roster.is_whole(7) && roster.voters() == 7
+        })
+        .await;
+    println!("seven again after {:?}", begun.elapsed());
+    assert!(
+        roster.get(&leaves).is_none() && roster.get(&silent).is_some(),
+        "{roster}"
+    );
+}
+
+/// It has nobody to leave to: its data is all there is.
+#[tokio::test]
+async fn the_last_does_not_leave() {
+    let mut cluster = Cluster::new();
+    cluster.form(Forming::Join, 1);
+    cluster.add_executor("e1");
+    cluster.whole(1).await;
+    cluster.working(1).await;
+    let said = cluster.machine("j1").conclave(&["leave"]).await;
+    assert_ne!(said.code, 0, "{said:?}");
+    assert!(said.stderr.contains("last"), "{said:?}");
+    crate::stage::runs_a_task(&cluster).await;
+}

@@ -1,0 +1,68 @@
+//! The node of a cluster on this machine, as its operator's commands find it: by its data folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use boot::Status;
+
+use super::access::{Own, access};
+use super::{Kind, Role, options, write};
+use crate::config::{Config, Layers};
+use crate::node::Secrets;
+use registry::etcd::Access;
+
+pub(crate) struct LocalNode {
+    data: PathBuf,
+}
+
+impl LocalNode {
+    pub(crate) fn at(data: &Path) -> Result<LocalNode> {
+        let data = std::path::absolute(data)
+            .with_context(|| format!("the data folder {} has no absolute path", data.display()))?;
+        Ok(LocalNode { data })
+    }
+
+    pub(crate) fn run(&self) -> PathBuf {
+        self.data.join("run")
+    }
+
+    pub(crate) fn status(&self) -> Result<Status> {
+        Status::read(&self.run()).with_context(|| {
+            format!(
+                "there is no node of a cluster in {}; name its data folder with --data",
+                self.data.display()
+            )
+        })
+    }
+
+    pub(crate) fn kind(&self) -> Result<Kind> {
+        Kind::parse(&self.status()?.kind)
+    }
+
+    /// What the node was last started with.
+    fn config(&self, role: Role) -> Result<(Config, Secrets)> {
+        let config = Layers::resolved(&write::path(&self.run(), role))?.config()?;
+        let secrets = Secrets::load(&config)?;
+        Ok((config, secrets))
+    }
+
+    pub(crate) fn etcd(&self) -> Result<daemons::etcd::Options> {
+        let (config, secrets) = self.config(Role::EtcdMember)?;
+        Ok(options::member(&config, &secrets))
+    }
+
+    pub(crate) fn mongodb(&self) -> Result<daemons::mongodb::Options> {
+        let (config, secrets) = self.config(Role::Mongodb)?;
+        Ok(options::mongodb(&config, &secrets))
+    }
+
+    /// Etcd, as this node reaches it.
+    pub(crate) fn access(&self, kind: Kind) -> Result<Access> {
+        let (role, own) = match kind {
+            Kind::Judicator => (Role::EtcdMember, Own::Member),
+            Kind::Executor | Kind::Gateway => (Role::EtcdProxy, Own::Proxy),
+        };
+        let (config, secrets) = self.config(role)?;
+        Ok(access(&config, &secrets, own))
+    }
+}

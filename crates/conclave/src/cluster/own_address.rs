@@ -1,0 +1,66 @@
+//! This machine's address on the network, where nobody said it.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, bail};
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+
+/// The only address that others could mean. IPv6 is asked only where there is no IPv4.
+pub(super) fn own_address() -> Result<String> {
+    let interfaces = getifaddrs().context("could not look up this machine's addresses")?;
+    choose(interfaces.filter_map(|interface| ip(&interface.address?)))
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    if let Some(v4) = address.as_sockaddr_in() {
+        return Some(IpAddr::V4(v4.ip()));
+    }
+    address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()))
+}
+
+fn choose(addresses: impl Iterator<Item = IpAddr>) -> Result<String> {
+    let is_local = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),
+    };
+    let (v4, v6): (Vec<_>, Vec<_>) = addresses
+        .filter(|address| !is_local(address))
+        .partition(IpAddr::is_ipv4);
+    let found = if v4.is_empty() { v6 } else { v4 };
+    match found[..] {
+        [IpAddr::V4(only)] => Ok(only.to_string()),
+        [IpAddr::V6(only)] => Ok(format!("[{only}]")),
+        [] => bail!(
+            "this machine has no address that other nodes could reach; connect it, or give one with --address"
+        ),
+        [..] => {
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            bail!(
+                "this machine has several addresses ({}); say with --address where other nodes reach it",
+                found.join(", ")
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_is_taken_and_more_are_asked_about() {
+        let check = |addresses: &[&str], expected: Result<&str, &str>| {
+            let found = choose(addresses.iter().map(|address| address.parse().unwrap()));
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(wrong), Err(part)) => assert!(wrong.to_string().contains(part), "{wrong}"),
+                (found, _) => panic!("{addresses:?} gave {found:?}"),
+            }
+        };
+        check(&["127.0.0.1", "10.0.0.3", "::1", "fd00::3"], Ok("10.0.0.3"));
+        check(&["::1", "fe80::1", "fd00::3"], Ok("[fd00::3]"));
+        check(&["127.0.0.1", "169.254.1.1"], Err("no address"));
+        check(&["10.0.0.3", "10.1.0.3"], Err("10.0.0.3, 10.1.0.3"));
+    }
+}

@@ -1,0 +1,64 @@
+//! What each service does from its start to its end.
+//!
+//! | service | runs on | told to stop, or boot is gone |
+//! |---|---|---|
+//! | etcd, etcd-proxy, mongodb | one thread, whose end would end the server | the server is stopped and waited for |
+//! | judicator | a thread for each core | leaves the registry, ends its calls, lets go of the store |
+//! | executor | a thread for each core | as `conclave executor` |
+//! | gateway | as many threads as it is told | as `conclave gateway` |
+
+mod etcd;
+mod executor;
+mod gateway;
+mod judicator;
+mod mongodb;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use boot::{Tether, Word};
+use tokio_util::sync::CancellationToken;
+
+use super::Role;
+use crate::config::Config;
+use crate::node::{self, Signals};
+
+pub(crate) fn run(role: Role, config: Config) -> Result<ExitCode> {
+    match role {
+        Role::EtcdMember => node::run_here(config, |config| told(config, etcd::member)),
+        Role::EtcdProxy => node::run_here(config, |config| told(config, etcd::proxy)),
+        Role::Mongodb => node::run_here(config, |config| told(config, mongodb::run)),
+        Role::Judicator => node::run(config, |config| told(config, judicator::run)),
+        Role::Executor => node::run(config, |config| told(config, executor::run)),
+        Role::Gateway => node::run_gateway(config, |config| told(config, gateway::run)),
+    }
+}
+
+/// Runs a service, and tells boot why if it fails.
+async fn told<F>(config: Config, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let tether = Tether::from_stdin().context("could not take up the line to boot")?;
+    let served = serve(config, tether.clone()).await;
+    if let Err(error) = &served {
+        tether.say(&Word::Failed(format!("{error:#}")));
+    }
+    served
+}
+
+/// A token that is cancelled by the first signal, or when boot is gone. The second signal ends the process.
+fn stop_on_signal(tether: Tether) -> Result<CancellationToken> {
+    let mut signals = Signals::listen_with(tether)?;
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        let (signal, _) = signals.next().await;
+        tracing::info!("{signal}: stopping; a second signal stops at once");
+        told.cancel();
+        let (signal, number) = signals.next().await;
+        tracing::warn!("{signal} again: stopping at once");
+        std::process::exit(128 + number);
+    });
+    Ok(stop)
+}

@@ -1,0 +1,25 @@
+use std::sync::Arc;
+
+use anyhow::Result;
+use boot::{Tether, Word};
+use tokio_util::sync::CancellationToken;
+
+use super::super::access::{Own, access};
+use crate::config::Config;
+use crate::node::{self, Parts, Secrets, Signals, start};
+
+pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
+    let signals = Signals::listen_with(tether.clone())?;
+    let secrets = Secrets::load(&config)?;
+    let http = node::bind_http(&config, &secrets, "--listen").await?;
+    let registry = registry::etcd::follow(access(&config, &secrets, Own::Proxy), CancellationToken::new());
+    let calls = Arc::new(rpc::Client::new(registry.judicators, secrets.cluster.clone()));
+    let metrics = start::metrics()?;
+    tracing::info!(address = %http.local_addr()?, threads = config.gateway.threads.0, "serving HTTP");
+    let parts = vec![
+        start::upkeep(metrics.clone()),
+        start::gateway(&config, http, calls, &secrets, metrics),
+    ];
+    tether.say(&Word::Ready);
+    Parts(parts).run(signals).await
+}

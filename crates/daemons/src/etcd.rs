@@ -1,0 +1,46 @@
+//! The etcd daemon: a member on a judicator's node, a proxy to the members on the others.
+//!
+//! ```text
+//! DATA/etcd/data        etcd's own folder; nobody but etcd writes there, and nobody ever deletes it
+//! DATA/etcd/served      which cluster this node belongs to: with it, and without data, it can only join
+//! DATA/etcd/founding    what was promised to the other founders, until it has served
+//! DATA/etcd/address     the address that DNS gave this node, where that is not the configured one
+//! DATA/etcd/left        this node left its cluster for good
+//! DATA/etcd/endpoints   where the members serve clients, a line for each, as last seen
+//! ```
+
+mod options;
+
+mod arguments;
+mod notes;
+mod plan;
+mod preflight;
+
+mod dial;
+mod look;
+mod peer;
+mod propose;
+mod resolve;
+
+mod auth;
+mod expel;
+mod join;
+mod leave;
+mod member;
+mod members;
+mod proxy;
+mod remove;
+mod settle;
+
+mod error;
+
+pub use error::EtcdError;
+pub use leave::{Departure, leave};
+pub use member::member;
+pub use members::{MemberSeen, MemberState, members};
+pub use notes::known_endpoints;
+pub use options::{Options, ProxyOptions, Seeds, Start};
+pub use preflight::{preflight, preflight_proxy};
+pub use proxy::proxy;
+pub use remove::remove;
+pub use resolve::Resolver;

@@ -1,0 +1,89 @@
+//! Leaves the cluster for good.
+
+use super::expel::expel;
+use super::members::{MemberSeen, MemberState, members, serving};
+use super::notes::Notes;
+use super::options::address;
+use super::{EtcdError, Options};
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The member is removed; the node's data stays where it is, and will not be started again.
+    Left,
+    /// It had left before.
+    LeftBefore,
+    /// It is the only member, and stays: a cluster of none keeps nothing.
+    Last,
+}
+
+/// May be called while the daemon runs (its etcd then ends by itself) or when it has stopped. In a cluster of two it
+/// has to run, for both have to agree.
+pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
+    let notes = Notes::at(&options.data);
+    let disk = notes.read()?;
+    if disk.left {
+        return Ok(Departure::LeftBefore);
+    }
+    let endpoints = notes.endpoints();
+    if endpoints.is_empty() {
+        return Err(EtcdError::NothingToLeave);
+    }
+    let all = match members(&options.access(endpoints.clone())).await {
+        Ok(all) => all,
+        Err(error) => {
+            tracing::debug!("{error}");
+            return Err(EtcdError::NobodyElse { tried: endpoints });
+        }
+    };
+    let host = notes.address()?.unwrap_or_else(|| options.host.clone());
+    let peer = address(&host, options.peer_port);
+    let member = disk.served.and_then(|served| served.member);
+    let is_own = |other: &&MemberSeen| member.map_or(other.peer == peer, |id| other.id == id);
+    let Some(own) = all.iter().find(is_own) else {
+        notes.leaves(LEFT)?;
+        return Ok(Departure::Left);
+    };
+    if all.len() == 1 {
+        return Ok(Departure::Last);
+    }
+    check_quorum(&options.name, own, &all)?;
+    // Through another: one that removes itself may be gone before it can answer.
+    let mut others = serving(&all);
+    others.retain(|client| *client != own.client);
+    expel(&options.access(others), own.id).await?;
+    notes.leaves(LEFT)?;
+    Ok(Departure::Left)
+}
+
+const LEFT: &str = "This node left its cluster. To join again, start it with a new data folder.\n";
+
+/// Those that remain have to be able to decide, and all of today's have to agree to it.
+fn check_quorum(name: &str, own: &MemberSeen, all: &[MemberSeen]) -> Result<(), EtcdError> {
+    let votes = |member: &&MemberSeen| member.state != MemberState::Learner;
+    let answers = |member: &&MemberSeen| matches!(member.state, MemberState::Leader | MemberState::Follower);
+    let others = || all.iter().filter(|member| member.id != own.id).filter(votes);
+    let alive = others().filter(answers).count();
+    let voters = others().count();
+    let now_alive = alive + usize::from(answers(&own));
+    let now_voters = voters + usize::from(votes(&own));
+    if alive > voters / 2 && now_alive > now_voters / 2 {
+        return Ok(());
+    }
+    let mut missing: Vec<String> = others()
+        .filter(|member| !answers(member))
+        .map(|member| match member.name.is_empty() {
+            true => member.peer.clone(),
+            false => member.name.clone(),
+        })
+        .collect();
+    if missing.is_empty() {
+        missing.push(format!("{name}: it has to run while it leaves"));
+    }
+    Err(EtcdError::QuorumLost {
+        name: name.to_string(),
+        alive,
+        voters,
+        missing,
+    })
+}

@@ -1,0 +1,91 @@
+//! The members and how they are.
+
+use futures::future::join_all;
+use registry::etcd::Access;
+
+use super::dial::DialError;
+use super::look::{health, look};
+use super::plan::Listed;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSeen {
+    pub id: u64,
+    /// The node's name; empty for one that has not started yet.
+    pub name: String,
+    /// `host:port` for peers.
+    pub peer: String,
+    /// `host:port` for clients; empty for one that has not started yet.
+    pub client: String,
+    pub state: MemberState,
+    /// Empty for one that does not answer.
+    pub version: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    Leader,
+    Follower,
+    Learner,
+    Unreachable,
+    Unstarted,
+}
+
+impl MemberState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MemberState::Leader => "leader",
+            MemberState::Follower => "follower",
+            MemberState::Learner => "learner",
+            MemberState::Unreachable => "unreachable",
+            MemberState::Unstarted => "unstarted",
+        }
+    }
+}
+
+/// In order of their names.
+pub async fn members(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
+    let cluster = look(access).await.map_err(|silent| nobody(access, &silent))?;
+    let asked = cluster.running.members.iter().map(|member| seen(access, member));
+    let mut members = join_all(asked).await;
+    members.sort_by(|one, other| (&one.name, &one.peer).cmp(&(&other.name, &other.peer)));
+    Ok(members)
+}
+
+/// Where full members answer.
+pub(crate) fn serving(members: &[MemberSeen]) -> Vec<String> {
+    let serves = |member: &&MemberSeen| matches!(member.state, MemberState::Leader | MemberState::Follower);
+    members
+        .iter()
+        .filter(serves)
+        .map(|member| member.client.clone())
+        .collect()
+}
+
+fn nobody(access: &Access, silent: &[(String, String)]) -> DialError {
+    let whys: Vec<String> = silent.iter().map(|(at, why)| format!("{at}: {why}")).collect();
+    DialError::Connect {
+        at: access.endpoints.join(", "),
+        source: std::io::Error::other(whys.join("; ")),
+    }
+}
+
+async fn seen(access: &Access, member: &Listed) -> MemberSeen {
+    let (state, version) = match &member.client {
+        None => (MemberState::Unstarted, String::new()),
+        Some(client) => match health(access, client).await {
+            Ok((health, _)) if health.member != member.id => (MemberState::Unreachable, String::new()),
+            Ok((health, _)) if health.learner => (MemberState::Learner, health.version),
+            Ok((health, _)) if health.leader == member.id => (MemberState::Leader, health.version),
+            Ok((health, _)) => (MemberState::Follower, health.version),
+            Err(_) => (MemberState::Unreachable, String::new()),
+        },
+    };
+    MemberSeen {
+        id: member.id,
+        name: member.name.clone(),
+        peer: member.peer.clone(),
+        client: member.client.clone().unwrap_or_default(),
+        state,
+        version,
+    }
+}

@@ -1,0 +1,186 @@
+//! A proxy's life: it leads to the members, whoever they are by now.
+
+use std::time::Duration;
+
+use boot::{Tether, Word};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::arguments;
+use super::dial::dial;
+use super::look::{Cluster, health, look};
+use super::notes::Notes;
+use super::options::address;
+use super::plan::Waiting;
+use super::preflight::{find, preflight_proxy};
+use super::{EtcdError, ProxyOptions, Seeds};
+use crate::causes::with_causes;
+use crate::server::{Server, port};
+
+const PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSES: Duration = Duration::from_millis(100);
+/// How often it is looked whether the members have changed.
+const LIST: Duration = Duration::from_secs(3);
+/// A proxy has nothing to put in order.
+const GRACE: Duration = Duration::from_secs(3);
+const RESOLVE: Duration = Duration::from_secs(3);
+
+/// Runs until `stop`, or until boot is gone. What goes wrong is told on the tether and returned.
+pub async fn proxy(options: ProxyOptions, tether: Tether, stop: CancellationToken) -> Result<(), EtcdError> {
+    let stopped = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tether.boot_gone() => {}
+        }
+    };
+    let result = live(&options, &tether, stopped).await;
+    if let Err(error) = &result {
+        tether.say(&Word::Failed(with_causes(error)));
+    }
+    result
+}
+
+async fn live(
+    options: &ProxyOptions,
+    tether: &Tether,
+    stopped: impl Future<Output = ()>,
+) -> Result<(), EtcdError> {
+    preflight_proxy(options)?;
+    let program = find(&options.program)?;
+    port::check_free(&options.host, options.client_port, "etcd.client_port")?;
+    let notes = Notes::at(&options.data);
+    let listen = address(&options.host, options.client_port);
+    tokio::pin!(stopped);
+    let mut endpoints = tokio::select! {
+        found = find_members(options, &notes, tether) => found?,
+        () = &mut stopped => return Ok(()),
+    };
+    loop {
+        let access = options.access(endpoints.clone());
+        let args = arguments::proxy(&access, &listen, &notes.folder().join("proxy"));
+        let mut server = Server::start("etcd grpc-proxy", &program, args, &options.leash)?;
+        tether.say(&Word::Server(server.pid()));
+        let attended = async {
+            until_served(options, &listen).await?;
+            tether.say(&Word::Ready);
+            until_changed(options, &notes, &endpoints).await
+        };
+        tokio::select! {
+            how = server.ended() => return Err(EtcdError::Ended { how }),
+            changed = attended => match changed {
+                Ok(now) => {
+                    tracing::info!(?now, "the members have changed");
+                    server.stop(GRACE).await;
+                    endpoints = now;
+                }
+                Err(error) => {
+                    server.kill().await;
+                    return Err(error);
+                }
+            },
+            () = &mut stopped => {
+                server.stop(GRACE).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The members as they were last seen come first; what was given at the start may be long gone.
+async fn find_members(
+    options: &ProxyOptions,
+    notes: &Notes,
+    tether: &Tether,
+) -> Result<Vec<String>, EtcdError> {
+    let deadline = Instant::now() + Duration::from_secs(options.tries.into());
+    let mut doing = String::new();
+    loop {
+        let waiting = match see_members(options, notes).await {
+            Ok(cluster) => {
+                // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
+                dial(&options.access(Vec::new()), &cluster.at).await?;
+                let endpoints = cluster.running.endpoints();
+                notes.set_endpoints(&endpoints)?;
+                return Ok(endpoints);
+            }
+            Err(waiting) => waiting.to_string(),
+        };
+        if waiting != doing {
+            tracing::info!("{waiting}");
+            tether.say(&Word::Doing(waiting.clone()));
+            doing.clone_from(&waiting);
+        }
+        if Instant::now() >= deadline {
+            let tries = options.tries;
+            return Err(EtcdError::GaveUp { tries, waiting });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn see_members(options: &ProxyOptions, notes: &Notes) -> Result<Cluster, Waiting> {
+    let mut known = notes.endpoints();
+    if !known.is_empty()
+        && let Ok(cluster) = look(&options.access(known.clone())).await
+    {
+        return Ok(cluster);
+    }
+    known.extend(seeds(options).await?);
+    known.dedup();
+    look(&options.access(known)).await.map_err(Waiting::Silent)
+}
+
+async fn seeds(options: &ProxyOptions) -> Result<Vec<String>, Waiting> {
+    match &options.seeds {
+        Seeds::At(addresses) => Ok(addresses.clone()),
+        Seeds::Behind { name, client_port } => {
+            let unresolved = |why: String| Waiting::Unresolved {
+                name: name.clone(),
+                why,
+            };
+            let seen = tokio::time::timeout(RESOLVE, options.resolver.service(name))
+                .await
+                .map_err(|_| unresolved("no answer in time".to_string()))?
+                .map_err(|error| unresolved(error.to_string()))?;
+            Ok(seen
+                .iter()
+                .map(|ip| address(&ip.to_string(), *client_port))
+                .collect())
+        }
+    }
+}
+
+async fn until_served(options: &ProxyOptions, listen: &str) -> Result<(), EtcdError> {
+    let deadline = Instant::now() + Duration::from_secs(options.tries.into());
+    let access = options.access(Vec::new());
+    loop {
+        let why = match health(&access, listen).await {
+            Ok(_) => return Ok(()),
+            Err(error) => super::dial::cause(&error),
+        };
+        if Instant::now() >= deadline {
+            let tries = options.tries;
+            return Err(EtcdError::NotServing { tries, why });
+        }
+        tokio::time::sleep(FIRST_PAUSES).await;
+    }
+}
+
+/// Returns other members than these. As long as nobody answers, nothing is known to have changed.
+async fn until_changed(
+    options: &ProxyOptions,
+    notes: &Notes,
+    current: &[String],
+) -> Result<Vec<String>, EtcdError> {
+    loop {
+        tokio::time::sleep(LIST).await;
+        let Ok(cluster) = see_members(options, notes).await else {
+            continue;
+        };
+        let now = cluster.running.endpoints();
+        if !now.is_empty() && now != current {
+            notes.set_endpoints(&now)?;
+            return Ok(now);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The daemon around mongod: a member of the replica set, and on the primary the hand that keeps the set as
+//! registered.
+//!
+//! Reading order: `options` and `records` (what is written in etcd), `notes` (what is written beside the data),
+//! `admit` (may this node start?), `step` (what is to be done next, decided over values), `node` (does it),
+//! `diff` (how the replica set differs from what is registered) and `tend` (changes it), `run`.
+
+mod admin;
+mod admit;
+mod arguments;
+mod config;
+mod diff;
+mod error;
+mod etcd;
+mod hello;
+mod leave;
+mod node;
+mod notes;
+mod options;
+mod preflight;
+mod records;
+mod run;
+mod secret;
+mod states;
+mod step;
+mod tend;
+mod work;
+
+pub use error::MongodbError;
+pub use leave::{Departure, leave, remove};
+pub use node::Node;
+pub use options::Options;
+pub use preflight::preflight;
+pub use records::Incarnation;
+pub use run::run;
+pub use secret::login;
+pub use states::{MemberState, Registered, members, states};
+pub use step::{Step, Why};
+pub use work::Pace;

@@ -1,0 +1,55 @@
+//! Listens to the local mongod: whether it answers, and when something about it has changed.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::admin::Mongod;
+
+/// mongod answers as soon as something has changed, and otherwise after this.
+const AWAIT: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) at: Instant,
+}
+
+/// Listens until the receiver is gone.
+pub(crate) fn follow(mongod: Mongod) -> watch::Receiver<Heard> {
+    let (sender, receiver) = watch::channel(Heard { at: Instant::now() });
+    tokio::spawn(async move {
+        tokio::select! {
+            () = sender.closed() => {}
+            () = listen(&mongod, &sender) => {}
+        }
+    });
+    receiver
+}
+
+async fn listen(mongod: &Mongod, sender: &watch::Sender<Heard>) {
+    let mut version = None;
+    loop {
+        let answer = match &version {
+            Some(version) => mongod.hello_after(version, AWAIT).await,
+            None => mongod.hello().await,
+        };
+        match answer {
+            Ok(hello) => {
+                let changed = version != hello.version;
+                version = hello.version;
+                sender.send_if_modified(|heard| {
+                    *heard = Heard { at: Instant::now() };
+                    changed
+                });
+                if version.is_none() {
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+            Err(_) => {
+                version = None;
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The daemon's life.
+
+use std::time::Duration;
+
+use boot::{Tether, Word};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::hello::{self, Heard};
+use super::node::Node;
+use super::step::Step;
+use super::work::Pace;
+use super::{MongodbError, Options};
+use crate::causes::with_causes;
+use crate::server::Server;
+
+/// Runs until `stop` or until boot is gone: then mongod is stopped in order, and membership kept. Ends with an
+/// error when mongod ended, could not be started, or must not be; boot tries again.
+pub async fn run(options: Options, tether: Tether, stop: CancellationToken) -> Result<(), MongodbError> {
+    let ended = live(options, &tether, &stop).await;
+    if let Err(error) = &ended {
+        tether.say(&Word::Failed(with_causes(error)));
+    }
+    ended
+}
+
+async fn live(options: Options, tether: &Tether, stop: &CancellationToken) -> Result<(), MongodbError> {
+    let told_to_stop = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tether.boot_gone() => {}
+        }
+    };
+    tokio::pin!(told_to_stop);
+    let mut node = tokio::select! {
+        () = &mut told_to_stop => return Ok(()),
+        node = Node::prepare(options, tether.clone()) => node?,
+    };
+    let ended = tokio::select! {
+        () = &mut told_to_stop => Ok(()),
+        ended = node.serve() => ended,
+    };
+    node.stop().await;
+    ended
+}
+
+impl Node {
+    /// Until mongod ends, or has to.
+    async fn serve(&mut self) -> Result<(), MongodbError> {
+        self.start().await?;
+        let mut heard = hello::follow(self.work.local.clone());
+        loop {
+            let pace = match self.round().await {
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(error = with_causes(&error), "looking again");
+                    Pace::Soon
+                }
+                done => done?,
+            };
+            self.rest(pace, &mut heard).await?;
+        }
+    }
+
+    async fn round(&mut self) -> Result<Pace, MongodbError> {
+        let step = tokio::select! {
+            how = ended(&mut self.server) => return Err(MongodbError::Ended { how }),
+            step = self.work.step() => step?,
+        };
+        if step == Step::SetAside {
+            return self.act(&step).await;
+        }
+        tokio::select! {
+            how = ended(&mut self.server) => Err(MongodbError::Ended { how }),
+            done = self.work.act(&step) => done,
+        }
+    }
+
+    /// Until there may be something to do.
+    async fn rest(&mut self, pace: Pace, heard: &mut watch::Receiver<Heard>) -> Result<(), MongodbError> {
+        let most = Duration::from_secs(1) * self.work.options.tries.max(1);
+        let silence = heard.borrow().at.elapsed();
+        if silence > most {
+            self.kill().await;
+            return Err(MongodbError::Hung { silence });
+        }
+        tokio::select! {
+            how = ended(&mut self.server) => Err(MongodbError::Ended { how }),
+            // That whoever tells of changes is gone is no change.
+            Ok(()) = self.records.changed() => Ok(()),
+            Ok(()) = heard.changed() => Ok(()),
+            () = tokio::time::sleep(pause(pace)) => Ok(()),
+        }
+    }
+}
+
+async fn ended(server: &mut Option<Server>) -> String {
+    match server {
+        Some(server) => server.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn pause(pace: Pace) -> Duration {
+    match pace {
+        Pace::Now => Duration::ZERO,
+        Pace::Soon => Duration::from_millis(300),
+        Pace::Later => Duration::from_secs(5),
+    }
+}

@@ -1,0 +1,126 @@
+//! Crashes between the steps of joining and founding.
+
+use std::process::Command;
+
+use daemons::etcd::{MemberState, Options, Start};
+use etcd_client::MemberAddOptions;
+
+use crate::stage::{Node, Stage, wait_until};
+
+#[tokio::test]
+async fn added_but_never_started() {
+    let stage = Stage::new();
+    let mut first = stage.start(1, Start::First);
+    first.serves().await;
+    let options = stage.options(2, stage.join(&[1]));
+    let why = Node::start(Options {
+        program: stage.fake_etcd("exit 7"),
+        ..options.clone()
+    })
+    .fails()
+    .await;
+    assert!(why.contains("exit code 7"), "{why}");
+    let left_behind = stage.members(1).await;
+    let unstarted = left_behind
+        .iter()
+        .find(|member| member.state == MemberState::Unstarted);
+    let unstarted = unstarted.expect("it was added").id;
+
+    let mut second = Node::start(options);
+    second.serves().await;
+    let seen = stage.all_well(1, &[1, 2]).await;
+    assert!(seen.iter().all(|member| member.id != unstarted), "{seen:?}");
+}
+
+#[tokio::test]
+async fn started_but_never_promoted() {
+    let stage = Stage::new();
+    let mut first = stage.start(1, Start::First);
+    first.serves().await;
+    let mut client = stage.access(1).connect().await.unwrap();
+    let learner = Some(MemberAddOptions::new().with_is_learner());
+    let peer = format!("http://{}", stage.peer(2));
+    client.member_add([&peer], learner).await.unwrap();
+    // As the daemon starts it, until it is there as a learner.
+    let advertise = format!("http://{}", stage.client(2));
+    let mut etcd = Command::new("etcd")
+        .arg("--name=n2")
+        .arg(format!("--data-dir={}", stage.data(2).join("data").display()))
+        .args([
+            format!("--listen-client-urls={advertise}"),
+            format!("--advertise-client-urls={advertise}"),
+        ])
+        .args([
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+        ])
+        .arg(format!("--initial-cluster=n1=http://{},n2={peer}", stage.peer(1)))
+        .args(["--initial-cluster-state=existing", "--log-level=error"])
+        .spawn()
+        .unwrap();
+    let mut learns = false;
+    for _ in 0..200 {
+        let seen = stage.members(1).await;
+        learns = seen.iter().any(|member| member.state == MemberState::Learner);
+        if learns {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    etcd.kill().unwrap();
+    etcd.wait().unwrap();
+    assert!(learns);
+
+    let mut second = stage.start(2, stage.join(&[1]));
+    second.serves().await;
+    stage.all_well(1, &[1, 2]).await;
+}
+
+#[tokio::test]
+async fn decided_but_never_started() {
+    let stage = Stage::new();
+    let others = [1, 2].map(|node| stage.start(node, stage.founders(&[1, 2, 3])));
+    let options = stage.options(3, stage.founders(&[1, 2, 3]));
+    let why = Node::start(Options {
+        program: stage.fake_etcd("exit 7"),
+        ..options.clone()
+    })
+    .fails()
+    .await;
+    assert!(why.contains("exit code 7"), "{why}");
+    // The others are two of three and serve without it; its place is kept.
+    stage.all_listed(&[1, 2]).await;
+    let mut third = Node::start(options);
+    third.serves().await;
+    stage.all_well(1, &[1, 2, 3]).await;
+    drop(others);
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_while_it_waits_promises_the_same_again() {
+    let stage = Stage::new();
+    let first = stage.start(1, stage.founders(&[1, 2]));
+    let second = Node::start(Options {
+        program: stage.fake_etcd("exit 7"),
+        ..stage.options(2, stage.founders(&[1, 2]))
+    });
+    let note = stage.data(1).join("founding");
+    wait_until("a promise is on disk", || note.exists()).await;
+    first.crash().await;
+    second.fails().await;
+    let _nodes = [1, 2].map(|node| stage.start(node, stage.founders(&[1, 2])));
+    stage.all_well(1, &[1, 2]).await;
+}
+
+impl Stage {
+    /// Waits until these have served, whatever the others do.
+    async fn all_listed(&self, nodes: &[u8]) {
+        for node in nodes {
+            let client = self.client(*node);
+            wait_until("it serves", || {
+                daemons::etcd::known_endpoints(&self.data(*node)).contains(&client)
+            })
+            .await;
+        }
+    }
+}

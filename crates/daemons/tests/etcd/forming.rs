@@ -1,0 +1,95 @@
+//! The ways to a cluster, when all goes well.
+
+use daemons::etcd::{MemberState, Start, known_endpoints};
+
+use crate::stage::{Node, Stage, get, put};
+
+#[tokio::test]
+async fn the_first_node_founds_and_goes_on_after_a_restart() {
+    let stage = Stage::new();
+    let mut node = stage.start(1, Start::First);
+    node.serves().await;
+    let before = stage.members(1).await;
+    assert_eq!(before.len(), 1);
+    assert_eq!(
+        (before[0].name.as_str(), before[0].state),
+        ("n1", MemberState::Leader)
+    );
+    assert_eq!(before[0].peer, stage.peer(1));
+    assert!(before[0].version.starts_with("3."), "{before:?}");
+    put(&stage.access(1), "key", "value").await;
+    node.stop().await;
+
+    // What was said at first matters no more.
+    for start in [
+        Start::Unsaid,
+        Start::First,
+        stage.founders(&[1, 2, 3]),
+        stage.join(&[2]),
+    ] {
+        let node = stage.start(1, start);
+        let after = stage.all_well(1, &[1]).await;
+        assert_eq!(after[0].id, before[0].id);
+        assert_eq!(get(&stage.access(1), "key").await.as_deref(), Some("value"));
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn three_founders_started_at_once_are_one_cluster() {
+    let stage = Stage::new();
+    let _nodes = stage.three().await;
+    let seen = stage.all_well(1, &[1, 2, 3]).await;
+    assert_eq!(
+        seen.iter()
+            .filter(|member| member.state == MemberState::Leader)
+            .count(),
+        1
+    );
+    for node in [2, 3] {
+        let ids: Vec<u64> = stage.members(node).await.iter().map(|member| member.id).collect();
+        assert_eq!(ids, seen.iter().map(|member| member.id).collect::<Vec<_>>());
+    }
+    // Each knows where all of them serve.
+    let all: Vec<String> = [1, 2, 3].map(|node| stage.client(node)).to_vec();
+    crate::stage::wait_until("all endpoints are known everywhere", || {
+        [1, 2, 3]
+            .iter()
+            .all(|node| known_endpoints(&stage.data(*node)) == all)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_founder_waits_for_the_others_and_founds_nothing_alone() {
+    let stage = Stage::new();
+    let mut options = stage.options(1, stage.founders(&[1, 2, 3]));
+    options.tries = 1;
+    let why = Node::start(options).fails().await;
+    assert!(why.contains(&stage.peer(2)), "{why}");
+    assert!(!stage.data(1).join("data").exists());
+    let _nodes = stage.three().await;
+}
+
+#[tokio::test]
+async fn others_join_the_first_as_full_members() {
+    let stage = Stage::new();
+    let mut first = stage.start(1, Start::First);
+    first.serves().await;
+    // Both at once: one has to wait for the other.
+    let mut second = stage.start(2, stage.join(&[1]));
+    let mut third = stage.start(3, stage.join(&[1, 2]));
+    second.serves().await;
+    third.serves().await;
+    stage.all_well(3, &[1, 2, 3]).await;
+    put(&stage.access(3), "key", "value").await;
+    assert_eq!(get(&stage.access(2), "key").await.as_deref(), Some("value"));
+    // An ordinary stop keeps the place.
+    let before = stage.members(1).await;
+    let options = second.options.clone();
+    second.stop().await;
+    assert_eq!(stage.members(1).await.len(), 3);
+    let _second = Node::start(options);
+    let after = stage.all_well(1, &[1, 2, 3]).await;
+    assert_eq!(after[1].id, before[1].id);
+}

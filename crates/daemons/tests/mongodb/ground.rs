@@ -1,0 +1,291 @@
+//! An etcd of its own for each test, and daemons in this process. All of it is gone when the test is, however it
+//! ends.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use boot::Tether;
+use daemons::mongodb::{MemberState, MongodbError, Node, Options, Pace, Step, run, states};
+use etcd_client::{Client, GetOptions};
+use registry::etcd::Access;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const SECRET: &str = "a secret for tests only";
+const DEADLINE: Duration = Duration::from_secs(90);
+
+pub(crate) struct Ground {
+    pub(crate) access: Access,
+    pub(crate) secret: Option<String>,
+    folder: TempDir,
+    ports: HashMap<String, u16>,
+    daemons: HashMap<String, Daemon>,
+    etcd: Child,
+}
+
+struct Daemon {
+    stop: CancellationToken,
+    life: JoinHandle<Result<(), MongodbError>>,
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = self.etcd.kill();
+        let _ = self.etcd.wait();
+    }
+}
+
+impl Ground {
+    pub(crate) async fn new(secret: Option<&str>) -> Ground {
+        let folder = tempfile::tempdir().unwrap();
+        let (client, peer) = (free_port(), free_port());
+        let etcd = start_etcd(folder.path(), client, peer);
+        let access = Access {
+            endpoints: vec![format!("127.0.0.1:{client}")],
+            login: None,
+            tls: None,
+        };
+        let ground = Ground {
+            access,
+            secret: secret.map(str::to_string),
+            folder,
+            ports: HashMap::new(),
+            daemons: HashMap::new(),
+            etcd,
+        };
+        until("etcd serves", async || match ground.client().await {
+            Some(mut client) => client.get("x", None).await.is_ok(),
+            None => false,
+        })
+        .await;
+        ground
+    }
+
+    pub(crate) fn options(&mut self, name: &str) -> Options {
+        let port = *self.ports.entry(name.to_string()).or_insert_with(free_port);
+        Options {
+            name: name.to_string(),
+            program: mongod(),
+            data: self.data(name),
+            host: "127.0.0.1".to_string(),
+            port,
+            set: "conclave".to_string(),
+            tries: 60,
+            cache: Some(256 << 20),
+            secret: self.secret.clone(),
+            etcd: self.access.clone(),
+            lease: Duration::from_secs(2),
+            leash: Vec::new(),
+        }
+    }
+
+    pub(crate) fn data(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name).join("mongodb")
+    }
+
+    pub(crate) fn address(&self, name: &str) -> String {
+        format!("127.0.0.1:{}", self.ports[name])
+    }
+
+    pub(crate) fn start(&mut self, name: &str) {
+        let options = self.options(name);
+        self.start_with(options);
+    }
+
+    pub(crate) fn start_with(&mut self, options: Options) {
+        self.ports.insert(options.name.clone(), options.port);
+        let stop = CancellationToken::new();
+        let name = options.name.clone();
+        let life = tokio::spawn(run(options, Tether::none(), stop.clone()));
+        self.daemons.insert(name, Daemon { stop, life });
+    }
+
+    /// As boot does it.
+    pub(crate) async fn stop(&mut self, name: &str) {
+        let daemon = self.daemons.remove(name).unwrap();
+        daemon.stop.cancel();
+        daemon.life.await.unwrap().unwrap();
+    }
+
+    /// As a power failure does it.
+    pub(crate) async fn crash(&mut self, name: &str) {
+        let daemon = self.daemons.remove(name).unwrap();
+        daemon.life.abort();
+        let _ = daemon.life.await;
+        let address = self.address(name);
+        until("its port is free", async || TcpListener::bind(&address).is_ok()).await;
+    }
+
+    /// Of a daemon that is to end by itself.
+    pub(crate) async fn failure_of(&mut self, options: Options) -> String {
+        let stop = CancellationToken::new();
+        let life = run(options, Tether::none(), stop);
+        match tokio::time::timeout(DEADLINE, life)
+            .await
+            .expect("the daemon does not end")
+        {
+            Ok(()) => panic!("the daemon ended well"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Takes a node on, step by step, up to just before `last`.
+    pub(crate) async fn walk_until(&mut self, name: &str, last: &Step) -> Node {
+        let options = self.options(name);
+        let mut node = Node::prepare(options, Tether::none()).await.unwrap();
+        node.start().await.unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            assert!(Instant::now() < deadline, "never came to {last:?}");
+            let step = node.step().await.unwrap();
+            if step == *last {
+                return node;
+            }
+            if node.act(&step).await.unwrap() != Pace::Now {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    pub(crate) async fn states(&self) -> Vec<MemberState> {
+        states(&self.access, self.secret.as_deref())
+            .await
+            .unwrap_or_default()
+    }
+
+    /// Waits until there is one primary, all others follow, and who has a vote is as said: `a+ b+ c-`.
+    pub(crate) async fn until_set_is(&self, expected: &str) {
+        let told = |states: &[MemberState]| -> String {
+            let words: Vec<String> = states
+                .iter()
+                .map(|member| format!("{}{}", member.name, if member.votes > 0 { '+' } else { '-' }))
+                .collect();
+            words.join(" ")
+        };
+        until(expected, async || {
+            let states = self.states().await;
+            let primaries = states.iter().filter(|member| member.state == "primary").count();
+            let secondaries = states.iter().filter(|member| member.state == "secondary").count();
+            told(&states) == expected && primaries == 1 && primaries + secondaries == states.len()
+        })
+        .await;
+    }
+
+    pub(crate) async fn primary(&self) -> String {
+        let mut primary = String::new();
+        let found = std::cell::RefCell::new(&mut primary);
+        until("there is a primary", async || {
+            let states = self.states().await;
+            let name = states.into_iter().find(|member| member.state == "primary");
+            name.map(|member| **found.borrow_mut() = member.name).is_some()
+        })
+        .await;
+        primary
+    }
+
+    /// A value in etcd below `/conclave/mongodb/`.
+    pub(crate) async fn record(&self, key: &str) -> Option<String> {
+        let mut client = self.client().await?;
+        let answer = client.get(format!("/conclave/mongodb/{key}"), None).await.ok()?;
+        Some(answer.kvs().first()?.value_str().ok()?.to_string())
+    }
+
+    pub(crate) async fn records_below(&self, key: &str) -> Vec<String> {
+        let mut client = self.client().await.unwrap();
+        let options = GetOptions::new().with_prefix();
+        let answer = client
+            .get(format!("/conclave/mongodb/{key}"), Some(options))
+            .await
+            .unwrap();
+        answer
+            .kvs()
+            .iter()
+            .map(|kv| kv.value_str().unwrap().to_string())
+            .collect()
+    }
+
+    pub(crate) async fn write_record(&self, key: &str, value: &str) {
+        let mut client = self.client().await.unwrap();
+        client
+            .put(format!("/conclave/mongodb/{key}"), value, None)
+            .await
+            .unwrap();
+    }
+
+    /// A program of its own.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    async fn client(&self) -> Option<Client> {
+        self.access.connect().await.ok()
+    }
+}
+
+/// A condition is awaited, never a time; the deadline only says when to give up.
+pub(crate) async fn until(what: &str, met: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !met().await {
+        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Below the range from which the kernel takes ports for outgoing connections, and apart for each process.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let offset = u16::try_from(std::process::id() % 1200).unwrap() * 10;
+    loop {
+        let port = 20_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn start_etcd(folder: &Path, client: u16, peer: u16) -> Child {
+    let (client, peer) = (
+        format!("http://127.0.0.1:{client}"),
+        format!("http://127.0.0.1:{peer}"),
+    );
+    Command::new("etcd")
+        .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
+        .arg("--data-dir")
+        .arg(folder.join("etcd"))
+        .args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+        ])
+        .args([
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ])
+        .args(["--initial-cluster", &format!("one={peer}")])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("etcd is needed on the PATH (Debian: etcd-server)")
+}
+
+fn mongod() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .map(|cache| cache.join("conclave/mongodb/bin/mongod"));
+    let named = std::env::var_os("CONCLAVE_MONGOD").map(PathBuf::from);
+    named
+        .or(cache.filter(|path| path.exists()))
+        .unwrap_or_else(|| PathBuf::from("mongod"))
+}

@@ -1,0 +1,76 @@
+//! Leaving and being removed.
+
+use std::time::Duration;
+
+use daemons::mongodb::{Departure, MongodbError, leave, members, remove};
+
+use crate::ground::{Ground, SECRET};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn who_leaves_is_removed_and_does_not_come_back_with_its_old_data() {
+    let mut ground = Ground::new(Some(SECRET)).await;
+    for name in ["a", "b", "c"] {
+        ground.start(name);
+    }
+    ground.until_set_is("a+ b+ c+").await;
+
+    // The primary: another has to take over first.
+    let primary = ground.primary().await;
+    let options = ground.options(&primary);
+    assert_eq!(leave(&options, PATIENCE).await.unwrap(), Departure::Done);
+    assert_eq!(leave(&options, PATIENCE).await.unwrap(), Departure::Done);
+    ground.stop(&primary).await;
+    let others: Vec<&str> = ["a", "b", "c"]
+        .into_iter()
+        .filter(|name| *name != primary)
+        .collect();
+    ground
+        .until_set_is(&format!("{}+ {}+", others[0], others[1]))
+        .await;
+    let told = ground.failure_of(options.clone()).await;
+    assert!(told.contains("has left the cluster"), "{told}");
+    assert!(options.data.join("data/WiredTiger").exists());
+
+    // One that answers is not removed, one that is gone is.
+    let (dead, last) = (others[0], others[1]);
+    let refused = remove(&ground.access, dead, PATIENCE).await.unwrap_err();
+    assert!(matches!(refused, MongodbError::StillThere { .. }), "{refused}");
+    let refused = remove(&ground.access, "nobody", PATIENCE).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!("no member of the replica set is named nobody; the members are {dead}, {last}")
+    );
+    // Two members are each other's majority: the set is rid of one that is down only with a third.
+    ground.start("d");
+    ground.until_set_is(&sorted([dead, last, "d"])).await;
+    ground.crash(dead).await;
+    assert_eq!(
+        remove(&ground.access, dead, PATIENCE).await.unwrap(),
+        Departure::Done
+    );
+    assert_eq!(
+        remove(&ground.access, dead, PATIENCE).await.unwrap(),
+        Departure::Done
+    );
+    ground.until_set_is(&sorted([last, "d"])).await;
+    // It was away when it was removed, and is told so when it comes back.
+    let options = ground.options(dead);
+    let told = ground.failure_of(options).await;
+    assert!(told.contains("has left the cluster"), "{told}");
+
+    let options = ground.options("d");
+    assert_eq!(leave(&options, PATIENCE).await.unwrap(), Departure::Done);
+    ground.stop("d").await;
+    ground.until_set_is(&sorted([last])).await;
+    let options = ground.options(last);
+    let refused = leave(&options, PATIENCE).await.unwrap_err();
+    assert!(matches!(refused, MongodbError::LastMember { .. }), "{refused}");
+    assert_eq!(members(&ground.access).await.unwrap().len(), 1);
+}
+
+fn sorted<const N: usize>(mut names: [&str; N]) -> String {
+    names.sort_unstable();
+    names.map(|name| format!("{name}+")).join(" ")
+}

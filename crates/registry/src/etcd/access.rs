@@ -1,0 +1,208 @@
+//! How etcd is reached: addresses, and what is shown there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use thiserror::Error;
+
+/// For one address: to connect, log in and hear a first answer.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// The next address is tried beside the earlier ones after this time, so that a dead one costs little.
+const STAGGER: Duration = Duration::from_millis(300);
+
+/// For any call. etcd itself gives up after 7 s, so whoever takes longer hangs. Streams may last for longer.
+const CALL: Duration = Duration::from_secs(10);
+
+/// How one reaches etcd. `host:port` each; any of them will do.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub endpoints: Vec<String>,
+    pub login: Option<Login>,
+    pub tls: Option<Tls>,
+}
+
+/// A user of etcd.
+#[derive(Clone)]
+pub struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Login({}, ...)", self.user)
+    }
+}
+
+/// Files in PEM: who signs, and who we are.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub ca: PathBuf,
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, Error)]
+pub enum AccessError {
+    #[error("could not read {path}")]
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("no address of etcd is known")]
+    Nowhere,
+    #[error("could not reach etcd at {}", .endpoints.join(", "))]
+    Connect {
+        endpoints: Vec<String>,
+        #[source]
+        source: Error,
+    },
+}
+
+/// A client, and the one address that it talks to.
+pub(super) struct Reached {
+    pub(super) endpoint: String,
+    pub(super) client: Client,
+}
+
+impl Access {
+    /// The same, at other addresses.
+    pub fn at(&self, endpoints: Vec<String>) -> Access {
+        Access {
+            endpoints,
+            ..self.clone()
+        }
+    }
+
+    pub fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.endpoints.iter().map(|endpoint| self.url(endpoint)).collect()
+    }
+
+    /// A client that logged in, if there is somebody to log in as and etcd asks for it. It talks to one address: the
+    /// first that answered. Whoever gets an error from it connects anew; that also logs in anew, which is needed
+    /// after a restart of etcd.
+    pub async fn connect(&self) -> Result<Client, AccessError> {
+        Ok(self.reach().await?.client)
+    }
+
+    /// All addresses are tried, the first of them first. The client is given one address only: a client with several
+    /// spreads its calls over all of them, also over those that are dead.
+    pub(super) async fn reach(&self) -> Result<Reached, AccessError> {
+        let options = self.options()?;
+        let mut attempts: FuturesUnordered<_> = self
+            .endpoints
+            .iter()
+            .zip(0..)
+            .map(|(endpoint, turn)| {
+                let options = options.clone();
+                async move {
+                    tokio::time::sleep(STAGGER * turn).await;
+                    let client = self.ask(endpoint, options).await?;
+                    Ok(Reached {
+                        endpoint: endpoint.clone(),
+                        client,
+                    })
+                }
+            })
+            .collect();
+        let mut failure: Option<Error> = None;
+        while let Some(attempt) = attempts.next().await {
+            match attempt {
+                Ok(reached) => return Ok(reached),
+                // What etcd says (a wrong password, for instance) tells more than that another address is dead.
+                Err(error) if failure.as_ref().is_none_or(|known| !is_answer(known)) => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        Err(match failure {
+            Some(source) => AccessError::Connect {
+                endpoints: self.endpoints.clone(),
+                source,
+            },
+            None => AccessError::Nowhere,
+        })
+    }
+
+    async fn ask(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, Error> {
+        let url = self.url(endpoint);
+        let asked = async {
+            let mut client = match &self.login {
+                Some(Login { user, password }) => {
+                    let known = options.clone().with_user(user, password);
+                    match Client::connect([&url], Some(known)).await {
+                        // Users are set up once the cluster stands. Until then nobody is asked who they are.
+                        Err(error) if is_unguarded(&error) => Client::connect([&url], Some(options)).await?,
+                        other => other?,
+                    }
+                }
+                None => Client::connect([&url], Some(options)).await?,
+            };
+            // A client connects when it is first used. This needs no quorum, and no rights.
+            client.status().await?;
+            Ok(client)
+        };
+        within(CONNECT, asked).await
+    }
+
+    fn url(&self, endpoint: &str) -> String {
+        format!("{}://{endpoint}", self.scheme())
+    }
+
+    // There are no HTTP/2 pings: etcd hangs up on whoever pings more often than every 5 s, its proxy on whoever does
+    // so more often than every 5 minutes. A peer that hangs is noticed by the time limit of a call.
+    fn options(&self) -> Result<ConnectOptions, AccessError> {
+        let options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_timeout(CALL)
+            .with_tcp_keepalive(Duration::from_secs(5))
+            // A member forgets who logged in when it restarts.
+            .with_auto_token_refresh(true);
+        let Some(Tls { ca, cert, key }) = &self.tls else {
+            return Ok(options);
+        };
+        let tls = TlsOptions::new()
+            .ca_certificate(Certificate::from_pem(read(ca)?))
+            .identity(Identity::from_pem(read(cert)?, read(key)?));
+        Ok(options.with_tls(tls))
+    }
+}
+
+/// Not to be answered in time is an error like any other.
+pub(super) async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+        let text = format!("no answer within {limit:?}");
+        Err(Error::IoError(io::Error::new(io::ErrorKind::TimedOut, text)))
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
+    std::fs::read(path).map_err(|source| AccessError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Whether it is etcd that speaks, and not the way to it.
+fn is_answer(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.message().starts_with("etcdserver:"))
+}
+
+fn is_unguarded(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.message().contains("authentication is not enabled"))
+}

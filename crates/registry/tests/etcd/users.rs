@@ -1,0 +1,61 @@
+//! etcd asks who is there.
+
+use registry::etcd::{self, Access, Login};
+use tokio_util::sync::CancellationToken;
+
+use super::servers::{Cluster, at_one};
+use super::stage::{Judicator, SHORT, roster, sees};
+
+fn as_root(access: Access, password: &str) -> Access {
+    Access {
+        login: Some(Login {
+            user: "root".into(),
+            password: password.into(),
+        }),
+        ..access
+    }
+}
+
+#[tokio::test]
+async fn before_and_after_users_are_set_up_and_after_a_restart() {
+    let mut cluster = Cluster::start(1).await;
+    let proxy = cluster.proxy().await;
+    let access = as_root(cluster.access(), "right");
+    let follower = etcd::follow(access.clone(), CancellationToken::new());
+    let behind = etcd::follow(as_root(at_one(&proxy), "right"), CancellationToken::new());
+    let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
+    a.leads().await;
+    for registry in [&follower, &behind] {
+        sees(registry, &["1.1.1.1:1"]).await;
+    }
+
+    let mut client = cluster.access().connect().await.unwrap();
+    client.user_add("root", "right", None).await.unwrap();
+    client.user_grant_role("root", "root").await.unwrap();
+    client.auth_enable().await.unwrap();
+    assert!(etcd::roster(&cluster.access()).await.is_err());
+    let wrong = etcd::roster(&as_root(cluster.access(), "wrong"))
+        .await
+        .unwrap_err();
+    let cause = std::error::Error::source(&wrong).unwrap().to_string();
+    assert!(cause.contains("authentication failed"), "{cause}");
+    let b = Judicator::start(&access, "b@2.2.2.2:2", SHORT);
+    for registry in [&follower, &behind, &a.registry] {
+        sees(registry, &["1.1.1.1:1", "2.2.2.2:2"]).await;
+    }
+
+    // It forgets who has logged in.
+    cluster.first().kill();
+    cluster.first().restart();
+    let c = Judicator::start(&access, "c@3.3.3.3:3", SHORT);
+    for registry in [&follower, &behind, &a.registry, &b.registry, &c.registry] {
+        sees(registry, &["1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3"]).await;
+    }
+    for judicator in [a, b, c] {
+        judicator.stop().await;
+    }
+    assert_eq!(roster(&access).await, [""; 0]);
+    for registry in [&follower, &behind] {
+        sees(registry, &[]).await;
+    }
+}

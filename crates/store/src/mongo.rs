@@ -1,0 +1,255 @@
+//! The store of a cluster: a MongoDB replica set for tasks and blobs, shared by all judicators.
+//!
+//! An operation reads what it needs, decides over values with the model, and writes under the condition that
+//! everything is still as it was read; what it writes to more than one document is one transaction. So it is safe
+//! to repeat, by whomever and wherever, and that is what happens on every doubt: a conflict, a lost answer, a new
+//! primary. Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
+
+mod add;
+mod attempts;
+mod base;
+mod blobs;
+mod cancel;
+mod changes;
+mod connect;
+mod executors;
+mod failure;
+mod field;
+mod get;
+mod parts;
+mod report;
+mod retire;
+mod row;
+mod schema;
+mod search;
+mod session;
+mod table;
+mod tally;
+mod totals;
+mod transaction;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use tokio::sync::broadcast;
+
+use self::add::{Adder, Draft};
+use self::attempts::Patience;
+use self::base::Base;
+use self::changes::Changes;
+use self::report::Sent;
+use crate::{
+    BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
+};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// HOST:PORT of some members; the others are found through these.
+    pub addresses: Vec<String>,
+    /// The replica set's name.
+    pub set: String,
+    pub database: String,
+    pub login: Option<Login>,
+    /// How often a task may be lost before it ends as `system_error`.
+    pub max_attempts: u32,
+    /// A folder of this process alone, for blobs on their way in. It is emptied.
+    pub incoming: PathBuf,
+}
+
+/// A user of the replica set, kept in its database `admin`.
+#[derive(Clone)]
+pub struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+pub struct MongoStore {
+    base: Arc<Base>,
+    adder: Adder,
+    changes: Changes,
+    incoming: PathBuf,
+}
+
+impl MongoStore {
+    /// Opens the store in this database of the replica set, and makes it if there is none. Several processes may
+    /// open it at once.
+    pub async fn open(options: Options) -> Result<MongoStore, StoreError> {
+        let client = connect::connect(&options)?;
+        let base = Arc::new(Base::new(client, &options.database, options.max_attempts));
+        let prepared = Patience::with("prepare the database")
+            .persist(|_| schema::prepare(base.clone()))
+            .await;
+        if let Err(error) = prepared {
+            return Err(connect::diagnose(&options, error).await);
+        }
+        let last = Patience::with("look for the newest task")
+            .persist(|_| get::last_add(base.clone()))
+            .await?;
+        base.saw_add(last);
+        empty(&options.incoming)?;
+        Ok(MongoStore {
+            adder: Adder::start(base.clone()),
+            changes: Changes::follow(base.clone()).await?,
+            base,
+            incoming: options.incoming,
+        })
+    }
+}
+
+#[async_trait]
+impl TaskStore for MongoStore {
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<Added>, StoreError> {
+        if tasks.is_empty() {
+            return Ok(vec![]);
+        }
+        let drafts = tasks
+            .into_iter()
+            .map(|task| Draft::of(task, self.base.next_add_time()))
+            .collect::<Result<_, _>>()?;
+        self.adder.add(drafts).await
+    }
+
+    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        Patience::with("cancel a task")
+            .persist(|_| cancel::cancel(self.base.clone(), id))
+            .await
+    }
+
+    async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        Patience::with("read a task")
+            .persist(|_| get::get(self.base.clone(), id))
+            .await
+    }
+
+    async fn search(&self, query: Query) -> Result<Page, StoreError> {
+        let query = Arc::new(query);
+        Patience::with("search")
+            .persist(|_| search::search(self.base.clone(), query.clone()))
+            .await
+    }
+
+    async fn totals(&self) -> Result<Totals, StoreError> {
+        Patience::with("read the totals")
+            .persist(|_| totals::totals(self.base.clone()))
+            .await
+    }
+
+    async fn report(&self, report: Report) -> Result<Reported, StoreError> {
+        let sent = Arc::new(Sent::of(report)?);
+        Patience::with("handle a report")
+            .for_bytes(sent.weight())
+            .persist(|count| report::report(self.base.clone(), sent.clone(), count))
+            .await
+    }
+
+    async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
+        Patience::with("list the executors")
+            .persist(|_| executors::executors(self.base.clone()))
+            .await
+    }
+
+    async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError> {
+        Patience::with("list the live sessions")
+            .persist(|_| executors::live_sessions(self.base.clone()))
+            .await
+    }
+
+    async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError> {
+        let seen = Arc::new(seen);
+        Patience::with("expire a session")
+            .persist(|_| executors::expire(self.base.clone(), seen.clone()))
+            .await
+    }
+
+    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError> {
+        Patience::with("forget executors")
+            .persist(|_| executors::forget(self.base.clone(), before))
+            .await
+    }
+
+    async fn retire(
+        &self,
+        done_before: Moment,
+        unused_since: Moment,
+        limit: usize,
+    ) -> Result<Retired, StoreError> {
+        let mut retired = Retired::default();
+        while retired.tasks < limit {
+            let left = limit - retired.tasks;
+            let tasks = Patience::with("retire tasks")
+                .persist(|_| retire::retire(self.base.clone(), done_before, left))
+                .await?;
+            if tasks == 0 {
+                break;
+            }
+            retired.tasks += tasks;
+        }
+        while retired.blobs < limit {
+            let left = limit - retired.blobs;
+            let blobs = Patience::with("retire blobs")
+                .persist(|_| blobs::retire(self.base.clone(), unused_since, left))
+                .await?;
+            if blobs == 0 {
+                break;
+            }
+            retired.blobs += blobs;
+        }
+        Patience::with("clear files away")
+            .persist(|_| blobs::clear(self.base.clone()))
+            .await?;
+        Ok(retired)
+    }
+
+    fn incoming(&self) -> PathBuf {
+        self.incoming.clone()
+    }
+
+    async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError> {
+        blobs::put(&self.base, file).await
+    }
+
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
+        let hashes = Arc::new(hashes);
+        Patience::with("look for blobs")
+            .persist(|_| blobs::has(self.base.clone(), hashes.clone()))
+            .await
+    }
+
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
+        let found = Patience::with("look for a blob")
+            .persist(|_| blobs::file_of(self.base.clone(), hash))
+            .await?;
+        Ok(found.map(|(file, size)| blobs::stream(self.base.clone(), file, size)))
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+}
+
+/// What is in there was on its way in when an earlier process ended, and nobody will send the rest of it.
+fn empty(folder: &Path) -> Result<(), StoreError> {
+    let failed = |step| {
+        move |source| StoreError::Io {
+            step,
+            path: folder.to_path_buf(),
+            source,
+        }
+    };
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("empty the folder")(error)),
+        _ => {}
+    }
+    fs::create_dir_all(folder).map_err(failed("create the folder"))
+}

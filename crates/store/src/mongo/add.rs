@@ -1,0 +1,151 @@
+//! Adding tasks: all of a batch, or none; and many callers' batches in one transaction.
+
+mod adder;
+mod judge;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use model::{Added, BlobHash, Moment, Status, TaskId};
+use mongodb::bson::{Binary, doc};
+use serde::Deserialize;
+
+pub(super) use self::adder::Adder;
+use self::judge::{Judged, Known};
+use super::attempts::COMMAND;
+use super::base::{BLOBS, Base, PARTS, TASKS};
+use super::blobs;
+use super::failure::Failure;
+use super::field::{Field, binary, task_id, uuid};
+use super::parts::{self, Kind, Part};
+use super::row::Row;
+use super::tally::Tally;
+use super::transaction::Transaction;
+use crate::document::encode_spec;
+use crate::{NewTask, StoreError};
+
+/// A task to add as it is written down. Made by the caller.
+#[derive(Debug)]
+pub(super) struct Draft {
+    id: TaskId,
+    digest: [u8; 32],
+    add_time: Moment,
+    blobs: Vec<BlobHash>,
+    row: Row,
+    parts: Vec<Part>,
+}
+
+impl Draft {
+    pub(super) fn of(task: NewTask, add_time: Moment) -> Result<Draft, StoreError> {
+        let NewTask { id, digest, spec } = task;
+        let document = encode_spec(&spec)?;
+        let blobs = spec.blobs();
+        let row = Row {
+            id: uuid(id.0),
+            digest: Some(binary(digest.to_vec())),
+            user: spec.user.to_string(),
+            priority: spec.priority,
+            add_time: add_time.0,
+            command: spec.execute.command.display(),
+            compile: spec.compile.as_ref().map(|compile| compile.command.display()),
+            status: Status::Pending.to_string(),
+            waits: Some(true),
+            executor: None,
+            session: None,
+            attempt: 0,
+            lost: 0,
+            given: 0,
+            start_time: None,
+            report_time: None,
+            finish_time: None,
+            trouble: None,
+            blobs: blobs.iter().map(|hash| binary(hash.0.to_vec())).collect(),
+            spec_size: i64::try_from(document.len()).unwrap_or(i64::MAX),
+            spec: parts::inline(&document),
+            result_size: None,
+            result: None,
+        };
+        Ok(Draft {
+            id,
+            digest,
+            add_time,
+            blobs,
+            row,
+            parts: parts::cut(id, Kind::Spec, &document),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        let size = usize::try_from(self.row.spec_size).unwrap_or(usize::MAX);
+        size.saturating_add(self.row.command.len() + 256)
+    }
+}
+
+/// What each caller is answered.
+type Answers = Vec<Result<Vec<Added>, StoreError>>;
+
+/// Adds the batches of several callers. One that is refused does not hold up the others.
+async fn add(base: Arc<Base>, batches: Arc<Vec<Vec<Draft>>>) -> Result<Answers, Failure> {
+    let known = known(&base, &batches).await?;
+    let there = there(&base, &batches).await?;
+    let Judged { answers, fresh } = judge::judge(&batches, &known, &there);
+    if !fresh.is_empty() {
+        write(&base, &fresh).await?;
+    }
+    Ok(answers)
+}
+
+async fn write(base: &Base, fresh: &[&Draft]) -> Result<(), Failure> {
+    let mut transaction = Transaction::default();
+    transaction.insert(TASKS, fresh.iter().map(|draft| &draft.row))?;
+    transaction.insert(PARTS, fresh.iter().flat_map(|draft| &draft.parts))?;
+    // Also what keeps a blob from being retired at this moment: it would be written by both.
+    transaction.update(BLOBS, blobs::counted(fresh.iter().flat_map(|draft| &draft.blobs), 1))?;
+    let mut tally = Tally::default();
+    fresh.iter().for_each(|_| tally.add_pending());
+    transaction.count(&tally)?;
+    transaction.commit(base).await
+}
+
+#[derive(Deserialize)]
+struct Found {
+    #[serde(rename = "_id")]
+    id: mongodb::bson::Uuid,
+    digest: Binary,
+    add_time: i64,
+}
+
+/// Those that exist already, as a majority has them: an answer that a task exists is as good as one that it was
+/// added. One that is there but not yet for good makes the insertion fail, and is looked for again.
+async fn known(base: &Base, batches: &[Vec<Draft>]) -> Result<HashMap<TaskId, Known>, Failure> {
+    let ids: BTreeSet<_> = batches.iter().flatten().map(|draft| draft.id).collect();
+    let ids: Vec<_> = ids.iter().map(Field::field).collect();
+    let found: Vec<Found> = base
+        .collection::<Found>(TASKS)
+        .find(doc! { "_id": { "$in": ids } })
+        .projection(doc! { "digest": 1, "add_time": 1 })
+        .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    let known = found.into_iter().map(|found| {
+        let known = Known {
+            digest: found.digest.bytes,
+            add_time: Moment(found.add_time),
+        };
+        (task_id(found.id), known)
+    });
+    Ok(known.collect())
+}
+
+/// The blobs that are there, of those that are needed.
+async fn there(base: &Base, batches: &[Vec<Draft>]) -> Result<BTreeSet<BlobHash>, Failure> {
+    let needed: BTreeSet<_> = batches.iter().flatten().flat_map(|draft| &draft.blobs).collect();
+    if needed.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let needed: Vec<_> = needed.into_iter().copied().collect();
+    let found = blobs::find(base, &needed).await?;
+    Ok(found.into_keys().collect())
+}

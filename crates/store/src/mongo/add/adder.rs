@@ -1,0 +1,102 @@
+//! Those who add at the same time share a transaction: while one is on its way, the next ones gather.
+
+use std::sync::Arc;
+
+use model::Added;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::{Draft, add};
+use crate::StoreError;
+use crate::mongo::attempts::Patience;
+use crate::mongo::base::Base;
+use crate::mongo::failure::repeat;
+
+/// A group ends at either bound, so that nobody waits long for a commit he is part of.
+const GROUP_JOBS: usize = 512;
+const GROUP_TASKS: usize = 2000;
+const GROUP_BYTES: usize = 8 << 20;
+/// How much may wait in memory, in KiB; further callers wait until there is room.
+const WAITING_KIB: usize = 64 << 10;
+const WAITING_JOBS: usize = 4096;
+
+pub(in crate::mongo) struct Adder {
+    jobs: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+}
+
+struct Job {
+    drafts: Vec<Draft>,
+    weight: usize,
+    reply: oneshot::Sender<Result<Vec<Added>, StoreError>>,
+    room: OwnedSemaphorePermit,
+}
+
+impl Adder {
+    /// The loop ends when the adder is dropped and all that it took on is done.
+    pub(in crate::mongo) fn start(base: Arc<Base>) -> Adder {
+        let (jobs, waiting) = mpsc::channel(WAITING_JOBS);
+        tokio::spawn(run(base, waiting));
+        Adder {
+            jobs,
+            room: Arc::new(Semaphore::new(WAITING_KIB)),
+        }
+    }
+
+    /// Durable when it returns.
+    pub(in crate::mongo) async fn add(&self, drafts: Vec<Draft>) -> Result<Vec<Added>, StoreError> {
+        let weight = drafts.iter().map(Draft::weight).sum::<usize>();
+        let share = (weight >> 10).clamp(1, WAITING_KIB) as u32;
+        let room = self.room.clone().acquire_many_owned(share).await;
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            drafts,
+            weight,
+            reply,
+            room: room.map_err(|_| StoreError::Closed)?,
+        };
+        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+async fn run(base: Arc<Base>, mut waiting: mpsc::Receiver<Job>) {
+    while let Some(first) = waiting.recv().await {
+        let (mut weight, mut tasks) = (first.weight, first.drafts.len());
+        let mut group = vec![first];
+        while group.len() < GROUP_JOBS
+            && tasks < GROUP_TASKS
+            && weight < GROUP_BYTES
+            && let Ok(job) = waiting.try_recv()
+        {
+            weight += job.weight;
+            tasks += job.drafts.len();
+            group.push(job);
+        }
+        handle(&base, group, weight).await;
+    }
+}
+
+async fn handle(base: &Arc<Base>, group: Vec<Job>, weight: usize) {
+    let (batches, replies): (Vec<_>, Vec<_>) = group
+        .into_iter()
+        .map(|job| (job.drafts, (job.reply, job.room)))
+        .unzip();
+    let batches = Arc::new(batches);
+    let answers = Patience::with("add tasks")
+        .for_bytes(weight)
+        .persist(|_| add(base.clone(), batches.clone()))
+        .await;
+    // A caller may have stopped waiting; what was done stays done.
+    match answers {
+        Ok(answers) => {
+            for ((reply, _), answer) in replies.into_iter().zip(answers) {
+                let _ = reply.send(answer);
+            }
+        }
+        Err(error) => {
+            for (reply, _) in replies {
+                let _ = reply.send(Err(repeat(&error)));
+            }
+        }
+    }
+}

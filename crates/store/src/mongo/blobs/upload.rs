@@ -1,0 +1,211 @@
+//! Taking a file over as a blob.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use model::BlobHash;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, doc};
+use tokio::fs::{self, File};
+use tokio::io::{AsyncReadExt, BufReader};
+
+use super::file::{self, CHUNK, TOGETHER};
+use super::{BlobRow, find};
+use crate::mongo::attempts::Patience;
+use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
+use crate::mongo::failure::{DUPLICATE_KEY, Failure};
+use crate::mongo::field::{Field, binary};
+use crate::mongo::transaction::Transaction;
+use crate::{BlobFile, StoreError};
+
+/// Up to this it is one transaction.
+const AT_ONCE: u64 = (CHUNK * TOGETHER) as u64;
+
+const STEP: &str = "put a blob";
+
+/// Durable when it returns. The file is gone then: the blob has its bytes.
+pub(in crate::mongo) async fn put(base: &Arc<Base>, blob: BlobFile) -> Result<(), StoreError> {
+    let BlobFile { hash, size, path } = blob;
+    let known = Patience::with(STEP).persist(|_| touch(base.clone(), hash)).await?;
+    if known.is_none() {
+        let file = Upload {
+            base: base.clone(),
+            file: ObjectId::new(),
+            hash,
+            size,
+        };
+        if size <= AT_ONCE {
+            file.put_at_once(&path).await?;
+        } else {
+            file.put_in_pieces(&path).await?;
+        }
+    }
+    // If it stays, the next start removes it.
+    let _ = fs::remove_file(&path).await;
+    Ok(())
+}
+
+/// The file of the blob, if there is one, and a note that it was put again.
+async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<ObjectId>, Failure> {
+    let found = base
+        .collection::<BlobRow>(BLOBS)
+        .find_one_and_update(
+            doc! { "_id": hash.field() },
+            doc! { "$set": { "used": now().field() } },
+        )
+        .await?;
+    Ok(found.map(|row| row.file))
+}
+
+#[derive(Clone)]
+struct Upload {
+    base: Arc<Base>,
+    file: ObjectId,
+    hash: BlobHash,
+    size: u64,
+}
+
+impl Upload {
+    async fn put_at_once(self, path: &Path) -> Result<(), StoreError> {
+        let bytes = fs::read(path).await.map_err(io_error("read the blob", path))?;
+        self.check_size(bytes.len() as u64, path)?;
+        let bytes = Arc::new(bytes);
+        Patience::with(STEP)
+            .for_bytes(bytes.len())
+            .persist(|_| self.clone().write_at_once(bytes.clone()))
+            .await
+    }
+
+    async fn write_at_once(self, bytes: Arc<Vec<u8>>) -> Result<(), Failure> {
+        // By another, or by an attempt of ours whose answer was lost.
+        if touch(self.base.clone(), self.hash).await?.is_some() {
+            return Ok(());
+        }
+        let mut transaction = Transaction::default();
+        transaction.insert(CHUNKS, file::chunks(self.file, 0, &bytes))?;
+        transaction.insert(FILES, [self.description()])?;
+        transaction.insert(BLOBS, [self.row()])?;
+        transaction.commit(&self.base).await
+    }
+
+    async fn put_in_pieces(self, path: &Path) -> Result<(), StoreError> {
+        let mut source = BufReader::with_capacity(
+            CHUNK,
+            File::open(path).await.map_err(io_error("open the blob", path))?,
+        );
+        Patience::with(STEP).persist(|_| self.clone().mark()).await?;
+        let mut read = 0;
+        loop {
+            let mut piece = Vec::with_capacity(CHUNK * TOGETHER);
+            let mut part = (&mut source).take(AT_ONCE);
+            part.read_to_end(&mut piece)
+                .await
+                .map_err(io_error("read the blob", path))?;
+            if piece.is_empty() {
+                break;
+            }
+            let first = (read / CHUNK as u64) as i32;
+            read += piece.len() as u64;
+            let piece = Arc::new(piece);
+            Patience::with(STEP)
+                .for_bytes(piece.len())
+                .persist(|_| self.clone().write_piece(first, piece.clone()))
+                .await?;
+        }
+        self.check_size(read, path)?;
+        let owner = Patience::with(STEP).persist(|_| self.clone().publish()).await?;
+        if owner != self.file {
+            // Another was first. Ours is marked still; if it cannot be discarded now, it will be later.
+            let discarded = Patience::with(STEP).persist(|_| self.clone().discard()).await;
+            if let Err(error) = discarded {
+                tracing::debug!(%error, "a blob's second copy is left for later");
+            }
+        }
+        Ok(())
+    }
+
+    async fn mark(self) -> Result<(), Failure> {
+        self.base
+            .collection::<Document>(UPLOADS)
+            .update_one(
+                doc! { "_id": self.file },
+                doc! { "$setOnInsert": { "since": now().field() } },
+            )
+            .upsert(true)
+            .await?;
+        Ok(())
+    }
+
+    /// Chunks that an earlier attempt wrote already are left as they are.
+    async fn write_piece(self, first: i32, bytes: Arc<Vec<u8>>) -> Result<(), Failure> {
+        let written = self
+            .base
+            .collection(CHUNKS)
+            .insert_many(file::chunks(self.file, first, &bytes))
+            .ordered(false)
+            .await;
+        match written {
+            Err(error) if !is_only_repeated(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file the blob's, unless another is. Answers the file that is.
+    async fn publish(self) -> Result<ObjectId, Failure> {
+        if let Some(row) = find(&self.base, &[self.hash]).await?.remove(&self.hash) {
+            touch(self.base.clone(), self.hash).await?;
+            return Ok(row.file);
+        }
+        let mut transaction = Transaction::default();
+        transaction.delete_each(UPLOADS, [doc! { "_id": self.file, "doomed": { "$ne": true } }])?;
+        transaction.insert(FILES, [self.description()])?;
+        transaction.insert(BLOBS, [self.row()])?;
+        transaction.commit(&self.base).await?;
+        Ok(self.file)
+    }
+
+    async fn discard(self) -> Result<(), Failure> {
+        file::discard(&self.base, &[self.file]).await
+    }
+
+    fn description(&self) -> Document {
+        file::description(self.file, &self.hash.to_string(), self.size)
+    }
+
+    fn row(&self) -> BlobRow {
+        BlobRow {
+            hash: binary(self.hash.0.to_vec()),
+            file: self.file,
+            size: i64::try_from(self.size).unwrap_or(i64::MAX),
+            used: now().0,
+            refs: 0,
+        }
+    }
+
+    fn check_size(&self, read: u64, path: &Path) -> Result<(), StoreError> {
+        if read == self.size {
+            return Ok(());
+        }
+        let detail = format!("it has {read} bytes instead of {}", self.size);
+        Err(io_error("read the blob", path)(io::Error::other(detail)))
+    }
+}
+
+/// Whether all that went wrong is that some of it was there already.
+fn is_only_repeated(error: &mongodb::error::Error) -> bool {
+    let mongodb::error::ErrorKind::InsertMany(error) = &*error.kind else {
+        return false;
+    };
+    error.write_concern_error.is_none()
+        && error
+            .write_errors
+            .iter()
+            .flatten()
+            .all(|error| error.code == DUPLICATE_KEY)
+}
+
+fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path = path.to_path_buf();
+    move |source| StoreError::Io { step, path, source }
+}

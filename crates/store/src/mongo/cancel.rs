@@ -1,0 +1,40 @@
+//! Cancelling: the one transition that no executor has a say in.
+
+use std::sync::Arc;
+
+use model::{Status, Task, TaskId};
+use mongodb::bson::doc;
+use mongodb::options::ReadConcern;
+
+use super::attempts::COMMAND;
+use super::base::{Base, now};
+use super::failure::Failure;
+use super::field::Field;
+use super::get::get;
+use super::row::{Position, without_content};
+use super::table::Table;
+use super::transaction::Transaction;
+
+pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Option<Task>, Failure> {
+    let found = base
+        .tasks()
+        .find_one(doc! { "_id": id.field() })
+        .projection(without_content())
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .await?;
+    let Some(row) = found else {
+        return Ok(None);
+    };
+    let task = Position::try_from(&row)?;
+    if task.status.may_become(Status::Cancelled) {
+        let mut table = Table::new(now(), base.max_attempts);
+        table.lay(task);
+        table.cancel(id);
+        let mut transaction = Transaction::default();
+        let tally = table.write(&mut transaction)?;
+        transaction.count(&tally)?;
+        transaction.commit(&base).await?;
+    }
+    get(base, id).await
+}

@@ -1,0 +1,128 @@
+//! Who works here, and who is gone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use model::{ExecutorState, Health, Moment, Seq};
+use mongodb::bson::{Document, doc};
+use serde::Deserialize;
+
+use super::attempts::COMMAND;
+use super::base::{Base, EXECUTORS, now};
+use super::failure::Failure;
+use super::field::{Field, executor_name, large, session_id, small};
+use super::session::{self, ExecutorRow};
+use super::table::{Release, Table};
+use super::tally::Tally;
+use super::transaction::Transaction;
+use crate::SessionSeen;
+
+#[derive(Deserialize)]
+struct Holds {
+    #[serde(rename = "_id")]
+    executor: String,
+    tasks: i64,
+}
+
+pub(super) async fn executors(base: Arc<Base>) -> Result<Vec<ExecutorState>, Failure> {
+    let rows = rows(&base, doc! {}).await?;
+    let holds: Vec<Holds> = base
+        .tasks()
+        .aggregate([
+            doc! { "$match": { "executor": { "$exists": true } } },
+            doc! { "$group": { "_id": "$executor", "tasks": { "$sum": 1_i64 } } },
+        ])
+        .max_time(COMMAND)
+        .with_type::<Holds>()
+        .await?
+        .try_collect()
+        .await?;
+    let holds: HashMap<_, _> = holds
+        .into_iter()
+        .map(|holds| (holds.executor, holds.tasks))
+        .collect();
+    rows.into_iter()
+        .map(|row| {
+            Ok(ExecutorState {
+                tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
+                name: executor_name(row.name)?,
+                session: session_id(row.session),
+                health: if row.live { Health::Alive } else { Health::Gone },
+                slots: small("number of slots", row.slots)?,
+                host: row.host,
+                version: row.version,
+                since: Moment(row.since),
+                report_time: Moment(row.report_time),
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn live_sessions(base: Arc<Base>) -> Result<Vec<SessionSeen>, Failure> {
+    let rows = rows(&base, doc! { "live": true }).await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(SessionSeen {
+                executor: executor_name(row.name)?,
+                session: session_id(row.session),
+                seq: Seq(large("report's number", row.seq)?),
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Option<usize>, Failure> {
+    let Some(row) = session::read(&base, &seen.executor).await? else {
+        return Ok(None);
+    };
+    let known = row.known()?;
+    if !(known.live && known.session == seen.session && known.seq == seen.seq) {
+        return Ok(None);
+    }
+    let mut table = Table::new(now(), base.max_attempts);
+    for task in session::holdings(&base, &seen.executor, &[]).await? {
+        table.lay(task);
+    }
+    let held = table.held(&seen.executor, seen.session);
+    let trouble = format!("executor {} was not heard of any more", seen.executor);
+    for task in &held {
+        table.withdraw(task.id);
+        table.release(task.id, Release::Lost(&trouble));
+    }
+    let mut transaction = Transaction::default();
+    let tally = table.write(&mut transaction)?;
+    transaction.update(EXECUTORS, [session::ended(&row, &tally)])?;
+    transaction.commit(&base).await?;
+    Ok(Some(held.len()))
+}
+
+pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Failure> {
+    let gone = rows(&base, doc! { "live": false, "report_time": { "$lt": before.field() } }).await?;
+    if gone.is_empty() {
+        return Ok(0);
+    }
+    // What its reports had added to the sums stays in them.
+    let mut tally = Tally::default();
+    gone.iter().for_each(|row| tally.take_over(&row.tally));
+    let mut transaction = Transaction::default();
+    let conditions = gone
+        .iter()
+        .map(|row| doc! { "_id": &row.name, "revision": row.revision });
+    transaction.delete_each(EXECUTORS, conditions)?;
+    transaction.count(&tally)?;
+    transaction.commit(&base).await?;
+    Ok(gone.len())
+}
+
+async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {
+    let rows = base
+        .collection::<ExecutorRow>(EXECUTORS)
+        .find(condition)
+        .sort(doc! { "_id": 1 })
+        .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    Ok(rows)
+}

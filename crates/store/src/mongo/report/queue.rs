@@ -1,0 +1,120 @@
+//! The head of the queue, and who is reaching for it.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use model::{Intent, Report, TaskId};
+use mongodb::bson::{Document, doc};
+use mongodb::options::{Hint, ReadConcern};
+use tokio::time::timeout;
+
+use crate::mongo::attempts::{COMMAND, Try, random};
+use crate::mongo::base::Base;
+use crate::mongo::failure::Failure;
+use crate::mongo::field::task_id;
+use crate::mongo::row::{Row, without_result};
+use crate::mongo::schema::WAITING;
+
+/// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
+/// What does not fit is claimed by the next report.
+const ANSWER_TASKS: u32 = 1000;
+/// After so many attempts that others overtook, the report goes without new work: the next one gets it.
+const ENOUGH: Try = Try(6);
+/// How long a turn is waited for.
+const TURN: Duration = Duration::from_secs(1);
+/// By how much more than it needs each further attempt looks at.
+const WIDER: usize = 16;
+
+/// Tasks that reports under way here are about to claim. Two of one process never reach for the same.
+#[derive(Debug, Default)]
+pub(in crate::mongo) struct Reservations {
+    /// Whoever looks at the queue does so alone: then he sees what those before him have reserved.
+    turn: tokio::sync::Mutex<()>,
+    tasks: Mutex<HashSet<TaskId>>,
+}
+
+/// From the head of the queue, for as long as this is kept.
+pub(super) struct Head<'r> {
+    pub(super) rows: Vec<Row>,
+    all: &'r Reservations,
+}
+
+impl Reservations {
+    fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Those that were free, of which there are `wanted` at most.
+    fn reserve(&self, rows: Vec<Row>, wanted: usize) -> Head<'_> {
+        let mut reserved = self.lock();
+        let mut free = rows;
+        free.retain(|row| !reserved.contains(&task_id(row.id)));
+        free.truncate(wanted);
+        reserved.extend(free.iter().map(|row| task_id(row.id)));
+        Head {
+            rows: free,
+            all: self,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Head<'_> {
+    fn drop(&mut self) {
+        let mut reserved = self.all.lock();
+        for row in &self.rows {
+            reserved.remove(&task_id(row.id));
+        }
+    }
+}
+
+pub(super) fn wanted(report: &Report) -> usize {
+    report.vacant.min(ANSWER_TASKS) as usize
+}
+
+/// As many from the queue as the report has room for, in its order. Reports of other processes may be reaching
+/// for the same ones; an attempt after such a meeting begins somewhere further back.
+pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
+    let wanted = wanted(report);
+    let none = || Ok(base.reserved.reserve(vec![], 0));
+    if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
+        return none();
+    }
+    // If the one whose turn it is hears nothing, the others can still report.
+    let Ok(_turn) = timeout(TURN, base.reserved.turn.lock()).await else {
+        return none();
+    };
+    let wider = WIDER * count.0 as usize;
+    let reserved = base.reserved.count();
+    let mut rows = read(base, wanted + reserved + wider).await?;
+    let spare = rows.len().saturating_sub(wanted + reserved).min(wider);
+    rows.drain(..random() as usize % (spare + 1));
+    Ok(base.reserved.reserve(rows, wanted))
+}
+
+async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+    let rows = base
+        .tasks()
+        .find(doc! { "waits": true })
+        .projection(without_result())
+        .sort(order())
+        .hint(Hint::Name(WAITING.into()))
+        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+        .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    Ok(rows)
+}
+
+/// Highest priority first, then oldest.
+pub(in crate::mongo) fn order() -> Document {
+    doc! { "priority": -1, "add_time": 1, "_id": 1 }
+}

@@ -1,0 +1,169 @@
+//! A task as a document, and what a transition has to know of it.
+
+use model::{Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName};
+use mongodb::bson::{Binary, Document, Uuid, doc};
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use super::field::{Field, executor_name, large, session_id, small, task_id, unreadable};
+
+/// A document of the collection `tasks`. Absent fields are absent, not null: the indexes over what waits, what
+/// is held and what is done hold only documents that have the field.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    #[serde(rename = "_id")]
+    pub(super) id: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) digest: Option<Binary>,
+    pub(super) user: String,
+    pub(super) priority: i32,
+    /// Microseconds; rising within one judicator. Together with the id it orders every list and the queue.
+    pub(super) add_time: i64,
+    pub(super) command: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compile: Option<String>,
+    pub(super) status: String,
+    /// There while it waits for an executor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) executor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<Uuid>,
+    pub(super) attempt: i64,
+    pub(super) lost: i64,
+    pub(super) given: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) start_time: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) report_time: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finish_time: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trouble: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) blobs: Vec<Binary>,
+    pub(super) spec_size: i64,
+    /// Here if it is small, else in `parts`. The same goes for the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) spec: Option<Binary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) result_size: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) result: Option<Binary>,
+}
+
+/// What transitions read and change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) id: TaskId,
+    pub(super) priority: i32,
+    pub(super) add_time: Moment,
+    pub(super) status: Status,
+    pub(super) executor: Option<ExecutorName>,
+    pub(super) session: Option<SessionId>,
+    pub(super) attempt: Attempt,
+    pub(super) lost: u32,
+    pub(super) given: Seq,
+    pub(super) start_time: Option<Moment>,
+    pub(super) report_time: Option<Moment>,
+    pub(super) finish_time: Option<Moment>,
+    pub(super) trouble: Option<String>,
+    pub(super) spec_size: usize,
+}
+
+/// All but what is bulky.
+pub(super) fn without_content() -> Document {
+    doc! { "digest": 0, "blobs": 0, "spec": 0, "result": 0 }
+}
+
+/// What handing a task out needs: also its spec, if that is small.
+pub(super) fn without_result() -> Document {
+    doc! { "digest": 0, "blobs": 0, "result": 0 }
+}
+
+impl Position {
+    pub(super) fn waits(&self) -> bool {
+        self.executor.is_none() && !self.status.done()
+    }
+
+    pub(super) fn holding(&self, session: SessionId) -> Holding {
+        Holding {
+            handout: self.handout(session),
+            given: self.given,
+        }
+    }
+
+    pub(super) fn handout(&self, session: SessionId) -> Handout {
+        Handout {
+            task: self.id,
+            session,
+            attempt: self.attempt,
+        }
+    }
+
+    /// Whether this is the very attempt that is out now, and with whom.
+    pub(super) fn is_out_as(&self, handout: Handout, executor: &ExecutorName) -> bool {
+        self.id == handout.task
+            && self.executor.as_ref() == Some(executor)
+            && self.session == Some(handout.session)
+            && self.attempt == handout.attempt
+    }
+
+    /// The condition of every write: the task is still as it was when the write was decided on.
+    pub(super) fn as_seen(&self) -> Document {
+        doc! {
+            "_id": self.id.field(),
+            "status": self.status.field(),
+            "executor": self.executor.field(),
+            "session": self.session.field(),
+            "attempt": self.attempt.field(),
+        }
+    }
+}
+
+impl TryFrom<&Row> for Position {
+    type Error = Failure;
+
+    fn try_from(row: &Row) -> Result<Position, Failure> {
+        Ok(Position {
+            id: task_id(row.id),
+            priority: row.priority,
+            add_time: Moment(row.add_time),
+            status: status(&row.status)?,
+            executor: row.executor.clone().map(executor_name).transpose()?,
+            session: row.session.map(session_id),
+            attempt: Attempt(small("attempt", row.attempt)?),
+            lost: small("number of losses", row.lost)?,
+            given: Seq(large("report's number", row.given)?),
+            start_time: row.start_time.map(Moment),
+            report_time: row.report_time.map(Moment),
+            finish_time: row.finish_time.map(Moment),
+            trouble: row.trouble.clone(),
+            spec_size: size("task's size", row.spec_size)?,
+        })
+    }
+}
+
+pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
+    Ok(Brief {
+        id: task_id(row.id),
+        user: UserName::new(row.user.as_str()).map_err(|error| unreadable("user's name", error))?,
+        priority: row.priority,
+        command: row.command.clone(),
+        status: status(&row.status)?,
+        executor: row.executor.clone().map(executor_name).transpose()?,
+        attempt: Attempt(small("attempt", row.attempt)?),
+        add_time: Moment(row.add_time),
+        start_time: row.start_time.map(Moment),
+        finish_time: row.finish_time.map(Moment),
+    })
+}
+
+pub(super) fn size(what: &'static str, bytes: i64) -> Result<usize, Failure> {
+    usize::try_from(bytes).map_err(|error| unreadable(what, error))
+}
+
+fn status(text: &str) -> Result<Status, Failure> {
+    text.parse().map_err(|error: String| unreadable("status", error))
+}

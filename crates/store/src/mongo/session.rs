@@ -1,0 +1,135 @@
+//! Sessions: one document for each executor, with the session it is in or was in last.
+
+use std::collections::BTreeMap;
+
+use futures::TryStreamExt;
+use model::{ExecutorName, KnownSession, Moment, Report, Seq};
+use mongodb::bson::{Document, Uuid, doc};
+use mongodb::options::ReadConcern;
+use serde::{Deserialize, Serialize};
+
+use super::attempts::COMMAND;
+use super::base::{Base, EXECUTORS, now};
+use super::failure::Failure;
+use super::field::{Field, large, session_id};
+use super::row::{Position, Row, without_content};
+use super::tally::Tally;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ExecutorRow {
+    #[serde(rename = "_id")]
+    pub(super) name: String,
+    /// Counts the writes. Whoever decided by what he had read writes only if it is still the same.
+    pub(super) revision: i64,
+    pub(super) session: Uuid,
+    pub(super) seq: i64,
+    pub(super) live: bool,
+    pub(super) slots: i64,
+    pub(super) host: String,
+    pub(super) version: String,
+    pub(super) since: i64,
+    pub(super) report_time: i64,
+    /// What its reports changed of the sums.
+    #[serde(default)]
+    pub(super) tally: BTreeMap<String, i64>,
+}
+
+impl ExecutorRow {
+    pub(super) fn known(&self) -> Result<KnownSession, Failure> {
+        Ok(KnownSession {
+            session: session_id(self.session),
+            seq: Seq(large("report's number", self.seq)?),
+            live: self.live,
+            host: self.host.clone(),
+            since: Moment(self.since),
+        })
+    }
+}
+
+/// The newest that the primary has. It may not last; but then a write that is decided by it will not either.
+pub(super) async fn read(base: &Base, name: &ExecutorName) -> Result<Option<ExecutorRow>, Failure> {
+    let found = base
+        .collection::<ExecutorRow>(EXECUTORS)
+        .find_one(doc! { "_id": name.field() })
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .await?;
+    Ok(found)
+}
+
+/// What an executor holds, in whichever session, and tasks that are asked for besides.
+pub(super) async fn holdings(
+    base: &Base,
+    name: &ExecutorName,
+    besides: &[model::TaskId],
+) -> Result<Vec<Position>, Failure> {
+    let mut condition = doc! { "executor": name.field() };
+    if !besides.is_empty() {
+        let ids: Vec<_> = besides.iter().map(Field::field).collect();
+        condition = doc! { "$or": [condition, { "_id": { "$in": ids } }] };
+    }
+    let rows: Vec<Row> = base
+        .tasks()
+        .find(condition)
+        .projection(without_content())
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    rows.iter().map(Position::try_from).collect()
+}
+
+/// The session goes on, at this report.
+pub(super) fn renewed(seen: &ExecutorRow, report: &Report, tally: &Tally) -> Document {
+    let mut set = presence(report);
+    set.insert("live", lives(report));
+    doc! {
+        "q": { "_id": &seen.name, "revision": seen.revision },
+        "u": { "$set": set, "$inc": increments(tally) },
+    }
+}
+
+/// A new session begins, whether there was one under this name before or not.
+pub(super) fn opened(seen: Option<&ExecutorRow>, report: &Report, tally: &Tally) -> Document {
+    let mut set = presence(report);
+    set.insert("session", report.session.field());
+    set.insert("since", now().field());
+    set.insert("live", lives(report));
+    // No document has the revision 0, so this makes one, or fails if there is one by now.
+    let revision = seen.map_or(0, |seen| seen.revision);
+    doc! {
+        "q": { "_id": report.executor.field(), "revision": revision },
+        "u": { "$set": set, "$inc": increments(tally) },
+        "upsert": true,
+    }
+}
+
+/// The document stays, so that people see who was here and late reports of the session are told that it has ended.
+pub(super) fn ended(seen: &ExecutorRow, tally: &Tally) -> Document {
+    doc! {
+        "q": { "_id": &seen.name, "revision": seen.revision },
+        "u": { "$set": { "live": false }, "$inc": increments(tally) },
+    }
+}
+
+fn lives(report: &Report) -> bool {
+    report.intent == model::Intent::Stay
+}
+
+fn presence(report: &Report) -> Document {
+    let presence = &report.presence;
+    doc! {
+        "seq": report.seq.field(),
+        "report_time": now().field(),
+        "slots": presence.slots.field(),
+        "host": &presence.host,
+        "version": &presence.version,
+    }
+}
+
+fn increments(tally: &Tally) -> Document {
+    let mut increments = tally.increments();
+    increments.insert("revision", 1_i64);
+    increments
+}

@@ -1,0 +1,267 @@
+//! The tasks of one operation: as they were read, and as they shall be. The changes are pure; what is left is to
+//! write the difference, under the condition that nobody else has changed them meanwhile.
+
+use std::collections::BTreeMap;
+
+use model::{ExecutorName, Moment, Report, SessionId, Status, TaskId};
+use mongodb::bson::{Bson, Document, doc};
+
+use super::base::{PARTS, TASKS};
+use super::failure::Failure;
+use super::field::Field;
+use super::parts::{self, Kind};
+use super::row::Position;
+use super::tally::Tally;
+use super::transaction::Transaction;
+
+/// Why an attempt is taken back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Release<'a> {
+    /// The executor gave it back before it came to anything; that counts against nobody.
+    GivenBack,
+    /// It went down with its executor, or the executor could not run it. Only so many of these are borne, for
+    /// a task that takes every executor with it must end some time.
+    Lost(&'a str),
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) now: Moment,
+    max_attempts: u32,
+    tasks: BTreeMap<TaskId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    seen: Position,
+    task: Position,
+    result: Option<Vec<u8>>,
+    /// It came to a status, be it the one it had: a task may be released again and again.
+    moved: bool,
+    /// Whose report brought it to its status.
+    by: Option<ExecutorName>,
+    /// Who had it, and has to be told.
+    from: Option<ExecutorName>,
+}
+
+impl Table {
+    pub(super) fn new(now: Moment, max_attempts: u32) -> Table {
+        Table {
+            now,
+            max_attempts,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    /// One that is on the table already stays as it is.
+    pub(super) fn lay(&mut self, task: Position) {
+        self.tasks.entry(task.id).or_insert_with(|| Entry {
+            seen: task.clone(),
+            task,
+            result: None,
+            moved: false,
+            by: None,
+            from: None,
+        });
+    }
+
+    pub(super) fn get(&self, id: TaskId) -> Option<&Position> {
+        self.tasks.get(&id).map(|entry| &entry.task)
+    }
+
+    /// What a session holds, oldest first.
+    pub(super) fn held(&self, executor: &ExecutorName, session: SessionId) -> Vec<Position> {
+        let all = self.tasks.values().map(|entry| &entry.task);
+        let mut held: Vec<_> = all
+            .filter(|task| task.executor.as_ref() == Some(executor) && task.session == Some(session))
+            .cloned()
+            .collect();
+        held.sort_unstable_by_key(|task| (task.add_time, task.id));
+        held
+    }
+
+    /// What waits, the first in the queue first.
+    pub(super) fn waiting(&self) -> Vec<Position> {
+        let all = self.tasks.values().map(|entry| &entry.task);
+        let mut waiting: Vec<_> = all.filter(|task| task.waits()).cloned().collect();
+        waiting.sort_unstable_by_key(|task| (-i64::from(task.priority), task.add_time, task.id));
+        waiting
+    }
+
+    /// Takes a held task back into the queue, or ends it if it was lost too often.
+    pub(super) fn release(&mut self, id: TaskId, why: Release<'_>) {
+        let max_attempts = self.max_attempts;
+        let Some(entry) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        if let Release::Lost(trouble) = why {
+            let lost = entry.task.lost + 1;
+            if lost >= max_attempts {
+                let trouble = format!("lost {lost} times: {trouble}");
+                self.give_up(id, &trouble);
+                return;
+            }
+            entry.task.lost = lost;
+            entry.task.trouble = Some(trouble.to_string());
+        }
+        entry.leave_executor(Status::Retrying);
+    }
+
+    /// Ends a task that the platform cannot run.
+    pub(super) fn give_up(&mut self, id: TaskId, trouble: &str) {
+        let now = self.now;
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.task.lost += 1;
+            entry.task.finish_time = Some(now);
+            entry.task.trouble = Some(trouble.to_string());
+            entry.leave_executor(Status::SystemError);
+        }
+    }
+
+    /// Commits the result of the attempt that is out.
+    pub(super) fn finish(&mut self, id: TaskId, status: Status, result: &[u8], by: &ExecutorName) {
+        let now = self.now;
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.result = Some(result.to_vec());
+            entry.by = Some(by.clone());
+            entry.task.report_time = Some(now);
+            entry.task.finish_time = Some(now);
+            entry.task.trouble = None;
+            entry.leave_executor(status);
+        }
+    }
+
+    pub(super) fn record(&mut self, id: TaskId, status: Status, by: &ExecutorName) {
+        let now = self.now;
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.by = Some(by.clone());
+            entry.moved = true;
+            entry.task.status = status;
+            entry.task.report_time = Some(now);
+        }
+    }
+
+    pub(super) fn take(&mut self, id: TaskId, report: &Report) {
+        let now = self.now;
+        if let Some(Entry { task, .. }) = self.tasks.get_mut(&id) {
+            task.executor = Some(report.executor.clone());
+            task.session = Some(report.session);
+            task.attempt = task.attempt.next();
+            task.given = report.seq;
+            task.start_time = Some(now);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, id: TaskId) {
+        let now = self.now;
+        self.withdraw(id);
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.task.finish_time = Some(now);
+            entry.leave_executor(Status::Cancelled);
+        }
+    }
+
+    /// Its executor is to be told that it must not go on with it.
+    pub(super) fn withdraw(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.from = entry.task.executor.clone();
+        }
+    }
+
+    /// Writes what has changed, and says by how much the sums do.
+    pub(super) fn write(&self, transaction: &mut Transaction) -> Result<Tally, Failure> {
+        let mut tally = Tally::default();
+        let (mut updates, mut parts) = (vec![], vec![]);
+        for entry in self.tasks.values().filter(|entry| entry.is_changed()) {
+            tally.moved(&entry.seen, &entry.task);
+            updates.push(entry.update(self.now));
+            if let Some(result) = &entry.result {
+                parts.extend(parts::cut(entry.task.id, Kind::Result, result));
+            }
+        }
+        transaction.update(TASKS, updates)?;
+        transaction.insert(PARTS, parts)?;
+        Ok(tally)
+    }
+}
+
+impl Entry {
+    fn leave_executor(&mut self, status: Status) {
+        self.moved = true;
+        self.task.status = status;
+        self.task.executor = None;
+        self.task.session = None;
+    }
+
+    fn is_changed(&self) -> bool {
+        self.seen != self.task
+    }
+
+    fn update(&self, now: Moment) -> Document {
+        let Entry { seen, task, .. } = self;
+        let mut change = Change::default();
+        change.put("status", seen.status.field(), task.status.field());
+        change.put("executor", seen.executor.field(), task.executor.field());
+        change.put("session", seen.session.field(), task.session.field());
+        change.put("attempt", seen.attempt.field(), task.attempt.field());
+        change.put("lost", seen.lost.field(), task.lost.field());
+        change.put("given", seen.given.field(), task.given.field());
+        change.put("start_time", seen.start_time.field(), task.start_time.field());
+        change.put("report_time", seen.report_time.field(), task.report_time.field());
+        change.put("finish_time", seen.finish_time.field(), task.finish_time.field());
+        change.put("trouble", seen.trouble.field(), task.trouble.field());
+        change.put("waits", waits(seen), waits(task));
+        if let Some(result) = &self.result {
+            change.put("result_size", Bson::Null, i64::try_from(result.len()).unwrap_or(i64::MAX).into());
+            change.put("result", Bson::Null, parts::inline(result).into());
+        }
+        if self.moved {
+            change.put("news", Bson::Null, self.news(now).into());
+        }
+        doc! { "q": seen.as_seen(), "u": change.into_document() }
+    }
+
+    /// What `changes` reads. Always written as one, for a change stream shows only what differs from before.
+    fn news(&self, now: Moment) -> Document {
+        doc! {
+            "status": self.task.status.field(),
+            "by": self.by.field(),
+            "from": self.from.field(),
+            "time": now.field(),
+        }
+    }
+}
+
+fn waits(task: &Position) -> Bson {
+    if task.waits() { true.into() } else { Bson::Null }
+}
+
+/// What an update sets and what it takes away.
+#[derive(Default)]
+struct Change {
+    set: Document,
+    unset: Document,
+}
+
+impl Change {
+    fn put(&mut self, name: &str, old: Bson, new: Bson) {
+        if old == new {
+            return;
+        }
+        match new {
+            Bson::Null => drop(self.unset.insert(name, "")),
+            new => drop(self.set.insert(name, new)),
+        }
+    }
+
+    fn into_document(self) -> Document {
+        let mut document = Document::new();
+        if !self.set.is_empty() {
+            document.insert("$set", self.set);
+        }
+        if !self.unset.is_empty() {
+            document.insert("$unset", self.unset);
+        }
+        document
+    }
+}

@@ -1,0 +1,243 @@
+//! What is written together or not at all.
+
+use std::time::Duration;
+
+use mongodb::ClientSession;
+use mongodb::bson::raw::cstr;
+use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, doc, serialize_to_raw_document_buf};
+use mongodb::error::Error;
+use mongodb::options::{ReadConcern, WriteConcern};
+use serde::Serialize;
+
+use super::attempts::{COMMAND, random};
+use super::base::{Base, LEDGER};
+use super::failure::{DUPLICATE_KEY, Failure};
+use super::tally::Tally;
+
+/// A command must stay below 16 MiB, whatever it carries.
+const COMMAND_BYTES: usize = 12 << 20;
+const COMMAND_ITEMS: usize = 2000;
+/// Many, so that two processes seldom meet in one.
+const STRIPES: u64 = 64;
+/// How long members are waited for. After that it is not known whether the write will last.
+const ACKNOWLEDGED: Duration = Duration::from_secs(5);
+
+/// Acknowledged when a majority has it on disk.
+pub(super) fn durable() -> WriteConcern {
+    WriteConcern::builder()
+        .w(mongodb::options::Acknowledgment::Majority)
+        .journal(true)
+        .w_timeout(ACKNOWLEDGED)
+        .build()
+}
+
+/// Everything that one transaction writes.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    writes: Vec<Write>,
+}
+
+#[derive(Debug)]
+struct Write {
+    verb: Verb,
+    collection: &'static str,
+    items: Vec<RawDocumentBuf>,
+    hits: Hits,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// How many documents the items must meet.
+#[derive(Clone, Copy, Debug)]
+enum Hits {
+    OneEach,
+    Any,
+}
+
+impl Transaction {
+    pub(super) fn insert<T: Serialize>(
+        &mut self,
+        collection: &'static str,
+        documents: impl IntoIterator<Item = T>,
+    ) -> Result<(), Failure> {
+        let items = documents
+            .into_iter()
+            .map(|document| serialize_to_raw_document_buf(&document))
+            .collect::<Result<_, _>>()
+            .map_err(Error::from)?;
+        self.push(Verb::Insert, collection, items, Hits::OneEach);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Each is `{q: condition, u: change}`, and must meet one document: otherwise nothing at all is written.
+    pub(super) fn update(
+        &mut self,
+        collection: &'static str,
+        updates: impl IntoIterator<Item = Document>,
+    ) -> Result<(), Failure> {
+        let items = raw(updates)?;
+        self.push(Verb::Update, collection, items, Hits::OneEach);
+        Ok(())
+    }
+
+    /// Each condition must meet one document.
+    pub(super) fn delete_each(
+        &mut self,
+        collection: &'static str,
+        conditions: impl IntoIterator<Item = Document>,
+    ) -> Result<(), Failure> {
+        let items = raw(conditions.into_iter().map(|condition| doc! { "q": condition, "limit": 1 }))?;
+        self.push(Verb::Delete, collection, items, Hits::OneEach);
+        Ok(())
+    }
+
+    pub(super) fn delete_all(&mut self, collection: &'static str, condition: Document) -> Result<(), Failure> {
+        let items = raw([doc! { "q": condition, "limit": 0 }])?;
+        self.push(Verb::Delete, collection, items, Hits::Any);
+        Ok(())
+    }
+
+    /// Adds the sums to a stripe of the ledger. Another attempt takes another stripe.
+    pub(super) fn count(&mut self, tally: &Tally) -> Result<(), Failure> {
+        let increments = tally.increments();
+        if increments.is_empty() {
+            return Ok(());
+        }
+        let stripe = i64::try_from(random() % STRIPES).unwrap_or(0);
+        self.update(
+            LEDGER,
+            [doc! { "q": { "_id": stripe }, "u": { "$inc": increments }, "upsert": true }],
+        )
+    }
+
+    /// Durable when it returns. If a condition did not hold, nothing is written.
+    pub(super) async fn commit(self, base: &Base) -> Result<(), Failure> {
+        // Causal consistency would have the server wait for a time it is already at.
+        let mut session = base.client.start_session().causal_consistency(false).await?;
+        session
+            .start_transaction()
+            .read_concern(ReadConcern::local())
+            .write_concern(durable())
+            .max_commit_time(COMMAND)
+            .await?;
+        for write in self.writes {
+            if let Err(failure) = write.run(base, &mut session).await {
+                // The server forgets it by itself too, if this does not reach it.
+                let _ = session.abort_transaction().await;
+                return Err(failure);
+            }
+        }
+        session.commit_transaction().await?;
+        if let Some(time) = session.operation_time() {
+            base.acknowledged(time);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, verb: Verb, collection: &'static str, items: Vec<RawDocumentBuf>, hits: Hits) {
+        if !items.is_empty() {
+            self.writes.push(Write {
+                verb,
+                collection,
+                items,
+                hits,
+            });
+        }
+    }
+}
+
+impl Write {
+    async fn run(self, base: &Base, session: &mut ClientSession) -> Result<(), Failure> {
+        let (verb, list) = match self.verb {
+            Verb::Insert => (cstr!("insert"), cstr!("documents")),
+            Verb::Update => (cstr!("update"), cstr!("updates")),
+            Verb::Delete => (cstr!("delete"), cstr!("deletes")),
+        };
+        for piece in pieces(self.items) {
+            let expected = piece.len();
+            let mut array = RawArrayBuf::new();
+            piece.into_iter().for_each(|item| array.push(item));
+            let mut command = RawDocumentBuf::new();
+            command.append(verb, self.collection);
+            command.append(list, array);
+            command.append(cstr!("maxTimeMS"), COMMAND.as_millis() as i64);
+            let reply = base.database.run_raw_command(command).session(&mut *session).await?;
+            check(&reply)?;
+            let hit = reply.get_i32("n").ok().and_then(|n| usize::try_from(n).ok());
+            if matches!(self.hits, Hits::OneEach) && hit != Some(expected) {
+                return Err(Failure::Overtaken);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A write that failed is told within an answer that is otherwise good.
+fn check(reply: &Document) -> Result<(), Failure> {
+    let Some(error) = reply
+        .get_array("writeErrors")
+        .ok()
+        .and_then(|errors| errors.first())
+    else {
+        return Ok(());
+    };
+    let code = error.as_document().and_then(|error| error.get_i32("code").ok());
+    Err(match code {
+        Some(DUPLICATE_KEY) => Failure::Overtaken,
+        _ => Failure::Database(Error::custom(error.to_string())),
+    })
+}
+
+fn raw(documents: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, Failure> {
+    documents
+        .into_iter()
+        .map(|document| RawDocumentBuf::try_from(&document))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::Database(Error::from(error)))
+}
+
+/// Cut so that each fits a command.
+fn pieces(items: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+    let mut pieces = vec![];
+    let (mut piece, mut bytes) = (vec![], 0);
+    for item in items {
+        let size = item.as_bytes().len();
+        if !piece.is_empty() && (bytes + size > COMMAND_BYTES || piece.len() == COMMAND_ITEMS) {
+            pieces.push(std::mem::take(&mut piece));
+            bytes = 0;
+        }
+        bytes += size;
+        piece.push(item);
+    }
+    pieces.push(piece);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::rawdoc;
+
+    use super::*;
+
+    #[test]
+    fn commands_stay_small() {
+        let check = |sizes: &[usize], expected: &[usize]| {
+            let items = sizes.iter().map(|size| rawdoc! { "x": "x".repeat(*size) }).collect();
+            let found: Vec<_> = pieces(items).iter().map(Vec::len).collect();
+            assert_eq!(found, expected, "{sizes:?}");
+        };
+        check(&[1, 1, 1], &[3]);
+        check(&[5 << 20, 5 << 20, 5 << 20], &[2, 1]);
+        check(&[13 << 20, 1], &[1, 1]);
+        check(&[1; COMMAND_ITEMS + 1], &[COMMAND_ITEMS, 1]);
+    }
+}

@@ -1,0 +1,259 @@
+//! A real replica set: mongod processes on free ports of this machine, in a folder of their own, killed when it
+//! is dropped.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{Document, doc};
+use mongodb::options::{ClientOptions, Credential, ServerAddress};
+use mongodb::{Client, error};
+use store::contract::LOSSES;
+use store::mongo::{Login, MongoStore, Options};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+const NAME: &str = "test";
+/// For everything that only has to happen some time.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub struct Set {
+    folder: TempDir,
+    members: Vec<Member>,
+    guard: Guard,
+}
+
+/// Whether it asks who one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    Open,
+    Login,
+}
+
+struct Member {
+    port: u16,
+    process: Child,
+}
+
+impl Set {
+    pub async fn start(members: usize, guard: Guard) -> Set {
+        let folder = TempDir::new().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+        let mut set = Set {
+            folder,
+            members: vec![],
+            guard,
+        };
+        for index in 0..members {
+            let port = free_port();
+            let process = set.run(index, port);
+            set.members.push(Member { port, process });
+        }
+        set.initiate().await;
+        set
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.members.iter().map(|member| address(member.port)).collect()
+    }
+
+    pub fn login(&self) -> Option<Login> {
+        (self.guard == Guard::Login).then(|| Login {
+            user: "conclave".into(),
+            password: "secret of the test".into(),
+        })
+    }
+
+    /// For a store in this database.
+    pub fn options(&self, database: &str) -> Options {
+        Options {
+            addresses: self.addresses(),
+            set: NAME.into(),
+            database: database.into(),
+            login: self.login(),
+            max_attempts: LOSSES,
+            incoming: self.folder.path().join(format!("incoming-{}", Uuid::now_v7())),
+        }
+    }
+
+    pub async fn open(&self, database: &str) -> MongoStore {
+        MongoStore::open(self.options(database)).await.unwrap()
+    }
+
+    /// A client of its own, for what no store would do.
+    pub fn client(&self) -> Client {
+        let mut options = client_options(&self.addresses());
+        options.repl_set_name = Some(NAME.into());
+        options.credential = self.login().map(|login| {
+            Credential::builder()
+                .username(login.user)
+                .password(login.password)
+                .source("admin".to_string())
+                .build()
+        });
+        Client::with_options(options).unwrap()
+    }
+
+    /// The one that is primary now, as a majority sees it.
+    pub async fn primary(&self) -> usize {
+        let begun = Instant::now();
+        loop {
+            for (index, member) in self.members.iter().enumerate() {
+                let hello = self.ask(member.port, doc! { "hello": 1 }).await;
+                if hello.is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or(false)) {
+                    return index;
+                }
+            }
+            assert!(begun.elapsed() < DEADLINE, "no primary\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub fn kill(&mut self, member: usize) {
+        let process = &mut self.members[member].process;
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    pub fn restart(&mut self, member: usize) {
+        let port = self.members[member].port;
+        self.members[member].process = self.run(member, port);
+    }
+
+    /// Stops it as a debugger would: its connections stay, and nothing answers.
+    pub fn pause(&self, member: usize) {
+        self.signal(member, "STOP");
+    }
+
+    pub fn resume(&self, member: usize) {
+        self.signal(member, "CONT");
+    }
+
+    fn signal(&self, member: usize, signal: &str) {
+        let pid = self.members[member].process.id().to_string();
+        let sent = Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn run(&self, index: usize, port: u16) -> Child {
+        let data = self.folder.path().join(format!("member-{index}"));
+        std::fs::create_dir_all(&data).unwrap();
+        let mut command = Command::new(mongod());
+        command
+            .args(["--replSet", NAME, "--bind_ip", "127.0.0.1", "--wiredTigerCacheSizeGB", "0.25"])
+            .args(["--oplogSize", "200", "--nounixsocket", "--setParameter", "diagnosticDataCollectionEnabled=false"])
+            .args(["--port", &port.to_string()])
+            .arg("--dbpath")
+            .arg(&data)
+            .arg("--logpath")
+            .arg(data.join("log"))
+            .arg("--logappend");
+        if self.guard == Guard::Login {
+            command.arg("--keyFile").arg(self.folder.path().join("key"));
+        }
+        command.stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    async fn initiate(&self) {
+        let members: Vec<Document> = (0..)
+            .zip(&self.members)
+            .map(|(id, member)| doc! { "_id": id, "host": address(member.port) })
+            .collect();
+        let config = doc! {
+            "_id": NAME,
+            "members": members,
+            "settings": { "electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500 },
+        };
+        let first = self.members[0].port;
+        self.until(first, doc! { "replSetInitiate": config }).await;
+        let primary = self.primary().await;
+        if let Some(login) = self.login() {
+            let user = doc! { "createUser": login.user, "pwd": login.password, "roles": ["root"] };
+            self.until(self.members[primary].port, user).await;
+        }
+    }
+
+    /// Until it is done: a mongod that has just been started answers later.
+    async fn until(&self, port: u16, command: Document) {
+        let begun = Instant::now();
+        while let Err(error) = self.ask(port, command.clone()).await {
+            assert!(begun.elapsed() < DEADLINE, "{error}\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Without a login: before there is a user, that is allowed from the same machine.
+    async fn ask(&self, port: u16, command: Document) -> error::Result<Document> {
+        let mut options = client_options(&[address(port)]);
+        options.direct_connection = Some(true);
+        let client = Client::with_options(options)?;
+        let asked = tokio::spawn(async move {
+            let answer = client.database("admin").run_command(command).await;
+            client.shutdown().immediate(true).await;
+            answer
+        });
+        match tokio::time::timeout(Duration::from_secs(5), asked).await {
+            Ok(answer) => answer.unwrap(),
+            Err(_) => Err(error::Error::custom("no answer")),
+        }
+    }
+
+    fn logs(&self) -> String {
+        let log = |index: usize| {
+            let path = self.folder.path().join(format!("member-{index}")).join("log");
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let lines: Vec<_> = text.lines().rev().take(20).collect();
+            format!("member {index}:\n{}\n", lines.join("\n"))
+        };
+        (0..self.members.len()).map(log).collect()
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // It may have been killed before.
+            let _ = member.process.kill();
+            let _ = member.process.wait();
+        }
+    }
+}
+
+fn address(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn client_options(addresses: &[String]) -> ClientOptions {
+    let hosts: Vec<_> = addresses.iter().map(|text| ServerAddress::parse(text).unwrap()).collect();
+    ClientOptions::builder()
+        .hosts(hosts)
+        .server_selection_timeout(Duration::from_secs(2))
+        .connect_timeout(Duration::from_secs(2))
+        .build()
+}
+
+/// Free at the moment; nothing else on this machine is likely to take it in the next.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn mongod() -> PathBuf {
+    if let Some(named) = std::env::var_os("CONCLAVE_MONGOD") {
+        return named.into();
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cached = cache.or(home).map(|cache| cache.join("conclave/mongodb/bin/mongod"));
+    if let Some(cached) = cached.filter(|path| path.exists()) {
+        return cached;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("mongod"))
+        .find(|program| program.exists())
+        .expect("these tests need mongod 6.0: name it in CONCLAVE_MONGOD, or run scripts/setup")
+}
