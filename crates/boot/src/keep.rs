@@ -108,6 +108,8 @@ impl Keeper {
             {
                 self.line.enter(State::BackingOff, None);
                 sleep_until(not_before.into()).await;
+                // The needed one may have died meanwhile.
+                continue;
             }
             self.line.enter(State::Starting, None);
             let Some(mut pid_file) = hold::claim(&self.folder, &self.service.name)? else {

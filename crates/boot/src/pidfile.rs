@@ -22,10 +22,11 @@ impl PidFile {
     }
 
     pub(crate) fn read(&mut self) -> io::Result<Option<Identity>> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         self.0.rewind()?;
-        self.0.read_to_string(&mut text)?;
-        Ok(Identity::parse(&text))
+        self.0.read_to_end(&mut bytes)?;
+        // Garbage is nobody, and must not keep the service from being started.
+        Ok(Identity::parse(&String::from_utf8_lossy(&bytes)))
     }
 
     /// In place: the lock is the file's, and another file under this name would not be locked.

@@ -189,6 +189,7 @@ fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -260,13 +261,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_stopped_process_is_ended_too() {
-        for script in ["sleep 60", "trap '' TERM; echo up; while :; do sleep 0.05; done"] {
+        for script in [
+            "echo up; exec sleep 60",
+            "trap '' TERM; echo up; while :; do sleep 0.01; done",
+        ] {
             let mut child = Command::new("sh")
                 .args(["-c", script])
                 .stdin(Stdio::null())
-                .stdout(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
+            let mut up = [0; 3];
+            child.stdout.take().unwrap().read_exact(&mut up).unwrap();
             let identity = Identity::of(child.id()).unwrap();
             let process = identity.open().unwrap().unwrap();
             process.send(Signal::STOP).unwrap();

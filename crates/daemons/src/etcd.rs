@@ -3,7 +3,7 @@
 //! ```text
 //! DATA/etcd/data        etcd's own folder; nobody but etcd writes there, and nobody ever deletes it
 //! DATA/etcd/served      which cluster this node belongs to: with it, and without data, it can only join
-//! DATA/etcd/founding    what was promised to the other founders, until it has served
+//! DATA/etcd/founding    what was promised to the other founders of a cluster
 //! DATA/etcd/address     the address that DNS gave this node, where that is not the configured one
 //! DATA/etcd/left        this node left its cluster for good
 //! DATA/etcd/endpoints   where the members serve clients, a line for each, as last seen
@@ -34,6 +34,7 @@ mod settle;
 
 mod error;
 
+pub use dial::DialError;
 pub use error::EtcdError;
 pub use leave::{Departure, leave};
 pub use member::member;

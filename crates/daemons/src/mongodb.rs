@@ -1,9 +1,9 @@
 //! The daemon around mongod: a member of the replica set, and on the primary the hand that keeps the set as
 //! registered.
 //!
-//! Reading order: `options` and `records` (what is written in etcd), `notes` (what is written beside the data),
-//! `admit` (may this node start?), `step` (what is to be done next, decided over values), `node` (does it),
-//! `diff` (how the replica set differs from what is registered) and `tend` (changes it), `run`.
+//! Reading order: `options`, `records` (what is written in etcd), `notes` (what is written beside the data), `admit`
+//! (may this node start?), `step` (what is to be done next), `diff` (how the replica set differs from what is
+//! registered): all decided over values. `register`, `initiate` and `tend` do it; `node` and `work` hold them together, `run` is the loop.
 
 mod admin;
 mod admit;
@@ -13,12 +13,14 @@ mod diff;
 mod error;
 mod etcd;
 mod hello;
+mod initiate;
 mod leave;
 mod node;
 mod notes;
 mod options;
 mod preflight;
 mod records;
+mod register;
 mod run;
 mod secret;
 mod states;

@@ -1,21 +1,26 @@
 //! How fast a replica set is: additions by one and by many at once, and trivial tasks through two executors.
 //!
-//!     cargo run --release -p store --example mongo_rates -- SET HOST:PORT[,HOST:PORT...] [SECONDS]
+//!     cargo run --release -p store --example mongo_rates -- [SECONDS]
+//!
+//! It starts a set of three members of its own, in the folder for temporary files.
 
 #![allow(clippy::print_stdout, reason = "a report for people")]
+#![allow(clippy::unwrap_used, dead_code, reason = "the set is the tests' own")]
+
+#[path = "../tests/mongo/set.rs"]
+mod set;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use model::{Complete, End, Report};
 use store::TaskStore;
 use store::contract::sample::{add_one, new, spec, success};
 use store::contract::worker::{Worker, done};
-use store::mongo::{MongoStore, Options};
 use tokio::task::JoinSet;
-use uuid::Uuid;
+
+use self::set::{Guard, Set};
 
 const EXECUTORS: usize = 2;
 const SLOTS: u32 = 16;
@@ -23,33 +28,26 @@ const SLOTS: u32 = 16;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let set = args.next().context("the replica set's name is missing")?;
-    let addresses = args.next().context("the members' addresses are missing")?;
     let seconds: u64 = args.next().map_or(Ok(5), |seconds| seconds.parse())?;
     let span = Duration::from_secs(seconds);
-    let database = format!("rates-{}", Uuid::now_v7().simple());
-    let options = |index: usize| Options {
-        addresses: addresses.split(',').map(String::from).collect(),
-        set: set.clone(),
-        database: database.clone(),
-        login: None,
-        max_attempts: 3,
-        incoming: std::env::temp_dir().join(format!("{database}-{index}")),
-    };
+    let set = Set::start(3, Guard::Open).await;
     // One for each executor, as if each reported to a judicator of its own.
     let mut stores: Vec<Arc<dyn TaskStore>> = vec![];
-    for index in 0..EXECUTORS {
-        stores.push(Arc::new(MongoStore::open(options(index)).await?));
+    for _ in 0..EXECUTORS {
+        stores.push(Arc::new(set.open("rates").await));
     }
     for adders in [1, 64] {
         let rate = adds(&stores[0], adders, span).await;
         println!("adds by {adders} at once: {rate:.0}/s");
     }
-    for count in 0..EXECUTORS {
-        let batch = (0..20 * 1000).map(|_| new(spec())).collect();
-        stores[count].add(batch).await?;
+    for _ in 0..20 {
+        let batch = (0..2000).map(|_| new(spec())).collect();
+        stores[0].add(batch).await?;
     }
-    println!("trivial tasks through {EXECUTORS} executors: {:.0}/s", tasks(&stores, span).await);
+    println!(
+        "trivial tasks through {EXECUTORS} executors: {:.0}/s",
+        tasks(&stores, span).await
+    );
     let mut idle = Worker::new(&stores[0], "idle");
     idle.claim(0).await;
     let begun = Instant::now();
@@ -58,10 +56,17 @@ async fn main() -> anyhow::Result<()> {
         idle.claim(0).await;
         reports += 1;
     }
-    println!("reports with nothing new, one after the other: {:.0}/s", reports as f64 / begun.elapsed().as_secs_f64());
+    println!(
+        "reports with nothing new, one after the other: {:.0}/s",
+        reports as f64 / begun.elapsed().as_secs_f64()
+    );
     let begun = Instant::now();
     let totals = stores[0].totals().await?;
-    println!("totals of {} tasks in {:.1?}", totals.counts.values().sum::<u64>(), begun.elapsed());
+    println!(
+        "totals of {} tasks in {:.1?}",
+        totals.counts.values().sum::<u64>(),
+        begun.elapsed()
+    );
     Ok(())
 }
 

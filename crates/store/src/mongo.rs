@@ -12,11 +12,12 @@ mod blobs;
 mod cancel;
 mod changes;
 mod connect;
+mod content;
 mod executors;
 mod failure;
 mod field;
+mod files;
 mod get;
-mod parts;
 mod report;
 mod retire;
 mod row;
@@ -41,6 +42,7 @@ use tokio::sync::broadcast;
 use self::add::{Adder, Draft};
 use self::attempts::Patience;
 use self::base::Base;
+use self::cancel::Existed;
 use self::changes::Changes;
 use self::report::Sent;
 use crate::{
@@ -70,7 +72,9 @@ pub struct Login {
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,23 +117,29 @@ impl TaskStore for MongoStore {
         if tasks.is_empty() {
             return Ok(vec![]);
         }
-        let drafts = tasks
-            .into_iter()
-            .map(|task| Draft::of(task, self.base.next_add_time()))
-            .collect::<Result<_, _>>()?;
-        self.adder.add(drafts).await
+        let mut drafts = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            drafts.push(Draft::prepare(&self.base, task).await?);
+        }
+        let files = drafts.iter().filter_map(Draft::file).collect();
+        let added = self.adder.add(drafts).await;
+        // Of one that was refused, or existed already.
+        files::abandon(&self.base, files).await;
+        added
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        Patience::with("cancel a task")
+        let cancelled = Patience::with("cancel a task")
             .persist(|_| cancel::cancel(self.base.clone(), id))
-            .await
+            .await?;
+        match cancelled {
+            Existed::Yes => get::get(&self.base, id).await,
+            Existed::No => Ok(None),
+        }
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        Patience::with("read a task")
-            .persist(|_| get::get(self.base.clone(), id))
-            .await
+        get::get(&self.base, id).await
     }
 
     async fn search(&self, query: Query) -> Result<Page, StoreError> {
@@ -146,11 +156,14 @@ impl TaskStore for MongoStore {
     }
 
     async fn report(&self, report: Report) -> Result<Reported, StoreError> {
-        let sent = Arc::new(Sent::of(report)?);
-        Patience::with("handle a report")
+        let sent = Arc::new(Sent::prepare(&self.base, report).await?);
+        let handled = Patience::with("handle a report")
             .for_bytes(sent.weight())
             .persist(|count| report::report(self.base.clone(), sent.clone(), count))
-            .await
+            .await;
+        // Of results that were not committed, for they were stale.
+        files::abandon(&self.base, sent.files()).await;
+        report::hand_out(&self.base, &sent, handled?).await
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
@@ -205,9 +218,7 @@ impl TaskStore for MongoStore {
             }
             retired.blobs += blobs;
         }
-        Patience::with("clear files away")
-            .persist(|_| blobs::clear(self.base.clone()))
-            .await?;
+        retire::clear_files(&self.base).await;
         Ok(retired)
     }
 
@@ -230,7 +241,7 @@ impl TaskStore for MongoStore {
         let found = Patience::with("look for a blob")
             .persist(|_| blobs::file_of(self.base.clone(), hash))
             .await?;
-        Ok(found.map(|(file, size)| blobs::stream(self.base.clone(), file, size)))
+        Ok(found.map(|(file, size)| files::stream(self.base.clone(), file, size)))
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {
@@ -248,7 +259,9 @@ fn empty(folder: &Path) -> Result<(), StoreError> {
         }
     };
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("empty the folder")(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("empty the folder")(error));
+        }
         _ => {}
     }
     fs::create_dir_all(folder).map_err(failed("create the folder"))

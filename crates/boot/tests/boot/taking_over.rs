@@ -146,13 +146,16 @@ fn another_process_with_the_old_number_is_never_touched() {
         "1\n1\n".to_string(),
         "0\n0\nx\n".to_string(),
         "garbage".to_string(),
-    ];
+    ]
+    .map(String::into_bytes)
+    .into_iter()
+    .chain([b"\xff\xfe\0".to_vec()]);
     for text in texts {
         let mut stage = Stage::new(&[service("a", None, &["ready"])]);
         std::fs::create_dir(stage.run()).unwrap();
         std::fs::write(stage.run().join("a.pid"), &text).unwrap();
         stage.boot();
         stage.running("a");
-        assert!(real.is_alive(), "{text}");
+        assert!(real.is_alive(), "{}", text.escape_ascii());
     }
 }

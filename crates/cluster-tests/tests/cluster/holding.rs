@@ -1,12 +1,13 @@
 use std::fs::File;
 use std::time::Duration;
 
-use cluster_tests::{Cluster, Forming, Process};
+use cluster_tests::{Cluster, Forming, Process, await_that};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 use crate::stage::runs_a_task;
 
+const SOON: Duration = Duration::from_secs(20);
 const JUDICATOR: Process = Process::Service("judicator");
 
 async fn alone() -> Cluster {
@@ -137,8 +138,11 @@ async fn logs_are_kept_and_shown() {
     let machine = cluster.machine_mut("j1");
     machine.ready().await;
     for service in ["etcd", "mongodb", "judicator"] {
-        assert!(!machine.log(service).is_empty(), "{service}");
+        let what = format!("a log of {service}");
+        await_that(&what, SOON, async || (!machine.log(service).is_empty()).then_some(())).await;
     }
+    // mongod has much to say: its first words are in another file by now.
+    assert!(machine.data().join("log/mongodb.log.1").exists());
     let status = machine.conclave(&["status"]).await.well();
     for word in ["etcd", "mongodb", "judicator", "running"] {
         assert!(status.text().contains(word), "{}", status.text());

@@ -19,13 +19,20 @@ async fn addresses_are_enough_for_an_executor_and_a_gateway() {
         machine
             .signal(Process::Service("judicator"), Signal::SIGKILL)
             .await;
+        let t = std::time::Instant::now();
         load.resumed().await;
+        println!("resumed after {:?}", t.elapsed());
         cluster.whole(3).await;
+        println!("whole after {:?}", t.elapsed());
         println!(
             "kill -9 of {name}: adds stood still for {:?} at most",
             load.silence()
         );
     }
+    println!("EXECUTOR {}", _executor.log());
+    println!("OBSERVER {}", std::fs::read_to_string(cluster.folder().join("observer.log")).unwrap());
+    for name in ["j1", "j2", "j3"] { println!("{name} {}", cluster.machine(name).log("judicator")); }
+    let t = std::time::Instant::now();
     let kept = load.settle(cluster.gateways(), &cluster.history).await;
-    println!("{kept} tasks");
+    println!("{kept} tasks {:?}", t.elapsed());
 }

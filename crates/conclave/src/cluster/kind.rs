@@ -103,7 +103,7 @@ impl Role {
                 "secrets",
             ],
             Role::Executor => &["node", "etcd", "judicator", "executor", "secrets"],
-            Role::Gateway => &["node", "etcd", "judicator", "gateway", "secrets"],
+            Role::Gateway => &["node", "etcd", "judicator", "executor", "gateway", "secrets"],
         }
     }
 }

@@ -75,7 +75,11 @@ fn join(
     for member in mongodb {
         let part = PartState {
             address: member.address,
-            state: member.state,
+            state: match (member.state.as_str(), member.votes) {
+                // It has the data and is no help to a majority, which whoever plans for a loss has to know.
+                ("secondary", 0) => "secondary, no vote".to_string(),
+                _ => member.state,
+            },
             version: member.version.unwrap_or_default(),
         };
         entry(&mut nodes, &member.name).mongodb = Some(part);

@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_are_understood() {
+        for name in ["judicator", "executor", "gateway"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../deploy/{name}.toml"));
+            let layers = Layers::resolved(&path).unwrap();
+            assert!(layers.config().is_ok(), "{name}");
+            assert!(!layers.is_default("node.name") && !layers.is_default("secrets.cluster_file"));
+        }
+    }
+
+    #[test]
     fn wrong_values_name_key_source_and_what_is_taken() {
         let check = |file: &str, flags: &[(&str, &str)], parts: &[&str]| {
             let wrong = lay(file, &[], flags)

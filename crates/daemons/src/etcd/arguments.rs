@@ -148,3 +148,104 @@ impl Arguments {
         self.0.push(pair);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Resolver, Start};
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            name: "a".into(),
+            program: "etcd".into(),
+            data: "/data/etcd".into(),
+            host: "10.0.0.1".into(),
+            client_port: 2379,
+            peer_port: 2380,
+            start: Start::Unsaid,
+            tries: 1,
+            quota: 1024,
+            login: None,
+            tls: None,
+            leash: Vec::new(),
+            resolver: Resolver::system(),
+        }
+    }
+
+    fn line(options: &Options, place: &Place, initial: &Initial) -> String {
+        let args = member(options, place, Path::new("/data/etcd/data"), initial);
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| arg.to_string_lossy().into_owned())
+            .collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn a_member_is_told_where_it_is_and_with_whom() {
+        let here = Place {
+            host: "10.0.0.1".into(),
+            ip: [10, 0, 0, 1].into(),
+            also: None,
+        };
+        let both = || {
+            vec![
+                Founder::new("a", "10.0.0.1:2380"),
+                Founder::new("b", "10.0.0.2:2380"),
+            ]
+        };
+        let check = |initial: Initial, words: &str| {
+            let line = line(&options(), &here, &initial);
+            assert!(line.contains(words), "{line}");
+            assert!(
+                line.contains("--listen-client-urls=http://10.0.0.1:2379 "),
+                "{line}"
+            );
+            assert!(line.contains("--quota-backend-bytes=1024"), "{line}");
+        };
+        let listed = "--initial-cluster=a=http://10.0.0.1:2380,b=http://10.0.0.2:2380";
+        check(
+            Initial::Known,
+            "--initial-cluster=a=http://10.0.0.1:2380 --pre-vote",
+        );
+        check(
+            Initial::new(both()),
+            &format!("{listed} --initial-cluster-state=new --initial-cluster-token=conclave "),
+        );
+        check(
+            Initial::Existing(both()),
+            &format!("{listed} --initial-cluster-state=existing"),
+        );
+        // Alone, the token makes the cluster like no other.
+        let alone = || Initial::new(both()[..1].to_vec());
+        check(alone(), "--initial-cluster-token=conclave-");
+        assert_ne!(alone(), alone());
+    }
+
+    #[test]
+    fn certificates_are_asked_for_on_both_ports_and_other_addresses_are_listened_on() {
+        let tls = Tls {
+            ca: "/ca".into(),
+            cert: "/cert".into(),
+            key: "/key".into(),
+        };
+        let place = Place {
+            host: "fd00::1".into(),
+            ip: "fd00::1".parse().unwrap(),
+            also: Some([127, 0, 0, 1].into()),
+        };
+        let options = Options {
+            tls: Some(tls),
+            ..options()
+        };
+        let line = line(&options, &place, &Initial::Known);
+        for words in [
+            "--listen-client-urls=https://[fd00::1]:2379,https://127.0.0.1:2379 ",
+            "--initial-advertise-peer-urls=https://[fd00::1]:2380 ",
+            "--client-cert-auth --trusted-ca-file=/ca --cert-file=/cert --key-file=/key",
+            "--peer-client-cert-auth --peer-trusted-ca-file=/ca --peer-cert-file=/cert --peer-key-file=/key",
+        ] {
+            assert!(line.contains(words), "{words}: {line}");
+        }
+    }
+}

@@ -12,6 +12,8 @@ pub(crate) struct Cluster {
     pub(crate) running: Running,
     /// The member that told it.
     pub(crate) at: String,
+    /// Where its leader serves clients.
+    pub(crate) leader: Option<String>,
 }
 
 /// How a member is.
@@ -47,12 +49,15 @@ pub(crate) async fn look(access: &Access) -> Result<Cluster, Vec<(String, String
     for (health, at, mut client) in well {
         match call(at, "list its members", client.member_list()).await {
             Ok(list) => {
+                let members: Vec<Listed> = list.members().iter().map(listed).collect();
+                let leader = members.iter().find(|member| member.id == health.leader);
                 return Ok(Cluster {
+                    at: at.clone(),
+                    leader: leader.and_then(|leader| leader.client.clone()),
                     running: Running {
                         cluster: health.cluster,
-                        members: list.members().iter().map(listed).collect(),
+                        members,
                     },
-                    at: at.clone(),
                 });
             }
             Err(error) => silent.push((at.clone(), cause(&error))),

@@ -79,3 +79,73 @@ fn understand(response: &Response) -> io::Result<Answer> {
         .collect();
     Ok(Answer::Runs(Running { cluster, members }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Founder;
+    use super::super::propose::Proposer;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_proposal_is_heard_as_it_was_shown() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let mut proposal = Proposal {
+            name: "a".into(),
+            founders: Vec::new(),
+            stage: None,
+        };
+        let proposer = Proposer::start(free.ip(), free.port(), None, proposal.clone())
+            .await
+            .unwrap();
+        let at = free.to_string();
+        assert_eq!(ask(&at, None).await, Answer::Proposes(proposal.clone()));
+        proposal.founders.push(Founder::new("a", &at));
+        proposer.show(proposal.clone());
+        assert_eq!(ask(&at, None).await, Answer::Proposes(proposal));
+        // Then the port is etcd's.
+        proposer.end().await;
+        std::net::TcpListener::bind(free).unwrap();
+    }
+
+    #[test]
+    fn what_etcd_says_about_its_members_is_understood() {
+        let answer = |headers: &[(&str, &str)], body: &str| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()));
+            understand(&Response {
+                headers: headers.collect(),
+                body: body.as_bytes().to_vec(),
+            })
+        };
+        let id = [("X-Etcd-Cluster-Id", "8aa6af022dc45569")];
+        let body = r#"[{"id":3319814642761637952,"peerURLs":["http://10.0.0.1:2380"],"name":"a",
+            "clientURLs":["http://10.0.0.1:2379"]},
+            {"id":2,"peerURLs":["http://10.0.0.2:2380"],"name":"","isLearner":true}]"#;
+        let running = Running {
+            cluster: 0x8aa6_af02_2dc4_5569,
+            members: vec![
+                Listed {
+                    id: 3_319_814_642_761_637_952,
+                    name: "a".into(),
+                    peer: "10.0.0.1:2380".into(),
+                    client: Some("10.0.0.1:2379".into()),
+                    learner: false,
+                },
+                Listed {
+                    id: 2,
+                    name: String::new(),
+                    peer: "10.0.0.2:2380".into(),
+                    client: None,
+                    learner: true,
+                },
+            ],
+        };
+        assert_eq!(answer(&id, body).unwrap(), Answer::Runs(running));
+        assert!(answer(&id, "<html>").is_err());
+        assert!(answer(&[], "[]").is_err());
+    }
+}

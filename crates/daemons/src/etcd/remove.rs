@@ -12,16 +12,15 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// By its name, or by its address for peers: a member that never started has no name.
 pub async fn remove(access: &Access, name: &str) -> Result<(), EtcdError> {
-    for look in 1.. {
-        let all = members(access).await?;
-        let gone = choose(&all, name)?;
-        if gone.state == MemberState::Unstarted || look == LOOKS {
-            let serving = access.at(serving(&all));
-            return expel(&serving, gone.id).await;
+    for _ in 1..LOOKS {
+        if choose(&members(access).await?, name)?.state == MemberState::Unstarted {
+            break;
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(())
+    let all = members(access).await?;
+    let gone = choose(&all, name)?;
+    expel(&access.at(serving(&all)), gone.id).await
 }
 
 fn choose<'a>(all: &'a [MemberSeen], name: &str) -> Result<&'a MemberSeen, EtcdError> {

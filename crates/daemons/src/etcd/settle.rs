@@ -42,7 +42,10 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
             answers: &around.answers,
         };
         let waiting = match plan(situation) {
-            Plan::Run => return Ok(around.settled(Initial::Known)),
+            Plan::Run => {
+                around.keep_address(options, notes)?;
+                return Ok(around.settled(Initial::Known));
+            }
             Plan::FoundWith(founders) => {
                 // With the decision on disk, a crash from here on leads to the same cluster.
                 if founders.len() > 1 {
@@ -61,6 +64,7 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
             }
             // Seen twice in a row: lists that are still growing are not promised.
             Plan::Promise(founders) if about_to_promise.as_ref() == Some(&founders) => {
+                around.keep_address(options, notes)?;
                 let stage = Stage::Promised;
                 notes.founds(&Founding { founders, stage })?;
                 continue;

@@ -65,11 +65,13 @@ pub(crate) fn by_folder(options: &Options, notes: &Notes) -> Result<(), Refusal>
             wanted: options.set.clone(),
         });
     }
-    // A secret that is new to the folder is taken up: an operator may add one to a cluster that had none. That a
-    // wrong one is not, the others see to.
+    // A secret that is new to the folder is taken up: an operator may add one to a cluster that had none, or correct
+    // one that never got a node into the set. That a wrong one is not, the others see to.
     let given = options.secret.as_deref().map(secret::key);
     match &notes.key {
-        Some(kept) if given.as_ref() != Some(kept) => Err(Refusal::FolderSecret { folder: folder() }),
+        Some(kept) if member.replica_set.is_some() && given.as_ref() != Some(kept) => {
+            Err(Refusal::FolderSecret { folder: folder() })
+        }
         _ => Ok(()),
     }
 }
@@ -206,6 +208,13 @@ mod tests {
         );
         check(|_, options| options.secret = None, "another cluster secret");
         check(|notes, _| notes.key = None, "ok");
+        check(
+            |notes, options| {
+                notes.member.as_mut().unwrap().replica_set = None;
+                options.secret = Some("corrected".into());
+            },
+            "ok",
+        );
     }
 
     #[test]

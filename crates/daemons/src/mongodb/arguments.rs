@@ -26,6 +26,9 @@ pub(crate) fn of(options: &Options, key: Option<PathBuf>) -> Vec<OsString> {
     let mut parameter = |text: &str| args.extend(["--setParameter".into(), text.into()]);
     // On a signal mongod would wait 15 s for its connections to go away; we have stepped down before we send one.
     parameter("shutdownTimeoutMillisForSignaledShutdown=100");
+    // A client that is killed within a transaction leaves what it touched locked until the server gives the
+    // transaction up. By itself that takes a minute, in which an executor could not report.
+    parameter("transactionLifetimeLimitSeconds=4");
     // Nobody needs to be let in without a login because there is no user yet: we come in by the key.
     if key.is_some() {
         parameter("enableLocalhostAuthBypass=false");

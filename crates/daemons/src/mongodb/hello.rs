@@ -10,14 +10,18 @@ use super::admin::Mongod;
 const AWAIT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Debug)]
+/// What one attempt counts for at most. More time than it can take has passed only if we were paused ourselves.
+const LONGEST: Duration = Duration::from_secs(7);
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
-    pub(crate) at: Instant,
+    /// For how long it has not answered.
+    pub(crate) silence: Duration,
 }
 
 /// Listens until the receiver is gone.
 pub(crate) fn follow(mongod: Mongod) -> watch::Receiver<Heard> {
-    let (sender, receiver) = watch::channel(Heard { at: Instant::now() });
+    let (sender, receiver) = watch::channel(Heard::default());
     tokio::spawn(async move {
         tokio::select! {
             () = sender.closed() => {}
@@ -30,6 +34,7 @@ pub(crate) fn follow(mongod: Mongod) -> watch::Receiver<Heard> {
 async fn listen(mongod: &Mongod, sender: &watch::Sender<Heard>) {
     let mut version = None;
     loop {
+        let asked = Instant::now();
         let answer = match &version {
             Some(version) => mongod.hello_after(version, AWAIT).await,
             None => mongod.hello().await,
@@ -39,7 +44,7 @@ async fn listen(mongod: &Mongod, sender: &watch::Sender<Heard>) {
                 let changed = version != hello.version;
                 version = hello.version;
                 sender.send_if_modified(|heard| {
-                    *heard = Heard { at: Instant::now() };
+                    *heard = Heard::default();
                     changed
                 });
                 if version.is_none() {
@@ -49,6 +54,10 @@ async fn listen(mongod: &Mongod, sender: &watch::Sender<Heard>) {
             Err(_) => {
                 version = None;
                 tokio::time::sleep(RETRY).await;
+                sender.send_if_modified(|heard| {
+                    heard.silence += asked.elapsed().min(LONGEST);
+                    false
+                });
             }
         }
     }

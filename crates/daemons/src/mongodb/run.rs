@@ -40,7 +40,10 @@ async fn live(options: Options, tether: &Tether, stop: &CancellationToken) -> Re
         () = &mut told_to_stop => Ok(()),
         ended = node.serve() => ended,
     };
-    node.stop().await;
+    // One that has ended cannot hand over, and boot is to know at once.
+    if !matches!(ended, Err(MongodbError::Ended { .. })) {
+        node.stop().await;
+    }
     ended
 }
 
@@ -78,7 +81,7 @@ impl Node {
     /// Until there may be something to do.
     async fn rest(&mut self, pace: Pace, heard: &mut watch::Receiver<Heard>) -> Result<(), MongodbError> {
         let most = Duration::from_secs(1) * self.work.options.tries.max(1);
-        let silence = heard.borrow().at.elapsed();
+        let silence = heard.borrow().silence;
         if silence > most {
             self.kill().await;
             return Err(MongodbError::Hung { silence });

@@ -3,24 +3,14 @@
 use std::time::Duration;
 
 use boot::{Tether, Word};
-use futures::future::join_all;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
 use super::admin::{AdminError, Mongod, Role};
-use super::admit::{self, Refusal, cluster_name};
-use super::config::SetConfig;
-use super::diff::Seat;
-use super::etcd::{Etcd, EtcdError, Held};
+use super::etcd::{Etcd, Held};
 use super::notes::{self, MemberNote, Notes};
-use super::records::{Claim, Initiated, Member, Records};
 use super::step::{self, Local, Sight, Step, User};
 use super::{MongodbError, Options, tend};
-use crate::causes::with_causes;
 
-const RETRY: Duration = Duration::from_secs(1);
-/// How long another is waited for when it is asked what it is.
-const PROBE: Duration = Duration::from_secs(2);
 /// A member that leaves must not become primary again before it was removed.
 const FAREWELL: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(5);
@@ -42,7 +32,7 @@ pub(crate) struct Work {
     pub(crate) local: Mongod,
     pub(crate) tether: Tether,
     pub(crate) note: MemberNote,
-    held: Option<Held>,
+    pub(super) held: Option<Held>,
     user_is_fine: bool,
     is_ready: bool,
     said: String,
@@ -61,74 +51,6 @@ impl Work {
             is_ready: false,
             said: String::new(),
         })
-    }
-
-    /// Nothing is written anywhere before all that could speak against it was looked at.
-    pub(crate) async fn register(&mut self, notes: &Notes) -> Result<(), MongodbError> {
-        let member = Member {
-            address: self.options.address(),
-            incarnation: self.note.incarnation.clone(),
-        };
-        let name = self.options.name.clone();
-        loop {
-            let records = match self.etcd.read().await {
-                Ok(records) => records,
-                Err(error @ EtcdError::Record(_)) => return Err(error.into()),
-                Err(error) => {
-                    self.say(&format!("waiting for etcd: {}", with_causes(&error)));
-                    tokio::time::sleep(RETRY).await;
-                    continue;
-                }
-            };
-            admit::by_records(&self.options, notes, &records)?;
-            self.refuse_if_name_is_taken(&records).await?;
-            self.refuse_if_secret_is_strange(&records).await?;
-            let folder = &self.options.data;
-            notes::make_folders(folder)?;
-            notes::write_member(folder, &self.note)?;
-            notes::write_cluster(folder, &cluster_name(&records))?;
-            if records.members.get(&name) == Some(&member) {
-                return Ok(());
-            }
-            match self.etcd.register(&name, &member, &records).await {
-                Ok(true) => {
-                    let Member { address, incarnation } = &member;
-                    tracing::info!(%address, %incarnation, "registered");
-                    return Ok(());
-                }
-                // Somebody wrote it meanwhile, or we do not know whether we did: look again.
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::debug!(error = with_causes(&error), "could not register yet");
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// A data folder that begins anew must not be taken for the one that was there before it: until the set is rid
-    /// of that one, mongod is not started. That needs a primary; without one we wait.
-    pub(crate) async fn outwait_predecessor(&mut self, records: &mut watch::Receiver<Records>) {
-        let address = self.options.address();
-        let is_there = |records: &Records| {
-            // Before a set was confirmed, none has more than one member, and that one is its own.
-            records.initiated.is_some()
-                && records
-                    .left
-                    .values()
-                    .any(|left| left.address == address && !left.gone)
-        };
-        // What was followed last may be older than our own registration.
-        loop {
-            match self.etcd.read().await {
-                Ok(now) if !is_there(&now) => return,
-                Ok(_) => self.say(&format!(
-                    "waiting until the replica set has removed the member that had {address} before its data was lost"
-                )),
-                Err(error) => self.say(&format!("waiting for etcd: {}", with_causes(&error))),
-            }
-            let _ = tokio::time::timeout(RETRY, records.changed()).await;
-        }
     }
 
     /// Returns when the local mongod answers.
@@ -173,12 +95,12 @@ impl Work {
         match step {
             Step::Wait(what) => {
                 self.say(what);
-                // A claim has to be renewed.
-                Ok(if self.held.is_some() {
-                    Pace::Soon
-                } else {
-                    Pace::Later
-                })
+                if !self.is_ready {
+                    // It may be in vain: whoever has another secret is never let in.
+                    let records = self.etcd.read().await?;
+                    self.refuse_if_secret_is_strange(&records).await?;
+                }
+                Ok(Pace::Later)
             }
             Step::Claim => self.claim().await,
             Step::Initiate => self.initiate().await,
@@ -211,79 +133,6 @@ impl Work {
                 Err(why.refusal(&self.options, found).into())
             }
         }
-    }
-
-    async fn claim(&mut self) -> Result<Pace, MongodbError> {
-        self.say("claiming to initiate the replica set");
-        let claim = Claim {
-            name: self.options.name.clone(),
-            incarnation: self.note.incarnation.clone(),
-        };
-        self.held = self.etcd.claim(&claim, self.options.lease).await?;
-        Ok(Pace::Now)
-    }
-
-    async fn initiate(&mut self) -> Result<Pace, MongodbError> {
-        self.say("initiating the replica set");
-        let records = self.etcd.read().await?;
-        if let Some(obstacle) = self.obstacle(&records).await {
-            self.say(&format!("initiating the replica set: {obstacle}"));
-            return Ok(Pace::Soon);
-        }
-        if !self.held.as_ref().is_some_and(Held::is_ours) {
-            return Ok(Pace::Soon);
-        }
-        let seat = Seat {
-            address: self.options.address(),
-            name: Some(self.options.name.clone()),
-            incarnation: Some(self.note.incarnation.clone()),
-            votes: 1,
-        };
-        self.local
-            .initiate(&SetConfig::first(&self.options.set, &seat))
-            .await?;
-        tracing::info!(set = self.options.set, "replica set initiated");
-        Ok(Pace::Now)
-    }
-
-    /// Whoever is registered has to say that it is in no set. One that does not answer may be in one.
-    async fn obstacle(&self, records: &Records) -> Option<String> {
-        let asked =
-            records.members.iter().map(
-                async |(name, member)| match self.config_at(&member.address).await {
-                    Ok(None) => None,
-                    Ok(Some(_)) => Some(format!(
-                        "{name} is in a replica set already; waiting for it to go on"
-                    )),
-                    Err(error) => Some(format!(
-                        "waiting for {name} to say that it is in none: {}",
-                        with_causes(&error)
-                    )),
-                },
-            );
-        join_all(asked).await.into_iter().flatten().next()
-    }
-
-    async fn config_at(&self, address: &str) -> Result<Option<SetConfig>, AdminError> {
-        Mongod::at(address, self.options.secret.as_deref())?
-            .config()
-            .await
-    }
-
-    async fn confirm(&mut self) -> Result<Pace, MongodbError> {
-        let Some(id) = self.local.config().await?.and_then(|config| config.id()) else {
-            return Ok(Pace::Soon);
-        };
-        let initiated = Initiated {
-            set: self.options.set.clone(),
-            by: self.options.name.clone(),
-            id,
-        };
-        if self.etcd.confirm(&initiated).await? {
-            tracing::info!(set = initiated.set, id = initiated.id, "replica set confirmed");
-        }
-        self.let_go().await;
-        Ok(Pace::Now)
     }
 
     /// In the confirmed set, with the data: whoever needs mongod may start.
@@ -348,45 +197,5 @@ impl Work {
             Err(AdminError::Login { .. }) => Ok(User::Strange),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Two nodes of one name would take the registration from each other for ever.
-    async fn refuse_if_name_is_taken(&self, records: &Records) -> Result<(), MongodbError> {
-        let Some(other) = records.members.get(&self.options.name) else {
-            return Ok(());
-        };
-        if other.incarnation == self.note.incarnation || other.address == self.options.address() {
-            return Ok(());
-        }
-        let answer = tokio::time::timeout(PROBE, TcpStream::connect(&other.address)).await;
-        match answer {
-            Ok(Ok(_)) => Err(Refusal::Name {
-                name: self.options.name.clone(),
-                address: other.address.clone(),
-            }
-            .into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// A member that does not let us in would not let our mongod in either. The first that answers decides.
-    async fn refuse_if_secret_is_strange(&self, records: &Records) -> Result<(), MongodbError> {
-        if records.initiated.is_none() {
-            return Ok(());
-        }
-        let others = records
-            .members
-            .iter()
-            .filter(|(name, _)| **name != self.options.name);
-        let asked = others.map(async |(_, member)| {
-            let address = member.address.clone();
-            match self.config_at(&address).await {
-                Err(AdminError::Login { .. }) => Some(Err(Refusal::Secret { address })),
-                Err(_) => None,
-                Ok(_) => Some(Ok(())),
-            }
-        });
-        let answers = join_all(asked).await;
-        Ok(answers.into_iter().flatten().next().unwrap_or(Ok(()))?)
     }
 }

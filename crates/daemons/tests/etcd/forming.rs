@@ -1,8 +1,8 @@
 //! The ways to a cluster, when all goes well.
 
-use daemons::etcd::{MemberState, Start, known_endpoints};
+use daemons::etcd::{MemberState, Options, Start, known_endpoints};
 
-use crate::stage::{Node, Stage, get, put};
+use crate::stage::{Node, Stage, get, ip, put};
 
 #[tokio::test]
 async fn the_first_node_founds_and_goes_on_after_a_restart() {
@@ -92,4 +92,25 @@ async fn others_join_the_first_as_full_members() {
     let _second = Node::start(options);
     let after = stage.all_well(1, &[1, 2, 3]).await;
     assert_eq!(after[1].id, before[1].id);
+}
+
+#[tokio::test]
+async fn a_member_whose_address_changed_tells_the_others() {
+    let stage = Stage::new();
+    let [_one, _two, three] = stage.three().await;
+    let before = stage.all_well(1, &[1, 2, 3]).await;
+    let options = three.options.clone();
+    three.stop().await;
+    let mut three = Node::start(Options {
+        host: ip(13).to_string(),
+        start: Start::Unsaid,
+        ..options
+    });
+    three.serves().await;
+    let after = stage.all_well(1, &[1, 2, 3]).await;
+    assert_eq!(after[2].id, before[2].id);
+    assert_eq!(
+        (&after[2].peer, &after[2].client),
+        (&stage.peer(13), &stage.client(13))
+    );
 }

@@ -17,4 +17,5 @@ async fn another_address_is_the_same_member() {
     let states = ground.states().await;
     assert_eq!(states[2].address, ground.address("c"));
     assert_eq!(ground.records_below("left/").await, Vec::<String>::new());
+    ground.end().await;
 }

@@ -24,6 +24,7 @@ async fn after_the_claim_another_takes_over() {
     ground.start("a");
     ground.until_set_is("a+ b+").await;
     assert!(ground.record("initiated").await.unwrap().contains(r#""by":"b""#));
+    ground.end().await;
 }
 
 #[tokio::test]
@@ -52,6 +53,7 @@ async fn heals_before(step: Step) {
     ground.start("a");
     ground.until_set_is("a+ b+").await;
     assert!(ground.record("initiated").await.unwrap().contains(r#""by":"a""#));
+    ground.end().await;
 }
 
 #[tokio::test]
@@ -77,4 +79,5 @@ async fn a_set_that_came_second_is_set_aside_and_its_node_joins() {
         ground.record("members/a").await.is_some_and(|now| now != before)
     })
     .await;
+    ground.end().await;
 }

@@ -20,6 +20,7 @@ async fn three_that_start_at_once_make_one_set() {
         ground.until_set_is("a+ b+ c+").await;
     }
     assert_eq!(ground.record("initiated").await.unwrap(), initiated);
+    ground.end().await;
 }
 
 #[tokio::test]
@@ -54,4 +55,5 @@ async fn the_eighth_has_no_vote_until_one_with_a_vote_has_left() {
         .filter(|name| **name != voter)
         .map(|name| format!("{name}+"));
     ground.until_set_is(&rest.collect::<Vec<_>>().join(" ")).await;
+    ground.end().await;
 }

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use boot::Tether;
-use daemons::mongodb::{MemberState, MongodbError, Node, Options, Pace, Step, run, states};
+use daemons::mongodb::{MemberState, MongodbError, Node, Options, Pace, Step, login, run, states};
 use etcd_client::{Client, GetOptions};
+use mongodb::Database;
+use mongodb::options::{ClientOptions, Credential, ServerAddress, WriteConcern};
 use registry::etcd::Access;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -122,6 +124,14 @@ impl Ground {
         until("its port is free", async || TcpListener::bind(&address).is_ok()).await;
     }
 
+    /// Returns when nothing of it runs any more. A test that fails does not get here: then all is killed.
+    pub(crate) async fn end(mut self) {
+        let names: Vec<String> = self.daemons.keys().cloned().collect();
+        for name in names {
+            self.crash(&name).await;
+        }
+    }
+
     /// Of a daemon that is to end by itself.
     pub(crate) async fn failure_of(&mut self, options: Options) -> String {
         let stop = CancellationToken::new();
@@ -159,7 +169,8 @@ impl Ground {
             .unwrap_or_default()
     }
 
-    /// Waits until there is one primary, all others follow, and who has a vote is as said: `a+ b+ c-`.
+    /// Waits until there is one confirmed set with a primary that all others follow, and who has a vote is as said:
+    /// `a+ b+ c-`.
     pub(crate) async fn until_set_is(&self, expected: &str) {
         let told = |states: &[MemberState]| -> String {
             let words: Vec<String> = states
@@ -172,7 +183,10 @@ impl Ground {
             let states = self.states().await;
             let primaries = states.iter().filter(|member| member.state == "primary").count();
             let secondaries = states.iter().filter(|member| member.state == "secondary").count();
-            told(&states) == expected && primaries == 1 && primaries + secondaries == states.len()
+            told(&states) == expected
+                && primaries == 1
+                && primaries + secondaries == states.len()
+                && self.record("initiated").await.is_some()
         })
         .await;
     }
@@ -187,6 +201,24 @@ impl Ground {
         })
         .await;
         primary
+    }
+
+    /// The set as a judicator sees it: logged in, with the primary wherever it is.
+    pub(crate) async fn database(&self) -> Database {
+        let hosts = self
+            .ports
+            .keys()
+            .map(|name| ServerAddress::parse(self.address(name)).unwrap());
+        let mut options = ClientOptions::builder()
+            .hosts(hosts.collect::<Vec<_>>())
+            .repl_set_name("conclave".to_string())
+            .write_concern(WriteConcern::majority())
+            .build();
+        options.credential = self.secret.as_deref().map(|secret| {
+            let (user, password) = login(secret);
+            Credential::builder().username(user).password(password).build()
+        });
+        mongodb::Client::with_options(options).unwrap().database("tests")
     }
 
     /// A value in etcd below `/conclave/mongodb/`.

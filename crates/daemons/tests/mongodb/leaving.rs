@@ -68,6 +68,7 @@ async fn who_leaves_is_removed_and_does_not_come_back_with_its_old_data() {
     let refused = leave(&options, PATIENCE).await.unwrap_err();
     assert!(matches!(refused, MongodbError::LastMember { .. }), "{refused}");
     assert_eq!(members(&ground.access).await.unwrap().len(), 1);
+    ground.end().await;
 }
 
 fn sorted<const N: usize>(mut names: [&str; N]) -> String {

@@ -2,6 +2,8 @@
 
 use std::net::TcpStream;
 
+use mongodb::bson::{Document, doc};
+
 use crate::ground::{Ground, SECRET, until};
 
 #[tokio::test]
@@ -27,6 +29,7 @@ async fn one_that_is_down_is_not_removed() {
     assert_eq!(ground.states().await[2].state, "unreachable");
     ground.start("c");
     ground.until_set_is("a+ b+ c+ d+").await;
+    ground.end().await;
 }
 
 #[tokio::test]
@@ -37,6 +40,8 @@ async fn lost_data_comes_back_as_another_member() {
     }
     ground.until_set_is("a+ b+ c+").await;
     let before = ground.record("members/c").await.unwrap();
+    let kept = ground.database().await.collection::<Document>("kept");
+    kept.insert_one(doc! { "_id": 1 }).await.unwrap();
     ground.crash("c").await;
     ground.crash("b").await;
     std::fs::remove_dir_all(ground.data("c").join("data")).unwrap();
@@ -67,4 +72,5 @@ async fn lost_data_comes_back_as_another_member() {
         marks.iter().all(|mark| mark.contains(r#""gone":true"#)),
         "{marks:?}"
     );
+    ground.end().await;
 }

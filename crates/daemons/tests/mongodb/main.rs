@@ -1,5 +1,8 @@
 //! The mongodb daemon on real mongods and a real etcd.
 
+// clippy allows it in test functions only, not in what they call.
+#![allow(clippy::unwrap_used)]
+
 mod changing;
 mod crashing;
 mod forming;

@@ -62,6 +62,7 @@ async fn strangers_are_refused_before_anything_is_written() {
 
     ground.start("a");
     ground.until_set_is("a+").await;
+    ground.end().await;
 }
 
 #[tokio::test]
@@ -89,4 +90,5 @@ async fn a_server_that_cannot_run_is_told_with_what_to_do() {
     options.tries = 1;
     let told = ground.failure_of(options).await;
     assert_eq!(told, "mongod did not answer for 1s and was killed");
+    ground.end().await;
 }

@@ -16,7 +16,9 @@ async fn a_leader_that_cannot_renew_stops_before_its_lease_ends() {
     let a = Judicator::start(&access, "a@1.1.1.1:1", LEASE);
     a.leads().await;
     let b = Judicator::start(&access, "b@2.2.2.2:2", LEASE);
-    sees(&b.registry, &["1.1.1.1:1", "2.2.2.2:2"]).await;
+    for registry in [&a.registry, &b.registry] {
+        sees(registry, &["1.1.1.1:1", "2.2.2.2:2"]).await;
+    }
     let lookout = Lookout::over(&[&a, &b]);
 
     cluster.first().pause();

@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use model::{Added, BlobHash, Moment, Status, TaskId};
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, doc};
 use serde::Deserialize;
 
 pub(super) use self::adder::Adder;
 use self::judge::{Judged, Known};
 use super::attempts::COMMAND;
-use super::base::{BLOBS, Base, PARTS, TASKS};
+use super::base::{BLOBS, Base, TASKS};
 use super::blobs;
+use super::content::{self, Prepared};
 use super::failure::Failure;
 use super::field::{Field, binary, task_id, uuid};
-use super::parts::{self, Kind, Part};
 use super::row::Row;
 use super::tally::Tally;
 use super::transaction::Transaction;
@@ -33,13 +34,17 @@ pub(super) struct Draft {
     add_time: Moment,
     blobs: Vec<BlobHash>,
     row: Row,
-    parts: Vec<Part>,
+    spec: Prepared,
 }
 
 impl Draft {
-    pub(super) fn of(task: NewTask, add_time: Moment) -> Result<Draft, StoreError> {
+    pub(super) async fn prepare(base: &Arc<Base>, task: NewTask) -> Result<Draft, StoreError> {
+        let spec = Prepared::of(base, encode_spec(&task.spec)?).await?;
+        Ok(Draft::of(task, spec, base.next_add_time()))
+    }
+
+    fn of(task: NewTask, prepared: Prepared, add_time: Moment) -> Draft {
         let NewTask { id, digest, spec } = task;
-        let document = encode_spec(&spec)?;
         let blobs = spec.blobs();
         let row = Row {
             id: uuid(id.0),
@@ -61,24 +66,26 @@ impl Draft {
             finish_time: None,
             trouble: None,
             blobs: blobs.iter().map(|hash| binary(hash.0.to_vec())).collect(),
-            spec_size: i64::try_from(document.len()).unwrap_or(i64::MAX),
-            spec: parts::inline(&document),
-            result_size: None,
+            spec: prepared.content.clone(),
             result: None,
         };
-        Ok(Draft {
+        Draft {
             id,
             digest,
             add_time,
             blobs,
             row,
-            parts: parts::cut(id, Kind::Spec, &document),
-        })
+            spec: prepared,
+        }
+    }
+
+    /// What was written for it ahead of the transaction.
+    pub(super) fn file(&self) -> Option<ObjectId> {
+        self.spec.file()
     }
 
     fn weight(&self) -> usize {
-        let size = usize::try_from(self.row.spec_size).unwrap_or(usize::MAX);
-        size.saturating_add(self.row.command.len() + 256)
+        self.spec.weight() + self.row.command.len() + 256
     }
 }
 
@@ -99,9 +106,12 @@ async fn add(base: Arc<Base>, batches: Arc<Vec<Vec<Draft>>>) -> Result<Answers, 
 async fn write(base: &Base, fresh: &[&Draft]) -> Result<(), Failure> {
     let mut transaction = Transaction::default();
     transaction.insert(TASKS, fresh.iter().map(|draft| &draft.row))?;
-    transaction.insert(PARTS, fresh.iter().flat_map(|draft| &draft.parts))?;
+    content::write(fresh.iter().map(|draft| &draft.spec), &mut transaction)?;
     // Also what keeps a blob from being retired at this moment: it would be written by both.
-    transaction.update(BLOBS, blobs::counted(fresh.iter().flat_map(|draft| &draft.blobs), 1))?;
+    transaction.update(
+        BLOBS,
+        blobs::counted(fresh.iter().flat_map(|draft| &draft.blobs), 1),
+    )?;
     let mut tally = Tally::default();
     fresh.iter().for_each(|_| tally.add_pending());
     transaction.count(&tally)?;

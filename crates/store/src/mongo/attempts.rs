@@ -113,14 +113,4 @@ mod tests {
             .await;
         assert!(matches!(refused, Err(StoreError::ForeignCursor)), "{refused:?}");
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_is_borne_for_so_long_only() {
-        let begun = tokio::time::Instant::now();
-        let silent: Result<(), _> = Patience::with("test")
-            .persist(|_| std::future::pending())
-            .await;
-        assert!(matches!(silent, Err(StoreError::Silent { .. })), "{silent:?}");
-        assert!(begun.elapsed() >= ATTEMPT);
-    }
 }

@@ -1,10 +1,8 @@
 //! Blobs: their bytes in GridFS, and a document for each that names its file.
 //!
 //! A blob is there when its document is. The file behind it has a name of its own, so that two who put the same
-//! blob do not write into each other's; one of them becomes the blob's. A file that takes more than one write
-//! has a mark in `uploads` until it does: what is marked is nobody's, and is cleared away some day.
+//! blob do not write into each other's; one of them becomes the blob's.
 
-mod file;
 mod upload;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,15 +12,16 @@ use futures::TryStreamExt;
 use model::{BlobHash, Moment};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, Document, doc};
-use mongodb::options::ReadConcern;
+use mongodb::options::{Hint, ReadConcern};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::file::{discard, stream};
 pub(super) use self::upload::put;
 use super::attempts::COMMAND;
 use super::base::{BLOBS, Base, UPLOADS, now};
 use super::failure::Failure;
 use super::field::{Field, blob_hash, large};
+use super::files;
+use super::schema::IDLE;
 use super::transaction::Transaction;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,8 +38,6 @@ pub(super) struct BlobRow {
 
 /// How many are retired in one transaction.
 const TOGETHER: usize = 50;
-/// A mark this old is not of a file still on its way in.
-const ABANDONED: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<HashMap<BlobHash, BlobRow>, Failure> {
     let ids: Vec<_> = hashes.iter().map(Field::field).collect();
@@ -52,7 +49,9 @@ pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<HashMap<Blo
         .await?
         .try_collect()
         .await?;
-    rows.into_iter().map(|row| Ok((blob_hash(&row.hash)?, row))).collect()
+    rows.into_iter()
+        .map(|row| Ok((blob_hash(&row.hash)?, row)))
+        .collect()
 }
 
 /// The file and its size, if the blob is there for good.
@@ -74,14 +73,22 @@ pub(super) async fn has(base: Arc<Base>, hashes: Arc<Vec<BlobHash>>) -> Result<V
         let ids: Vec<_> = found.keys().map(Field::field).collect();
         let touched = base
             .collection::<BlobRow>(BLOBS)
-            .update_many(doc! { "_id": { "$in": ids } }, doc! { "$set": { "used": now().field() } })
+            .update_many(
+                doc! { "_id": { "$in": ids } },
+                doc! { "$set": { "used": now().field() } },
+            )
             .await?;
         if touched.matched_count != found.len() as u64 {
             // One was retired just now.
             return Err(Failure::Overtaken);
         }
     }
-    let size = |hash| found.get(hash).map(|row| large("blob's size", row.size)).transpose();
+    let size = |hash| {
+        found
+            .get(hash)
+            .map(|row| large("blob's size", row.size))
+            .transpose()
+    };
     hashes.iter().map(size).collect()
 }
 
@@ -104,6 +111,7 @@ pub(super) async fn retire(base: Arc<Base>, unused_since: Moment, limit: usize) 
         .collection::<BlobRow>(BLOBS)
         .find(doc! { "refs": 0_i64, "used": { "$lt": unused_since.field() } })
         .sort(doc! { "used": 1 })
+        .hint(Hint::Name(IDLE.into()))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .read_concern(ReadConcern::local())
         .max_time(COMMAND)
@@ -116,27 +124,7 @@ pub(super) async fn retire(base: Arc<Base>, unused_since: Moment, limit: usize) 
     let mut transaction = Transaction::default();
     let unused = |row: &BlobRow| doc! { "_id": row.hash.clone(), "refs": 0_i64, "used": row.used };
     transaction.delete_each(BLOBS, idle.iter().map(unused))?;
-    let mark = |row: &BlobRow| doc! { "_id": row.file, "since": now().field(), "doomed": true };
-    transaction.insert(UPLOADS, idle.iter().map(mark))?;
+    transaction.insert(UPLOADS, idle.iter().map(|row| files::doomed(row.file)))?;
     transaction.commit(&base).await?;
     Ok(idle.len())
-}
-
-/// Clears away files that are nobody's.
-pub(super) async fn clear(base: Arc<Base>) -> Result<(), Failure> {
-    let uploads = base.collection::<Document>(UPLOADS);
-    let abandoned = doc! { "since": { "$lt": now().minus(ABANDONED).field() } };
-    // From now on it cannot become a blob's any more, even if someone is still at it.
-    uploads
-        .update_many(abandoned, doc! { "$set": { "doomed": true } })
-        .await?;
-    let doomed: Vec<Document> = uploads
-        .find(doc! { "doomed": true })
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
-        .await?
-        .try_collect()
-        .await?;
-    let files: Vec<_> = doomed.iter().filter_map(|mark| mark.get_object_id("_id").ok()).collect();
-    discard(&base, &files).await
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Status, Task, TaskId};
+use model::{Status, TaskId};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
@@ -10,12 +10,16 @@ use super::attempts::COMMAND;
 use super::base::{Base, now};
 use super::failure::Failure;
 use super::field::Field;
-use super::get::get;
 use super::row::{Position, without_content};
 use super::table::Table;
 use super::transaction::Transaction;
 
-pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Option<Task>, Failure> {
+pub(super) enum Existed {
+    No,
+    Yes,
+}
+
+pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failure> {
     let found = base
         .tasks()
         .find_one(doc! { "_id": id.field() })
@@ -24,7 +28,7 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Option<Task>, 
         .max_time(COMMAND)
         .await?;
     let Some(row) = found else {
-        return Ok(None);
+        return Ok(Existed::No);
     };
     let task = Position::try_from(&row)?;
     if task.status.may_become(Status::Cancelled) {
@@ -36,5 +40,5 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Option<Task>, 
         transaction.count(&tally)?;
         transaction.commit(&base).await?;
     }
-    get(base, id).await
+    Ok(Existed::Yes)
 }

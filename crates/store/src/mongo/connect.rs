@@ -47,7 +47,9 @@ pub(super) async fn diagnose(options: &Options, error: StoreError) -> StoreError
             let user = options.login.as_ref();
             return StoreError::Login {
                 set: options.set.clone(),
-                user: user.map_or("anyone without a login".into(), |login| format!("'{}'", login.user)),
+                user: user.map_or("anyone without a login".into(), |login| {
+                    format!("'{}'", login.user)
+                }),
                 source,
             };
         }

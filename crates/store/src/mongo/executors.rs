@@ -98,7 +98,11 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
 }
 
 pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Failure> {
-    let gone = rows(&base, doc! { "live": false, "report_time": { "$lt": before.field() } }).await?;
+    let gone = rows(
+        &base,
+        doc! { "live": false, "report_time": { "$lt": before.field() } },
+    )
+    .await?;
     if gone.is_empty() {
         return Ok(0);
     }

@@ -107,7 +107,8 @@ pub(super) fn session_id(id: Uuid) -> SessionId {
 
 pub(super) fn blob_hash(bytes: &Binary) -> Result<BlobHash, Failure> {
     let hash = bytes.bytes.as_slice().try_into();
-    hash.map(BlobHash).map_err(|_| unreadable("blob", "its hash has another length"))
+    hash.map(BlobHash)
+        .map_err(|_| unreadable("blob", "its hash has another length"))
 }
 
 pub(super) fn executor_name(name: String) -> Result<ExecutorName, Failure> {

@@ -1,61 +1,64 @@
 //! Reading one task, as a majority has it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Attempt, Moment, Task, TaskId};
+use model::{Moment, Task, TaskId};
 use mongodb::bson::doc;
 
-use super::attempts::COMMAND;
+use super::attempts::{COMMAND, Patience};
 use super::base::Base;
+use super::content;
 use super::failure::Failure;
 use super::field::Field;
-use super::parts::{self, Kind};
 use super::row::{Position, Row};
+use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
 
-pub(super) async fn get(base: Arc<Base>, id: TaskId) -> Result<Option<Task>, Failure> {
-    let found = base
-        .tasks()
-        .find_one(doc! { "_id": id.field() })
-        .max_time(COMMAND)
-        .await?;
-    match found {
-        Some(row) => task(&base, row).await.map(Some),
-        None => Ok(None),
+pub(super) async fn get(base: &Arc<Base>, id: TaskId) -> Result<Option<Task>, StoreError> {
+    let Some(row) = find(base, id).await? else {
+        return Ok(None);
+    };
+    match task(base, row).await {
+        // What it refers to may have been retired between two reads, and the task with it.
+        Err(StoreError::Decode { .. }) if find(base, id).await?.is_none() => Ok(None),
+        task => task.map(Some),
     }
 }
 
-async fn task(base: &Base, row: Row) -> Result<Task, Failure> {
-    let position = Position::try_from(&row)?;
-    let rows = [row];
-    let spec = parts::read(base, &rows, Kind::Spec).await?;
-    let result = parts::read(base, &rows, Kind::Result).await?;
-    let Position {
-        id,
-        status,
-        executor,
-        session,
-        attempt: Attempt(attempt),
-        add_time,
-        start_time,
-        report_time,
-        finish_time,
-        trouble,
-        ..
-    } = position;
+async fn find(base: &Arc<Base>, id: TaskId) -> Result<Option<Row>, StoreError> {
+    let read = |base: Arc<Base>| async move {
+        let tasks = base.tasks();
+        let found = tasks.find_one(doc! { "_id": id.field() }).max_time(COMMAND);
+        Ok(found.await?)
+    };
+    Patience::with("read a task")
+        .persist(|_| read(base.clone()))
+        .await
+}
+
+async fn task(base: &Arc<Base>, row: Row) -> Result<Task, StoreError> {
+    let position = Position::try_from(&row).map_err(|failure| failure.into_error("read a task"))?;
+    let id = position.id;
+    let spec = content::read(base, [(id, row.spec)]).await?;
+    let result = match row.result {
+        Some(result) => Some(content::read(base, [(id, result)]).await?),
+        None => None,
+    };
+    let bytes = |found: &HashMap<TaskId, Vec<u8>>| found.get(&id).cloned().unwrap_or_default();
     Ok(Task {
         id,
-        spec: decode_spec(spec.get(&id).map_or(&[], Vec::as_slice))?,
-        status,
-        executor,
-        session,
-        attempt: Attempt(attempt),
-        add_time,
-        start_time,
-        report_time,
-        finish_time,
-        result: result.get(&id).map(|result| decode_result(result)).transpose()?,
-        trouble,
+        spec: decode_spec(&bytes(&spec))?,
+        status: position.status,
+        executor: position.executor,
+        session: position.session,
+        attempt: position.attempt,
+        add_time: position.add_time,
+        start_time: position.start_time,
+        report_time: position.report_time,
+        finish_time: position.finish_time,
+        result: result.map(|result| decode_result(&bytes(&result))).transpose()?,
+        trouble: position.trouble,
     })
 }
 

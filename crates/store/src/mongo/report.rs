@@ -5,25 +5,29 @@
 //! so of two reports of one executor, wherever they are handled, one comes after the other.
 
 mod claim;
+mod hand_out;
 mod queue;
 mod steps;
 
 use std::sync::Arc;
 
 use futures::try_join;
-use model::{Answer, Complete, End, Handout, Intent, Report, ReportAnswer, Standing, Status, TaskId, standing};
+use model::{Answer, End, Handout, Intent, Report, ReportAnswer, Standing, Status, TaskId, standing};
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
+use self::claim::Claimed;
 pub(super) use self::queue::{Reservations, order};
 use self::steps::Steps;
 use super::attempts::{COMMAND, Try};
 use super::base::{Base, EXECUTORS, now};
+use super::content::Prepared;
 use super::failure::Failure;
 use super::session::{self, ExecutorRow};
 use super::table::Table;
 use super::transaction::Transaction;
 use crate::document::encode_result;
-use crate::{Reported, StoreError};
+use crate::{Finished, Reported, StoreError};
 
 /// A report with its results as they are written down. Made once, however often it is tried.
 #[derive(Debug)]
@@ -40,51 +44,59 @@ struct Ended {
 
 #[derive(Debug)]
 enum How {
-    Result { status: Status, document: Vec<u8> },
+    Result { status: Status, result: Arc<Prepared> },
     Broken(String),
 }
 
+/// A report that is written down. The specs of what it hands out are still to be read.
+pub(super) struct Handled {
+    answer: ReportAnswer,
+    finished: Vec<Finished>,
+    handouts: Vec<Claimed>,
+}
+
 impl Sent {
-    pub(super) fn of(mut report: Report) -> Result<Sent, StoreError> {
-        let ended = report
-            .complete
-            .iter_mut()
-            .map(Ended::of)
-            .collect::<Result<_, _>>()?;
-        Ok(Sent { report, ended })
+    pub(super) async fn prepare(base: &Arc<Base>, report: Report) -> Result<Sent, StoreError> {
+        let mut sent = Sent {
+            ended: Vec::with_capacity(report.complete.len()),
+            report,
+        };
+        for complete in &mut sent.report.complete {
+            let how = match &complete.end {
+                End::Result(result) => How::Result {
+                    status: result.status(),
+                    result: Arc::new(Prepared::of(base, encode_result(result)?).await?),
+                },
+                End::Broken(trouble) => How::Broken(trouble.clone()),
+            };
+            // From here on only the handout is needed; results may be large.
+            complete.end = End::Broken(String::new());
+            sent.ended.push(Ended {
+                handout: complete.handout,
+                how,
+            });
+        }
+        Ok(sent)
     }
 
     pub(super) fn weight(&self) -> usize {
-        self.ended.iter().map(Ended::weight).sum()
+        self.results().map(Prepared::weight).sum()
     }
-}
 
-impl Ended {
-    fn of(complete: &mut Complete) -> Result<Ended, StoreError> {
-        let how = match &complete.end {
-            End::Result(result) => How::Result {
-                status: result.status(),
-                document: encode_result(result)?,
-            },
-            End::Broken(trouble) => How::Broken(trouble.clone()),
-        };
-        // From here on only the handout is needed; results may be large.
-        complete.end = End::Broken(String::new());
-        Ok(Ended {
-            handout: complete.handout,
-            how,
+    /// What was written ahead of the transaction.
+    pub(super) fn files(&self) -> Vec<ObjectId> {
+        self.results().filter_map(Prepared::file).collect()
+    }
+
+    fn results(&self) -> impl Iterator<Item = &Prepared> {
+        self.ended.iter().filter_map(|ended| match &ended.how {
+            How::Result { result, .. } => Some(&**result),
+            How::Broken(_) => None,
         })
     }
-
-    fn weight(&self) -> usize {
-        match &self.how {
-            How::Result { document, .. } => document.len(),
-            How::Broken(trouble) => trouble.len(),
-        }
-    }
 }
 
-pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Result<Reported, Failure> {
+pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Result<Handled, Failure> {
     let report = &sent.report;
     let completed: Vec<TaskId> = sent.ended.iter().map(|ended| ended.handout.task).collect();
     let (seen, holdings, head) = try_join!(
@@ -95,10 +107,10 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     let known = seen.as_ref().map(ExecutorRow::known).transpose()?;
     let judged = standing(known.as_ref(), report);
     if let Standing::Refused(answer) = judged {
-        return Ok(Reported {
+        return Ok(Handled {
             answer,
             finished: vec![],
-            claimed: vec![],
+            handouts: vec![],
         });
     }
     let mut table = Table::new(now(), base.max_attempts);
@@ -108,7 +120,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     steps.settle(&sent, former.map(|known| known.session), &mut table);
     // The head is let go of when all is written: until then no other report of this process reaches for it.
     match report.intent {
-        Intent::Stay => claim::claim(&base, report, &head.rows, &mut steps, &mut table).await?,
+        Intent::Stay => claim::claim(report, &head.rows, &mut steps, &mut table)?,
         Intent::Leave => steps.leave(report, &mut table),
     }
     let mut transaction = Transaction::default();
@@ -124,15 +136,34 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
         transaction.commit(&base).await?;
     }
     drop(head);
-    let Steps {
-        delete,
-        assign,
+    Ok(Handled {
+        answer: ReportAnswer::Done(Answer {
+            delete: steps.delete,
+            assign: vec![],
+        }),
+        finished: steps.finished,
+        handouts: steps.handouts,
+    })
+}
+
+/// Reads what is handed out. If that fails the executor asks again, and it is handed out again.
+pub(super) async fn hand_out(
+    base: &Arc<Base>,
+    sent: &Sent,
+    handled: Handled,
+) -> Result<Reported, StoreError> {
+    let Handled {
+        mut answer,
         finished,
-        claimed,
-        ..
-    } = steps;
+        handouts,
+    } = handled;
+    let mut claimed = vec![];
+    if let ReportAnswer::Done(answer) = &mut answer {
+        let executor = &sent.report.executor;
+        (answer.assign, claimed) = hand_out::assignments(base, executor, handouts).await?;
+    }
     Ok(Reported {
-        answer: ReportAnswer::Done(Answer { delete, assign }),
+        answer,
         finished,
         claimed,
     })

@@ -1,23 +1,27 @@
 //! Retention: removing tasks that were done long ago. A part of them at a time, each in a transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use model::Moment;
 use mongodb::bson::doc;
-use mongodb::options::ReadConcern;
+use mongodb::options::{Hint, ReadConcern};
 
-use super::attempts::COMMAND;
-use super::base::{BLOBS, Base, PARTS, TASKS};
+use super::attempts::{COMMAND, Patience};
+use super::base::{BLOBS, Base, PARTS, TASKS, UPLOADS, now};
 use super::blobs;
 use super::failure::Failure;
 use super::field::{Field, blob_hash};
-use super::parts::{self, Kind};
-use super::row::{Position, Row, size};
+use super::files;
+use super::row::{Position, Row};
+use super::schema::DONE;
 use super::tally::Tally;
 use super::transaction::Transaction;
 
 const TOGETHER: usize = 200;
+/// A mark this old is not of a file still on its way in.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// Up to `limit` of them, but not more than one transaction takes; 0 when there are none left.
 pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -> Result<usize, Failure> {
@@ -25,8 +29,9 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
     let rows: Vec<Row> = base
         .tasks()
         .find(doc! { "finish_time": { "$lt": done_before.field() } })
-        .projection(doc! { "spec": 0, "result": 0 })
+        .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
         .sort(doc! { "finish_time": 1 })
+        .hint(Hint::Name(DONE.into()))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .read_concern(ReadConcern::local())
         .max_time(COMMAND)
@@ -37,13 +42,13 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
         return Ok(0);
     }
     let mut tally = Tally::default();
-    let (mut hashes, mut content) = (vec![], vec![]);
+    let (mut hashes, mut parts, mut files) = (vec![], vec![], vec![]);
     for row in &rows {
-        let task = Position::try_from(row)?;
-        tally.remove(task.status);
-        content.extend(parts::ids(task.id, Kind::Spec, task.spec_size));
-        let result = size("result's size", row.result_size.unwrap_or(0))?;
-        content.extend(parts::ids(task.id, Kind::Result, result));
+        tally.remove(Position::try_from(row)?.status);
+        for content in [Some(&row.spec), row.result.as_ref()].into_iter().flatten() {
+            parts.extend(content.part);
+            files.extend(content.file);
+        }
         for hash in &row.blobs {
             hashes.push(blob_hash(hash)?);
         }
@@ -53,11 +58,32 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
         .iter()
         .map(|row| doc! { "_id": row.id, "finish_time": row.finish_time });
     transaction.delete_each(TASKS, conditions)?;
-    if !content.is_empty() {
-        transaction.delete_all(PARTS, doc! { "_id": { "$in": content } })?;
-    }
+    let parts = parts.into_iter().map(|part| doc! { "_id": part });
+    transaction.delete_each(PARTS, parts)?;
+    transaction.insert(UPLOADS, files.into_iter().map(files::doomed))?;
     transaction.update(BLOBS, blobs::counted(hashes.iter(), -1))?;
     transaction.count(&tally)?;
     transaction.commit(&base).await?;
     Ok(rows.len())
+}
+
+/// Clears away the files of what was retired, and those that nobody came for. What is left over when that fails
+/// is cleared away the next time.
+pub(super) async fn clear_files(base: &Arc<Base>) {
+    loop {
+        let cleared = Patience::with("clear files away")
+            .persist(|_| {
+                let abandoned = doc! { "since": { "$lt": now().minus(ABANDONED).field() } };
+                files::clear(base.clone(), abandoned)
+            })
+            .await;
+        match cleared {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "files that nobody needs are left for later");
+                return;
+            }
+        }
+    }
 }

@@ -1,9 +1,12 @@
 //! A task as a document, and what a transition has to know of it.
 
-use model::{Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName};
+use model::{
+    Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
+};
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use serde::{Deserialize, Serialize};
 
+use super::content::Content;
 use super::failure::Failure;
 use super::field::{Field, executor_name, large, session_id, small, task_id, unreadable};
 
@@ -43,14 +46,9 @@ pub(super) struct Row {
     pub(super) trouble: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) blobs: Vec<Binary>,
-    pub(super) spec_size: i64,
-    /// Here if it is small, else in `parts`. The same goes for the result.
+    pub(super) spec: Content,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) spec: Option<Binary>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) result_size: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) result: Option<Binary>,
+    pub(super) result: Option<Content>,
 }
 
 /// What transitions read and change.
@@ -74,12 +72,12 @@ pub(super) struct Position {
 
 /// All but what is bulky.
 pub(super) fn without_content() -> Document {
-    doc! { "digest": 0, "blobs": 0, "spec": 0, "result": 0 }
+    doc! { "digest": 0, "blobs": 0, "spec.bytes": 0, "result.bytes": 0 }
 }
 
 /// What handing a task out needs: also its spec, if that is small.
 pub(super) fn without_result() -> Document {
-    doc! { "digest": 0, "blobs": 0, "result": 0 }
+    doc! { "digest": 0, "blobs": 0, "result.bytes": 0 }
 }
 
 impl Position {
@@ -140,7 +138,7 @@ impl TryFrom<&Row> for Position {
             report_time: row.report_time.map(Moment),
             finish_time: row.finish_time.map(Moment),
             trouble: row.trouble.clone(),
-            spec_size: size("task's size", row.spec_size)?,
+            spec_size: size(row.spec.size)?,
         })
     }
 }
@@ -160,8 +158,8 @@ pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
     })
 }
 
-pub(super) fn size(what: &'static str, bytes: i64) -> Result<usize, Failure> {
-    usize::try_from(bytes).map_err(|error| unreadable(what, error))
+fn size(bytes: i64) -> Result<usize, Failure> {
+    usize::try_from(bytes).map_err(|error| unreadable("task's size", error))
 }
 
 fn status(text: &str) -> Result<Status, Failure> {

@@ -12,6 +12,8 @@ use crate::StoreError;
 
 pub(super) const WAITING: &str = "waiting";
 pub(super) const HELD: &str = "held";
+pub(super) const DONE: &str = "done";
+pub(super) const IDLE: &str = "idle";
 pub(super) const BY_USER: &str = "by_user";
 pub(super) const BY_STATUS: &str = "by_status";
 pub(super) const BY_TIME: &str = "by_time";
@@ -38,7 +40,9 @@ pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
         (UPLOADS, uploads()),
     ] {
         base.database
-            .run_command(doc! { "createIndexes": collection, "indexes": indexes, "writeConcern": { "w": "majority" } })
+            .run_command(
+                doc! { "createIndexes": collection, "indexes": indexes, "writeConcern": { "w": "majority" } },
+            )
             .await?;
     }
     // Last: who finds a version finds everything that belongs to it.
@@ -86,7 +90,7 @@ fn tasks() -> Vec<Document> {
             "partialFilterExpression": { "executor": { "$exists": true } },
         },
         doc! {
-            "name": "done",
+            "name": DONE,
             "key": { "finish_time": 1 },
             "partialFilterExpression": { "finish_time": { "$exists": true } },
         },
@@ -98,7 +102,7 @@ fn tasks() -> Vec<Document> {
 
 fn blobs() -> Vec<Document> {
     vec![doc! {
-        "name": "idle",
+        "name": IDLE,
         "key": { "used": 1 },
         "partialFilterExpression": { "refs": 0_i64 },
     }]
@@ -110,5 +114,8 @@ fn chunks() -> Vec<Document> {
 }
 
 fn uploads() -> Vec<Document> {
-    vec![doc! { "name": "since", "key": { "since": 1 } }]
+    vec![
+        doc! { "name": "since", "key": { "since": 1 } },
+        doc! { "name": "doomed", "key": { "doomed": 1 }, "partialFilterExpression": { "doomed": true } },
+    ]
 }

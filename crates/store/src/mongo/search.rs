@@ -29,10 +29,12 @@ pub(super) async fn search(base: Arc<Base>, query: Arc<Query>) -> Result<Page, F
         return Err(Failure::Refused(StoreError::ForeignCursor));
     }
     let full = limit(&query);
-    let mut rows = read(&base, &query, full + 1).await.map_err(|error| match code(&error) {
-        Some(TOO_LONG) => Failure::Refused(StoreError::SearchTooLong { limit: LONGEST }),
-        _ => error.into(),
-    })?;
+    let mut rows = read(&base, &query, full + 1)
+        .await
+        .map_err(|error| match code(&error) {
+            Some(TOO_LONG) => Failure::Refused(StoreError::SearchTooLong { limit: LONGEST }),
+            _ => error.into(),
+        })?;
     // One more than the page holds was asked for, so that it is known whether another follows.
     let more = rows.len() > full;
     rows.truncate(full);
@@ -62,8 +64,14 @@ fn index(query: &Query) -> Option<&'static str> {
     let any_status = Status::ALL.iter().all(|status| query.statuses.contains(status));
     match query {
         Query { ids, .. } if !ids.is_empty() => Some("_id_"),
-        Query { executor: Some(_), .. } => Some(HELD),
-        Query { user: Some(_), statuses, .. } if statuses.is_empty() => Some(BY_USER),
+        Query {
+            executor: Some(_), ..
+        } => Some(HELD),
+        Query {
+            user: Some(_),
+            statuses,
+            ..
+        } if statuses.is_empty() => Some(BY_USER),
         Query { user: Some(_), .. } => None,
         Query { statuses, .. } if statuses.is_empty() || any_status => Some(BY_TIME),
         _ => Some(BY_STATUS),

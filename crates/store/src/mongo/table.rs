@@ -2,14 +2,16 @@
 //! write the difference, under the condition that nobody else has changed them meanwhile.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{ExecutorName, Moment, Report, SessionId, Status, TaskId};
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, doc, serialize_to_bson};
+use mongodb::error::Error;
 
-use super::base::{PARTS, TASKS};
+use super::base::TASKS;
+use super::content::{self, Prepared};
 use super::failure::Failure;
 use super::field::Field;
-use super::parts::{self, Kind};
 use super::row::Position;
 use super::tally::Tally;
 use super::transaction::Transaction;
@@ -35,7 +37,7 @@ pub(super) struct Table {
 struct Entry {
     seen: Position,
     task: Position,
-    result: Option<Vec<u8>>,
+    result: Option<Arc<Prepared>>,
     /// It came to a status, be it the one it had: a task may be released again and again.
     moved: bool,
     /// Whose report brought it to its status.
@@ -119,10 +121,10 @@ impl Table {
     }
 
     /// Commits the result of the attempt that is out.
-    pub(super) fn finish(&mut self, id: TaskId, status: Status, result: &[u8], by: &ExecutorName) {
+    pub(super) fn finish(&mut self, id: TaskId, status: Status, result: &Arc<Prepared>, by: &ExecutorName) {
         let now = self.now;
         if let Some(entry) = self.tasks.get_mut(&id) {
-            entry.result = Some(result.to_vec());
+            entry.result = Some(result.clone());
             entry.by = Some(by.clone());
             entry.task.report_time = Some(now);
             entry.task.finish_time = Some(now);
@@ -171,16 +173,14 @@ impl Table {
     /// Writes what has changed, and says by how much the sums do.
     pub(super) fn write(&self, transaction: &mut Transaction) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
-        let (mut updates, mut parts) = (vec![], vec![]);
+        let (mut updates, mut results) = (vec![], vec![]);
         for entry in self.tasks.values().filter(|entry| entry.is_changed()) {
             tally.moved(&entry.seen, &entry.task);
-            updates.push(entry.update(self.now));
-            if let Some(result) = &entry.result {
-                parts.extend(parts::cut(entry.task.id, Kind::Result, result));
-            }
+            updates.push(entry.update(self.now)?);
+            results.extend(entry.result.as_deref());
         }
         transaction.update(TASKS, updates)?;
-        transaction.insert(PARTS, parts)?;
+        content::write(results.into_iter(), transaction)?;
         Ok(tally)
     }
 }
@@ -197,7 +197,7 @@ impl Entry {
         self.seen != self.task
     }
 
-    fn update(&self, now: Moment) -> Document {
+    fn update(&self, now: Moment) -> Result<Document, Failure> {
         let Entry { seen, task, .. } = self;
         let mut change = Change::default();
         change.put("status", seen.status.field(), task.status.field());
@@ -212,13 +212,13 @@ impl Entry {
         change.put("trouble", seen.trouble.field(), task.trouble.field());
         change.put("waits", waits(seen), waits(task));
         if let Some(result) = &self.result {
-            change.put("result_size", Bson::Null, i64::try_from(result.len()).unwrap_or(i64::MAX).into());
-            change.put("result", Bson::Null, parts::inline(result).into());
+            let content = serialize_to_bson(&result.content).map_err(Error::from)?;
+            change.put("result", Bson::Null, content);
         }
         if self.moved {
             change.put("news", Bson::Null, self.news(now).into());
         }
-        doc! { "q": seen.as_seen(), "u": change.into_document() }
+        Ok(doc! { "q": seen.as_seen(), "u": change.into_document() })
     }
 
     /// What `changes` reads. Always written as one, for a change stream shows only what differs from before.
@@ -263,5 +263,83 @@ impl Change {
             document.insert("$unset", self.unset);
         }
         document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Attempt, Seq};
+
+    use super::*;
+
+    fn held() -> Position {
+        Position {
+            id: TaskId::generate(),
+            priority: 0,
+            add_time: Moment(1),
+            status: Status::Retrying,
+            executor: Some(ExecutorName::new("e").unwrap()),
+            session: Some(SessionId::generate()),
+            attempt: Attempt(2),
+            lost: 1,
+            given: Seq(3),
+            start_time: Some(Moment(2)),
+            report_time: None,
+            finish_time: None,
+            trouble: None,
+            spec_size: 0,
+        }
+    }
+
+    fn update(change: impl FnOnce(&mut Table, TaskId)) -> Document {
+        let task = held();
+        let id = task.id;
+        let mut table = Table::new(Moment(9), 3);
+        table.lay(task);
+        change(&mut table, id);
+        table.tasks[&id].update(table.now).unwrap()
+    }
+
+    #[test]
+    fn a_write_is_bound_to_what_was_read_and_says_only_what_differs() {
+        let update = update(|table, id| table.release(id, Release::Lost("gone")));
+        let condition = update.get_document("q").unwrap();
+        assert_eq!(condition.get("status"), Some(&"retrying".into()));
+        assert_eq!(condition.get("executor"), Some(&"e".into()));
+        assert_eq!(condition.get("attempt"), Some(&2_i64.into()));
+        let change = update.get_document("u").unwrap();
+        let names = |part: &str| {
+            let part = change.get_document(part).unwrap();
+            part.keys().cloned().collect::<Vec<_>>()
+        };
+        // The status is the same, and is told all the same.
+        assert_eq!(names("$set"), ["lost", "trouble", "waits", "news"]);
+        assert_eq!(names("$unset"), ["executor", "session"]);
+    }
+
+    #[test]
+    fn who_has_to_stop_is_told() {
+        let told = |update: Document| {
+            let set = update.get_document("u").unwrap().get_document("$set").unwrap();
+            set.get_document("news").unwrap().get("from").cloned()
+        };
+        assert_eq!(told(update(Table::cancel)), Some("e".into()));
+        let given_back = update(|table, id| table.release(id, Release::GivenBack));
+        assert_eq!(told(given_back), Some(Bson::Null));
+    }
+
+    #[test]
+    fn too_many_losses_end_a_task() {
+        let mut table = Table::new(Moment(9), 2);
+        let task = held();
+        let id = task.id;
+        table.lay(task);
+        table.release(id, Release::Lost("gone"));
+        let task = table.get(id).unwrap();
+        assert_eq!(
+            (task.status, task.finish_time),
+            (Status::SystemError, Some(Moment(9)))
+        );
+        assert_eq!(task.trouble.as_deref(), Some("lost 2 times: gone"));
     }
 }

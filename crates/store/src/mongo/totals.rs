@@ -25,7 +25,10 @@ pub(super) async fn totals(base: Arc<Base>) -> Result<Totals, Failure> {
     // One snapshot of both, for what is added in one may be taken away in the other.
     let sums: Vec<Sums> = base
         .collection::<Document>(LEDGER)
-        .aggregate([doc! { "$unionWith": EXECUTORS }, doc! { "$project": { "tally": 1 } }])
+        .aggregate([
+            doc! { "$unionWith": EXECUTORS },
+            doc! { "$project": { "tally": 1 } },
+        ])
         .read_concern(ReadConcern::snapshot())
         .max_time(COMMAND)
         .with_type::<Sums>()

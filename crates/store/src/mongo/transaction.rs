@@ -42,7 +42,6 @@ struct Write {
     verb: Verb,
     collection: &'static str,
     items: Vec<RawDocumentBuf>,
-    hits: Hits,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +49,6 @@ enum Verb {
     Insert,
     Update,
     Delete,
-}
-
-/// How many documents the items must meet.
-#[derive(Clone, Copy, Debug)]
-enum Hits {
-    OneEach,
-    Any,
 }
 
 impl Transaction {
@@ -70,7 +62,7 @@ impl Transaction {
             .map(|document| serialize_to_raw_document_buf(&document))
             .collect::<Result<_, _>>()
             .map_err(Error::from)?;
-        self.push(Verb::Insert, collection, items, Hits::OneEach);
+        self.push(Verb::Insert, collection, items);
         Ok(())
     }
 
@@ -85,7 +77,7 @@ impl Transaction {
         updates: impl IntoIterator<Item = Document>,
     ) -> Result<(), Failure> {
         let items = raw(updates)?;
-        self.push(Verb::Update, collection, items, Hits::OneEach);
+        self.push(Verb::Update, collection, items);
         Ok(())
     }
 
@@ -95,14 +87,10 @@ impl Transaction {
         collection: &'static str,
         conditions: impl IntoIterator<Item = Document>,
     ) -> Result<(), Failure> {
-        let items = raw(conditions.into_iter().map(|condition| doc! { "q": condition, "limit": 1 }))?;
-        self.push(Verb::Delete, collection, items, Hits::OneEach);
-        Ok(())
-    }
-
-    pub(super) fn delete_all(&mut self, collection: &'static str, condition: Document) -> Result<(), Failure> {
-        let items = raw([doc! { "q": condition, "limit": 0 }])?;
-        self.push(Verb::Delete, collection, items, Hits::Any);
+        let items = raw(conditions
+            .into_iter()
+            .map(|condition| doc! { "q": condition, "limit": 1 }))?;
+        self.push(Verb::Delete, collection, items);
         Ok(())
     }
 
@@ -143,13 +131,12 @@ impl Transaction {
         Ok(())
     }
 
-    fn push(&mut self, verb: Verb, collection: &'static str, items: Vec<RawDocumentBuf>, hits: Hits) {
+    fn push(&mut self, verb: Verb, collection: &'static str, items: Vec<RawDocumentBuf>) {
         if !items.is_empty() {
             self.writes.push(Write {
                 verb,
                 collection,
                 items,
-                hits,
             });
         }
     }
@@ -170,10 +157,14 @@ impl Write {
             command.append(verb, self.collection);
             command.append(list, array);
             command.append(cstr!("maxTimeMS"), COMMAND.as_millis() as i64);
-            let reply = base.database.run_raw_command(command).session(&mut *session).await?;
+            let reply = base
+                .database
+                .run_raw_command(command)
+                .session(&mut *session)
+                .await?;
             check(&reply)?;
             let hit = reply.get_i32("n").ok().and_then(|n| usize::try_from(n).ok());
-            if matches!(self.hits, Hits::OneEach) && hit != Some(expected) {
+            if hit != Some(expected) {
                 return Err(Failure::Overtaken);
             }
         }
@@ -231,7 +222,10 @@ mod tests {
     #[test]
     fn commands_stay_small() {
         let check = |sizes: &[usize], expected: &[usize]| {
-            let items = sizes.iter().map(|size| rawdoc! { "x": "x".repeat(*size) }).collect();
+            let items = sizes
+                .iter()
+                .map(|size| rawdoc! { "x": "x".repeat(*size) })
+                .collect();
             let found: Vec<_> = pieces(items).iter().map(Vec::len).collect();
             assert_eq!(found, expected, "{sizes:?}");
         };

@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alternating;
+mod content;
+mod failover;
+mod opening;
 mod set;
+mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures::{StreamExt, stream};
 use store::TaskStore;
 
+use self::alternating::Alternating;
 use self::set::{Guard, Set};
 
 /// How many cases run at the same time.
@@ -39,14 +45,19 @@ async fn the_contract_is_kept() {
     assert!(failed.is_empty(), "these cases failed: {failed:?}");
 }
 
+/// Once with a store alone, and once with two that take turns, as two judicators on one set.
 #[test]
 fn random_interleavings_keep_every_promise() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let set = runtime.block_on(Set::start(1, Guard::Open));
     let count = AtomicU32::new(0);
-    store::contract::interleaving::run(24, || {
-        let database = format!("history-{}", count.fetch_add(1, Ordering::Relaxed));
-        let set = &set;
-        async move { ((), Arc::new(set.open(&database).await) as Arc<dyn TaskStore>) }
+    let database = || format!("history-{}", count.fetch_add(1, Ordering::Relaxed));
+    store::contract::interleaving::run(10, || async {
+        ((), Arc::new(set.open(&database()).await) as Arc<dyn TaskStore>)
+    });
+    store::contract::interleaving::run(10, || async {
+        let database = database();
+        let stores = [set.open(&database).await, set.open(&database).await];
+        ((), Arc::new(Alternating::new(stores)) as Arc<dyn TaskStore>)
     });
 }

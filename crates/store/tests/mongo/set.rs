@@ -19,7 +19,7 @@ const NAME: &str = "test";
 /// For everything that only has to happen some time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-pub struct Set {
+pub(crate) struct Set {
     folder: TempDir,
     members: Vec<Member>,
     guard: Guard,
@@ -27,7 +27,7 @@ pub struct Set {
 
 /// Whether it asks who one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
+pub(crate) enum Guard {
     Open,
     Login,
 }
@@ -38,7 +38,7 @@ struct Member {
 }
 
 impl Set {
-    pub async fn start(members: usize, guard: Guard) -> Set {
+    pub(crate) async fn start(members: usize, guard: Guard) -> Set {
         let folder = TempDir::new().unwrap();
         let key = folder.path().join("key");
         std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
@@ -57,11 +57,11 @@ impl Set {
         set
     }
 
-    pub fn addresses(&self) -> Vec<String> {
+    pub(crate) fn addresses(&self) -> Vec<String> {
         self.members.iter().map(|member| address(member.port)).collect()
     }
 
-    pub fn login(&self) -> Option<Login> {
+    pub(crate) fn login(&self) -> Option<Login> {
         (self.guard == Guard::Login).then(|| Login {
             user: "conclave".into(),
             password: "secret of the test".into(),
@@ -69,7 +69,7 @@ impl Set {
     }
 
     /// For a store in this database.
-    pub fn options(&self, database: &str) -> Options {
+    pub(crate) fn options(&self, database: &str) -> Options {
         Options {
             addresses: self.addresses(),
             set: NAME.into(),
@@ -80,12 +80,12 @@ impl Set {
         }
     }
 
-    pub async fn open(&self, database: &str) -> MongoStore {
+    pub(crate) async fn open(&self, database: &str) -> MongoStore {
         MongoStore::open(self.options(database)).await.unwrap()
     }
 
     /// A client of its own, for what no store would do.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let mut options = client_options(&self.addresses());
         options.repl_set_name = Some(NAME.into());
         options.credential = self.login().map(|login| {
@@ -99,7 +99,7 @@ impl Set {
     }
 
     /// The one that is primary now, as a majority sees it.
-    pub async fn primary(&self) -> usize {
+    pub(crate) async fn primary(&self) -> usize {
         let begun = Instant::now();
         loop {
             for (index, member) in self.members.iter().enumerate() {
@@ -113,29 +113,32 @@ impl Set {
         }
     }
 
-    pub fn kill(&mut self, member: usize) {
+    pub(crate) fn kill(&mut self, member: usize) {
         let process = &mut self.members[member].process;
         process.kill().unwrap();
         process.wait().unwrap();
     }
 
-    pub fn restart(&mut self, member: usize) {
+    pub(crate) fn restart(&mut self, member: usize) {
         let port = self.members[member].port;
         self.members[member].process = self.run(member, port);
     }
 
     /// Stops it as a debugger would: its connections stay, and nothing answers.
-    pub fn pause(&self, member: usize) {
+    pub(crate) fn pause(&self, member: usize) {
         self.signal(member, "STOP");
     }
 
-    pub fn resume(&self, member: usize) {
+    pub(crate) fn resume(&self, member: usize) {
         self.signal(member, "CONT");
     }
 
     fn signal(&self, member: usize, signal: &str) {
         let pid = self.members[member].process.id().to_string();
-        let sent = Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), pid])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -144,8 +147,21 @@ impl Set {
         std::fs::create_dir_all(&data).unwrap();
         let mut command = Command::new(mongod());
         command
-            .args(["--replSet", NAME, "--bind_ip", "127.0.0.1", "--wiredTigerCacheSizeGB", "0.25"])
-            .args(["--oplogSize", "200", "--nounixsocket", "--setParameter", "diagnosticDataCollectionEnabled=false"])
+            .args([
+                "--replSet",
+                NAME,
+                "--bind_ip",
+                "127.0.0.1",
+                "--wiredTigerCacheSizeGB",
+                "0.25",
+            ])
+            .args([
+                "--oplogSize",
+                "200",
+                "--nounixsocket",
+                "--setParameter",
+                "diagnosticDataCollectionEnabled=false",
+            ])
             .args(["--port", &port.to_string()])
             .arg("--dbpath")
             .arg(&data)
@@ -228,7 +244,10 @@ fn address(port: u16) -> String {
 }
 
 fn client_options(addresses: &[String]) -> ClientOptions {
-    let hosts: Vec<_> = addresses.iter().map(|text| ServerAddress::parse(text).unwrap()).collect();
+    let hosts: Vec<_> = addresses
+        .iter()
+        .map(|text| ServerAddress::parse(text).unwrap())
+        .collect();
     ClientOptions::builder()
         .hosts(hosts)
         .server_selection_timeout(Duration::from_secs(2))
@@ -238,7 +257,11 @@ fn client_options(addresses: &[String]) -> ClientOptions {
 
 /// Free at the moment; nothing else on this machine is likely to take it in the next.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn mongod() -> PathBuf {
@@ -247,7 +270,9 @@ fn mongod() -> PathBuf {
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let cached = cache.or(home).map(|cache| cache.join("conclave/mongodb/bin/mongod"));
+    let cached = cache
+        .or(home)
+        .map(|cache| cache.join("conclave/mongodb/bin/mongod"));
     if let Some(cached) = cached.filter(|path| path.exists()) {
         return cached;
     }

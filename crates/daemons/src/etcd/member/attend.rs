@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::arguments::Place;
 use super::super::auth::guard;
-use super::super::dial::{call, cause, dial};
+use super::super::dial::{DialError, call, cause, dial};
 use super::super::look::{Health, health, look};
 use super::super::notes::{Notes, Served};
 use super::super::options::address;
@@ -56,6 +56,7 @@ async fn settle_in(
             tokio::time::sleep(PAUSE).await;
         }
     }
+    move_in(options, place, &own, health.member).await;
     note_endpoints(options, notes, &own).await?;
     tether.say(&Word::Ready);
     Ok(())
@@ -142,10 +143,10 @@ async fn promote(
                     Some(place) if !place.learner => return Ok(()),
                     Some(_) => {}
                 }
-                let promoted = match dial(&access, &cluster.at).await {
-                    Ok(mut client) => {
-                        call(&cluster.at, "promote this node", client.member_promote(member)).await
-                    }
+                // A member that does not lead would pass this on without saying who asks, and be refused.
+                let at = cluster.leader.as_ref().unwrap_or(&cluster.at);
+                let promoted = match dial(&access, at).await {
+                    Ok(mut client) => call(at, "promote this node", client.member_promote(member)).await,
                     Err(error) => Err(error),
                 };
                 match promoted {
@@ -164,6 +165,35 @@ async fn promote(
         }
         tracing::info!("not a full member yet: {waiting}");
         tokio::time::sleep(FIRST_PAUSES).await;
+    }
+}
+
+/// Tells the others this member's address for peers where it is a new one. It serves without, but is not found by
+/// whoever starts next; so a failure is only told, and the next start tries again.
+async fn move_in(options: &Options, place: &Place, own: &str, member: u64) {
+    let access = options.access(vec![own.to_string()]);
+    let peer = address(&place.host, options.peer_port);
+    let moved = async {
+        let Ok(cluster) = look(&access).await else {
+            return Ok(());
+        };
+        let listed = cluster.running.members.iter().find(|listed| listed.id == member);
+        if listed.is_none_or(|listed| listed.peer == peer) {
+            return Ok(());
+        }
+        tracing::info!("this member is at {peer} from now on");
+        let mut client = dial(&access, own).await?;
+        let url = format!("{}://{peer}", access.scheme());
+        call(own, "change a member", client.member_update(member, [url]))
+            .await
+            .map(drop)
+    };
+    if let Err(error) = moved.await {
+        let error: DialError = error;
+        tracing::warn!(
+            "the others do not know this member's new address {peer} yet: {}",
+            cause(&error)
+        );
     }
 }
 

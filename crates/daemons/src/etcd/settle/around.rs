@@ -28,7 +28,12 @@ pub(super) struct Around {
 
 impl Around {
     pub(super) async fn look(options: &Options, notes: &Notes, disk: &OnDisk) -> Result<Around, EtcdError> {
-        let place = configured(options, notes)?;
+        let noted = noted(options, notes)?;
+        let settled = noted.is_some() || disk.data;
+        let place = match noted {
+            Some(place) => place,
+            None => configured(options)?,
+        };
         let me = Founder::new(&options.name, &address(&place.host, options.peer_port));
         let mut around = Around {
             place,
@@ -50,7 +55,10 @@ impl Around {
                     around.ask_peers(options, disk).await?;
                 }
                 Ok(seen) => {
-                    around.take_place(&seen, disk, options);
+                    // A node that has an address keeps it.
+                    if !settled {
+                        around.take_place(&seen, options);
+                    }
                     match expect {
                         Some(expect) => {
                             around.propose(options, &seen, (name, *expect));
@@ -87,11 +95,8 @@ impl Around {
     }
 
     /// Behind a name, nodes know each other by address: the configured one where it is among those seen, else the one
-    /// that is this machine's. A node that has data keeps the address that it has.
-    fn take_place(&mut self, seen: &BTreeSet<IpAddr>, disk: &OnDisk, options: &Options) {
-        if disk.data || disk.founding.is_some() {
-            return;
-        }
+    /// that is this machine's.
+    fn take_place(&mut self, seen: &BTreeSet<IpAddr>, options: &Options) {
         let configured = self.place.ip;
         let own = match seen.contains(&configured) {
             true => Some(configured),
@@ -194,15 +199,24 @@ impl Around {
     }
 }
 
-/// The address that was found earlier, or the one in the config.
-pub(super) fn configured(options: &Options, notes: &Notes) -> Result<Place, EtcdError> {
-    let host = notes.address()?.unwrap_or_else(|| options.host.clone());
-    let ip = own_ip(&host)?;
-    let also = match host == options.host {
-        true => None,
-        false => own_ip(&options.host).ok().filter(|other| *other != ip),
+/// The address that was found earlier, as long as this machine has it.
+fn noted(options: &Options, notes: &Notes) -> Result<Option<Place>, EtcdError> {
+    let Some(host) = notes.address()? else {
+        return Ok(None);
     };
-    Ok(Place { host, ip, also })
+    let Ok(ip) = own_ip(&host) else {
+        return Ok(None);
+    };
+    let also = own_ip(&options.host).ok().filter(|other| *other != ip);
+    Ok(Some(Place { host, ip, also }))
+}
+
+fn configured(options: &Options) -> Result<Place, EtcdError> {
+    Ok(Place {
+        host: options.host.clone(),
+        ip: own_ip(&options.host)?,
+        also: None,
+    })
 }
 
 async fn resolve(options: &Options, name: &str) -> Result<BTreeSet<IpAddr>, Waiting> {

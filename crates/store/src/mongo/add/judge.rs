@@ -55,7 +55,10 @@ fn judge_batch<'d>(
             .get(&draft.id)
             .map(|draft| draft.known())
             .or_else(|| known.get(&draft.id).cloned());
-        if before.as_ref().is_some_and(|before| before.digest != draft.digest) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.digest != draft.digest)
+        {
             return Err(StoreError::Conflict(draft.id));
         }
         // With the very time that was meant for it, it was this call that added it, in an attempt whose answer
@@ -98,11 +101,18 @@ mod tests {
 
     use super::*;
     use crate::NewTask;
+    use crate::mongo::content::Prepared;
 
     fn draft(id: TaskId, digest: u8, time: i64, blob: Option<BlobHash>) -> Draft {
         let file = |hash| {
             let content = Content::Blob(hash);
-            (FilePath::new("f").unwrap(), File { content, executable: false })
+            (
+                FilePath::new("f").unwrap(),
+                File {
+                    content,
+                    executable: false,
+                },
+            )
         };
         let spec = TaskSpec {
             user: UserName::new("ada").unwrap(),
@@ -119,7 +129,7 @@ mod tests {
             data: blob.into_iter().map(file).collect(),
         };
         let digest = [digest; 32];
-        Draft::of(NewTask { id, digest, spec }, Moment(time)).unwrap()
+        Draft::of(NewTask { id, digest, spec }, Prepared::for_test(), Moment(time))
     }
 
     #[test]

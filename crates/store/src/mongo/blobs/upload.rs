@@ -10,12 +10,12 @@ use mongodb::bson::{Document, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
-use super::file::{self, CHUNK, TOGETHER};
 use super::{BlobRow, find};
 use crate::mongo::attempts::Patience;
 use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
-use crate::mongo::failure::{DUPLICATE_KEY, Failure};
+use crate::mongo::failure::Failure;
 use crate::mongo::field::{Field, binary};
+use crate::mongo::files::{self, CHUNK, TOGETHER};
 use crate::mongo::transaction::Transaction;
 use crate::{BlobFile, StoreError};
 
@@ -27,7 +27,9 @@ const STEP: &str = "put a blob";
 /// Durable when it returns. The file is gone then: the blob has its bytes.
 pub(in crate::mongo) async fn put(base: &Arc<Base>, blob: BlobFile) -> Result<(), StoreError> {
     let BlobFile { hash, size, path } = blob;
-    let known = Patience::with(STEP).persist(|_| touch(base.clone(), hash)).await?;
+    let known = Patience::with(STEP)
+        .persist(|_| touch(base.clone(), hash))
+        .await?;
     if known.is_none() {
         let file = Upload {
             base: base.clone(),
@@ -83,7 +85,7 @@ impl Upload {
             return Ok(());
         }
         let mut transaction = Transaction::default();
-        transaction.insert(CHUNKS, file::chunks(self.file, 0, &bytes))?;
+        transaction.insert(CHUNKS, files::chunks(self.file, 0, &bytes))?;
         transaction.insert(FILES, [self.description()])?;
         transaction.insert(BLOBS, [self.row()])?;
         transaction.commit(&self.base).await
@@ -94,7 +96,9 @@ impl Upload {
             CHUNK,
             File::open(path).await.map_err(io_error("open the blob", path))?,
         );
-        Patience::with(STEP).persist(|_| self.clone().mark()).await?;
+        Patience::with(STEP)
+            .persist(|_| files::mark(self.base.clone(), self.file))
+            .await?;
         let mut read = 0;
         loop {
             let mut piece = Vec::with_capacity(CHUNK * TOGETHER);
@@ -110,45 +114,16 @@ impl Upload {
             let piece = Arc::new(piece);
             Patience::with(STEP)
                 .for_bytes(piece.len())
-                .persist(|_| self.clone().write_piece(first, piece.clone()))
+                .persist(|_| files::write_piece(self.base.clone(), self.file, first, piece.clone()))
                 .await?;
         }
         self.check_size(read, path)?;
         let owner = Patience::with(STEP).persist(|_| self.clone().publish()).await?;
         if owner != self.file {
-            // Another was first. Ours is marked still; if it cannot be discarded now, it will be later.
-            let discarded = Patience::with(STEP).persist(|_| self.clone().discard()).await;
-            if let Err(error) = discarded {
-                tracing::debug!(%error, "a blob's second copy is left for later");
-            }
+            // Another was first.
+            files::abandon(&self.base, vec![self.file]).await;
         }
         Ok(())
-    }
-
-    async fn mark(self) -> Result<(), Failure> {
-        self.base
-            .collection::<Document>(UPLOADS)
-            .update_one(
-                doc! { "_id": self.file },
-                doc! { "$setOnInsert": { "since": now().field() } },
-            )
-            .upsert(true)
-            .await?;
-        Ok(())
-    }
-
-    /// Chunks that an earlier attempt wrote already are left as they are.
-    async fn write_piece(self, first: i32, bytes: Arc<Vec<u8>>) -> Result<(), Failure> {
-        let written = self
-            .base
-            .collection(CHUNKS)
-            .insert_many(file::chunks(self.file, first, &bytes))
-            .ordered(false)
-            .await;
-        match written {
-            Err(error) if !is_only_repeated(&error) => Err(error.into()),
-            _ => Ok(()),
-        }
     }
 
     /// Makes the file the blob's, unless another is. Answers the file that is.
@@ -158,19 +133,15 @@ impl Upload {
             return Ok(row.file);
         }
         let mut transaction = Transaction::default();
-        transaction.delete_each(UPLOADS, [doc! { "_id": self.file, "doomed": { "$ne": true } }])?;
+        transaction.delete_each(UPLOADS, [files::marked(self.file)])?;
         transaction.insert(FILES, [self.description()])?;
         transaction.insert(BLOBS, [self.row()])?;
         transaction.commit(&self.base).await?;
         Ok(self.file)
     }
 
-    async fn discard(self) -> Result<(), Failure> {
-        file::discard(&self.base, &[self.file]).await
-    }
-
     fn description(&self) -> Document {
-        file::description(self.file, &self.hash.to_string(), self.size)
+        files::description(self.file, &self.hash.to_string(), self.size)
     }
 
     fn row(&self) -> BlobRow {
@@ -190,19 +161,6 @@ impl Upload {
         let detail = format!("it has {read} bytes instead of {}", self.size);
         Err(io_error("read the blob", path)(io::Error::other(detail)))
     }
-}
-
-/// Whether all that went wrong is that some of it was there already.
-fn is_only_repeated(error: &mongodb::error::Error) -> bool {
-    let mongodb::error::ErrorKind::InsertMany(error) = &*error.kind else {
-        return false;
-    };
-    error.write_concern_error.is_none()
-        && error
-            .write_errors
-            .iter()
-            .flatten()
-            .all(|error| error.code == DUPLICATE_KEY)
 }
 
 fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use model::{Assignment, Handout, Moment, Report, SessionId, Status, TaskId, settle};
+use model::{Handout, Report, SessionId, Status, TaskId, settle};
 
+use super::claim::Claimed;
 use super::{How, Sent};
 use crate::Finished;
 use crate::mongo::row::Position;
@@ -15,9 +16,8 @@ pub(super) struct Steps {
     pub(super) delete: Vec<Handout>,
     /// Handed out in an answer that never arrived: handed out again.
     pub(super) again: Vec<TaskId>,
-    pub(super) assign: Vec<Assignment>,
+    pub(super) handouts: Vec<Claimed>,
     pub(super) finished: Vec<Finished>,
-    pub(super) claimed: Vec<Moment>,
 }
 
 impl Steps {
@@ -65,8 +65,8 @@ impl Steps {
     fn end(&mut self, sent: &Sent, task: &Position, how: &How, table: &mut Table) {
         let executor = &sent.report.executor;
         match how {
-            How::Result { status, document } if task.status.may_become(*status) => {
-                table.finish(task.id, *status, document, executor);
+            How::Result { status, result } if task.status.may_become(*status) => {
+                table.finish(task.id, *status, result, executor);
                 self.finished.push(Finished {
                     start_time: task.start_time.unwrap_or(table.now),
                     finish_time: table.now,
@@ -95,7 +95,9 @@ impl Steps {
             ) {
                 // Only steps have a status to record: an end comes with its result, in `complete`.
                 (Some(task), Some(status @ (Status::Compiling | Status::Running)))
-                    if table.get(task.id).is_some_and(|task| task.status.may_become(status)) =>
+                    if table
+                        .get(task.id)
+                        .is_some_and(|task| task.status.may_become(status)) =>
                 {
                     table.record(task.id, status, &report.executor);
                 }

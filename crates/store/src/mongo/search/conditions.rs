@@ -78,7 +78,12 @@ mod tests {
 
     #[test]
     fn nothing_is_a_wildcard() {
-        for (text, expected) in [("g++", "g\\+\\+"), ("a.b c", "a\\.b\\ c"), ("été", "été"), ("\0", "\\x{0}")] {
+        for (text, expected) in [
+            ("g++", "g\\+\\+"),
+            ("a.b c", "a\\.b\\ c"),
+            ("été", "été"),
+            ("\0", "\\x{0}"),
+        ] {
             assert_eq!(quoted(text), expected);
         }
     }
