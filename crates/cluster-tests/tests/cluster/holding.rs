@@ -139,7 +139,10 @@ async fn logs_are_kept_and_shown() {
     machine.ready().await;
     for service in ["etcd", "mongodb", "judicator"] {
         let what = format!("a log of {service}");
-        await_that(&what, SOON, async || (!machine.log(service).is_empty()).then_some(())).await;
+        await_that(&what, SOON, async || {
+            (!machine.log(service).is_empty()).then_some(())
+        })
+        .await;
     }
     // mongod has much to say: its first words are in another file by now.
     assert!(machine.data().join("log/mongodb.log.1").exists());
