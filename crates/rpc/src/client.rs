@@ -46,6 +46,22 @@ impl Client {
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
+        self.call_someone(patience, request, call)
+            .await
+            .map(|(_, answer)| answer)
+    }
+
+    /// The same, and who it was that answered.
+    async fn call_someone<M, T, F>(
+        &self,
+        patience: Duration,
+        request: M,
+        call: impl Fn(Peer, M) -> F,
+    ) -> Result<(String, T), CallError>
+    where
+        M: Clone,
+        F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    {
         let mut last = CallError::Unavailable("no judicator is known".into());
         for (address, peer) in self.channels.in_turn() {
             let asked = self.channels.ask(&address);
@@ -59,7 +75,7 @@ impl Client {
                 }
                 answer => {
                     asked.on_answered();
-                    return answer;
+                    return answer.map(|answer| (address, answer));
                 }
             }
         }
@@ -176,12 +192,23 @@ impl Calls for Client {
             executor: executor.to_string(),
             session: id_out(session.0),
         };
-        let hints = self
-            .call(PATIENCE, request, |mut peer, request| async move {
+        let (address, hints) = self
+            .call_someone(PATIENCE, request, |mut peer, request| async move {
                 peer.watch(request).await
             })
             .await?;
-        Ok(hints.map_ok(|_| ()).map_err(problem_in).boxed())
+        // Hints are good only from the judicator that gets the reports: it alone knows how much work is wanted. When
+        // another is asked first, this stream ends, and its reader begins a new one there.
+        let mut preferred = self.channels.preferred();
+        let moved = async move {
+            let elsewhere = |first: &Option<String>| first.as_ref() != Some(&address);
+            preferred.wait_for(elsewhere).await.map(drop)
+        };
+        Ok(hints
+            .map_ok(|_| ())
+            .map_err(problem_in)
+            .take_until(Box::pin(moved))
+            .boxed())
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {

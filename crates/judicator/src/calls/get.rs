@@ -8,6 +8,8 @@ use crate::Judicator;
 use crate::error::refusal;
 use crate::waiters::News;
 
+const CATCHING_UP: Duration = Duration::from_secs(2);
+
 impl Judicator {
     pub(super) async fn on_get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         let Some(wait) = wait else {
@@ -24,10 +26,31 @@ impl Judicator {
             loop {
                 match tokio::time::timeout_at(deadline, waiter.news.recv()).await {
                     Ok(Some(News::Moved(event))) if !event.status.done() => {}
+                    Ok(Some(News::Moved(_))) => {
+                        if let Some(task) = self.look_for_end(id).await? {
+                            return Ok(task);
+                        }
+                    }
                     Ok(Some(_)) => break,
                     Ok(None) | Err(_) => return self.look(id).await,
                 }
             }
+        }
+    }
+
+    /// The task is said to be done. A replica set's primary that was elected a moment ago may not show yet what its
+    /// predecessor has told; that lasts as long as its first own write takes.
+    async fn look_for_end(&self, id: TaskId) -> Result<Option<Task>, CallError> {
+        let until = Instant::now() + CATCHING_UP;
+        loop {
+            let task = self.look(id).await?;
+            if task.status.done() {
+                return Ok(Some(task));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            tokio::time::sleep(CATCHING_UP / 40).await;
         }
     }
 

@@ -32,14 +32,9 @@ impl tonic::service::Interceptor for ShowSecret {
 pub(super) struct Channels {
     judicators: watch::Receiver<Vec<String>>,
     secret: Option<Secret>,
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Default)]
-struct State {
-    peers: HashMap<String, Peer>,
+    peers: Arc<Mutex<HashMap<String, Peer>>>,
     /// The one to ask first: it answered last.
-    preferred: Option<String>,
+    preferred: Arc<watch::Sender<Option<String>>>,
 }
 
 /// A judicator that was asked. A caller that does not want to wait any longer just drops the call: that too tells
@@ -75,36 +70,43 @@ impl Channels {
         Channels {
             judicators,
             secret,
-            state: Arc::default(),
+            peers: Arc::default(),
+            preferred: Arc::new(watch::Sender::new(None)),
         }
+    }
+
+    /// Who is asked first, as that changes.
+    pub(super) fn preferred(&self) -> watch::Receiver<Option<String>> {
+        self.preferred.subscribe()
     }
 
     /// Every judicator once, the preferred first.
     pub(super) fn in_turn(&self) -> Vec<(String, Peer)> {
         let mut addresses = self.judicators.borrow().clone();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.peers.retain(|address, _| addresses.contains(address));
-        let first = addresses
-            .iter()
-            .position(|address| Some(address) == state.preferred.as_ref());
-        match first {
-            Some(first) => addresses.rotate_left(first),
-            // Nobody is preferred yet, or the one that was is gone: begin anywhere, so that callers spread.
-            None if !addresses.is_empty() => {
-                let first = anywhere() % addresses.len();
-                addresses.rotate_left(first);
-                state.preferred = addresses.first().cloned();
-            }
-            None => {}
+        if addresses.is_empty() {
+            return Vec::new();
         }
+        self.preferred.send_if_modified(|preferred| {
+            let position = |preferred: &String| addresses.iter().position(|address| address == preferred);
+            let first = preferred.as_ref().and_then(position);
+            // Nobody is preferred yet, or the one that was is gone: begin anywhere, so that callers spread.
+            let known = addresses.len();
+            addresses.rotate_left(first.unwrap_or_else(|| anywhere() % known));
+            if first.is_none() {
+                *preferred = addresses.first().cloned();
+            }
+            first.is_none()
+        });
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.retain(|address, _| addresses.contains(address));
         addresses
             .into_iter()
             .filter_map(|address| {
-                if let Some(peer) = state.peers.get(&address) {
+                if let Some(peer) = peers.get(&address) {
                     return Some((address, peer.clone()));
                 }
                 let peer = self.connect(&address)?;
-                state.peers.insert(address.clone(), peer.clone());
+                peers.insert(address.clone(), peer.clone());
                 Some((address, peer))
             })
             .collect()
@@ -123,10 +125,13 @@ impl Channels {
     /// may be the connection that is dead, which would otherwise show only after several keep-alives.
     fn on_unanswered(&self, address: &str) {
         let addresses = self.judicators.borrow().clone();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.peers.remove(address);
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.remove(address);
+        drop(peers);
         if let Some(at) = addresses.iter().position(|known| known == address) {
-            state.preferred = Some(addresses[(at + 1) % addresses.len()].clone());
+            let next = Some(addresses[(at + 1) % addresses.len()].clone());
+            self.preferred
+                .send_if_modified(|preferred| std::mem::replace(preferred, next.clone()) != next);
         }
     }
 
