@@ -60,13 +60,22 @@ impl Node {
 
     /// Does not wait until it serves.
     pub fn spawn(name: &str, folder: &Path, mut command: Command) -> Result<Node> {
-        let log = folder.join(format!("{name}.log"));
-        let output = File::options().create(true).append(true).open(&log)?;
+        command.stdout(Stdio::piped());
+        Node::begin(name, folder, command)
+    }
+
+    /// The same, and all that it prints goes to its log.
+    pub fn spawn_logged(name: &str, folder: &Path, mut command: Command) -> Result<Node> {
+        command.stdout(open(&log_of(name, folder))?);
+        Node::begin(name, folder, command)
+    }
+
+    fn begin(name: &str, folder: &Path, mut command: Command) -> Result<Node> {
+        let log = log_of(name, folder);
         let child = command
             .env("CONCLAVE_NODE_LOG", "info")
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(output)
+            .stderr(open(&log)?)
             .spawn()
             .context("could not start the conclave binary")?;
         Ok(Node {
@@ -114,6 +123,14 @@ impl Node {
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
+}
+
+fn log_of(name: &str, folder: &Path) -> PathBuf {
+    folder.join(format!("{name}.log"))
+}
+
+fn open(log: &Path) -> std::io::Result<File> {
+    File::options().create(true).append(true).open(log)
 }
 
 impl Drop for Node {

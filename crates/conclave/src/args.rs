@@ -10,8 +10,8 @@ mod task;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    add, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold, judicator, judicators,
-    leave, remove, run, search, service, stats, status, stop, unhold, up, watch,
+    add, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold, judicator,
+    judicators, leave, remove, run, search, service, stats, status, stop, unhold, up, watch,
 };
 
 pub(crate) use client::ClientFlags;

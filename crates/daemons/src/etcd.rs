@@ -31,6 +31,7 @@ mod members;
 mod proxy;
 mod remove;
 mod settle;
+mod silence;
 
 mod error;
 
@@ -39,7 +40,7 @@ pub use error::EtcdError;
 pub use leave::{Departure, leave};
 pub use member::member;
 pub use members::{MemberSeen, MemberState, members};
-pub use notes::known_endpoints;
+pub use notes::{known_cluster, known_endpoints};
 pub use options::{Options, ProxyOptions, Seeds, Start};
 pub use preflight::{preflight, preflight_proxy};
 pub use proxy::proxy;

@@ -3,7 +3,8 @@
 //!
 //! Reading order: `options`, `records` (what is written in etcd), `notes` (what is written beside the data), `admit`
 //! (may this node start?), `step` (what is to be done next), `diff` (how the replica set differs from what is
-//! registered): all decided over values. `register`, `initiate` and `tend` do it; `node` and `work` hold them together, `run` is the loop.
+//! registered), `spare` (can the set do without a member?): all decided over values. `register`, `initiate` and `tend`
+//! do it; `node` and `work` hold them together, `run` is the loop.
 
 mod admin;
 mod admit;
@@ -23,13 +24,15 @@ mod records;
 mod register;
 mod run;
 mod secret;
+mod spare;
 mod states;
 mod step;
+mod telling;
 mod tend;
 mod work;
 
 pub use error::MongodbError;
-pub use leave::{Departure, leave, remove};
+pub use leave::{Departure, leave, may_leave, remove};
 pub use node::Node;
 pub use options::Options;
 pub use preflight::preflight;

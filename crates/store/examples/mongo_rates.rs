@@ -1,6 +1,6 @@
 //! How fast a replica set is: additions by one and by many at once, and trivial tasks through two executors.
 //!
-//!     cargo run --release -p store --example mongo_rates -- [SECONDS]
+//!     cargo run --release -p store --example mongo_rates -- [SECONDS] [EXECUTORS]
 //!
 //! It starts a set of three members of its own, in the folder for temporary files.
 
@@ -22,30 +22,35 @@ use tokio::task::JoinSet;
 
 use self::set::{Guard, Set};
 
-const EXECUTORS: usize = 2;
 const SLOTS: u32 = 16;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(Ok(5), |seconds| seconds.parse())?;
+    let executors: usize = args.next().map_or(Ok(2), |count| count.parse())?;
     let span = Duration::from_secs(seconds);
     let set = Set::start(3, Guard::Open).await;
     // One for each executor, as if each reported to a judicator of its own.
     let mut stores: Vec<Arc<dyn TaskStore>> = vec![];
-    for _ in 0..EXECUTORS {
+    for _ in 0..executors {
         stores.push(Arc::new(set.open("rates").await));
     }
     for adders in [1, 64] {
         let rate = adds(&stores[0], adders, span).await;
         println!("adds by {adders} at once: {rate:.0}/s");
     }
+    let begun = Instant::now();
     for _ in 0..20 {
-        let batch = (0..2000).map(|_| new(spec())).collect();
+        let batch = (0..1000).map(|_| new(spec())).collect();
         stores[0].add(batch).await?;
     }
     println!(
-        "trivial tasks through {EXECUTORS} executors: {:.0}/s",
+        "adds by thousands: {:.0}/s",
+        20_000.0 / begun.elapsed().as_secs_f64()
+    );
+    println!(
+        "trivial tasks through {executors} executors: {:.0}/s",
         tasks(&stores, span).await
     );
     let mut idle = Worker::new(&stores[0], "idle");

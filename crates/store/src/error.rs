@@ -96,6 +96,10 @@ pub enum StoreError {
         #[source]
         source: postcard::Error,
     },
+    #[error(
+        "this is more than the database takes at once; add fewer tasks at a time, or put their files as blobs first"
+    )]
+    TooMuch,
     #[error("the store is closed")]
     Closed,
 }
@@ -109,6 +113,7 @@ impl StoreError {
             StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
             StoreError::Silent { .. } | StoreError::Contended { .. } => true,
             StoreError::Conflict(_)
+            | StoreError::TooMuch
             | StoreError::NoBlob(_)
             | StoreError::ForeignCursor
             | StoreError::SearchTooLong { .. }

@@ -113,7 +113,7 @@ impl Machine {
     pub fn start(&mut self) {
         assert!(self.boot.is_none(), "{} has a boot", self.name);
         let command = self.command();
-        let boot = Node::spawn(&self.name, &self.folder, command);
+        let boot = Node::spawn_logged(&self.name, &self.folder, command);
         self.boot = Some(boot.expect("boot starts"));
     }
 
@@ -212,7 +212,7 @@ impl Machine {
     /// Starts boot once more beside the one that runs; it has to end by itself, well or not, with these words.
     pub async fn second_boot(&self) -> (bool, String) {
         let name = format!("{}-second", self.name);
-        let mut boot = Node::spawn(&name, &self.folder, self.command()).expect("boot starts");
+        let mut boot = Node::spawn_logged(&name, &self.folder, self.command()).expect("boot starts");
         let ended = boot.ended(SERVES).await;
         (ended.success(), boot.log())
     }

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use cluster_tests::{Cluster, Forming};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, quick, runs_a_task};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fourth_and_a_fifth_join_at_the_same_moment_and_leave() {
@@ -71,16 +71,24 @@ async fn the_eighth_has_no_vote_until_another_leaves() {
     );
 }
 
-/// It has nobody to leave to: its data is all there is.
+/// It has nobody to leave to: its data is all there is. It is stopped, and nothing is lost.
 #[tokio::test]
-async fn the_last_does_not_leave() {
+async fn the_last_stays_a_member() {
     let mut cluster = Cluster::new();
     cluster.form(Forming::Join, 1);
     cluster.add_executor("e1");
     cluster.whole(1).await;
     cluster.working(1).await;
-    let said = cluster.machine("j1").conclave(&["leave"]).await;
-    assert_ne!(said.code, 0, "{said:?}");
-    assert!(said.stderr.contains("last"), "{said:?}");
-    crate::stage::runs_a_task(&cluster).await;
+    let task = cluster.run(quick(&cluster)).await;
+    let machine = cluster.machine_mut("j1");
+    let said = machine.conclave(&["leave"]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.text().contains("the last node"), "{said:?}");
+    machine.ended().await;
+    machine.nobody().await;
+    machine.start();
+    cluster.whole(1).await;
+    assert_eq!(cluster.gateways().done(task.id).await, task);
+    cluster.working(1).await;
+    runs_a_task(&cluster).await;
 }

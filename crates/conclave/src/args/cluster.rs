@@ -39,7 +39,12 @@ pub(crate) struct FounderFlags {
     #[arg(long, requires = "cluster")]
     first: bool,
     /// Found the cluster together with others: each node's name and the address of its etcd for the others
-    #[arg(long, value_name = "NAME=HOST:PORT,...", requires = "cluster", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME=HOST:PORT,...",
+        requires = "cluster",
+        value_delimiter = ','
+    )]
     members: Vec<String>,
     /// With --discover: so many nodes found the cluster together, later ones join
     #[arg(long, value_name = "N", requires = "discover")]

@@ -50,7 +50,11 @@ const SERVES_WITHIN: Duration = Duration::from_secs(120);
 const STOPS_WITHIN: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) async fn measure_cluster(plan: &Plan, programs: &Programs, folder: &Path) -> Result<ClusterFigures> {
+pub(crate) async fn measure_cluster(
+    plan: &Plan,
+    programs: &Programs,
+    folder: &Path,
+) -> Result<ClusterFigures> {
     complain("measuring bare spawns");
     let baseline = baseline::measure(plan.spawn_time)?;
 
@@ -128,27 +132,35 @@ struct Cluster {
 
 impl Cluster {
     async fn start(programs: &Programs, folder: &Path) -> Result<Cluster> {
-        let mut ports = Ports::default();
+        // A judicator has four, an executor and a gateway one for their proxies, and there is HTTP.
+        let mut ports = Ports::choose(JUDICATORS * 4 + EXECUTORS + 2)?;
         let etcd: Vec<_> = (0..JUDICATORS)
-            .map(|_| Ok((ports.free()?, ports.free()?)))
+            .map(|_| Ok((ports.next()?, ports.next()?)))
             .collect::<Result<_>>()?;
         let members: Vec<_> = etcd
             .iter()
             .enumerate()
             .map(|(at, (_, peer))| format!("j{at}=127.0.0.1:{peer}"))
             .collect();
-        let join: Vec<_> = etcd.iter().map(|(client, _)| format!("127.0.0.1:{client}")).collect();
+        let join: Vec<_> = etcd
+            .iter()
+            .map(|(client, _)| format!("127.0.0.1:{client}"))
+            .collect();
 
         let mut judicators = Vec::new();
         for (at, (client, peer)) in etcd.iter().enumerate() {
             let mut node = node("judicator", &format!("j{at}"), folder);
             node.args(["--members", &members.join(",")]);
-            set(&mut node, "judicator.listen", format!("127.0.0.1:{}", ports.free()?));
+            set(
+                &mut node,
+                "judicator.listen",
+                format!("127.0.0.1:{}", ports.next()?),
+            );
             set(&mut node, "etcd.program", program(&programs.etcd)?);
             set(&mut node, "etcd.client_port", client);
             set(&mut node, "etcd.peer_port", peer);
             set(&mut node, "mongodb.program", program(&programs.mongod)?);
-            set(&mut node, "mongodb.port", ports.free()?);
+            set(&mut node, "mongodb.port", ports.next()?);
             set(&mut node, "mongodb.cache", "256MiB");
             judicators.push(spawn(node)?);
         }
@@ -156,7 +168,7 @@ impl Cluster {
             let mut node = node(kind, name, folder);
             node.args(["--join", &join.join(",")]);
             set(&mut node, "etcd.program", program(&programs.etcd)?);
-            set(&mut node, "etcd.client_port", ports.free()?);
+            set(&mut node, "etcd.client_port", ports.next()?);
             Ok(node)
         };
         let mut executors = Vec::new();
@@ -164,7 +176,7 @@ impl Cluster {
             executors.push(spawn(joined("executor", &format!("e{at}"))?)?);
         }
         let mut gateway = joined("gateway", "g0")?;
-        let http = ports.free()?;
+        let http = ports.next()?;
         set(&mut gateway, "gateway.listen", format!("127.0.0.1:{http}"));
         let gateway = spawn(gateway)?;
 
@@ -185,8 +197,14 @@ impl Cluster {
             loop {
                 let judicators = self.client.judicators().await.unwrap_or_default();
                 let executors = self.client.executors().await.unwrap_or_default();
-                let alive = judicators.iter().filter(|judicator| judicator.health == "alive").count();
-                let running = executors.iter().filter(|executor| executor.health == "alive").count();
+                let alive = judicators
+                    .iter()
+                    .filter(|judicator| judicator.health == "alive")
+                    .count();
+                let running = executors
+                    .iter()
+                    .filter(|executor| executor.health == "alive")
+                    .count();
                 if alive == JUDICATORS && running == EXECUTORS {
                     break;
                 }
@@ -256,15 +274,23 @@ fn program(name: &str) -> Result<String> {
     }
 }
 
-/// Held until the last one is chosen, so that none is chosen twice.
-#[derive(Default)]
-struct Ports(Vec<TcpListener>);
+/// Ports that nobody uses, each once. They are held only while they are chosen, so that none is chosen twice.
+struct Ports(std::vec::IntoIter<u16>);
 
 impl Ports {
-    fn free(&mut self) -> Result<u16> {
-        let listener = TcpListener::bind("127.0.0.1:0").context("there is no free port")?;
-        let port = listener.local_addr()?.port();
-        self.0.push(listener);
-        Ok(port)
+    fn choose(count: usize) -> Result<Ports> {
+        let held: Vec<_> = (0..count)
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<_, _>>()
+            .context("there is no free port")?;
+        let ports: Vec<_> = held
+            .iter()
+            .map(|listener| listener.local_addr().map(|address| address.port()))
+            .collect::<Result<_, _>>()?;
+        Ok(Ports(ports.into_iter()))
+    }
+
+    fn next(&mut self) -> Result<u16> {
+        self.0.next().context("too few ports were chosen")
     }
 }

@@ -14,8 +14,9 @@ pub(super) fn access(config: &Config, secrets: &Secrets, own: Own) -> Access {
     let mut endpoints = match own {
         Own::Member => vec![format!("{}:{port}", config.node.address.0)],
         Own::Proxy => vec![format!("127.0.0.1:{port}")],
+        Own::None => Vec::new(),
     };
-    if let Own::Member = own {
+    if let Own::Member | Own::None = own {
         for known in daemons::etcd::known_endpoints(&folder(config)) {
             if !endpoints.contains(&known) {
                 endpoints.push(known);
@@ -26,6 +27,7 @@ pub(super) fn access(config: &Config, secrets: &Secrets, own: Own) -> Access {
         endpoints,
         login: login(secrets),
         tls: tls(config),
+        cluster: None,
     }
 }
 
@@ -33,6 +35,8 @@ pub(super) fn access(config: &Config, secrets: &Secrets, own: Own) -> Access {
 pub(super) enum Own {
     Member,
     Proxy,
+    /// The members that the node has heard of, by themselves: a proxy says that it is the only one.
+    None,
 }
 
 pub(super) fn folder(config: &Config) -> PathBuf {

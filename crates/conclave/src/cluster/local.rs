@@ -56,11 +56,11 @@ impl LocalNode {
         Ok(options::mongodb(&config, &secrets))
     }
 
-    /// Etcd, as this node reaches it.
-    pub(crate) fn access(&self, kind: Kind) -> Result<Access> {
-        let (role, own) = match kind {
+    /// The members of etcd, as this node knows them.
+    pub(crate) fn access(&self) -> Result<Access> {
+        let (role, own) = match self.kind()? {
             Kind::Judicator => (Role::EtcdMember, Own::Member),
-            Kind::Executor | Kind::Gateway => (Role::EtcdProxy, Own::Proxy),
+            Kind::Executor | Kind::Gateway => (Role::EtcdProxy, Own::None),
         };
         let (config, secrets) = self.config(role)?;
         Ok(access(&config, &secrets, own))

@@ -38,7 +38,9 @@ fn start(config: &Config) -> etcd::Start {
         return etcd::Start::First;
     }
     if let Some(founders) = &section.members {
-        let founders = founders.iter().map(|Founder { name, peer }| (name.clone(), peer.clone()));
+        let founders = founders
+            .iter()
+            .map(|Founder { name, peer }| (name.clone(), peer.clone()));
         return etcd::Start::Members(founders.collect());
     }
     if let Some(Host(name)) = &section.discover {

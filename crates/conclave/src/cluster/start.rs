@@ -94,7 +94,11 @@ fn check(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
         ("--join", etcd.join.is_some()),
         ("--discover", etcd.discover.is_some()),
     ];
-    let chosen: Vec<_> = ways.iter().filter(|(_, chosen)| *chosen).map(|(flag, _)| *flag).collect();
+    let chosen: Vec<_> = ways
+        .iter()
+        .filter(|(_, chosen)| *chosen)
+        .map(|(flag, _)| *flag)
+        .collect();
     ensure!(
         chosen.len() < 2,
         "{} contradict each other; a node comes into its cluster in one way only",
@@ -146,11 +150,13 @@ fn check(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
 /// etcd and mongod listen where the node can be reached. Without a secret that must be this machine alone.
 fn refuse_if_open(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
     let Host(host) = &config.node.address;
-    let local = host == "localhost"
+    let is_loopback = host == "localhost"
         || host
             .trim_matches(['[', ']'])
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| address.is_loopback());
+    // Behind a DNS name etcd takes the address that others find there.
+    let local = is_loopback && config.etcd.discover.is_none();
     let guarded = !layers.is_default("secrets.cluster_file") && config.secrets.cluster_file.is_some();
     ensure!(
         kind != Kind::Judicator || local || guarded || config.node.insecure,

@@ -136,7 +136,10 @@ fn measured_cluster(figures: &ClusterFigures) -> Table {
     let mut row = |what: &str, (figure, unit): (String, &str)| {
         table.row([what.to_string(), figure, unit.to_string()]);
     };
-    row("bare spawns, 2 threads", rate(figures.baseline.two_threads_per_second));
+    row(
+        "bare spawns, 2 threads",
+        rate(figures.baseline.two_threads_per_second),
+    );
     row(
         &format!("{} tasks on one process", figures.single.tasks),
         rate(figures.single.per_second),
@@ -154,7 +157,10 @@ fn measured_cluster(figures: &ClusterFigures) -> Table {
             rate(adds.per_second),
         );
     }
-    row("start of all nodes", (format!("{:.1}", figures.start_seconds), "s"));
+    row(
+        "start of all nodes",
+        (format!("{:.1}", figures.start_seconds), "s"),
+    );
     table
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn leave(node: &LocalNode) -> Result<()> {
     if node.kind()? == Kind::Judicator {
         let etcd = node.etcd()?;
         let replica = node.mongodb()?;
-        let others = daemons::etcd::members(&node.access(Kind::Judicator)?)
+        let others = daemons::etcd::members(&node.access()?)
             .await
             .context("could not ask etcd who else is in the cluster")?
             .into_iter()
@@ -47,7 +47,9 @@ pub(super) async fn leave(node: &LocalNode) -> Result<()> {
             mongodb::Departure::Done => "left the replica set",
             mongodb::Departure::Pending => "leaves the replica set as soon as it has a primary",
         })?;
-        daemons::etcd::leave(&etcd).await.context("could not leave etcd")?;
+        daemons::etcd::leave(&etcd)
+            .await
+            .context("could not leave etcd")?;
         out.line("left etcd")?;
     }
     stop(node).await?;

@@ -30,7 +30,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     out.line(format_args!("{} {}: {boot}", status.kind, status.name))?;
     let mut table = Table::new([
-        "SERVICE", "STATE", "PID", "SERVER", "SINCE", "RESTARTS", "LAST EXIT", "DOING",
+        "SERVICE",
+        "STATE",
+        "PID",
+        "SERVER",
+        "SINCE",
+        "RESTARTS",
+        "LAST EXIT",
+        "DOING",
     ])
     .right([5]);
     for service in status.services {

@@ -20,7 +20,7 @@ impl Layers {
                     .rsplit_once('.')
                     .is_some_and(|(own, _)| own == *section)
             });
-            write!(text, "[{section}]\n")?;
+            writeln!(text, "[{section}]")?;
             for setting in settings {
                 let value = Value::String(resolve(setting)?);
                 writeln!(text, "{} = {value}", setting.key.last_part())?;
@@ -33,8 +33,7 @@ impl Layers {
 
 fn resolve(setting: &Setting) -> Result<String> {
     let Setting { key, text, .. } = setting;
-    let shown =
-        (key.show)(text).map_err(|problem| anyhow!("{} is '{text}': {problem}", key.name))?;
+    let shown = (key.show)(text).map_err(|problem| anyhow!("{} is '{text}': {problem}", key.name))?;
     // Services are started elsewhere than where the operator stood.
     match key.path && !(key.words)(&shown) {
         true => Ok(std::path::absolute(Path::new(&shown))?.display().to_string()),

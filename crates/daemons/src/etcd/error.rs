@@ -34,6 +34,12 @@ pub enum EtcdError {
     Ended { how: String },
     #[error("etcd did not serve within {tries} tries and was killed; {why}")]
     NotServing { tries: u32, why: String },
+    #[error("{what} did not answer for {tries} s and was killed; {why}")]
+    Silent {
+        what: &'static str,
+        tries: u32,
+        why: String,
+    },
     #[error("this node's member was removed from the cluster; to join again, start with a new data folder")]
     Removed,
     #[error("this node has not joined a cluster yet: there is nothing to leave")]

@@ -13,6 +13,7 @@ use super::look::{Cluster, health, listed, look};
 use super::notes::{Notes, Served};
 use super::options::address;
 use super::plan::{Founder, Joining, Listed, Refusal, Standing, Waiting, next_step};
+use super::preflight::is_loopback;
 use super::{EtcdError, Options};
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,7 +35,7 @@ pub(crate) async fn join(
     let mut silent_looks = 0;
     let mut doing = String::new();
     loop {
-        let waiting = match attempt(&me, &access, notes, &mut silent_looks).await? {
+        let waiting = match attempt(&me, place, &access, notes, &mut silent_looks).await? {
             Attempt::Added(members) => return Ok(members),
             Attempt::Again => continue,
             Attempt::Wait(waiting) => waiting,
@@ -63,6 +64,7 @@ enum Attempt {
 
 async fn attempt(
     me: &Founder,
+    place: &Place,
     access: &Access,
     notes: &Notes,
     silent_looks: &mut u32,
@@ -71,7 +73,7 @@ async fn attempt(
         Ok(cluster) => cluster,
         Err(silent) => return Ok(Attempt::Wait(Waiting::Silent(silent).to_string())),
     };
-    admit(me, &cluster, notes)?;
+    admit(place, me, &cluster, notes)?;
     let step = next_step(me, &standings(me, access, &cluster).await);
     let step = match step {
         Joining::Refuse(refusal) => return Err(refusal.into()),
@@ -97,7 +99,7 @@ async fn attempt(
 }
 
 /// Before anything is changed there.
-fn admit(me: &Founder, cluster: &Cluster, notes: &Notes) -> Result<(), EtcdError> {
+fn admit(place: &Place, me: &Founder, cluster: &Cluster, notes: &Notes) -> Result<(), EtcdError> {
     let theirs = cluster.running.cluster;
     if let Some(served) = notes.read()?.served
         && served.cluster != theirs
@@ -105,25 +107,18 @@ fn admit(me: &Founder, cluster: &Cluster, notes: &Notes) -> Result<(), EtcdError
         let ours = served.cluster;
         return Err(Refusal::AnotherCluster { ours, theirs }.into());
     }
-    let others = cluster
-        .running
-        .members
-        .iter()
-        .find(|member| !is_loopback(&member.peer));
-    match others {
-        Some(other) if is_loopback(&me.peer) => Err(Refusal::Loopback {
+    if !place.ip.is_loopback() {
+        return Ok(());
+    }
+    let mut members = cluster.running.members.iter();
+    match members.find(|member| !is_loopback(&member.peer)) {
+        Some(other) => Err(Refusal::Loopback {
             ours: me.peer.clone(),
             theirs: other.peer.clone(),
         }
         .into()),
-        _ => Ok(()),
+        None => Ok(()),
     }
-}
-
-fn is_loopback(peer: &str) -> bool {
-    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Only those that could be this node in an earlier life are asked.

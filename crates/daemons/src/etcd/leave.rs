@@ -29,7 +29,9 @@ pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
     if endpoints.is_empty() {
         return Err(EtcdError::NothingToLeave);
     }
-    let all = match members(&options.access(endpoints.clone())).await {
+    let cluster = disk.served.map(|served| served.cluster);
+    let access = |endpoints| options.access(endpoints).of(cluster);
+    let all = match members(&access(endpoints.clone())).await {
         Ok(all) => all,
         Err(error) => {
             tracing::debug!("{error}");
@@ -51,7 +53,7 @@ pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
     // Through another: one that removes itself may be gone before it can answer.
     let mut others = serving(&all);
     others.retain(|client| *client != own.client);
-    expel(&options.access(others), own.id).await?;
+    expel(&access(others), own.id).await?;
     notes.leaves(LEFT)?;
     Ok(Departure::Left)
 }

@@ -2,7 +2,7 @@
 
 use etcd_client::Client;
 use futures::future::join_all;
-use registry::etcd::Access;
+use registry::etcd::{Access, AccessError};
 
 use super::dial::{DialError, call, cause, dial_anonymously};
 use super::plan::{Listed, Running};
@@ -14,6 +14,8 @@ pub(crate) struct Cluster {
     pub(crate) at: String,
     /// Where its leader serves clients.
     pub(crate) leader: Option<String>,
+    /// Addresses at which another cluster answered, and which.
+    pub(crate) strange: Vec<(String, u64)>,
 }
 
 /// How a member is.
@@ -29,7 +31,7 @@ pub(crate) struct Health {
 }
 
 /// Asks all at once and believes the one that has got furthest: one that is cut off would tell an old list. Nobody is
-/// logged in for this. On failure, who did not answer and why.
+/// logged in for this. Where only one cluster will do, others are left out. On failure, who did not answer and why.
 pub(crate) async fn look(access: &Access) -> Result<Cluster, Vec<(String, String)>> {
     let asked = access
         .endpoints
@@ -37,7 +39,11 @@ pub(crate) async fn look(access: &Access) -> Result<Cluster, Vec<(String, String
         .map(|at| async move { (at, health(access, at).await) });
     let mut silent = Vec::new();
     let mut well = Vec::new();
+    let mut strange = Vec::new();
     for (at, answer) in join_all(asked).await {
+        if let Err(DialError::Access(AccessError::AnotherCluster { theirs, .. })) = &answer {
+            strange.push((at.clone(), *theirs));
+        }
         match answer {
             Ok((health, _)) if health.leader == 0 => silent.push((at.clone(), "has no leader".to_string())),
             Ok((health, _)) if health.learner => silent.push((at.clone(), "is still learning".to_string())),
@@ -46,14 +52,24 @@ pub(crate) async fn look(access: &Access) -> Result<Cluster, Vec<(String, String
         }
     }
     well.sort_by_key(|(health, ..)| std::cmp::Reverse(health.applied));
+    let clusters: Vec<(String, u64)> = well
+        .iter()
+        .map(|(health, at, _)| (at.to_string(), health.cluster))
+        .collect();
     for (health, at, mut client) in well {
         match call(at, "list its members", client.member_list()).await {
             Ok(list) => {
                 let members: Vec<Listed> = list.members().iter().map(listed).collect();
                 let leader = members.iter().find(|member| member.id == health.leader);
+                strange.extend(
+                    clusters
+                        .into_iter()
+                        .filter(|(_, theirs)| *theirs != health.cluster),
+                );
                 return Ok(Cluster {
                     at: at.clone(),
                     leader: leader.and_then(|leader| leader.client.clone()),
+                    strange,
                     running: Running {
                         cluster: health.cluster,
                         members,

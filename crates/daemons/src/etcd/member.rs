@@ -77,7 +77,8 @@ async fn explain(options: &Options, notes: &Notes, how: String) -> EtcdError {
     if disk.left {
         return Refusal::Left.into();
     }
-    let others = options.access(notes.endpoints());
+    let cluster = disk.served.map(|served| served.cluster);
+    let others = options.access(notes.endpoints()).of(cluster);
     let member = disk.served.and_then(|served| served.member);
     match (member, look(&others).await) {
         (Some(member), Ok(cluster)) if cluster.running.members.iter().all(|other| other.id != member) => {

@@ -27,7 +27,7 @@ pub(crate) struct Notes(PathBuf);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Served {
     pub(crate) cluster: u64,
-    /// `None` between being added to a cluster and serving in it.
+    /// `None` between being added to a cluster and serving in it, and for a proxy.
     pub(crate) member: Option<u64>,
 }
 
@@ -63,6 +63,13 @@ pub fn known_endpoints(data: &Path) -> Vec<String> {
     text.lines().map(str::to_string).collect()
 }
 
+/// The id of the cluster that this node belongs to. `None` as long as it belongs to none.
+pub fn known_cluster(data: &Path) -> Option<u64> {
+    // The daemon reads it too, and tells what is wrong with it.
+    let served: Option<Served> = Notes::at(data).read_note("served").ok().flatten();
+    served.map(|served| served.cluster)
+}
+
 impl Notes {
     pub(crate) fn at(folder: &Path) -> Notes {
         Notes(folder.to_path_buf())
@@ -88,6 +95,12 @@ impl Notes {
 
     pub(crate) fn serves(&self, served: Served) -> Result<(), NoteError> {
         self.write("served", &text_of(&served))
+    }
+
+    /// The id of the cluster that this node belongs to.
+    pub(crate) fn cluster(&self) -> Result<Option<u64>, NoteError> {
+        let served: Option<Served> = self.read_note("served")?;
+        Ok(served.map(|served| served.cluster))
     }
 
     pub(crate) fn founds(&self, founding: &Founding) -> Result<(), NoteError> {
@@ -207,6 +220,8 @@ mod tests {
         };
         assert_eq!(notes.read().unwrap(), disk);
         assert_eq!(known_endpoints(notes.folder()), ["a:1", "b:2"]);
+        assert_eq!(known_cluster(notes.folder()), Some(u64::MAX));
+        assert_eq!(known_cluster(folder.path()), None);
     }
 
     #[test]

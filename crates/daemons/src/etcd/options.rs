@@ -78,6 +78,7 @@ impl Options {
             endpoints,
             login: self.login.clone(),
             tls: self.tls.clone(),
+            cluster: None,
         }
     }
 }
@@ -88,6 +89,7 @@ impl ProxyOptions {
             endpoints,
             login: self.login.clone(),
             tls: self.tls.clone(),
+            cluster: None,
         }
     }
 }

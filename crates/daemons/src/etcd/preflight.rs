@@ -1,5 +1,6 @@
 //! What can be told before anything is started: no file is written and nobody is asked.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -48,6 +49,11 @@ pub enum UnfitOptions {
         listed: String,
         peer: String,
     },
+    #[error(
+        "{host} stands for {ip}, where {other} cannot reach this node; give an address of this machine that the others \
+         reach with node.address (--address ADDRESS)"
+    )]
+    Loopback { host: String, ip: IpAddr, other: String },
     #[error("etcd.expect (--bootstrap-expect) is 0: a cluster has at least one member")]
     ExpectNone,
     #[error("{0} is empty")]
@@ -59,7 +65,7 @@ pub enum UnfitOptions {
 pub fn preflight(options: &Options) -> Result<(), EtcdError> {
     find(&options.program)?;
     check(options)?;
-    port::own_ip(&options.host)?;
+    check_reachable(options, port::own_ip(&options.host)?)?;
     Ok(())
 }
 
@@ -136,6 +142,32 @@ fn check_members(options: &Options, members: &[(String, String)]) -> Result<(), 
         }
     }
     Err(UnfitOptions::NotAmongMembers { name: own_name, peer })
+}
+
+/// A node at a loopback address can be in one cluster only with others of its machine.
+fn check_reachable(options: &Options, ip: IpAddr) -> Result<(), UnfitOptions> {
+    if !ip.is_loopback() {
+        return Ok(());
+    }
+    let others: Vec<&String> = match &options.start {
+        Start::Members(members) => members.iter().map(|(_, peer)| peer).collect(),
+        Start::Join(addresses) => addresses.iter().collect(),
+        Start::Unsaid | Start::First | Start::Discover { .. } => Vec::new(),
+    };
+    match others.into_iter().find(|other| !is_loopback(other)) {
+        Some(other) => Err(UnfitOptions::Loopback {
+            host: options.host.clone(),
+            ip,
+            other: other.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Of `host:port`.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    port::is_loopback(host)
 }
 
 fn check_addresses(addresses: &[String]) -> Result<(), UnfitOptions> {

@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::arguments;
 use super::dial::dial;
 use super::look::{Cluster, health, look};
-use super::notes::Notes;
+use super::notes::{Notes, Served};
 use super::options::address;
-use super::plan::Waiting;
+use super::plan::{Refusal, Waiting};
 use super::preflight::{find, preflight_proxy};
+use super::silence::{self, until_silent};
 use super::{EtcdError, ProxyOptions, Seeds};
 use crate::causes::with_causes;
 use crate::server::{Server, port};
@@ -51,8 +52,9 @@ async fn live(
     let notes = Notes::at(&options.data);
     let listen = address(&options.host, options.client_port);
     tokio::pin!(stopped);
+    let mut strangers = Strangers::default();
     let mut endpoints = tokio::select! {
-        found = find_members(options, &notes, tether) => found?,
+        found = find_members(options, &notes, tether, &mut strangers) => found?,
         () = &mut stopped => return Ok(()),
     };
     loop {
@@ -63,7 +65,14 @@ async fn live(
         let attended = async {
             until_served(options, &listen).await?;
             tether.say(&Word::Ready);
-            until_changed(options, &notes, &endpoints).await
+            let tries = options.tries;
+            tokio::select! {
+                changed = until_changed(options, &notes, &endpoints, &mut strangers) => changed,
+                why = until_silent(silence::Server::Proxy, &access, &listen, Duration::from_secs(tries.into())) => {
+                    let what = "etcd grpc-proxy";
+                    Err(EtcdError::Silent { what, tries, why })
+                }
+            }
         };
         tokio::select! {
             how = server.ended() => return Err(EtcdError::Ended { how }),
@@ -91,17 +100,28 @@ async fn find_members(
     options: &ProxyOptions,
     notes: &Notes,
     tether: &Tether,
+    strangers: &mut Strangers,
 ) -> Result<Vec<String>, EtcdError> {
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let mut doing = String::new();
     loop {
-        let waiting = match see_members(options, notes).await {
+        let pinned = notes.cluster()?;
+        let waiting = match see_members(options, notes, pinned).await {
+            // Whichever it chose, it could not be told afterwards that it should have been the other.
+            Ok(cluster) if pinned.is_none() && !cluster.strange.is_empty() => {
+                Refusal::TwoClusters.to_string()
+            }
             Ok(cluster) => {
                 // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
                 dial(&options.access(Vec::new()), &cluster.at).await?;
-                let endpoints = cluster.running.endpoints();
-                notes.set_endpoints(&endpoints)?;
-                return Ok(endpoints);
+                if pinned.is_none() {
+                    notes.serves(Served {
+                        cluster: cluster.running.cluster,
+                        member: None,
+                    })?;
+                }
+                notes.set_endpoints(&cluster.running.endpoints())?;
+                return Ok(strangers.left_out(&cluster));
             }
             Err(waiting) => waiting.to_string(),
         };
@@ -118,16 +138,50 @@ async fn find_members(
     }
 }
 
-async fn see_members(options: &ProxyOptions, notes: &Notes) -> Result<Cluster, Waiting> {
+async fn see_members(options: &ProxyOptions, notes: &Notes, pinned: Option<u64>) -> Result<Cluster, Waiting> {
     let mut known = notes.endpoints();
-    if !known.is_empty()
-        && let Ok(cluster) = look(&options.access(known.clone())).await
-    {
+    let seen = match known.is_empty() {
+        true => None,
+        false => look(&options.access(known.clone()).of(pinned)).await.ok(),
+    };
+    let cluster = match seen {
+        Some(cluster) => cluster,
+        None => {
+            known.extend(seeds(options).await?);
+            known.dedup();
+            let access = options.access(known.clone()).of(pinned);
+            look(&access).await.map_err(Waiting::Silent)?
+        }
+    };
+    let listed = cluster.running.endpoints();
+    if pinned.is_none() && !cluster.strange.is_empty() || listed.iter().all(|at| known.contains(at)) {
         return Ok(cluster);
     }
-    known.extend(seeds(options).await?);
-    known.dedup();
-    look(&options.access(known)).await.map_err(Waiting::Silent)
+    // It named members that nobody has asked yet: another cluster may be where they were.
+    let access = options.access(listed).of(Some(cluster.running.cluster));
+    look(&access).await.map_err(Waiting::Silent)
+}
+
+/// Where another cluster answers than the one that this node belongs to.
+#[derive(Default)]
+struct Strangers(Vec<(String, u64)>);
+
+impl Strangers {
+    /// The members without them. It is said once about each: they may stay for long.
+    fn left_out(&mut self, cluster: &Cluster) -> Vec<String> {
+        for (at, theirs) in &cluster.strange {
+            if !self.0.iter().any(|known| known == &(at.clone(), *theirs)) {
+                let ours = cluster.running.cluster;
+                tracing::warn!(
+                    "etcd at {at} belongs to another cluster ({theirs:x}) than this node ({ours:x}) and is left out"
+                );
+            }
+        }
+        self.0.clone_from(&cluster.strange);
+        let mut endpoints = cluster.running.endpoints();
+        endpoints.retain(|at| !cluster.strange.iter().any(|(strange, _)| strange == at));
+        endpoints
+    }
 }
 
 async fn seeds(options: &ProxyOptions) -> Result<Vec<String>, Waiting> {
@@ -171,15 +225,17 @@ async fn until_changed(
     options: &ProxyOptions,
     notes: &Notes,
     current: &[String],
+    strangers: &mut Strangers,
 ) -> Result<Vec<String>, EtcdError> {
+    let pinned = notes.cluster()?;
     loop {
         tokio::time::sleep(LIST).await;
-        let Ok(cluster) = see_members(options, notes).await else {
+        let Ok(cluster) = see_members(options, notes, pinned).await else {
             continue;
         };
-        let now = cluster.running.endpoints();
+        notes.set_endpoints(&cluster.running.endpoints())?;
+        let now = strangers.left_out(&cluster);
         if !now.is_empty() && now != current {
-            notes.set_endpoints(&now)?;
             return Ok(now);
         }
     }

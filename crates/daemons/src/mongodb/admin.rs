@@ -76,6 +76,8 @@ pub(crate) struct Mongod {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hello {
     pub(crate) role: Role,
+    /// Whether it knows of a primary.
+    pub(crate) has_primary: bool,
     /// Changes with everything that is said here. For waiting until it does.
     pub(crate) version: Option<Document>,
 }
@@ -157,6 +159,7 @@ impl Mongod {
         };
         Ok(Hello {
             role,
+            has_primary: answer.contains_key("primary"),
             version: answer.get_document("topologyVersion").ok().cloned(),
         })
     }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::diff::Seat;
 use super::notes::Notes;
-use super::records::Records;
+use super::records::{Incarnation, Records};
 use super::{Options, secret};
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -42,6 +43,11 @@ pub enum Refusal {
         "{address} is registered by the node {by}; choose another mongodb.port, or `conclave remove {by}` if it is gone"
     )]
     Address { address: String, by: String },
+    #[error(
+        "{address} is another member's seat in the replica set: of data that was lost, or of a node that had this \
+         address before. To join anew, move {folder} away first"
+    )]
+    OtherSeat { address: String, folder: PathBuf },
     #[error("a node named {name} runs at {address}; give this one another node.name")]
     Name { name: String, address: String },
 }
@@ -98,12 +104,17 @@ pub(crate) fn by_records(options: &Options, notes: &Notes, records: &Records) ->
             by: by.clone(),
         });
     }
-    let Some(member) = notes.member.as_ref().filter(|_| notes.has_data) else {
-        return Ok(());
-    };
-    if records.left.contains_key(&member.incarnation) {
+    let known = notes.member.as_ref();
+    if let Some(member) = known.filter(|member| notes.has_data || !member.started)
+        && let Some(left) = records.left.get(&member.incarnation)
+        // Until the set is rid of it, it may be needed for just that.
+        && (left.gone || !member.started || records.initiated.is_none())
+    {
         return Err(Refusal::Left { folder: folder() });
     }
+    let Some(member) = known.filter(|_| notes.has_data) else {
+        return Ok(());
+    };
     let cluster_set = records.initiated.as_ref().map(|initiated| &initiated.id);
     let known = match (&member.replica_set, cluster_set) {
         (Some(ours), Some(theirs)) => Some(ours == theirs),
@@ -120,18 +131,52 @@ pub(crate) fn by_records(options: &Options, notes: &Notes, records: &Records) ->
     }
 }
 
+/// Whether mongod may be started on an empty folder, by a seat at its address in the replica set. It would be taken
+/// for whoever the seat is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seating {
+    /// The seat is for it, and has no vote before there is data.
+    Fine,
+    /// The seat is for data that is lost, and has to be marked as left.
+    Lost(Incarnation),
+    /// The primary gave a seat that was put there by hand the incarnation of this folder, which has never been a
+    /// member. The folder has to become another.
+    Mistaken,
+    /// Somebody else will do something about it.
+    Taken,
+}
+
+pub(crate) fn by_seat(own: &Incarnation, seat: &Seat, records: &Records) -> Seating {
+    match &seat.incarnation {
+        Some(sitter) if sitter == own && seat.votes == 0 => Seating::Fine,
+        Some(sitter) if sitter == own => Seating::Mistaken,
+        // It is at another address now; the seat moves.
+        Some(sitter)
+            if records
+                .members
+                .values()
+                .any(|member| member.incarnation == *sitter) =>
+        {
+            Seating::Taken
+        }
+        Some(sitter) => Seating::Lost(sitter.clone()),
+        // The primary names it after whoever is registered for the address.
+        None => Seating::Taken,
+    }
+}
+
 /// An etcd cluster as the note `cluster` names it.
 pub(crate) fn cluster_name(records: &Records) -> String {
     format!("{:016x}", records.cluster)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::notes::MemberNote;
     use super::super::records::{Initiated, Left, Member};
     use super::*;
 
-    fn options() -> Options {
+    pub(crate) fn options() -> Options {
         Options {
             name: "a".into(),
             program: "mongod".into(),
@@ -146,6 +191,7 @@ mod tests {
                 endpoints: Vec::new(),
                 login: None,
                 tls: None,
+                cluster: None,
             },
             lease: std::time::Duration::from_secs(1),
             leash: Vec::new(),
@@ -253,6 +299,14 @@ mod tests {
             },
             "left the cluster",
         );
+        // The same, but the set is not rid of it.
+        check(
+            |_, records| {
+                let (name, address, gone) = ("a".into(), "h:1".into(), false);
+                records.left.insert("a1".into(), Left { name, address, gone });
+            },
+            "ok",
+        );
         // The folder of another cluster, by its set or by its etcd.
         check(
             |_, records| records.initiated.as_mut().unwrap().id = "y".into(),
@@ -289,5 +343,24 @@ mod tests {
             },
             "ok",
         );
+    }
+
+    #[test]
+    fn by_the_seat_at_its_address() {
+        let check = |incarnation: Option<&str>, votes: i64, expected: Seating| {
+            let seat = Seat {
+                address: "h:1".into(),
+                name: None,
+                incarnation: incarnation.map(Incarnation::from),
+                votes,
+            };
+            assert_eq!(by_seat(&"a1".into(), &seat, &records()), expected, "{seat:?}");
+        };
+        check(Some("a1"), 0, Seating::Fine);
+        check(Some("a1"), 1, Seating::Mistaken);
+        check(Some("a0"), 1, Seating::Lost("a0".into()));
+        check(Some("a0"), 0, Seating::Lost("a0".into()));
+        check(Some("b1"), 1, Seating::Taken);
+        check(None, 1, Seating::Taken);
     }
 }

@@ -1,5 +1,7 @@
 //! How the replica set differs from what is registered: the next single change, decided over values.
 
+use std::fmt;
+
 use super::records::{Incarnation, Records};
 
 /// MongoDB's own limits.
@@ -33,6 +35,18 @@ pub(crate) enum Change {
     Promote(Seat),
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Remove(seat) => write!(f, "remove {}", seat.address),
+            Change::Move { from, to } => write!(f, "move {from} to {to}"),
+            Change::Name(seat) => write!(f, "name {}", seat.address),
+            Change::Add(seat) => write!(f, "add {}", seat.address),
+            Change::Promote(seat) => write!(f, "give a vote to {}", seat.address),
+        }
+    }
+}
+
 /// What the primary's daemon looks at.
 pub(crate) struct View<'a> {
     pub(crate) seats: &'a [Seat],
@@ -43,16 +57,18 @@ pub(crate) struct View<'a> {
     pub(crate) own: &'a Incarnation,
 }
 
-/// `None` when nothing can be done for now.
+/// What can be done for now, the most urgent first. One of them, and then another look: where mongod refuses one, it
+/// may still take the next.
 ///
 /// Whoever is merely absent from the registry stays: only one that is marked as left goes, and the primary never
 /// removes itself.
-pub(crate) fn next(view: &View<'_>) -> Option<Change> {
-    removed(view)
-        .or_else(|| moved(view))
-        .or_else(|| named(view))
-        .or_else(|| added(view))
-        .or_else(|| promoted(view))
+pub(crate) fn changes(view: &View<'_>) -> Vec<Change> {
+    let mut changes = removed(view);
+    changes.extend(moved(view));
+    changes.extend(named(view));
+    changes.extend(added(view));
+    changes.extend(promoted(view));
+    changes
 }
 
 /// Whether there is something that will be possible later, without the registry changing before.
@@ -64,17 +80,23 @@ pub(crate) fn is_waiting(view: &View<'_>) -> bool {
             .any(|seat| seat.votes == 0 && seat.incarnation.is_some())
 }
 
-fn removed(view: &View<'_>) -> Option<Change> {
+/// Those that are not there go first: whoever is there may be needed for the majority that agrees to it.
+fn removed(view: &View<'_>) -> Vec<Change> {
     let has_left = |incarnation: &Incarnation| {
         incarnation != view.own
             && view.records.left.contains_key(incarnation)
             && !is_registered(view, incarnation)
     };
-    let seat = view
+    let mut seats: Vec<&Seat> = view
         .seats
         .iter()
-        .find(|seat| seat.incarnation.as_ref().is_some_and(has_left))?;
-    Some(Change::Remove(seat.clone()))
+        .filter(|seat| seat.incarnation.as_ref().is_some_and(has_left))
+        .collect();
+    seats.sort_by_key(|seat| view.secondaries.contains(&seat.address));
+    seats
+        .into_iter()
+        .map(|seat| Change::Remove(seat.clone()))
+        .collect()
 }
 
 fn moved(view: &View<'_>) -> Option<Change> {
@@ -197,7 +219,7 @@ mod tests {
         records
     }
 
-    fn told(change: Option<Change>) -> String {
+    fn told(change: Option<&Change>) -> String {
         let who = |seat: &Seat| {
             seat.incarnation
                 .as_ref()
@@ -205,11 +227,11 @@ mod tests {
         };
         match change {
             None => "-".into(),
-            Some(Change::Remove(seat)) => format!("remove {}", who(&seat)),
+            Some(Change::Remove(seat)) => format!("remove {}", who(seat)),
             Some(Change::Move { from, to }) => format!("move {from} {to}"),
-            Some(Change::Name(seat)) => format!("name {}", who(&seat)),
-            Some(Change::Add(seat)) => format!("add {}", who(&seat)),
-            Some(Change::Promote(seat)) => format!("promote {}", who(&seat)),
+            Some(Change::Name(seat)) => format!("name {}", who(seat)),
+            Some(Change::Add(seat)) => format!("add {}", who(seat)),
+            Some(Change::Promote(seat)) => format!("promote {}", who(seat)),
         }
     }
 
@@ -228,7 +250,7 @@ mod tests {
                 own: &"a1".into(),
             };
             assert_eq!(
-                told(next(&view)),
+                told(changes(&view).first()),
                 expected,
                 "{set} | {members} | {left} | {secondaries:?}"
             );
@@ -250,6 +272,9 @@ mod tests {
         check("a1:v b1:v c1:v", "a1 b1", "c1", "b c", "remove c1");
         check("a1:v b1:v c1:v", "b1 c1", "a1", "b c", "-");
         check("a1:v b1:v", "a1 b1", "c1", "b", "-");
+        // One that is down goes before one that is there.
+        check("a1:v b1:v c1:v", "a1", "b1 c1", "b", "remove c1");
+        check("a1:v b1:v c1:v", "a1", "b1 c1", "c", "remove b1");
         // Marked as left and registered all the same: whoever wrote that, it is no reason to remove or to add.
         check("a1:v b1:v c1:v", "a1 b1 c1", "c1", "b c", "-");
         check("a1:v b1:v", "a1 b1 c1", "c1", "b", "-");
@@ -296,6 +321,18 @@ mod tests {
             "i",
             "-",
         );
+    }
+
+    #[test]
+    fn what_is_refused_leaves_something_to_try() {
+        let view = View {
+            seats: &seats("a1:v b1:v c1:v e1:-"),
+            records: &records("a1 d1 e1", "b1 c1"),
+            secondaries: &["b:1".into(), "e:1".into()],
+            own: &"a1".into(),
+        };
+        let all: Vec<String> = changes(&view).iter().map(|change| told(Some(change))).collect();
+        assert_eq!(all, ["remove c1", "remove b1", "add d1", "promote e1"]);
     }
 
     #[test]

@@ -40,6 +40,21 @@ pub enum MongodbError {
     LastMember { name: String },
     #[error("no other member of the replica set has the data and answers; start them before {name} leaves")]
     NoOther { name: String },
+    #[error(
+        "the replica set needs {name}: without it, too few of {voters} voting members are there to be a majority. \
+         Bring back {}, or `conclave remove` who is lost, first", .down.join(", ")
+    )]
+    Needed {
+        name: String,
+        voters: usize,
+        /// With their states.
+        down: Vec<String>,
+    },
+    #[error(
+        "{name} is about to leave, but is still a member of the replica set, which may need it. Keep it running, \
+         and run the same again"
+    )]
+    StillMember { name: String },
     #[error("no member of the replica set is named {name}; the members are {}", .known.join(", "))]
     NoSuchNode { name: String, known: Vec<String> },
     #[error("mongod of {name} answers at {address}: run `conclave leave` on that node, or stop it first")]

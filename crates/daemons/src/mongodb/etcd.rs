@@ -109,6 +109,17 @@ impl Etcd {
         self.write(vec![unchanged(name, seen)], ops).await
     }
 
+    /// For a seat that nobody is registered for. One that is marked already stays as it is.
+    pub(crate) async fn mark_left(
+        &mut self,
+        incarnation: &Incarnation,
+        left: &Left,
+    ) -> Result<(), EtcdError> {
+        let key = left_key(incarnation);
+        let put = TxnOp::put(key.clone(), json(left), None);
+        self.write(vec![absent(&key)], vec![put]).await.map(|_| ())
+    }
+
     pub(crate) async fn mark_gone(
         &mut self,
         incarnation: &Incarnation,
@@ -189,7 +200,8 @@ impl Etcd {
         Ok(self.client.insert(client).clone())
     }
 
-    /// A connection that failed is not used again.
+    /// A connection that failed is not used again: the next goes to another address, if there is one. An etcd that
+    /// is cut off from the others still answers whoever connects.
     async fn within<T>(
         &mut self,
         call: impl Future<Output = Result<T, etcd_client::Error>>,
@@ -197,14 +209,19 @@ impl Etcd {
         match tokio::time::timeout(PATIENCE, call).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => {
-                self.client = None;
+                self.hang_up();
                 Err(EtcdError::Refused(error))
             }
             Err(_) => {
-                self.client = None;
+                self.hang_up();
                 Err(EtcdError::Silent)
             }
         }
+    }
+
+    fn hang_up(&mut self) {
+        self.client = None;
+        put_first_last(&mut self.access.endpoints);
     }
 }
 
@@ -287,6 +304,12 @@ async fn follow_once(etcd: &mut Etcd, sender: &watch::Sender<Records>) -> Result
     }
 }
 
+fn put_first_last(endpoints: &mut [String]) {
+    if !endpoints.is_empty() {
+        endpoints.rotate_left(1);
+    }
+}
+
 fn mark_left(name: &str, member: &Member) -> TxnOp {
     let left = Left {
         name: name.to_string(),
@@ -308,4 +331,28 @@ fn absent(key: &str) -> Compare {
 fn json(value: &impl Serialize) -> Vec<u8> {
     // Plain structs of text, numbers and lists: there is nothing in them that JSON cannot say.
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use etcd_client::Error;
+
+    use super::super::admit::tests::options;
+    use super::*;
+
+    #[tokio::test]
+    async fn after_an_error_another_address_comes_first() {
+        let endpoints = |etcd: &Etcd| etcd.access.endpoints.join(" ");
+        let access = options().etcd.at(["a", "b", "c"].map(str::to_string).to_vec());
+        let mut etcd = Etcd::new(&access);
+        etcd.within(ready(Ok(()))).await.unwrap();
+        assert_eq!(endpoints(&etcd), "a b c");
+        let refused = || ready(Err::<(), Error>(Error::InvalidArgs("no leader".into())));
+        etcd.within(refused()).await.unwrap_err();
+        assert_eq!(endpoints(&etcd), "b c a");
+        etcd.access.endpoints.clear();
+        etcd.within(refused()).await.unwrap_err();
+    }
 }

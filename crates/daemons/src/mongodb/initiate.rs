@@ -55,7 +55,8 @@ impl Work {
                         "{name} is in a replica set already; waiting for it to go on"
                     )),
                     Err(error) => Some(format!(
-                        "waiting for {name} to say that it is in none: {}",
+                        "waiting for {name} to say that it is in none: {}; if it is lost, `conclave remove {name}` \
+                         on another node",
                         with_causes(&error)
                     )),
                 },

@@ -5,13 +5,17 @@ use std::time::Duration;
 use registry::etcd::Access;
 use tokio::net::TcpStream;
 
-use super::admin::Mongod;
 use super::etcd::{Etcd, follow};
-use super::notes::{self, Notes};
+use super::notes::{self, MemberNote, Notes};
 use super::records::{Incarnation, Records};
+use super::spare::can_spare;
+use super::states::states;
 use super::{MongodbError, Options};
 
+/// One that is alive may be too busy to answer the first time.
+const PROBES: u32 = 3;
 const PROBE: Duration = Duration::from_secs(2);
+const BETWEEN_PROBES: Duration = Duration::from_millis(1500);
 
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,32 +26,48 @@ pub enum Departure {
     Pending,
 }
 
-/// To be called on the node that leaves, while its daemon runs. Waits, up to `patience`, until the replica set is
-/// rid of it; stopping the daemon is left to the caller. Saying it twice is saying it once. Data is kept, but never
-/// served again.
+/// Whether [`leave`] would go on. Changes nothing, so that it can be asked before anything else is changed.
+pub async fn may_leave(options: &Options) -> Result<(), MongodbError> {
+    let Some(note) = Notes::read(&options.data)?.member else {
+        return Ok(());
+    };
+    let records = Etcd::new(&options.etcd).read().await?;
+    match is_registered(options, &note, &records) {
+        true => refuse_if_needed(options, &records).await,
+        // It was said before.
+        false => Ok(()),
+    }
+}
+
+/// To be called on the node that leaves, while its daemon runs. Waits until the replica set is rid of it; stopping
+/// the daemon is left to the caller. Saying it twice is saying it once. Data is kept, but never served again.
+///
+/// If the set is not rid of it within `patience`, that is the error [`MongodbError::StillMember`]: the set may need
+/// its vote to be rid of it, so it is not to be stopped. It is never [`Departure::Pending`].
 pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, MongodbError> {
     let Some(note) = Notes::read(&options.data)?.member else {
         return Ok(Departure::Done);
     };
     let mut etcd = Etcd::new(&options.etcd);
-    let name = &options.name;
     loop {
         let records = etcd.read().await?;
-        if records
-            .members
-            .get(name)
-            .is_none_or(|member| member.incarnation != note.incarnation)
-        {
+        if !is_registered(options, &note, &records) {
             break;
         }
-        refuse_if_last(&records, name)?;
-        refuse_if_only_one_with_data(options, &records).await?;
-        if etcd.deregister(name, &records).await? {
+        refuse_if_needed(options, &records).await?;
+        if etcd.deregister(&options.name, &records).await? {
             break;
         }
     }
-    notes::write_left(&options.data)?;
-    await_gone(&options.etcd, &note.incarnation, patience).await
+    match await_gone(&options.etcd, &note.incarnation, patience).await {
+        Departure::Done => {
+            notes::write_left(&options.data)?;
+            Ok(Departure::Done)
+        }
+        Departure::Pending => Err(MongodbError::StillMember {
+            name: options.name.clone(),
+        }),
+    }
 }
 
 /// To be called anywhere, for a node that will not come back. One that answers is not removed: it has to leave.
@@ -57,7 +77,7 @@ pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<D
         let records = etcd.read().await?;
         let Some(member) = records.members.get(name) else {
             return match records.left.iter().rfind(|(_, left)| left.name == name) {
-                Some((incarnation, _)) => await_gone(access, incarnation, patience).await,
+                Some((incarnation, _)) => Ok(await_gone(access, incarnation, patience).await),
                 None => Err(MongodbError::NoSuchNode {
                     name: name.to_string(),
                     known: records.members.keys().cloned().collect(),
@@ -65,14 +85,14 @@ pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<D
             };
         };
         refuse_if_last(&records, name)?;
-        if let Ok(Ok(_)) = tokio::time::timeout(PROBE, TcpStream::connect(&member.address)).await {
+        if answers(&member.address).await {
             return Err(MongodbError::StillThere {
                 name: name.to_string(),
                 address: member.address.clone(),
             });
         }
         if etcd.deregister(name, &records).await? {
-            return await_gone(access, &member.incarnation, patience).await;
+            return Ok(await_gone(access, &member.incarnation, patience).await);
         }
     }
 }
@@ -86,45 +106,53 @@ fn refuse_if_last(records: &Records, name: &str) -> Result<(), MongodbError> {
     }
 }
 
-/// Others may be registered and yet have nothing. Where our own mongod does not answer, it cannot be asked, and
-/// has nothing to give away that it has not given before.
-async fn refuse_if_only_one_with_data(options: &Options, records: &Records) -> Result<(), MongodbError> {
-    let own = options.address();
+/// Others may be registered and yet have nothing, or not be there.
+async fn refuse_if_needed(options: &Options, records: &Records) -> Result<(), MongodbError> {
+    refuse_if_last(records, &options.name)?;
     if records.initiated.is_none() {
         return Ok(());
     }
-    let Ok(status) = Mongod::at(&own, options.secret.as_deref())?.status().await else {
-        return Ok(());
-    };
-    let has_data = |state: &str| matches!(state, "primary" | "secondary");
-    let mut others = status.iter().filter(|seat| seat.address != own);
-    match others.any(|seat| has_data(&seat.state)) {
-        true => Ok(()),
-        false => Err(MongodbError::NoOther {
-            name: options.name.clone(),
-        }),
-    }
+    let seen = states(&options.etcd, options.secret.as_deref()).await?;
+    can_spare(options, &seen)
 }
 
-async fn await_gone(
-    access: &Access,
-    incarnation: &Incarnation,
-    patience: Duration,
-) -> Result<Departure, MongodbError> {
+fn is_registered(options: &Options, note: &MemberNote, records: &Records) -> bool {
+    let member = records.members.get(&options.name);
+    member.is_some_and(|member| member.incarnation == note.incarnation)
+}
+
+async fn answers(address: &str) -> bool {
+    for turn in 0..PROBES {
+        if turn > 0 {
+            tokio::time::sleep(BETWEEN_PROBES).await;
+        }
+        if let Ok(Ok(_)) = tokio::time::timeout(PROBE, TcpStream::connect(address)).await {
+            return true;
+        }
+    }
+    false
+}
+
+async fn await_gone(access: &Access, incarnation: &Incarnation, patience: Duration) -> Departure {
     let mut etcd = Etcd::new(access);
     let mut changes = follow(access);
     let gone = async {
-        loop {
-            let records = etcd.read().await?;
-            // Without a confirmed set there is none to be rid of it.
-            let is_there = records.left.get(incarnation).is_some_and(|left| !left.gone);
-            if records.initiated.is_none() || !is_there {
-                return Ok(Departure::Done);
-            }
+        // An etcd that cannot be asked now may be asked later.
+        while etcd
+            .read()
+            .await
+            .map_or(true, |records| is_there(&records, incarnation))
+        {
             let _ = tokio::time::timeout(Duration::from_secs(1), changes.changed()).await;
         }
     };
-    tokio::time::timeout(patience, gone)
-        .await
-        .unwrap_or(Ok(Departure::Pending))
+    match tokio::time::timeout(patience, gone).await {
+        Ok(()) => Departure::Done,
+        Err(_) => Departure::Pending,
+    }
+}
+
+/// Without a confirmed set there is none to be rid of it.
+fn is_there(records: &Records, incarnation: &Incarnation) -> bool {
+    records.initiated.is_some() && records.left.get(incarnation).is_some_and(|left| !left.gone)
 }

@@ -41,7 +41,7 @@ impl Node {
         work.register(&notes).await?;
         let mut records = follow(&work.options.etcd);
         if !work.note.started {
-            work.outwait_predecessor(&mut records).await;
+            work.outwait_predecessor(&notes, &mut records).await?;
         }
         Ok(Node {
             work,

@@ -52,13 +52,22 @@ impl Node {
     async fn serve(&mut self) -> Result<(), MongodbError> {
         self.start().await?;
         let mut heard = hello::follow(self.work.local.clone());
+        let mut failures = 0;
         loop {
             let pace = match self.round().await {
                 Err(error) if error.is_transient() => {
                     tracing::debug!(error = with_causes(&error), "looking again");
+                    failures += 1;
+                    // The first may be of the moment: a primary that has just stepped down, a token that ran out.
+                    if failures > 1 {
+                        self.work.tell_trouble(&error).await;
+                    }
                     Pace::Soon
                 }
-                done => done?,
+                done => {
+                    failures = 0;
+                    done?
+                }
             };
             self.rest(pace, &mut heard).await?;
         }
@@ -107,6 +116,7 @@ fn pause(pace: Pace) -> Duration {
     match pace {
         Pace::Now => Duration::ZERO,
         Pace::Soon => Duration::from_millis(300),
+        Pace::Slowly => Duration::from_secs(2),
         Pace::Later => Duration::from_secs(5),
     }
 }

@@ -14,6 +14,7 @@
 
 use super::admin::Role;
 use super::admit::Refusal;
+use super::diff::Seat;
 use super::records::{Incarnation, Records};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Step {
     Confirm,
     /// A member like others.
     Serve,
+    /// The same, but there is no primary to follow.
+    Bide,
     /// The primary: keeps the set as registered.
     Tend,
     /// The primary, but it has left: another is to become primary and remove it.
@@ -43,6 +46,7 @@ pub enum Step {
 pub enum Why {
     OtherSet,
     OtherCluster,
+    OtherSeat,
     Secret,
 }
 
@@ -55,7 +59,34 @@ pub(crate) enum Local {
         set: String,
         id: String,
         role: Role,
+        has_primary: bool,
+        seats: Vec<Seat>,
     },
+}
+
+impl Local {
+    /// Whether another member could take over from this one. There is one with a vote that is up, or this one would
+    /// not be primary.
+    fn has_heir(&self, own: &Incarnation) -> bool {
+        self.seats()
+            .iter()
+            .any(|seat| seat.votes > 0 && seat.incarnation.as_ref() != Some(own))
+    }
+
+    /// Whether mongod at `address` is taken for other data than it has.
+    fn sits_for_another(&self, address: &str, own: &Incarnation) -> bool {
+        self.seats()
+            .iter()
+            .filter(|seat| seat.address == address)
+            .any(|seat| seat.incarnation.as_ref().is_some_and(|sitter| sitter != own))
+    }
+
+    fn seats(&self) -> &[Seat] {
+        match self {
+            Local::Blank => &[],
+            Local::In { seats, .. } => seats,
+        }
+    }
 }
 
 /// The user whom judicators log in as, where there is a secret.
@@ -71,6 +102,7 @@ pub(crate) enum User {
 pub(crate) struct Sight<'a> {
     pub(crate) set: &'a str,
     pub(crate) incarnation: &'a Incarnation,
+    pub(crate) address: &'a str,
     /// The set that our notes say etcd has confirmed.
     pub(crate) confirmed: Option<&'a str>,
     pub(crate) records: &'a Records,
@@ -81,20 +113,36 @@ pub(crate) struct Sight<'a> {
 
 pub(crate) fn next(sight: &Sight<'_>) -> Step {
     let records = sight.records;
-    let left = records.left.contains_key(sight.incarnation);
+    let left = records.left.get(sight.incarnation);
     match sight.local {
         Local::In { set, .. } if set != sight.set => Step::Refuse(Why::OtherSet),
+        local if local.sits_for_another(sight.address, sight.incarnation) => Step::Refuse(Why::OtherSeat),
         Local::In {
             role: Role::Primary, ..
-        } if left => Step::StepDown,
-        _ if left => Step::Wait("left the cluster; to be stopped".into()),
+        } if left.is_some() => match sight.local.has_heir(sight.incarnation) {
+            true => Step::StepDown,
+            // Whoever has the data is given a vote first.
+            false => Step::Tend,
+        },
+        _ if left.is_some_and(|left| !left.gone) && records.initiated.is_some() => {
+            Step::Wait("leaving: needed until the replica set has removed it".into())
+        }
+        _ if left.is_some() => Step::Wait("left the cluster; to be stopped".into()),
         Local::Blank => on_blank(sight),
-        Local::In { id, role, .. } => match &records.initiated {
+        Local::In {
+            id,
+            role,
+            has_primary,
+            ..
+        } => match &records.initiated {
             Some(initiated) if initiated.id != *id => match sight.confirmed {
                 None => Step::SetAside,
                 Some(_) => Step::Refuse(Why::OtherCluster),
             },
-            Some(_) => on_member(*role, sight.user, Step::Tend),
+            Some(_) => match on_member(*role, sight.user, Step::Tend) {
+                Step::Serve if !has_primary => Step::Bide,
+                step => step,
+            },
             None if *role == Role::Secondary => Step::Wait("waiting for a primary".into()),
             None => on_member(*role, sight.user, Step::Confirm),
         },
@@ -131,6 +179,10 @@ impl Why {
                 wanted: options.set.clone(),
             },
             Why::OtherCluster => Refusal::OtherCluster { folder },
+            Why::OtherSeat => Refusal::OtherSeat {
+                address: options.address(),
+                folder,
+            },
             Why::Secret => Refusal::Secret {
                 address: options.address(),
             },
@@ -144,10 +196,37 @@ mod tests {
     use super::*;
 
     fn member(id: &str, role: Role) -> Local {
+        among(id, role, &["a1", "b1"])
+    }
+
+    fn among(id: &str, role: Role, seats: &[&str]) -> Local {
+        let seat = |who: &&str| Seat {
+            address: format!("{}:1", &who[..1]),
+            name: Some(who[..1].into()),
+            incarnation: Some((*who).into()),
+            votes: 1,
+        };
         Local::In {
             set: "s".into(),
             id: id.into(),
             role,
+            has_primary: role != Role::Other,
+            seats: seats.iter().map(seat).collect(),
+        }
+    }
+
+    fn without_primary(local: Local) -> Local {
+        match local {
+            Local::In {
+                set, id, role, seats, ..
+            } => Local::In {
+                set,
+                id,
+                role,
+                seats,
+                has_primary: false,
+            },
+            Local::Blank => Local::Blank,
         }
     }
 
@@ -174,11 +253,11 @@ mod tests {
         }
     }
 
-    fn left(mut records: Records) -> Records {
+    fn left(mut records: Records, gone: bool) -> Records {
         let left = Left {
             name: "a".into(),
-            address: "h:1".into(),
-            gone: false,
+            address: "a:1".into(),
+            gone,
         };
         records.left.insert("a1".into(), left);
         records
@@ -193,6 +272,7 @@ mod tests {
             let sight = Sight {
                 set: "s",
                 incarnation: &"a1".into(),
+                address: "a:1",
                 confirmed,
                 records: &records,
                 local: &local,
@@ -260,6 +340,12 @@ mod tests {
         check(member("x", Primary), initiated("x"), plain, Step::Tend);
         check(member("x", Secondary), initiated("x"), plain, Step::Serve);
         check(
+            without_primary(member("x", Secondary)),
+            initiated("x"),
+            plain,
+            Step::Bide,
+        );
+        check(
             member("x", Primary),
             initiated("x"),
             (User::Missing, None, false),
@@ -277,25 +363,42 @@ mod tests {
             (User::Strange, None, false),
             Step::Refuse(Why::Secret),
         );
+        // Leaving: another takes over, if another can.
+        let leaving = || left(initiated("x"), false);
+        check(member("x", Primary), leaving(), plain, Step::StepDown);
+        check(among("x", Primary, &["a1"]), leaving(), plain, Step::Tend);
+        let needed = "leaving: needed until the replica set has removed it";
+        check(member("x", Secondary), leaving(), plain, wait(needed));
         // Left.
-        check(member("x", Primary), left(initiated("x")), plain, Step::StepDown);
+        let to_be_stopped = || wait("left the cluster; to be stopped");
         check(
-            member("x", Secondary),
-            left(initiated("x")),
+            among("x", Other, &["b1"]),
+            left(initiated("x"), true),
             plain,
-            wait("left the cluster; to be stopped"),
+            to_be_stopped(),
         );
         check(
             Local::Blank,
-            left(Records::default()),
+            left(Records::default(), false),
             plain,
-            wait("left the cluster; to be stopped"),
+            to_be_stopped(),
         );
+        // The seat of what was at this address before.
+        for role in [Primary, Secondary, Other] {
+            check(
+                among("x", role, &["a0", "b1"]),
+                initiated("x"),
+                plain,
+                Step::Refuse(Why::OtherSeat),
+            );
+        }
         // Data of another set.
         let strange = Local::In {
             set: "t".into(),
             id: "x".into(),
             role: Other,
+            has_primary: false,
+            seats: Vec::new(),
         };
         check(strange, initiated("x"), plain, Step::Refuse(Why::OtherSet));
     }

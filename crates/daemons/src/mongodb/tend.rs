@@ -1,13 +1,13 @@
 //! On the primary: keeps the replica set as it is registered, one change at a time.
 
 use super::MongodbError;
-use super::admin::SeatStatus;
+use super::admin::{AdminError, SeatStatus};
 use super::config::SetConfig;
 use super::diff::{self, Change, Seat, View};
 use super::records::{Incarnation, Records, SeatSeen, SetSeen};
 use super::work::{Pace, Work};
 
-/// One look, and at most one change.
+/// One look, and at most one change: the first that mongod takes.
 pub(crate) async fn round(work: &mut Work) -> Result<Pace, MongodbError> {
     // First what is registered, then the config: what the config does not have by then is not added later, unless
     // it is registered later.
@@ -32,18 +32,30 @@ pub(crate) async fn round(work: &mut Work) -> Result<Pace, MongodbError> {
         secondaries: &secondaries,
         own: &own,
     };
-    match diff::next(&view) {
-        Some(change) => {
-            apply(work, &config, &change).await?;
-            Ok(Pace::Now)
+    let changes = diff::changes(&view);
+    let is_waiting = diff::is_waiting(&view);
+    let mut refusals = Vec::new();
+    for change in &changes {
+        match apply(work, &config, change).await {
+            Err(AdminError::Refused { code, message, .. }) => {
+                refusals.push(format!("mongod refuses to {change}: {message} (code {code})"));
+            }
+            done => {
+                done?;
+                return Ok(Pace::Now);
+            }
         }
-        None if diff::is_waiting(&view) => Ok(Pace::Soon),
-        None => Ok(Pace::Later),
     }
+    work.tell_refusals(refusals);
+    Ok(match (changes.is_empty(), is_waiting) {
+        (false, _) => Pace::Slowly,
+        (true, true) => Pace::Soon,
+        (true, false) => Pace::Later,
+    })
 }
 
 /// Never by force: a config that a majority does not take is no config.
-async fn apply(work: &Work, config: &SetConfig, change: &Change) -> Result<(), MongodbError> {
+async fn apply(work: &Work, config: &SetConfig, change: &Change) -> Result<(), AdminError> {
     let next = config.with(change);
     work.local.reconfigure(&next).await?;
     match change {

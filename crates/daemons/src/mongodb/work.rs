@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use boot::{Tether, Word};
+use boot::Tether;
 use tokio::net::TcpStream;
 
 use super::admin::{AdminError, Mongod, Role};
 use super::etcd::{Etcd, Held};
 use super::notes::{self, MemberNote, Notes};
 use super::step::{self, Local, Sight, Step, User};
+use super::telling::Telling;
 use super::{MongodbError, Options, tend};
+use crate::causes::with_causes;
 
 /// A member that leaves must not become primary again before it was removed.
 const FAREWELL: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(5);
+const NO_PRIMARY: &str = "the replica set has no primary";
 
 /// When to look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub enum Pace {
     Now,
     /// There is something to do that cannot be done yet.
     Soon,
+    /// What there is to do was refused. A little later it may be taken.
+    Slowly,
     /// When something changes, or after a while.
     Later,
 }
@@ -34,8 +39,8 @@ pub(crate) struct Work {
     pub(crate) note: MemberNote,
     pub(super) held: Option<Held>,
     user_is_fine: bool,
-    is_ready: bool,
-    said: String,
+    telling: Telling,
+    refusals: Vec<String>,
 }
 
 impl Work {
@@ -48,8 +53,8 @@ impl Work {
             options,
             tether,
             held: None,
-            is_ready: false,
-            said: String::new(),
+            telling: Telling::default(),
+            refusals: Vec::new(),
         })
     }
 
@@ -82,6 +87,7 @@ impl Work {
         let sight = Sight {
             set: &self.options.set,
             incarnation: &self.note.incarnation,
+            address: &self.options.address(),
             confirmed: self.note.replica_set.as_deref(),
             records: &records,
             local: &local,
@@ -95,7 +101,7 @@ impl Work {
         match step {
             Step::Wait(what) => {
                 self.say(what);
-                if !self.is_ready {
+                if !self.telling.is_ready() {
                     // It may be in vain: whoever has another secret is never let in.
                     let records = self.etcd.read().await?;
                     self.refuse_if_secret_is_strange(&records).await?;
@@ -112,6 +118,12 @@ impl Work {
             Step::Confirm => self.confirm().await,
             Step::Serve => {
                 self.settle().await?;
+                self.say_ready();
+                Ok(Pace::Later)
+            }
+            Step::Bide => {
+                self.settle().await?;
+                self.say(NO_PRIMARY);
                 Ok(Pace::Later)
             }
             Step::Tend => {
@@ -141,10 +153,9 @@ impl Work {
             self.note.replica_set = self.local.config().await?.and_then(|config| config.id());
             notes::write_member(&self.options.data, &self.note)?;
         }
-        if !self.is_ready {
-            self.is_ready = true;
+        if !self.telling.is_ready() {
             tracing::info!("mongod is a member of the replica set and has the data");
-            self.tether.say(&Word::Ready);
+            self.say_ready();
         }
         Ok(())
     }
@@ -156,25 +167,60 @@ impl Work {
         }
     }
 
-    /// Says what keeps it, once, and only until it is ready.
+    /// Says what keeps it, or what is wrong, once.
     pub(crate) fn say(&mut self, doing: &str) {
-        if self.said != doing {
+        if let Some(word) = self.telling.doing(doing) {
             tracing::info!("{doing}");
-            self.said = doing.to_string();
-            if !self.is_ready {
-                self.tether.say(&Word::Doing(doing.to_string()));
-            }
+            self.tether.say(&word);
         }
+    }
+
+    /// Takes back what was said.
+    fn say_ready(&mut self) {
+        if let Some(word) = self.telling.ready() {
+            self.tether.say(&word);
+        }
+    }
+
+    /// Why looking, or what is to be done, fails again and again.
+    pub(crate) async fn tell_trouble(&mut self, error: &MongodbError) {
+        let trouble = match error {
+            MongodbError::Etcd(error) => format!("waiting for etcd: {}", with_causes(error)),
+            error => with_causes(error),
+        };
+        // Without etcd nobody else would tell.
+        let told = match self.local.hello().await {
+            Ok(hello) if hello.role == Role::Secondary && !hello.has_primary => {
+                format!("{NO_PRIMARY}; {trouble}")
+            }
+            _ => trouble,
+        };
+        self.say(&told);
+    }
+
+    /// What mongod did not take of what is to be changed in the set. All is well where there is nothing.
+    pub(crate) fn tell_refusals(&mut self, refusals: Vec<String>) {
+        for refusal in refusals.iter().filter(|refusal| !self.refusals.contains(refusal)) {
+            tracing::warn!("{refusal}");
+        }
+        match refusals.is_empty() {
+            true => self.say_ready(),
+            false => self.say(&refusals.join("; ")),
+        }
+        self.refusals = refusals;
     }
 
     async fn look_at_local(&self) -> Result<Local, MongodbError> {
         let Some(config) = self.local.config().await? else {
             return Ok(Local::Blank);
         };
+        let hello = self.local.hello().await?;
         Ok(Local::In {
             set: config.set().to_string(),
             id: config.id().unwrap_or_default(),
-            role: self.local.hello().await?.role,
+            role: hello.role,
+            has_primary: hello.has_primary,
+            seats: config.seats(),
         })
     }
 

@@ -52,22 +52,33 @@ pub(crate) fn check_free(host: &str, port: u16, key: &'static str) -> Result<(),
 
 /// The address of this machine that a host name or an address in text stands for.
 pub(crate) fn own_ip(host: &str) -> Result<IpAddr, PortError> {
-    let unresolved = |source| PortError::Unresolved {
+    let addresses = addresses(host).map_err(|source| PortError::Unresolved {
         host: host.to_string(),
         source,
-    };
-    let addresses: Vec<IpAddr> = (bare(host), 0)
-        .to_socket_addrs()
-        .map_err(unresolved)?
-        .map(|address| address.ip())
-        .collect();
-    addresses
-        .iter()
-        .copied()
-        .find(|ip| is_local(*ip))
-        .ok_or_else(|| PortError::NotOurs {
-            host: host.to_string(),
-        })
+    })?;
+    reachable(addresses.into_iter().filter(|ip| is_local(*ip))).ok_or_else(|| PortError::NotOurs {
+        host: host.to_string(),
+    })
+}
+
+/// Whether a host is only ever reached from its own machine. One that cannot be looked up is not known to be.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let known = addresses(host).unwrap_or_default();
+    !known.is_empty() && known.iter().all(IpAddr::is_loopback)
+}
+
+fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
+    let found = (bare(host), 0).to_socket_addrs()?;
+    Ok(found.map(|address| address.ip()).collect())
+}
+
+/// Many machines have their own name stand for a loopback address too, where nobody else reaches them.
+fn reachable(mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    let first = addresses.next()?;
+    match first.is_loopback() {
+        true => addresses.find(|ip| !ip.is_loopback()).or(Some(first)),
+        false => Some(first),
+    }
 }
 
 /// Only an address of this machine can be bound to; on a datagram socket that disturbs nobody.
@@ -99,6 +110,37 @@ mod tests {
         );
         drop(taken);
         check_free("127.0.0.1", port, "etcd.client_port").unwrap();
+    }
+
+    #[test]
+    fn an_address_that_others_reach_goes_before_loopback() {
+        for (addresses, chosen) in [
+            (&[][..], None),
+            (&["127.0.1.1"], Some("127.0.1.1")),
+            (&["127.0.1.1", "10.0.0.1", "10.0.0.2"], Some("10.0.0.1")),
+            (&["10.0.0.1", "127.0.1.1"], Some("10.0.0.1")),
+            (&["::1", "127.0.0.1"], Some("::1")),
+        ] {
+            let ips = addresses.iter().map(|ip| ip.parse().unwrap());
+            assert_eq!(
+                reachable(ips),
+                chosen.map(|ip| ip.parse().unwrap()),
+                "{addresses:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_by_address_and_by_name() {
+        for (host, loopback) in [
+            ("127.0.1.1", true),
+            ("[::1]", true),
+            ("localhost", true),
+            ("192.0.2.1", false),
+            ("no-such-host.invalid", false),
+        ] {
+            assert_eq!(is_loopback(host), loopback, "{host}");
+        }
     }
 
     #[test]

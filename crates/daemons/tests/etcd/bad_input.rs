@@ -75,6 +75,20 @@ fn options_are_checked_before_anything_is_started() {
         "is not HOST:PORT",
     );
     check(good(Start::Join(vec!["http://a:1/x".into()])), "is not HOST:PORT");
+    for start in [
+        Start::Join(vec![stage.client(2), "192.0.2.7:2379".into()]),
+        Start::Members(vec![
+            pair("n1", stage.peer(1)),
+            pair("far", "192.0.2.7:2380".into()),
+        ]),
+    ] {
+        check(good(start), "where 192.0.2.7:23");
+    }
+    let by_name = Options {
+        host: "localhost".into(),
+        ..good(Start::Join(vec!["192.0.2.7:2379".into()]))
+    };
+    check(by_name, "(--address ADDRESS)");
     check(good(Start::Join(Vec::new())), "etcd.join (--join) is empty");
     check(good(stage.discover(Some(0))), "at least one member");
 

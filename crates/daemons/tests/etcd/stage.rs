@@ -149,6 +149,7 @@ impl Stage {
             endpoints: vec![self.client(node)],
             login: self.login.clone(),
             tls: None,
+            cluster: None,
         }
     }
 

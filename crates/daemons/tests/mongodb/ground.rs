@@ -52,6 +52,7 @@ impl Ground {
             endpoints: vec![format!("127.0.0.1:{client}")],
             login: None,
             tls: None,
+            cluster: None,
         };
         let ground = Ground {
             access,
@@ -246,6 +247,26 @@ impl Ground {
         let mut client = self.client().await.unwrap();
         client
             .put(format!("/conclave/mongodb/{key}"), value, None)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn until_registered(&self, name: &str) {
+        let key = format!("members/{name}");
+        until(&key, async || self.record(&key).await.is_some()).await;
+    }
+
+    /// As `leave` and `remove` do it, whatever speaks against it.
+    pub(crate) async fn deregister(&self, name: &str) {
+        let key = format!("members/{name}");
+        let member: serde_json::Value = serde_json::from_str(&self.record(&key).await.unwrap()).unwrap();
+        let left = serde_json::json!({ "name": name, "address": member["address"], "gone": false });
+        let incarnation = member["incarnation"].as_str().unwrap();
+        self.write_record(&format!("left/{incarnation}"), &left.to_string())
+            .await;
+        let mut client = self.client().await.unwrap();
+        client
+            .delete(format!("/conclave/mongodb/{key}"), None)
             .await
             .unwrap();
     }

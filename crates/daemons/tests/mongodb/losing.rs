@@ -74,3 +74,46 @@ async fn lost_data_comes_back_as_another_member() {
     );
     ground.end().await;
 }
+
+#[tokio::test]
+async fn lost_data_does_not_sit_on_its_old_seat_though_etcd_knows_nothing_of_it() {
+    let mut ground = Ground::new(Some(SECRET)).await;
+    for name in ["a", "b", "c"] {
+        ground.start(name);
+    }
+    ground.until_set_is("a+ b+ c+").await;
+    let before = ground.record("members/c").await.unwrap();
+    for name in ["a", "b", "c"] {
+        ground.crash(name).await;
+    }
+
+    // etcd is set up anew, with the data of all but one.
+    let other = Ground::new(None).await;
+    ground.access = other.access.clone();
+    std::fs::remove_dir_all(ground.data("c")).unwrap();
+    for name in ["a", "b"] {
+        std::fs::remove_file(ground.data(name).join("cluster")).unwrap();
+        ground.start(name);
+    }
+    until("the set is confirmed", async || {
+        ground.record("initiated").await.is_some()
+    })
+    .await;
+    ground.start("c");
+    ground.until_set_is("a+ b+ c+").await;
+
+    let incarnation = |record: &str| {
+        let record: serde_json::Value = serde_json::from_str(record).unwrap();
+        record["incarnation"].as_str().unwrap().to_string()
+    };
+    let now = ground.record("members/c").await.unwrap();
+    assert_ne!(incarnation(&now), incarnation(&before));
+    until("c has a seat of its own", async || {
+        let set = ground.record("set").await.unwrap();
+        set.contains(&incarnation(&now)) && !set.contains(&incarnation(&before))
+    })
+    .await;
+    let mark = ground.record(&format!("left/{}", incarnation(&before))).await;
+    assert!(mark.is_some_and(|mark| mark.contains(r#""gone":true"#)));
+    ground.end().await;
+}

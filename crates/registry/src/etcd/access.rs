@@ -24,6 +24,9 @@ pub struct Access {
     pub endpoints: Vec<String>,
     pub login: Option<Login>,
     pub tls: Option<Tls>,
+    /// The id of the only cluster that will do. Addresses outlive clusters: a node that lost everything may have
+    /// founded another one at its old address.
+    pub cluster: Option<u64>,
 }
 
 /// A user of etcd.
@@ -63,6 +66,11 @@ pub enum AccessError {
         #[source]
         source: Error,
     },
+    #[error(
+        "etcd at {endpoint} belongs to another cluster ({theirs:x}) than this node ({ours:x}); if this node is to \
+         change over, start it with a new data folder"
+    )]
+    AnotherCluster { endpoint: String, ours: u64, theirs: u64 },
 }
 
 /// A client, and the one address that it talks to.
@@ -78,6 +86,11 @@ impl Access {
             endpoints,
             ..self.clone()
         }
+    }
+
+    /// The same, where nothing but this cluster will do.
+    pub fn of(self, cluster: Option<u64>) -> Access {
+        Access { cluster, ..self }
     }
 
     pub fn scheme(&self) -> &'static str {
@@ -118,25 +131,30 @@ impl Access {
                 }
             })
             .collect();
-        let mut failure: Option<Error> = None;
+        let mut failure: Option<Failure> = None;
         while let Some(attempt) = attempts.next().await {
             match attempt {
                 Ok(reached) => return Ok(reached),
                 // What etcd says (a wrong password, for instance) tells more than that another address is dead.
-                Err(error) if failure.as_ref().is_none_or(|known| !is_answer(known)) => failure = Some(error),
+                Err(error) if failure.as_ref().is_none_or(|known| !known.is_answer()) => failure = Some(error),
                 Err(_) => {}
             }
         }
         Err(match failure {
-            Some(source) => AccessError::Connect {
+            Some(Failure::Etcd(source)) => AccessError::Connect {
                 endpoints: self.endpoints.clone(),
                 source,
+            },
+            Some(Failure::AnotherCluster { endpoint, ours, theirs }) => AccessError::AnotherCluster {
+                endpoint,
+                ours,
+                theirs,
             },
             None => AccessError::Nowhere,
         })
     }
 
-    async fn ask(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, Error> {
+    async fn ask(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, Failure> {
         let url = self.url(endpoint);
         let asked = async {
             let mut client = match &self.login {
@@ -151,10 +169,19 @@ impl Access {
                 None => Client::connect([&url], Some(options)).await?,
             };
             // A client connects when it is first used. This needs no quorum, and no rights.
-            client.status().await?;
-            Ok(client)
+            let status = client.status().await?;
+            let cluster = status.header().map_or(0, |header| header.cluster_id());
+            Ok((client, cluster))
         };
-        within(CONNECT, asked).await
+        let (client, theirs) = within(CONNECT, asked).await.map_err(Failure::Etcd)?;
+        match self.cluster {
+            Some(ours) if ours != theirs => Err(Failure::AnotherCluster {
+                endpoint: endpoint.to_string(),
+                ours,
+                theirs,
+            }),
+            _ => Ok(client),
+        }
     }
 
     fn url(&self, endpoint: &str) -> String {
@@ -180,6 +207,23 @@ impl Access {
     }
 }
 
+/// Why one address will not do.
+enum Failure {
+    Etcd(Error),
+    AnotherCluster { endpoint: String, ours: u64, theirs: u64 },
+}
+
+impl Failure {
+    /// Whether it is etcd that speaks, and not the way to it.
+    fn is_answer(&self) -> bool {
+        match self {
+            Failure::Etcd(Error::GRpcStatus(status)) => status.message().starts_with("etcdserver:"),
+            Failure::Etcd(_) => false,
+            Failure::AnotherCluster { .. } => true,
+        }
+    }
+}
+
 /// Not to be answered in time is an error like any other.
 pub(super) async fn within<T>(
     limit: Duration,
@@ -196,11 +240,6 @@ fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Whether it is etcd that speaks, and not the way to it.
-fn is_answer(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status) if status.message().starts_with("etcdserver:"))
 }
 
 fn is_unguarded(error: &Error) -> bool {

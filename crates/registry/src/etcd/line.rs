@@ -207,6 +207,7 @@ mod tests {
             endpoints: split("a b"),
             login: None,
             tls: None,
+            cluster: None,
         });
         let pauses: Vec<_> = (0..6).map(|_| line.on_error(&error).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);

@@ -5,6 +5,7 @@
 
 mod servers;
 mod stage;
+mod strangers;
 
 mod following;
 mod leading;

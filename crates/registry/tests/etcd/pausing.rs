@@ -78,6 +78,7 @@ async fn the_process_that_is_stopped() {
         endpoints: vec![endpoint],
         login: None,
         tls: None,
+        cluster: None,
     };
     let mut judicator = Judicator::start(&access, "stopped@1.1.1.1:1", SHORT);
     loop {

@@ -176,6 +176,7 @@ fn at(endpoints: Vec<String>) -> Access {
         endpoints,
         login: None,
         tls: None,
+        cluster: None,
     }
 }
 

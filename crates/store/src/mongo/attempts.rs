@@ -15,7 +15,7 @@ use crate::StoreError;
 /// The longest wait for one attempt. A primary that stopped is noticed before that by the driver's monitor.
 const ATTEMPT: Duration = Duration::from_secs(4);
 /// After this an error is the better answer: the caller may go to another judicator.
-const TOTAL: Duration = Duration::from_secs(8);
+pub(super) const TOTAL: Duration = Duration::from_secs(8);
 /// What a mebibyte adds to both.
 const FOR_A_MEBIBYTE: Duration = Duration::from_millis(250);
 

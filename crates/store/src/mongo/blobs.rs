@@ -124,7 +124,7 @@ pub(super) async fn retire(base: Arc<Base>, unused_since: Moment, limit: usize) 
     let mut transaction = Transaction::default();
     let unused = |row: &BlobRow| doc! { "_id": row.hash.clone(), "refs": 0_i64, "used": row.used };
     transaction.delete_each(BLOBS, idle.iter().map(unused))?;
-    transaction.insert(UPLOADS, idle.iter().map(|row| files::doomed(row.file)))?;
+    transaction.update(UPLOADS, idle.iter().map(|row| files::doom(row.file)))?;
     transaction.commit(&base).await?;
     Ok(idle.len())
 }

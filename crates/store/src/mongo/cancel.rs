@@ -28,17 +28,36 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failu
         .max_time(COMMAND)
         .await?;
     let Some(row) = found else {
-        return Ok(Existed::No);
+        return confirm(&base, id, None).await.map(|()| Existed::No);
     };
     let task = Position::try_from(&row)?;
-    if task.status.may_become(Status::Cancelled) {
+    if !task.status.may_become(Status::Cancelled) {
+        confirm(&base, id, Some(task.status)).await?;
+    } else {
         let mut table = Table::new(now(), base.max_attempts);
         table.lay(task);
         table.cancel(id);
         let mut transaction = Transaction::default();
-        let tally = table.write(&mut transaction)?;
-        transaction.count(&tally)?;
+        transaction.count(&table.tally())?;
+        table.write(&mut transaction)?;
         transaction.commit(&base).await?;
     }
     Ok(Existed::Yes)
+}
+
+/// Without a write of our own nothing vouches for what was read: it might be rolled back, or be read from a primary
+/// that is none any more.
+async fn confirm(base: &Base, id: TaskId, status: Option<Status>) -> Result<(), Failure> {
+    let found = base
+        .tasks()
+        .find_one(doc! { "_id": id.field() })
+        .projection(without_content())
+        .read_concern(ReadConcern::linearizable())
+        .max_time(COMMAND)
+        .await?;
+    let found = found.as_ref().map(Position::try_from).transpose()?;
+    match found.map(|task| task.status) == status {
+        true => Ok(()),
+        false => Err(Failure::Overtaken),
+    }
 }

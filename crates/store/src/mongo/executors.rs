@@ -14,7 +14,6 @@ use super::failure::Failure;
 use super::field::{Field, executor_name, large, session_id, small};
 use super::session::{self, ExecutorRow};
 use super::table::{Release, Table};
-use super::tally::Tally;
 use super::transaction::Transaction;
 use crate::SessionSeen;
 
@@ -90,9 +89,12 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
         table.withdraw(task.id);
         table.release(task.id, Release::Lost(&trouble));
     }
+    for task in table.held_otherwise(&seen.executor, seen.session) {
+        table.release(task.id, Release::GivenBack);
+    }
     let mut transaction = Transaction::default();
-    let tally = table.write(&mut transaction)?;
-    transaction.update(EXECUTORS, [session::ended(&row, &tally)])?;
+    transaction.update(EXECUTORS, [session::ended(&row, &table.tally())])?;
+    table.write(&mut transaction)?;
     transaction.commit(&base).await?;
     Ok(Some(held.len()))
 }
@@ -106,10 +108,20 @@ pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Fai
     if gone.is_empty() {
         return Ok(0);
     }
-    // What its reports had added to the sums stays in them.
-    let mut tally = Tally::default();
+    // What its reports had added to the sums stays in them. What it should still hold nobody else would release.
+    let mut table = Table::new(now(), base.max_attempts);
+    for row in &gone {
+        let name = executor_name(row.name.clone())?;
+        for task in session::holdings(&base, &name, &[]).await? {
+            let id = task.id;
+            table.lay(task);
+            table.release(id, Release::GivenBack);
+        }
+    }
+    let mut tally = table.tally();
     gone.iter().for_each(|row| tally.take_over(&row.tally));
     let mut transaction = Transaction::default();
+    table.write(&mut transaction)?;
     let conditions = gone
         .iter()
         .map(|row| doc! { "_id": &row.name, "revision": row.revision });

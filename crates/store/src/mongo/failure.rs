@@ -10,6 +10,8 @@ pub(super) enum Failure {
     Refused(StoreError),
     /// What it had read was changed by another before it could write.
     Overtaken,
+    /// The server cannot hold a transaction of this size. A smaller one may pass.
+    TooLarge,
     /// Nothing was heard in time. Whether it took effect is not known.
     Silent,
     Database(Error),
@@ -19,6 +21,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match code(&error) {
             Some(WRITE_CONFLICT | DUPLICATE_KEY) => Failure::Overtaken,
+            Some(TOO_LARGE_FOR_CACHE) => Failure::TooLarge,
             _ => Failure::Database(error),
         }
     }
@@ -32,6 +35,7 @@ impl From<StoreError> for Failure {
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 const WRITE_CONFLICT: i32 = 112;
+pub(super) const TOO_LARGE_FOR_CACHE: i32 = 388;
 pub(super) const TOO_LONG: i32 = 50;
 pub(super) const HISTORY_LOST: i32 = 286;
 const UNAUTHORIZED: i32 = 13;
@@ -55,7 +59,7 @@ impl Failure {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Failure::Refused(_) => false,
-            Failure::Overtaken | Failure::Silent => true,
+            Failure::Overtaken | Failure::Silent | Failure::TooLarge => true,
             Failure::Database(error) => match &*error.kind {
                 ErrorKind::InvalidArgument { .. }
                 | ErrorKind::Authentication { .. }
@@ -73,7 +77,7 @@ impl Failure {
         match self {
             Failure::Refused(error) => error,
             Failure::Overtaken => StoreError::Contended { step },
-            Failure::Silent => StoreError::Silent { step },
+            Failure::TooLarge | Failure::Silent => StoreError::Silent { step },
             Failure::Database(error) => StoreError::Mongo {
                 step,
                 source: Box::new(error),
@@ -105,6 +109,7 @@ pub(super) fn repeat(error: &StoreError) -> StoreError {
             source: source.clone(),
         },
         StoreError::Silent { step } => StoreError::Silent { step },
+        StoreError::TooMuch => StoreError::TooMuch,
         StoreError::Contended { step } => StoreError::Contended { step },
         StoreError::Unreadable { what, detail } => StoreError::Unreadable {
             what,

@@ -101,8 +101,7 @@ async fn read_from(base: Arc<Base>, file: ObjectId, first: i32) -> Result<Bytes,
 /// Keeps these bytes in a file that is nobody's yet.
 pub(super) async fn write(base: &Arc<Base>, bytes: &[u8]) -> Result<ObjectId, StoreError> {
     const STEP: &str = "write content";
-    let file = ObjectId::new();
-    Patience::with(STEP).persist(|_| mark(base.clone(), file)).await?;
+    let file = Patience::with(STEP).persist(|_| mark(base.clone())).await?;
     for (index, piece) in (0..).zip(bytes.chunks(CHUNK * TOGETHER)) {
         let piece = Arc::new(piece.to_vec());
         let first = index * TOGETHER as i32;
@@ -114,16 +113,14 @@ pub(super) async fn write(base: &Arc<Base>, bytes: &[u8]) -> Result<ObjectId, St
     Ok(file)
 }
 
-/// Before anything of it is written.
-pub(super) async fn mark(base: Arc<Base>, file: ObjectId) -> Result<(), Failure> {
+/// A new file, before anything of it is written. Each attempt makes one of its own: one that takes effect late marks
+/// a file that never was, not one that has been taken meanwhile.
+pub(super) async fn mark(base: Arc<Base>) -> Result<ObjectId, Failure> {
+    let file = ObjectId::new();
     base.collection::<Document>(UPLOADS)
-        .update_one(
-            doc! { "_id": file },
-            doc! { "$setOnInsert": { "since": now().field() } },
-        )
-        .upsert(true)
+        .insert_one(doc! { "_id": file, "since": now().field() })
         .await?;
-    Ok(())
+    Ok(file)
 }
 
 /// The mark, if the file may still be taken: what takes it removes this.
@@ -131,9 +128,13 @@ pub(super) fn marked(file: ObjectId) -> Document {
     doc! { "_id": file, "doomed": { "$ne": true } }
 }
 
-/// The mark of a file that is to be cleared away.
-pub(super) fn doomed(file: ObjectId) -> Document {
-    doc! { "_id": file, "since": now().field(), "doomed": true }
+/// Marks a file that is to be cleared away.
+pub(super) fn doom(file: ObjectId) -> Document {
+    doc! {
+        "q": { "_id": file },
+        "u": { "$set": { "doomed": true }, "$setOnInsert": { "since": now().field() } },
+        "upsert": true,
+    }
 }
 
 /// Chunks that an earlier attempt wrote already are left as they are.
@@ -180,10 +181,10 @@ pub(super) async fn clear(base: Arc<Base>, condition: Document) -> Result<usize,
     uploads
         .update_many(condition, doc! { "$set": { "doomed": true } })
         .await?;
+    // As a majority has it: a retirement that is rolled back must not have cost a living file its bytes.
     let doomed: Vec<Document> = uploads
         .find(doc! { "doomed": true })
         .limit(CLEARED as i64)
-        .read_concern(ReadConcern::local())
         .max_time(COMMAND)
         .await?
         .try_collect()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::{Moment, Task, TaskId};
 use mongodb::bson::doc;
+use mongodb::options::ReadConcern;
 
 use super::attempts::{COMMAND, Patience};
 use super::base::Base;
@@ -16,24 +17,33 @@ use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
 
 pub(super) async fn get(base: &Arc<Base>, id: TaskId) -> Result<Option<Task>, StoreError> {
-    let Some(row) = find(base, id).await? else {
+    let majority = ReadConcern::majority();
+    // A primary that was elected a moment ago may not know yet what a majority has: it says no only when it does.
+    let row = match find(base, id, majority.clone()).await? {
+        Some(row) => Some(row),
+        None => find(base, id, ReadConcern::linearizable()).await?,
+    };
+    let Some(row) = row else {
         return Ok(None);
     };
     match task(base, row).await {
         // What it refers to may have been retired between two reads, and the task with it.
-        Err(StoreError::Decode { .. }) if find(base, id).await?.is_none() => Ok(None),
+        Err(StoreError::Decode { .. }) if find(base, id, majority).await?.is_none() => Ok(None),
         task => task.map(Some),
     }
 }
 
-async fn find(base: &Arc<Base>, id: TaskId) -> Result<Option<Row>, StoreError> {
-    let read = |base: Arc<Base>| async move {
+async fn find(base: &Arc<Base>, id: TaskId, concern: ReadConcern) -> Result<Option<Row>, StoreError> {
+    let read = |base: Arc<Base>, concern: ReadConcern| async move {
         let tasks = base.tasks();
-        let found = tasks.find_one(doc! { "_id": id.field() }).max_time(COMMAND);
+        let found = tasks
+            .find_one(doc! { "_id": id.field() })
+            .read_concern(concern)
+            .max_time(COMMAND);
         Ok(found.await?)
     };
     Patience::with("read a task")
-        .persist(|_| read(base.clone()))
+        .persist(|_| read(base.clone(), concern.clone()))
         .await
 }
 

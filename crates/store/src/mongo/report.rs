@@ -99,14 +99,18 @@ impl Sent {
 pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Result<Handled, Failure> {
     let report = &sent.report;
     let completed: Vec<TaskId> = sent.ended.iter().map(|ended| ended.handout.task).collect();
-    let (seen, holdings, head) = try_join!(
-        session::read(&base, &report.executor),
-        session::holdings(&base, &report.executor, &completed),
-        queue::head(&base, report, count),
-    )?;
+    // The session before what it holds: what is written is conditional on the session's revision, and a report that
+    // claims between the two reads moves it. The other way round its claim would be missed by one that leaves.
+    let session_and_holdings = async {
+        let seen = session::read(&base, &report.executor).await?;
+        let holdings = session::holdings(&base, &report.executor, &completed).await?;
+        Ok((seen, holdings))
+    };
+    let ((seen, holdings), head) = try_join!(session_and_holdings, queue::head(&base, report, count))?;
     let known = seen.as_ref().map(ExecutorRow::known).transpose()?;
     let judged = standing(known.as_ref(), report);
     if let Standing::Refused(answer) = judged {
+        session::confirm(&base, &report.executor, seen.as_ref()).await?;
         return Ok(Handled {
             answer,
             finished: vec![],
@@ -115,24 +119,25 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     }
     let mut table = Table::new(now(), base.max_attempts);
     holdings.into_iter().for_each(|task| table.lay(task));
-    let former = known.filter(|known| judged == Standing::Opens && known.live);
     let mut steps = Steps::default();
-    steps.settle(&sent, former.map(|known| known.session), &mut table);
+    steps.settle(&sent, &mut table);
     // The head is let go of when all is written: until then no other report of this process reaches for it.
     match report.intent {
         Intent::Stay => claim::claim(report, &head.rows, &mut steps, &mut table)?,
         Intent::Leave => steps.leave(report, &mut table),
     }
-    let mut transaction = Transaction::default();
-    let tally = table.write(&mut transaction)?;
+    let tally = table.tally();
     let executor = match (&judged, &seen) {
         (Standing::Goes, Some(seen)) => session::renewed(seen, report, &tally),
         _ => session::opened(seen.as_ref(), report, &tally),
     };
-    if transaction.is_empty() && judged == Standing::Goes {
+    if judged == Standing::Goes && !table.is_changed() {
         renew(&base, executor).await?;
     } else {
+        let mut transaction = Transaction::default();
         transaction.update(EXECUTORS, [executor])?;
+        // The tasks last: the shorter others meet them half-written, the better.
+        table.write(&mut transaction)?;
         transaction.commit(&base).await?;
     }
     drop(head);

@@ -60,7 +60,7 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
     transaction.delete_each(TASKS, conditions)?;
     let parts = parts.into_iter().map(|part| doc! { "_id": part });
     transaction.delete_each(PARTS, parts)?;
-    transaction.insert(UPLOADS, files.into_iter().map(files::doomed))?;
+    transaction.update(UPLOADS, files.into_iter().map(files::doom))?;
     transaction.update(BLOBS, blobs::counted(hashes.iter(), -1))?;
     transaction.count(&tally)?;
     transaction.commit(&base).await?;

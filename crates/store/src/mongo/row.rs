@@ -108,10 +108,9 @@ impl Position {
             && self.attempt == handout.attempt
     }
 
-    /// The condition of every write: the task is still as it was when the write was decided on.
+    /// The condition of every write, beside the id: the task is still as it was when the write was decided on.
     pub(super) fn as_seen(&self) -> Document {
         doc! {
-            "_id": self.id.field(),
             "status": self.status.field(),
             "executor": self.executor.field(),
             "session": self.session.field(),

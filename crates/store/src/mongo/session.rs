@@ -57,6 +57,26 @@ pub(super) async fn read(base: &Base, name: &ExecutorName) -> Result<Option<Exec
     Ok(found)
 }
 
+/// For an answer that comes without a write, which would have shown that what was read lasts: it must still be so,
+/// and a majority must have it.
+pub(super) async fn confirm(
+    base: &Base,
+    name: &ExecutorName,
+    seen: Option<&ExecutorRow>,
+) -> Result<(), Failure> {
+    let found = base
+        .collection::<ExecutorRow>(EXECUTORS)
+        .find_one(doc! { "_id": name.field() })
+        .read_concern(ReadConcern::linearizable())
+        .max_time(COMMAND)
+        .await?;
+    let revision = |row: &ExecutorRow| row.revision;
+    match found.as_ref().map(revision) == seen.map(revision) {
+        true => Ok(()),
+        false => Err(Failure::Overtaken),
+    }
+}
+
 /// What an executor holds, in whichever session, and tasks that are asked for besides.
 pub(super) async fn holdings(
     base: &Base,

@@ -1,11 +1,11 @@
 //! The tasks of one operation: as they were read, and as they shall be. The changes are pure; what is left is to
 //! write the difference, under the condition that nobody else has changed them meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{ExecutorName, Moment, Report, SessionId, Status, TaskId};
-use mongodb::bson::{Bson, Document, doc, serialize_to_bson};
+use mongodb::bson::{Bson, Document, doc, serialize_to_bson, serialize_to_vec};
 use mongodb::error::Error;
 
 use super::base::TASKS;
@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::field::Field;
 use super::row::Position;
 use super::tally::Tally;
-use super::transaction::Transaction;
+use super::transaction::{Transaction, Update};
 
 /// Why an attempt is taken back.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,14 @@ impl Table {
             .collect();
         held.sort_unstable_by_key(|task| (task.add_time, task.id));
         held
+    }
+
+    /// What the executor holds in sessions other than this one.
+    pub(super) fn held_otherwise(&self, executor: &ExecutorName, session: SessionId) -> Vec<Position> {
+        let all = self.tasks.values().map(|entry| &entry.task);
+        all.filter(|task| task.executor.as_ref() == Some(executor) && task.session != Some(session))
+            .cloned()
+            .collect()
     }
 
     /// What waits, the first in the queue first.
@@ -170,18 +178,44 @@ impl Table {
         }
     }
 
-    /// Writes what has changed, and says by how much the sums do.
-    pub(super) fn write(&self, transaction: &mut Transaction) -> Result<Tally, Failure> {
+    /// By how much the sums change.
+    pub(super) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
-        let (mut updates, mut results) = (vec![], vec![]);
-        for entry in self.tasks.values().filter(|entry| entry.is_changed()) {
+        for entry in self.changed() {
             tally.moved(&entry.seen, &entry.task);
-            updates.push(entry.update(self.now)?);
-            results.extend(entry.result.as_deref());
         }
-        transaction.update(TASKS, updates)?;
-        content::write(results.into_iter(), transaction)?;
-        Ok(tally)
+        tally
+    }
+
+    /// Writes what has changed.
+    pub(super) fn write(&self, transaction: &mut Transaction) -> Result<(), Failure> {
+        let results = self.changed().filter_map(|entry| entry.result.as_deref());
+        content::write(results, transaction)?;
+        transaction.update_alike(TASKS, self.updates()?)
+    }
+
+    /// Those that differ in nothing but the task are one: a claim of many is the same for all of them.
+    fn updates(&self) -> Result<Vec<Update>, Failure> {
+        let mut alike: HashMap<Vec<u8>, Update> = HashMap::new();
+        for entry in self.changed() {
+            let (condition, change) = (entry.seen.as_seen(), entry.change(self.now)?);
+            let key = serialize_to_vec(&doc! { "q": &condition, "u": &change }).map_err(Error::from)?;
+            let update = alike.entry(key).or_insert_with(|| Update {
+                ids: vec![],
+                condition,
+                change,
+            });
+            update.ids.push(entry.task.id.field());
+        }
+        Ok(alike.into_values().collect())
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed().next().is_some()
+    }
+
+    fn changed(&self) -> impl Iterator<Item = &Entry> + Clone {
+        self.tasks.values().filter(|entry| entry.seen != entry.task)
     }
 }
 
@@ -193,11 +227,7 @@ impl Entry {
         self.task.session = None;
     }
 
-    fn is_changed(&self) -> bool {
-        self.seen != self.task
-    }
-
-    fn update(&self, now: Moment) -> Result<Document, Failure> {
+    fn change(&self, now: Moment) -> Result<Document, Failure> {
         let Entry { seen, task, .. } = self;
         let mut change = Change::default();
         change.put("status", seen.status.field(), task.status.field());
@@ -218,7 +248,7 @@ impl Entry {
         if self.moved {
             change.put("news", Bson::Null, self.news(now).into());
         }
-        Ok(doc! { "q": seen.as_seen(), "u": change.into_document() })
+        Ok(change.into_document())
     }
 
     /// What `changes` reads. Always written as one, for a change stream shows only what differs from before.
@@ -291,23 +321,22 @@ mod tests {
         }
     }
 
-    fn update(change: impl FnOnce(&mut Table, TaskId)) -> Document {
+    fn change(change: impl FnOnce(&mut Table, TaskId)) -> Document {
         let task = held();
         let id = task.id;
         let mut table = Table::new(Moment(9), 3);
         table.lay(task);
         change(&mut table, id);
-        table.tasks[&id].update(table.now).unwrap()
+        table.tasks[&id].change(table.now).unwrap()
     }
 
     #[test]
     fn a_write_is_bound_to_what_was_read_and_says_only_what_differs() {
-        let update = update(|table, id| table.release(id, Release::Lost("gone")));
-        let condition = update.get_document("q").unwrap();
+        let change = change(|table, id| table.release(id, Release::Lost("gone")));
+        let condition = held().as_seen();
         assert_eq!(condition.get("status"), Some(&"retrying".into()));
         assert_eq!(condition.get("executor"), Some(&"e".into()));
         assert_eq!(condition.get("attempt"), Some(&2_i64.into()));
-        let change = update.get_document("u").unwrap();
         let names = |part: &str| {
             let part = change.get_document(part).unwrap();
             part.keys().cloned().collect::<Vec<_>>()
@@ -319,13 +348,39 @@ mod tests {
 
     #[test]
     fn who_has_to_stop_is_told() {
-        let told = |update: Document| {
-            let set = update.get_document("u").unwrap().get_document("$set").unwrap();
+        let told = |change: Document| {
+            let set = change.get_document("$set").unwrap();
             set.get_document("news").unwrap().get("from").cloned()
         };
-        assert_eq!(told(update(Table::cancel)), Some("e".into()));
-        let given_back = update(|table, id| table.release(id, Release::GivenBack));
+        assert_eq!(told(change(Table::cancel)), Some("e".into()));
+        let given_back = change(|table, id| table.release(id, Release::GivenBack));
         assert_eq!(told(given_back), Some(Bson::Null));
+    }
+
+    #[test]
+    fn what_is_alike_is_written_at_once() {
+        let mut table = Table::new(Moment(9), 3);
+        let session = SessionId::generate();
+        let ids: Vec<_> = (0..3)
+            .map(|lost| {
+                let task = Position {
+                    lost: lost / 2,
+                    session: Some(session),
+                    ..held()
+                };
+                table.lay(task.clone());
+                table.release(task.id, Release::Lost("gone"));
+                task.id
+            })
+            .collect();
+        let mut sizes: Vec<_> = table
+            .updates()
+            .unwrap()
+            .iter()
+            .map(|update| update.ids.len())
+            .collect();
+        sizes.sort_unstable();
+        assert_eq!((ids.len(), sizes), (3, vec![1, 2]));
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::bson::raw::cstr;
-use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, doc, serialize_to_raw_document_buf};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, serialize_to_raw_document_buf};
 use mongodb::error::Error;
 use mongodb::options::{ReadConcern, WriteConcern};
 use serde::Serialize;
 
 use super::attempts::{COMMAND, random};
 use super::base::{Base, LEDGER};
-use super::failure::{DUPLICATE_KEY, Failure};
+use super::failure::{DUPLICATE_KEY, Failure, TOO_LARGE_FOR_CACHE};
 use super::tally::Tally;
 
 /// A command must stay below 16 MiB, whatever it carries.
@@ -41,7 +41,22 @@ pub(super) struct Transaction {
 struct Write {
     verb: Verb,
     collection: &'static str,
-    items: Vec<RawDocumentBuf>,
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    document: RawDocumentBuf,
+    /// How many documents it must meet.
+    hits: usize,
+}
+
+/// A change of documents that are all as the condition says.
+#[derive(Debug)]
+pub(super) struct Update {
+    pub(super) ids: Vec<Bson>,
+    pub(super) condition: Document,
+    pub(super) change: Document,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +81,20 @@ impl Transaction {
         Ok(())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+    /// Each must meet all of its documents: otherwise nothing at all is written.
+    pub(super) fn update_alike(
+        &mut self,
+        collection: &'static str,
+        updates: impl IntoIterator<Item = Update>,
+    ) -> Result<(), Failure> {
+        let mut items = vec![];
+        for update in updates {
+            let hits = update.ids.len();
+            let document = raw([update.into_document()])?;
+            items.extend(document.into_iter().map(|document| Item { document, hits }));
+        }
+        self.push_items(Verb::Update, collection, items);
+        Ok(())
     }
 
     /// Each is `{q: condition, u: change}`, and must meet one document: otherwise nothing at all is written.
@@ -131,7 +158,12 @@ impl Transaction {
         Ok(())
     }
 
-    fn push(&mut self, verb: Verb, collection: &'static str, items: Vec<RawDocumentBuf>) {
+    fn push(&mut self, verb: Verb, collection: &'static str, documents: Vec<RawDocumentBuf>) {
+        let items = documents.into_iter().map(|document| Item { document, hits: 1 });
+        self.push_items(verb, collection, items.collect());
+    }
+
+    fn push_items(&mut self, verb: Verb, collection: &'static str, items: Vec<Item>) {
         if !items.is_empty() {
             self.writes.push(Write {
                 verb,
@@ -139,6 +171,19 @@ impl Transaction {
                 items,
             });
         }
+    }
+}
+
+impl Update {
+    fn into_document(self) -> Document {
+        let Update {
+            ids,
+            mut condition,
+            change,
+        } = self;
+        condition.insert("_id", doc! { "$in": ids });
+        // Or the server would weigh the other indexes that the condition speaks of.
+        doc! { "q": condition, "u": change, "multi": true, "hint": "_id_" }
     }
 }
 
@@ -150,9 +195,9 @@ impl Write {
             Verb::Delete => (cstr!("delete"), cstr!("deletes")),
         };
         for piece in pieces(self.items) {
-            let expected = piece.len();
+            let expected = piece.iter().map(|item| item.hits).sum();
             let mut array = RawArrayBuf::new();
-            piece.into_iter().for_each(|item| array.push(item));
+            piece.into_iter().for_each(|item| array.push(item.document));
             let mut command = RawDocumentBuf::new();
             command.append(verb, self.collection);
             command.append(list, array);
@@ -184,6 +229,7 @@ fn check(reply: &Document) -> Result<(), Failure> {
     let code = error.as_document().and_then(|error| error.get_i32("code").ok());
     Err(match code {
         Some(DUPLICATE_KEY) => Failure::Overtaken,
+        Some(TOO_LARGE_FOR_CACHE) => Failure::TooLarge,
         _ => Failure::Database(Error::custom(error.to_string())),
     })
 }
@@ -197,11 +243,11 @@ fn raw(documents: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentB
 }
 
 /// Cut so that each fits a command.
-fn pieces(items: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+fn pieces(items: Vec<Item>) -> Vec<Vec<Item>> {
     let mut pieces = vec![];
     let (mut piece, mut bytes) = (vec![], 0);
     for item in items {
-        let size = item.as_bytes().len();
+        let size = item.document.as_bytes().len();
         if !piece.is_empty() && (bytes + size > COMMAND_BYTES || piece.len() == COMMAND_ITEMS) {
             pieces.push(std::mem::take(&mut piece));
             bytes = 0;
@@ -222,11 +268,11 @@ mod tests {
     #[test]
     fn commands_stay_small() {
         let check = |sizes: &[usize], expected: &[usize]| {
-            let items = sizes
-                .iter()
-                .map(|size| rawdoc! { "x": "x".repeat(*size) })
-                .collect();
-            let found: Vec<_> = pieces(items).iter().map(Vec::len).collect();
+            let items = sizes.iter().map(|size| Item {
+                document: rawdoc! { "x": "x".repeat(*size) },
+                hits: 1,
+            });
+            let found: Vec<_> = pieces(items.collect()).iter().map(Vec::len).collect();
             assert_eq!(found, expected, "{sizes:?}");
         };
         check(&[1, 1, 1], &[3]);

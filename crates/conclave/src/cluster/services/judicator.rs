@@ -41,9 +41,7 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
     let registration = Part::start("the registration", FAREWELL, |stop| {
         let (told, registered) = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
         registry = Some(told);
-        async move {
-            Ok(registered.await?)
-        }
+        async move { Ok(registered.await?) }
     });
     let registry = registry.ok_or_else(|| anyhow::anyhow!("the judicator was not registered"))?;
     let options = judicator::Options {
@@ -74,7 +72,10 @@ async fn open_store(
     let mut said = String::new();
     loop {
         let problem = match daemons::mongodb::members(access).await {
-            Err(error) => format!("could not look up the replica set in etcd: {}", model::with_causes(&error)),
+            Err(error) => format!(
+                "could not look up the replica set in etcd: {}",
+                model::with_causes(&error)
+            ),
             Ok(members) if members.is_empty() => "no mongod is registered yet".to_string(),
             Ok(members) => {
                 let options = store::mongo::Options {

@@ -73,7 +73,9 @@ impl Value for Host {
             "0.0.0.0" | "::" | "[::]" => Err("others cannot reach that; name one address".to_string()),
             _ => match Address::parse(&format!("{text}:1")) {
                 Ok(_) => Ok(Host(text.to_string())),
-                Err(_) => Err("not a host; an IPv6 address stands in brackets, and no port follows".to_string()),
+                Err(_) => {
+                    Err("not a host; an IPv6 address stands in brackets, and no port follows".to_string())
+                }
             },
         }
     }

@@ -13,6 +13,7 @@ use super::super::notes::{Notes, Served};
 use super::super::options::address;
 use super::super::peer::{Connector, ask};
 use super::super::plan::Answer;
+use super::super::silence::{Server, until_silent};
 use super::super::{EtcdError, Options};
 
 /// Between two looks at a member that does not serve yet.
@@ -24,9 +25,18 @@ const LIST: Duration = Duration::from_secs(5);
 
 /// Returns only when something went wrong.
 pub(super) async fn attend(options: &Options, place: &Place, notes: &Notes, tether: &Tether) -> EtcdError {
-    match settle_in(options, place, notes, tether).await {
-        Ok(()) => follow(options, place, notes).await,
-        Err(error) => error,
+    if let Err(error) = settle_in(options, place, notes, tether).await {
+        return error;
+    }
+    let own = address(&place.host, options.client_port);
+    let access = options.access(Vec::new());
+    let tries = options.tries;
+    tokio::select! {
+        error = follow(options, notes, &own) => error,
+        why = until_silent(Server::Member, &access, &own, Duration::from_secs(tries.into())) => {
+            let what = "etcd";
+            EtcdError::Silent { what, tries, why }
+        }
     }
 }
 
@@ -43,7 +53,7 @@ async fn settle_in(
         member: Some(health.member),
     })?;
     if health.learner {
-        promote(options, place, notes, health.member, tether).await?;
+        promote(options, place, notes, &health, tether).await?;
     }
     if let Some(login) = &options.login {
         let deadline = Instant::now() + Duration::from_secs(options.tries.into());
@@ -127,11 +137,14 @@ async fn promote(
     options: &Options,
     place: &Place,
     notes: &Notes,
-    member: u64,
+    health: &Health,
     tether: &Tether,
 ) -> Result<(), EtcdError> {
+    let member = health.member;
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
-    let access = options.access(others(options, place, notes).await);
+    let access = options
+        .access(others(options, place, notes).await)
+        .of(Some(health.cluster));
     tether.say(&Word::Doing("catching up with the cluster".to_string()));
     loop {
         let waiting = match look(&access).await {
@@ -212,11 +225,10 @@ async fn others(options: &Options, place: &Place, notes: &Notes) -> Vec<String> 
     clients
 }
 
-async fn follow(options: &Options, place: &Place, notes: &Notes) -> EtcdError {
-    let own = address(&place.host, options.client_port);
+async fn follow(options: &Options, notes: &Notes, own: &str) -> EtcdError {
     loop {
         tokio::time::sleep(LIST).await;
-        if let Err(error) = note_endpoints(options, notes, &own).await {
+        if let Err(error) = note_endpoints(options, notes, own).await {
             return error;
         }
     }
@@ -226,7 +238,7 @@ async fn follow(options: &Options, place: &Place, notes: &Notes) -> EtcdError {
 async fn note_endpoints(options: &Options, notes: &Notes, own: &str) -> Result<(), EtcdError> {
     let mut asked = vec![own.to_string()];
     asked.extend(notes.endpoints().into_iter().filter(|known| known != own));
-    if let Ok(cluster) = look(&options.access(asked)).await {
+    if let Ok(cluster) = look(&options.access(asked).of(notes.cluster()?)).await {
         notes.set_endpoints(&cluster.running.endpoints())?;
     }
     Ok(())

@@ -111,7 +111,12 @@ impl fmt::Display for Waiting {
             Waiting::Silent(at) if at.is_empty() => f.write_str("no other node is known yet"),
             Waiting::Silent(at) => {
                 let each: Vec<String> = at.iter().map(|(at, why)| format!("{at} ({why})")).collect();
-                write!(f, "waiting for an answer from {}", each.join(", "))
+                write!(
+                    f,
+                    "waiting for an answer from {}; see that it runs and can be reached from here, or correct --join, \
+                     --members or --discover",
+                    each.join(", ")
+                )
             }
             Waiting::Unresolved { name, why } => write!(
                 f,

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use model::Added;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::{Draft, add};
 use crate::StoreError;
-use crate::mongo::attempts::Patience;
+use crate::mongo::attempts::{Patience, TOTAL};
 use crate::mongo::base::Base;
-use crate::mongo::failure::repeat;
+use crate::mongo::failure::{Failure, repeat};
+
+const STEP: &str = "add tasks";
 
 /// A group ends at either bound, so that nobody waits long for a commit he is part of.
 const GROUP_JOBS: usize = 512;
@@ -25,6 +28,7 @@ pub(in crate::mongo) struct Adder {
 }
 
 struct Job {
+    since: Instant,
     drafts: Vec<Draft>,
     weight: usize,
     reply: oneshot::Sender<Result<Vec<Added>, StoreError>>,
@@ -49,6 +53,7 @@ impl Adder {
         let room = self.room.clone().acquire_many_owned(share).await;
         let (reply, answer) = oneshot::channel();
         let job = Job {
+            since: Instant::now(),
             drafts,
             weight,
             reply,
@@ -61,30 +66,62 @@ impl Adder {
 
 async fn run(base: Arc<Base>, mut waiting: mpsc::Receiver<Job>) {
     while let Some(first) = waiting.recv().await {
-        let (mut weight, mut tasks) = (first.weight, first.drafts.len());
-        let mut group = vec![first];
-        while group.len() < GROUP_JOBS
-            && tasks < GROUP_TASKS
-            && weight < GROUP_BYTES
-            && let Ok(job) = waiting.try_recv()
-        {
-            weight += job.weight;
-            tasks += job.drafts.len();
-            group.push(job);
+        let (mut weight, mut tasks) = (0, 0);
+        let mut group = vec![];
+        let mut next = Some(first);
+        while let Some(job) = next.take() {
+            if job.weight >= GROUP_BYTES {
+                // A large one takes its time, and nobody waits for it.
+                let base = base.clone();
+                tokio::spawn(async move { handle(&base, vec![job]).await });
+            } else if let Some(job) = job.unless_late() {
+                weight += job.weight;
+                tasks += job.drafts.len();
+                group.push(job);
+            }
+            if group.len() < GROUP_JOBS && tasks < GROUP_TASKS && weight < GROUP_BYTES {
+                next = waiting.try_recv().ok();
+            }
         }
-        handle(&base, group, weight).await;
+        handle(&base, group).await;
     }
 }
 
-async fn handle(base: &Arc<Base>, group: Vec<Job>, weight: usize) {
+impl Job {
+    /// Nothing of it was tried yet: whoever gave up needs no answer, and whoever waited long enough gets one.
+    fn unless_late(self) -> Option<Job> {
+        if self.reply.is_closed() {
+            return None;
+        }
+        if self.since.elapsed() >= TOTAL {
+            let _ = self.reply.send(Err(StoreError::Silent { step: STEP }));
+            return None;
+        }
+        Some(self)
+    }
+}
+
+async fn handle(base: &Arc<Base>, group: Vec<Job>) {
+    if group.is_empty() {
+        return;
+    }
+    let weight = group.iter().map(|job| job.weight).sum();
     let (batches, replies): (Vec<_>, Vec<_>) = group
         .into_iter()
         .map(|job| (job.drafts, (job.reply, job.room)))
         .unzip();
     let batches = Arc::new(batches);
-    let answers = Patience::with("add tasks")
+    let answers = Patience::with(STEP)
         .for_bytes(weight)
-        .persist(|_| add(base.clone(), batches.clone()))
+        .persist(|_| {
+            let added = add(base.clone(), batches.clone());
+            async move {
+                added.await.map_err(|failure| match failure {
+                    Failure::TooLarge => Failure::Refused(StoreError::TooMuch),
+                    other => other,
+                })
+            }
+        })
         .await;
     // A caller may have stopped waiting; what was done stays done.
     match answers {

@@ -10,7 +10,7 @@ use mongodb::bson::{Document, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
-use super::{BlobRow, find};
+use super::BlobRow;
 use crate::mongo::attempts::Patience;
 use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
 use crate::mongo::failure::Failure;
@@ -54,7 +54,8 @@ async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<ObjectId>, Fail
         .collection::<BlobRow>(BLOBS)
         .find_one_and_update(
             doc! { "_id": hash.field() },
-            doc! { "$set": { "used": now().field() } },
+            // A repetition that comes late does not set it back.
+            doc! { "$max": { "used": now().field() } },
         )
         .await?;
     Ok(found.map(|row| row.file))
@@ -96,9 +97,11 @@ impl Upload {
             CHUNK,
             File::open(path).await.map_err(io_error("open the blob", path))?,
         );
-        Patience::with(STEP)
-            .persist(|_| files::mark(self.base.clone(), self.file))
-            .await?;
+        let marked = Patience::with(STEP).persist(|_| files::mark(self.base.clone()));
+        let this = Upload {
+            file: marked.await?,
+            ..self.clone()
+        };
         let mut read = 0;
         loop {
             let mut piece = Vec::with_capacity(CHUNK * TOGETHER);
@@ -114,23 +117,22 @@ impl Upload {
             let piece = Arc::new(piece);
             Patience::with(STEP)
                 .for_bytes(piece.len())
-                .persist(|_| files::write_piece(self.base.clone(), self.file, first, piece.clone()))
+                .persist(|_| files::write_piece(this.base.clone(), this.file, first, piece.clone()))
                 .await?;
         }
-        self.check_size(read, path)?;
-        let owner = Patience::with(STEP).persist(|_| self.clone().publish()).await?;
-        if owner != self.file {
+        this.check_size(read, path)?;
+        let owner = Patience::with(STEP).persist(|_| this.clone().publish()).await?;
+        if owner != this.file {
             // Another was first.
-            files::abandon(&self.base, vec![self.file]).await;
+            files::abandon(&this.base, vec![this.file]).await;
         }
         Ok(())
     }
 
     /// Makes the file the blob's, unless another is. Answers the file that is.
     async fn publish(self) -> Result<ObjectId, Failure> {
-        if let Some(row) = find(&self.base, &[self.hash]).await?.remove(&self.hash) {
-            touch(self.base.clone(), self.hash).await?;
-            return Ok(row.file);
+        if let Some(file) = touch(self.base.clone(), self.hash).await? {
+            return Ok(file);
         }
         let mut transaction = Transaction::default();
         transaction.delete_each(UPLOADS, [files::marked(self.file)])?;

@@ -88,8 +88,8 @@ async fn give_up(
         }
     }
     let mut transaction = Transaction::default();
-    let tally = table.write(&mut transaction)?;
-    transaction.count(&tally)?;
+    transaction.count(&table.tally())?;
+    table.write(&mut transaction)?;
     transaction.commit(&base).await
 }
 

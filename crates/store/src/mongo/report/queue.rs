@@ -1,6 +1,7 @@
 //! The head of the queue, and who is reaching for it.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ const ANSWER_TASKS: u32 = 1000;
 const ENOUGH: Try = Try(6);
 /// How long a turn is waited for.
 const TURN: Duration = Duration::from_secs(1);
-/// By how much more than it needs each further attempt looks at.
-const WIDER: usize = 16;
+/// How far back, in multiples of what is wanted, an attempt may begin when others reach for the head too.
+const WIDEST: usize = 6;
 
 /// Tasks that reports under way here are about to claim. Two of one process never reach for the same.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub(in crate::mongo) struct Reservations {
     /// Whoever looks at the queue does so alone: then he sees what those before him have reserved.
     turn: tokio::sync::Mutex<()>,
     tasks: Mutex<HashSet<TaskId>>,
+    /// How far back to begin: more after each meeting with another process, less as time goes by without one.
+    spread: AtomicUsize,
 }
 
 /// From the head of the queue, for as long as this is kept.
@@ -44,6 +47,18 @@ pub(super) struct Head<'r> {
 impl Reservations {
     fn count(&self) -> usize {
         self.lock().len()
+    }
+
+    /// An attempt that is not the first is one that was overtaken.
+    fn spread(&self, count: Try) -> usize {
+        let spread = self.spread.load(Ordering::Relaxed);
+        let next = match count {
+            Try(0) if random().is_multiple_of(8) => spread.saturating_sub(1),
+            Try(0) => spread,
+            Try(_) => (spread + 2).min(WIDEST),
+        };
+        self.spread.store(next, Ordering::Relaxed);
+        next
     }
 
     /// Those that were free, of which there are `wanted` at most.
@@ -77,8 +92,8 @@ pub(super) fn wanted(report: &Report) -> usize {
     report.vacant.min(ANSWER_TASKS) as usize
 }
 
-/// As many from the queue as the report has room for, in its order. Reports of other processes may be reaching
-/// for the same ones; an attempt after such a meeting begins somewhere further back.
+/// As many from the queue as the report has room for, in its order. If reports of other processes are reaching for
+/// the same ones, it begins somewhere further back: not far, but not where they begin.
 pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
     let wanted = wanted(report);
     let none = || Ok(base.reserved.reserve(vec![], 0));
@@ -89,7 +104,7 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     let Ok(_turn) = timeout(TURN, base.reserved.turn.lock()).await else {
         return none();
     };
-    let wider = WIDER * count.0 as usize;
+    let wider = wanted * base.reserved.spread(count);
     let reserved = base.reserved.count();
     let mut rows = read(base, wanted + reserved + wider).await?;
     let spare = rows.len().saturating_sub(wanted + reserved).min(wider);

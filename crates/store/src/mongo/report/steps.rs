@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use model::{Handout, Report, SessionId, Status, TaskId, settle};
+use model::{Handout, Report, Status, TaskId, settle};
 
 use super::claim::Claimed;
 use super::{How, Sent};
@@ -21,15 +21,14 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// All but the claim. `former` is the live session that this report ends by opening its own.
-    pub(super) fn settle(&mut self, sent: &Sent, former: Option<SessionId>, table: &mut Table) {
+    /// All but the claim.
+    pub(super) fn settle(&mut self, sent: &Sent, table: &mut Table) {
         let report = &sent.report;
         self.complete(sent, table);
-        if let Some(former) = former {
-            // Its results, and what had begun and was lost, were in this report's `complete`; the rest only waited.
-            for task in table.held(&report.executor, former) {
-                table.release(task.id, Release::GivenBack);
-            }
+        // Of the session that this one succeeds. Its results, and what had begun and was lost, were in this report's
+        // `complete`; the rest only waited. Nobody else would ever release what an ended session holds.
+        for task in table.held_otherwise(&report.executor, report.session) {
+            table.release(task.id, Release::GivenBack);
         }
         self.record(report, table);
         let held = table.held(&report.executor, report.session);

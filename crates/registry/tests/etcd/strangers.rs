@@ -1,0 +1,28 @@
+//! Another cluster at an address that was once that of a member.
+
+use registry::etcd::AccessError;
+
+use super::servers::{Cluster, at_one};
+
+#[tokio::test]
+async fn only_the_cluster_that_was_named_will_do() {
+    let (ours, strange) = (Cluster::start(1).await, Cluster::start(1).await);
+    let mut client = ours.access().connect().await.unwrap();
+    let id = client.status().await.unwrap().header().unwrap().cluster_id();
+    client.put("whose", "ours", None).await.unwrap();
+
+    // The strange one is asked first.
+    let endpoints = [strange.access().endpoints, ours.access().endpoints].concat();
+    let both = ours.access().at(endpoints).of(Some(id));
+    let mut client = both.connect().await.unwrap();
+    let answer = client.get("whose", None).await.unwrap();
+    assert_eq!(answer.kvs().len(), 1);
+
+    let proxies = [ours.proxy().await, strange.proxy().await];
+    let [through_ours, through_strange] = proxies.each_ref().map(|proxy| at_one(proxy).of(Some(id)));
+    through_ours.connect().await.unwrap();
+    for access in [strange.access().of(Some(id)), through_strange] {
+        let refused = access.connect().await.err().unwrap();
+        assert!(matches!(refused, AccessError::AnotherCluster { ours, .. } if ours == id), "{refused}");
+    }
+}
