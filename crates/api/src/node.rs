@@ -58,7 +58,11 @@ pub struct Judicator {
     pub store: String,
     pub version: String,
     /// When it began to serve.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "name::optional::time")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "name::optional::time"
+    )]
     #[schema(value_type = Option<schema::Time>)]
     pub since: Option<Moment>,
     /// Its member of etcd, in a cluster.

@@ -12,6 +12,7 @@
 mod options;
 
 mod arguments;
+mod certificate;
 mod notes;
 mod plan;
 mod preflight;
@@ -37,7 +38,7 @@ mod error;
 
 pub use dial::DialError;
 pub use error::EtcdError;
-pub use leave::{Departure, leave};
+pub use leave::{Departure, leave, may_leave};
 pub use member::member;
 pub use members::{MemberSeen, MemberState, members};
 pub use notes::{known_cluster, known_endpoints};

@@ -47,7 +47,11 @@ impl Secret {
         digest.update(purpose.as_bytes());
         digest.update([0]);
         digest.update(self.0.as_bytes());
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        digest
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     pub(crate) fn show(&self, request: &mut Request<()>) {

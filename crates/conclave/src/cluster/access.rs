@@ -27,7 +27,11 @@ pub(super) fn access(config: &Config, secrets: &Secrets, own: Own) -> Access {
         endpoints,
         login: login(secrets),
         tls: tls(config),
-        cluster: None,
+        // The proxy's daemon sees to that for its node.
+        cluster: match own {
+            Own::Member | Own::None => daemons::etcd::known_cluster(&folder(config)),
+            Own::Proxy => None,
+        },
     }
 }
 

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use daemons::mongodb;
 
 use super::stop::PATIENCE;
 use crate::args::LocalFlags;
@@ -38,15 +37,15 @@ pub(super) async fn leave(node: &LocalNode) -> Result<()> {
             stop(node).await?;
             return out.line("this was the last node of its cluster: it is stopped, and remains a member");
         }
+        // Both have to be able to spare it before either is told: half gone would be worse than there.
+        daemons::mongodb::may_leave(&replica).await?;
+        daemons::etcd::may_leave(&etcd).await?;
         // The replica set first, while this node's etcd can still tell the others. And etcd while it runs: of two
         // members both have to agree.
-        let departure = daemons::mongodb::leave(&replica, PATIENCE)
+        daemons::mongodb::leave(&replica, PATIENCE)
             .await
             .context("could not leave the replica set")?;
-        out.line(match departure {
-            mongodb::Departure::Done => "left the replica set",
-            mongodb::Departure::Pending => "leaves the replica set as soon as it has a primary",
-        })?;
+        out.line("left the replica set")?;
         daemons::etcd::leave(&etcd)
             .await
             .context("could not leave etcd")?;

@@ -8,7 +8,7 @@ use registry::etcd::{Access, Tls};
 
 use super::Options;
 use super::options::address;
-use super::plan::Founder;
+use super::plan::{Charter, Founder};
 
 /// Where this member is reached, and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,25 +25,8 @@ pub(crate) struct Place {
 pub(crate) enum Initial {
     /// There is data: it knows.
     Known,
-    New {
-        members: Vec<Founder>,
-        token: String,
-    },
+    New(Charter),
     Existing(Vec<Founder>),
-}
-
-const TOKEN: &str = "conclave";
-
-impl Initial {
-    /// The token is part of the cluster's id. One who founds alone makes it unique, so that two clusters that were
-    /// founded at the same address are told apart; founders together can only use what all of them know.
-    pub(crate) fn new(members: Vec<Founder>) -> Initial {
-        let token = match members.len() {
-            1 => format!("{TOKEN}-{}", uuid::Uuid::now_v7()),
-            _ => TOKEN.to_string(),
-        };
-        Initial::New { members, token }
-    }
 }
 
 pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &Initial) -> Vec<OsString> {
@@ -77,15 +60,15 @@ pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &In
             let peer = address(&place.host, options.peer_port);
             args.pair("--initial-cluster", listed(&[Founder::new(&options.name, &peer)]));
         }
-        Initial::New { members, token } => {
-            args.pair("--initial-cluster", listed(members));
+        // The token is part of the cluster's id and of its members'.
+        Initial::New(Charter { founders, token }) => {
+            args.pair("--initial-cluster", listed(founders));
             args.pair("--initial-cluster-state", "new");
             args.pair("--initial-cluster-token", token);
         }
         Initial::Existing(members) => {
             args.pair("--initial-cluster", listed(members));
             args.pair("--initial-cluster-state", "existing");
-            args.pair("--initial-cluster-token", TOKEN);
         }
     }
     // A member that comes back from a pause does not depose a leader that is well.
@@ -209,17 +192,16 @@ mod tests {
             "--initial-cluster=a=http://10.0.0.1:2380 --pre-vote",
         );
         check(
-            Initial::new(both()),
-            &format!("{listed} --initial-cluster-state=new --initial-cluster-token=conclave "),
+            Initial::New(Charter {
+                founders: both(),
+                token: "conclave-1".into(),
+            }),
+            &format!("{listed} --initial-cluster-state=new --initial-cluster-token=conclave-1 "),
         );
         check(
             Initial::Existing(both()),
             &format!("{listed} --initial-cluster-state=existing"),
         );
-        // Alone, the token makes the cluster like no other.
-        let alone = || Initial::new(both()[..1].to_vec());
-        check(alone(), "--initial-cluster-token=conclave-");
-        assert_ne!(alone(), alone());
     }
 
     #[test]

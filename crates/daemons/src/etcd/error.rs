@@ -30,6 +30,8 @@ pub enum EtcdError {
     GaveUp { tries: u32, waiting: String },
     #[error("cannot answer the other founders on the port for peers")]
     Propose(#[source] io::Error),
+    #[error("cannot use secrets.etcd_cert_file")]
+    Certificate(#[source] io::Error),
     #[error("{how} by itself; see what it wrote before, in this log")]
     Ended { how: String },
     #[error("etcd did not serve within {tries} tries and was killed; {why}")]

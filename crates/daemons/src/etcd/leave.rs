@@ -1,5 +1,7 @@
 //! Leaves the cluster for good.
 
+use registry::etcd::Access;
+
 use super::expel::expel;
 use super::members::{MemberSeen, MemberState, members, serving};
 use super::notes::Notes;
@@ -17,13 +19,42 @@ pub enum Departure {
     Last,
 }
 
+/// Changes nothing: whether `leave` would go through as things are.
+pub async fn may_leave(options: &Options) -> Result<(), EtcdError> {
+    look_around(options).await.map(drop)
+}
+
 /// May be called while the daemon runs (its etcd then ends by itself) or when it has stopped. In a cluster of two it
 /// has to run, for both have to agree.
 pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
+    match look_around(options).await? {
+        Prospect::LeftBefore => return Ok(Departure::LeftBefore),
+        Prospect::Last => return Ok(Departure::Last),
+        Prospect::Gone => {}
+        Prospect::Member { id, others } => expel(&others, id).await?,
+    }
+    Notes::at(&options.data).leaves(LEFT)?;
+    Ok(Departure::Left)
+}
+
+/// What a leave would come to.
+enum Prospect {
+    LeftBefore,
+    Last,
+    /// It is a member no more, and has not noticed.
+    Gone,
+    Member {
+        id: u64,
+        /// Through these: one that removes itself may be gone before it can answer.
+        others: Access,
+    },
+}
+
+async fn look_around(options: &Options) -> Result<Prospect, EtcdError> {
     let notes = Notes::at(&options.data);
     let disk = notes.read()?;
     if disk.left {
-        return Ok(Departure::LeftBefore);
+        return Ok(Prospect::LeftBefore);
     }
     let endpoints = notes.endpoints();
     if endpoints.is_empty() {
@@ -43,19 +74,18 @@ pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
     let member = disk.served.and_then(|served| served.member);
     let is_own = |other: &&MemberSeen| member.map_or(other.peer == peer, |id| other.id == id);
     let Some(own) = all.iter().find(is_own) else {
-        notes.leaves(LEFT)?;
-        return Ok(Departure::Left);
+        return Ok(Prospect::Gone);
     };
     if all.len() == 1 {
-        return Ok(Departure::Last);
+        return Ok(Prospect::Last);
     }
     check_quorum(&options.name, own, &all)?;
-    // Through another: one that removes itself may be gone before it can answer.
     let mut others = serving(&all);
     others.retain(|client| *client != own.client);
-    expel(&access(others), own.id).await?;
-    notes.leaves(LEFT)?;
-    Ok(Departure::Left)
+    Ok(Prospect::Member {
+        id: own.id,
+        others: access(others),
+    })
 }
 
 const LEFT: &str = "This node left its cluster. To join again, start it with a new data folder.\n";

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::plan::Founder;
+use super::plan::Charter;
 
 #[derive(Debug, Error)]
 #[error("could not {step} {path:?}")]
@@ -34,7 +34,8 @@ pub(crate) struct Served {
 /// What this node told the other founders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Founding {
-    pub(crate) founders: Vec<Founder>,
+    #[serde(flatten)]
+    pub(crate) charter: Charter,
     pub(crate) stage: Stage,
 }
 
@@ -184,6 +185,7 @@ fn text_of(note: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Founder;
     use super::*;
 
     #[test]
@@ -198,7 +200,10 @@ mod tests {
             member: Some(7),
         };
         let founding = Founding {
-            founders: vec![Founder::new("a", "10.0.0.1:2380")],
+            charter: Charter {
+                founders: vec![Founder::new("a", "10.0.0.1:2380")],
+                token: "t".into(),
+            },
             stage: Stage::Promised,
         };
         notes.serves(served).unwrap();

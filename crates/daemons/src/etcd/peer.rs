@@ -6,7 +6,7 @@ mod http;
 mod tls;
 
 pub(crate) use http::{Request, Response};
-pub(crate) use tls::{Acceptor, Connector};
+pub(crate) use tls::{Acceptor, Connector, certificates};
 
 use std::io;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn understand(response: &Response) -> io::Result<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Founder;
+    use super::super::plan::{Charter, Founder};
     use super::super::propose::Proposer;
     use super::*;
 
@@ -94,7 +94,10 @@ mod tests {
             .unwrap();
         let mut proposal = Proposal {
             name: "a".into(),
-            founders: Vec::new(),
+            charter: Charter {
+                founders: Vec::new(),
+                token: "t".into(),
+            },
             stage: None,
         };
         let proposer = Proposer::start(free.ip(), free.port(), None, proposal.clone())
@@ -102,7 +105,7 @@ mod tests {
             .unwrap();
         let at = free.to_string();
         assert_eq!(ask(&at, None).await, Answer::Proposes(proposal.clone()));
-        proposal.founders.push(Founder::new("a", &at));
+        proposal.charter.founders.push(Founder::new("a", &at));
         proposer.show(proposal.clone());
         assert_eq!(ask(&at, None).await, Answer::Proposes(proposal));
         // Then the port is etcd's.

@@ -6,6 +6,9 @@
 //! each founds. Two lists that share a node can therefore not both be founded. A node that finds a founder running
 //! already with a list that holds a place for it takes that place: the founder has seen its promise.
 //!
+//! With the list goes a token, made anew by the node that is the first of it: the same nodes that found again found
+//! another cluster, in which nobody is taken for what it was in the earlier one.
+//!
 //! A place is free until its member has published where it serves clients. After that a node without data is not the
 //! member that it was, whatever its name, and has to join as a new one.
 
@@ -38,6 +41,15 @@ impl Founder {
     }
 }
 
+/// A cluster to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Charter {
+    /// Empty while not enough of them are seen.
+    pub(crate) founders: Vec<Founder>,
+    /// Tells it from any other of the same founders. Empty while the first of them has not told it.
+    pub(crate) token: String,
+}
+
 /// What stands behind an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -53,8 +65,8 @@ pub(crate) enum Answer {
 pub(crate) struct Proposal {
     /// Of the node that proposes.
     pub(crate) name: String,
-    /// Empty while it does not see enough others.
-    pub(crate) founders: Vec<Founder>,
+    #[serde(flatten)]
+    pub(crate) charter: Charter,
     /// `None` while it may still change its mind.
     pub(crate) stage: Option<Stage>,
 }
@@ -84,6 +96,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) disk: &'a OnDisk,
     /// Whom this node would found a cluster with, itself included; or why it does not know.
     pub(crate) proposal: &'a Result<Vec<Founder>, Waiting>,
+    /// For a cluster of which it is the first founder.
+    pub(crate) token: &'a str,
     /// From others, by the address that was asked.
     pub(crate) answers: &'a [(String, Answer)],
 }
@@ -93,9 +107,9 @@ pub(crate) enum Plan {
     /// etcd has data: whatever else was said, it knows its cluster.
     Run,
     /// All others agree, or there are none.
-    FoundWith(Vec<Founder>),
+    FoundWith(Charter),
     /// All others propose this: to be written down, shown, and asked again.
-    Promise(Vec<Founder>),
+    Promise(Charter),
     /// A cluster lives; these are its members' addresses for clients.
     Join(Vec<String>),
     Wait(Waiting),
@@ -137,13 +151,14 @@ pub(crate) fn plan(situation: Situation<'_>) -> Plan {
 /// Somebody runs etcd.
 fn with_cluster(situation: Situation<'_>, running: &[&Running]) -> Plan {
     let Situation { me, start, disk, .. } = situation;
-    let promised = disk.founding.as_ref().map(|founding| &founding.founders);
+    let promised = disk.founding.as_ref().map(|founding| &founding.charter);
     let founds = matches!(start, Start::Members(_) | Start::Discover { expect: Some(_), .. });
     let free_place = running.iter().find(|cluster| {
         let place = cluster.members.iter().find(|member| member.peer == me.peer);
         place.is_some_and(|place| place.client.is_none() && !place.learner)
     });
-    if let (true, None, Some(cluster)) = (founds, disk.served, free_place) {
+    // Without its promise it does not know the token, and the place is not to be had: it is removed, and made anew.
+    if let (true, None, Some(cluster), Some(promised)) = (founds, disk.served, free_place, promised) {
         let founders: Vec<Founder> = cluster
             .members
             .iter()
@@ -152,22 +167,28 @@ fn with_cluster(situation: Situation<'_>, running: &[&Running]) -> Plan {
                 false => Founder::new(&member.name, &member.peer),
             })
             .collect();
-        return match promised {
-            Some(promised) if !same(promised, &founders) => {
-                Plan::Wait(Waiting::promised_others(promised, &founders))
-            }
-            _ => Plan::FoundWith(founders),
+        return match same(&promised.founders, &founders) {
+            true => Plan::FoundWith(Charter {
+                founders,
+                token: promised.token.clone(),
+            }),
+            false => Plan::Wait(Waiting::promised_others(&promised.founders, &founders)),
         };
     }
     let listed = || running.iter().flat_map(|cluster| &cluster.members);
     // A promise binds until its cluster is there: the others may found while this node looks elsewhere.
     if let (Some(promised), None) = (promised, disk.served)
-        && !listed().any(|member| promised.iter().any(|founder| founder.peer == member.peer))
+        && !listed().any(|member| {
+            promised
+                .founders
+                .iter()
+                .any(|founder| founder.peer == member.peer)
+        })
     {
         let theirs: Vec<Founder> = listed()
             .map(|member| Founder::new(&member.name, &member.peer))
             .collect();
-        return Plan::Wait(Waiting::promised_others(promised, &theirs));
+        return Plan::Wait(Waiting::promised_others(&promised.founders, &theirs));
     }
     let mut clients: Vec<String> = listed()
         .filter(|member| member.peer != me.peer && !member.learner)
@@ -196,10 +217,16 @@ fn without_cluster(situation: Situation<'_>) -> Plan {
         };
     }
     match (&disk.founding, start) {
-        (Some(founding), _) if founding.stage == Stage::Decided => Plan::FoundWith(founding.founders.clone()),
-        (Some(founding), _) => agree(situation, &founding.founders),
+        (Some(founding), _) if founding.stage == Stage::Decided => Plan::FoundWith(founding.charter.clone()),
+        (Some(founding), _) => match agree(situation, &founding.charter) {
+            Plan::Wait(waiting) => Plan::Wait(Waiting::promised(&founding.charter.founders, waiting)),
+            plan => plan,
+        },
         (None, Start::Unsaid) => Plan::Refuse(Refusal::Unsaid),
-        (None, Start::First) => Plan::FoundWith(vec![me.clone()]),
+        (None, Start::First) => Plan::FoundWith(Charter {
+            founders: vec![me.clone()],
+            token: situation.token.to_string(),
+        }),
         (None, Start::Join(_) | Start::Discover { expect: None, .. }) => {
             Plan::Wait(match situation.proposal {
                 Err(waiting) => waiting.clone(),
@@ -207,7 +234,7 @@ fn without_cluster(situation: Situation<'_>) -> Plan {
             })
         }
         (None, Start::Members(_) | Start::Discover { expect: Some(_), .. }) => match target(situation) {
-            Ok(founders) => agree(situation, founders),
+            Ok(charter) => agree(situation, &charter),
             Err(waiting) => Plan::Wait(waiting.clone()),
         },
     }
@@ -217,31 +244,53 @@ fn without_cluster(situation: Situation<'_>) -> Plan {
 pub(crate) fn shown(situation: Situation<'_>) -> Proposal {
     Proposal {
         name: situation.me.name.clone(),
-        founders: target(situation).map(<[Founder]>::to_vec).unwrap_or_default(),
+        charter: target(situation).unwrap_or_else(|_| Charter {
+            founders: Vec::new(),
+            token: String::new(),
+        }),
         stage: situation.disk.founding.as_ref().map(|founding| founding.stage),
     }
 }
 
-/// The list that this node stands for: what it has promised; else what another has, for that can no longer be changed;
-/// else what it sees itself.
-fn target<'a>(situation: Situation<'a>) -> Result<&'a [Founder], &'a Waiting> {
+/// The cluster that this node stands for: what it has promised; else what another has, for that can no longer be
+/// changed; else what it sees itself.
+fn target(situation: Situation<'_>) -> Result<Charter, &Waiting> {
     if let Some(founding) = &situation.disk.founding {
-        return Ok(&founding.founders);
+        return Ok(founding.charter.clone());
     }
     let promised = situation.answers.iter().find_map(|(_, answer)| match answer {
-        Answer::Proposes(theirs) if theirs.stage.is_some() && has(&theirs.founders, situation.me) => {
-            Some(theirs.founders.as_slice())
+        Answer::Proposes(theirs) if theirs.stage.is_some() && has(&theirs.charter.founders, situation.me) => {
+            Some(&theirs.charter)
         }
         _ => None,
     });
-    match promised {
-        Some(founders) => Ok(founders),
-        None => situation.proposal.as_deref(),
+    if let Some(charter) = promised {
+        return Ok(charter.clone());
     }
+    let founders = situation.proposal.as_ref()?;
+    Ok(Charter {
+        founders: founders.clone(),
+        token: token(situation, founders).unwrap_or_default().to_string(),
+    })
 }
 
-/// Where the founders stand with this list, and what this node does next.
-fn agree(situation: Situation<'_>, founders: &[Founder]) -> Plan {
+/// As the first founder in order of their addresses tells it.
+fn token<'a>(situation: Situation<'a>, founders: &[Founder]) -> Option<&'a str> {
+    let first = founders.iter().map(|founder| &founder.peer).min()?;
+    if *first == situation.me.peer {
+        return Some(situation.token);
+    }
+    situation.answers.iter().find_map(|(peer, answer)| match answer {
+        Answer::Proposes(theirs) if peer == first && same(&theirs.charter.founders, founders) => {
+            Some(theirs.charter.token.as_str())
+        }
+        _ => None,
+    })
+}
+
+/// Where the founders stand with this cluster, and what this node does next.
+fn agree(situation: Situation<'_>, charter: &Charter) -> Plan {
+    let Charter { founders, token } = charter;
     let Situation {
         me, disk, answers, ..
     } = situation;
@@ -250,6 +299,7 @@ fn agree(situation: Situation<'_>, founders: &[Founder]) -> Plan {
     }
     let mut named = Vec::new();
     let mut all_promised = true;
+    let mut all_know = !token.is_empty();
     for founder in founders {
         if founder.peer == me.peer {
             named.push(me.clone());
@@ -257,14 +307,15 @@ fn agree(situation: Situation<'_>, founders: &[Founder]) -> Plan {
         }
         let answer = answers.iter().find(|(peer, _)| *peer == founder.peer);
         match answer.map(|(_, answer)| answer) {
-            Some(Answer::Proposes(theirs)) if same(&theirs.founders, founders) => {
+            Some(Answer::Proposes(theirs)) if same(&theirs.charter.founders, founders) => {
+                all_know &= theirs.charter.token == *token;
                 all_promised &= theirs.stage.is_some();
                 named.push(Founder::new(&theirs.name, &founder.peer));
             }
             Some(Answer::Proposes(theirs)) => {
                 return Plan::Wait(Waiting::Disagrees {
                     peer: founder.peer.clone(),
-                    theirs: theirs.founders.clone(),
+                    theirs: theirs.charter.founders.clone(),
                     ours: founders.to_vec(),
                 });
             }
@@ -288,12 +339,17 @@ fn agree(situation: Situation<'_>, founders: &[Founder]) -> Plan {
             });
         }
     }
+    let charter = Charter {
+        founders: named,
+        token: token.clone(),
+    };
     match &disk.founding {
-        Some(_) if all_promised => Plan::FoundWith(named),
+        _ if !all_know => Plan::Wait(Waiting::Token),
+        Some(_) if all_promised => Plan::FoundWith(charter),
         Some(_) => Plan::Wait(Waiting::Promises),
         // Alone there is nobody to promise it to.
-        None if named.len() == 1 => Plan::FoundWith(named),
-        None => Plan::Promise(named),
+        None if charter.founders.len() == 1 => Plan::FoundWith(charter),
+        None => Plan::Promise(charter),
     }
 }
 

@@ -3,9 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use registry::etcd::Tls;
 use thiserror::Error;
 
+use super::certificate::common_name;
 use super::options::address;
+use super::peer::certificates;
 use super::{EtcdError, Options, ProxyOptions, Seeds, Start};
 use crate::server::port;
 use crate::server::program::{Program, Version};
@@ -56,6 +59,11 @@ pub enum UnfitOptions {
     Loopback { host: String, ip: IpAddr, other: String },
     #[error("etcd.expect (--bootstrap-expect) is 0: a cluster has at least one member")]
     ExpectNone,
+    #[error(
+        "the certificate {path:?} has the common name {name:?}, and etcd's proxy takes none that has one; make one with \
+         subject alternative names only, 127.0.0.1 among them, and name it with secrets.etcd_cert_file"
+    )]
+    CommonName { path: PathBuf, name: String },
     #[error("{0} is empty")]
     Nothing(&'static str),
 }
@@ -79,6 +87,13 @@ pub fn preflight_proxy(options: &ProxyOptions) -> Result<(), EtcdError> {
         Seeds::Behind { .. } => {}
     }
     port::own_ip(&options.host)?;
+    if let Some(Tls { cert, .. }) = &options.tls {
+        let chain = certificates(cert).map_err(EtcdError::Certificate)?;
+        if let Some(name) = chain.first().and_then(|own| common_name(own)) {
+            let path = cert.clone();
+            return Err(UnfitOptions::CommonName { path, name }.into());
+        }
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use super::arguments::{Initial, Place};
 use super::join::join;
 use super::notes::{Founding, Notes, Stage};
 use super::peer::Acceptor;
-use super::plan::{Founder, Plan, Situation, plan, shown};
+use super::plan::{Charter, Plan, Situation, plan, shown};
 use super::propose::Proposer;
 use super::{EtcdError, Options, Start};
 use around::Around;
@@ -29,7 +29,8 @@ pub(crate) struct Settled {
 pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) -> Result<Settled, EtcdError> {
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let mut proposer: Option<Proposer> = None;
-    let mut about_to_promise: Option<Vec<Founder>> = None;
+    let mut about_to_promise: Option<Charter> = None;
+    let token = format!("conclave-{}", uuid::Uuid::now_v7());
     let mut doing = String::new();
     loop {
         let disk = notes.read()?;
@@ -39,6 +40,7 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
             start: &options.start,
             disk: &disk,
             proposal: &around.proposal,
+            token: &token,
             answers: &around.answers,
         };
         let waiting = match plan(situation) {
@@ -46,31 +48,30 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
                 around.keep_address(options, notes)?;
                 return Ok(around.settled(Initial::Known));
             }
-            Plan::FoundWith(founders) => {
+            Plan::FoundWith(charter) => {
                 // With the decision on disk, a crash from here on leads to the same cluster.
-                if founders.len() > 1 {
-                    let stage = Stage::Decided;
+                if charter.founders.len() > 1 {
                     notes.founds(&Founding {
-                        founders: founders.clone(),
-                        stage,
+                        charter: charter.clone(),
+                        stage: Stage::Decided,
                     })?;
                 }
                 if let Some(proposer) = proposer.take() {
                     proposer.end().await;
                 }
                 around.keep_address(options, notes)?;
-                tracing::info!(?founders, "founds a cluster");
-                return Ok(around.settled(Initial::new(founders)));
+                tracing::info!(?charter, "founds a cluster");
+                return Ok(around.settled(Initial::New(charter)));
             }
             // Seen twice in a row: lists that are still growing are not promised.
-            Plan::Promise(founders) if about_to_promise.as_ref() == Some(&founders) => {
+            Plan::Promise(charter) if about_to_promise.as_ref() == Some(&charter) => {
                 around.keep_address(options, notes)?;
                 let stage = Stage::Promised;
-                notes.founds(&Founding { founders, stage })?;
+                notes.founds(&Founding { charter, stage })?;
                 continue;
             }
-            Plan::Promise(founders) => {
-                about_to_promise = Some(founders);
+            Plan::Promise(charter) => {
+                about_to_promise = Some(charter);
                 "all founders agree".to_string()
             }
             Plan::Join(clients) => {

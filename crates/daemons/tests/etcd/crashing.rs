@@ -89,6 +89,18 @@ async fn decided_but_never_started() {
     .await;
     assert!(why.contains("exit code 7"), "{why}");
     // The others are two of three and serve without it; its place is kept.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    for n in [1, 2, 3] {
+        eprintln!(
+            "NOTE {n} {}",
+            std::fs::read_to_string(stage.data(n).join("founding"))
+                .unwrap_or_default()
+                .replace('\n', " ")
+        );
+    }
+    if !stage.data(1).join("data").exists() || !stage.data(2).join("data").exists() {
+        panic!("REPRO");
+    }
     stage.all_listed(&[1, 2]).await;
     let mut third = Node::start(options);
     third.serves().await;

@@ -1,6 +1,6 @@
 //! The ways to a cluster, when all goes well.
 
-use daemons::etcd::{MemberState, Options, Start, known_endpoints};
+use daemons::etcd::{MemberState, Options, Start, known_cluster, known_endpoints};
 
 use crate::stage::{Node, Stage, get, ip, put};
 
@@ -58,6 +58,31 @@ async fn three_founders_started_at_once_are_one_cluster() {
             .all(|node| known_endpoints(&stage.data(*node)) == all)
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_same_founders_that_found_again_are_another_cluster() {
+    let stage = Stage::new();
+    let start = || [1, 2].map(|node| stage.start(node, stage.founders(&[1, 2])));
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        let nodes = start();
+        let ids: Vec<u64> = stage
+            .all_well(1, &[1, 2])
+            .await
+            .iter()
+            .map(|seen| seen.id)
+            .collect();
+        let clusters = [1, 2].map(|node| known_cluster(&stage.data(node)));
+        assert!(clusters[0].is_some());
+        assert_eq!(clusters[0], clusters[1]);
+        found.push((clusters[0], ids));
+        for node in nodes {
+            node.lose_all().await;
+        }
+    }
+    assert_ne!(found[0].0, found[1].0);
+    assert!(found[0].1.iter().all(|id| !found[1].1.contains(id)), "{found:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use daemons::etcd::{Options, ProxyOptions, Seeds, members};
+use daemons::etcd::{Options, ProxyOptions, Seeds, members, preflight_proxy};
 use registry::etcd::{Access, Login, Tls};
 
 use crate::stage::{Node, Proxy, Stage, get, ip, put, wait_until};
@@ -70,8 +70,8 @@ async fn with_certificates_founders_agree_join_and_proxy_and_strangers_do_not() 
     let stage = Stage::new();
     let folder = tempfile::tempdir().unwrap();
     let (ours, strange) = (folder.path().join("ours"), folder.path().join("strange"));
-    let tls = Some(certificates(&ours, &[1, 2, 3, 9]));
-    let strange = Some(certificates(&strange, &[1, 2, 3, 9]));
+    let tls = Some(certificates(&ours, "/O=node", &[1, 2, 3, 9]));
+    let strange = Some(certificates(&strange, "/O=node", &[1, 2, 3, 9]));
     let options = |node: u8, start, tls: &Option<Tls>| Options {
         tls: tls.clone(),
         ..stage.options(node, start)
@@ -107,8 +107,27 @@ async fn with_certificates_founders_agree_join_and_proxy_and_strangers_do_not() 
     assert_eq!(members(&access).await.unwrap().len(), 3);
 }
 
-/// An authority of its own, and one certificate for all nodes. Without a common name: etcd's proxy takes no other.
-fn certificates(folder: &Path, nodes: &[u8]) -> Tls {
+#[test]
+fn a_certificate_that_the_proxy_would_not_take_is_refused_before() {
+    let stage = Stage::new();
+    let folder = tempfile::tempdir().unwrap();
+    for (subject, refused) in [("/O=org/CN=node", true), ("/O=org", false)] {
+        let options = ProxyOptions {
+            tls: Some(certificates(folder.path(), subject, &[9])),
+            ..stage.proxy_options(9, Seeds::At(vec![stage.client(1)]))
+        };
+        match preflight_proxy(&options) {
+            Err(error) => {
+                let why = error.to_string();
+                assert!(refused && why.contains("has the common name \"node\""), "{why}");
+            }
+            Ok(()) => assert!(!refused, "{subject}"),
+        }
+    }
+}
+
+/// An authority of its own, and one certificate for all nodes. etcd's proxy takes none with a common name.
+fn certificates(folder: &Path, subject: &str, nodes: &[u8]) -> Tls {
     std::fs::create_dir_all(folder).unwrap();
     let file = |name: &str| -> PathBuf { folder.join(name) };
     let own = nodes.iter().map(|node| format!("IP:{}", ip(*node)));
@@ -123,10 +142,9 @@ fn certificates(folder: &Path, nodes: &[u8]) -> Tls {
         folder,
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -subj /O=test -days 2",
     );
-    openssl(
-        folder,
-        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout node.key -out node.csr -subj /O=node",
-    );
+    let request =
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout node.key -out node.csr -subj";
+    openssl(folder, &format!("{request} {subject}"));
     openssl(
         folder,
         "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out node.pem -days 2 -extfile extensions",

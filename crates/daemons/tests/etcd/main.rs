@@ -10,6 +10,7 @@ mod crashing;
 mod discovering;
 mod forming;
 mod guarding;
+mod hanging;
 mod leaving;
 mod losing;
 mod proxying;

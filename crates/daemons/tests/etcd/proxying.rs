@@ -1,8 +1,10 @@
 //! Proxies, and the members behind them.
 
-use daemons::etcd::{Departure, Seeds, Start, known_endpoints, leave};
+use daemons::etcd::{
+    Departure, MemberState, ProxyOptions, Seeds, Start, known_cluster, known_endpoints, leave, members,
+};
 
-use crate::stage::{Proxy, Stage, get, put, wait_until};
+use crate::stage::{Proxy, Stage, get, put, server_with, wait_until};
 
 #[tokio::test]
 async fn a_proxy_follows_the_members_and_remembers_them() {
@@ -56,6 +58,61 @@ async fn a_proxy_finds_members_behind_a_name() {
     options.tries = 30;
     let _proxy = Proxy::start(options);
     until_reached(&stage).await;
+}
+
+#[tokio::test]
+async fn another_cluster_at_a_members_address_is_left_out() {
+    let stage = Stage::new();
+    let mut one = stage.start(1, Start::First);
+    one.serves().await;
+    let mut nodes = [2, 3].map(|node| stage.start(node, stage.join(&[1])));
+    for node in &mut nodes {
+        node.serves().await;
+    }
+    stage.all_well(2, &[1, 2, 3]).await;
+    let options = stage.proxy_options(9, Seeds::At(vec![stage.client(1)]));
+    let proxy = Proxy::start(options.clone());
+    until_reached(&stage).await;
+    let ours = known_cluster(&stage.data(9));
+    assert!(ours.is_some());
+    assert_eq!(ours, known_cluster(&stage.data(2)));
+
+    one.lose_all().await;
+    let mut one = stage.start(1, Start::First);
+    one.serves().await;
+    put(&stage.access(1), "whose", "another").await;
+    assert_ne!(known_cluster(&stage.data(1)), ours);
+    let listens = format!("--listen-addr={}", stage.client(9));
+    let leads = format!(
+        "--endpoints=http://{},http://{}",
+        stage.client(2),
+        stage.client(3)
+    );
+    wait_until("the proxy leads to the others only", || {
+        server_with(&listens).is_some_and(|(_, args)| args.contains(&leads))
+    })
+    .await;
+    until_reached(&stage).await;
+    put(&stage.access(9), "whose", "ours").await;
+    assert_eq!(get(&stage.access(1), "whose").await.as_deref(), Some("another"));
+    // Nor after a restart, when all that it was given is the wrong one.
+    proxy.stop().await;
+    let proxy = Proxy::start(options);
+    until_reached(&stage).await;
+    assert_eq!(get(&stage.access(9), "whose").await.as_deref(), Some("ours"));
+    proxy.stop().await;
+
+    // Members keep to theirs, in which n1 is one that does not answer; and who is new is not to choose.
+    let seen = members(&stage.access(2).of(ours)).await.unwrap();
+    assert_eq!(seen[0].state, MemberState::Unreachable);
+    let both = vec![stage.client(1), stage.client(3)];
+    let undecided = ProxyOptions {
+        tries: 1,
+        ..stage.proxy_options(8, Seeds::At(both))
+    };
+    let why = Proxy::start(undecided).fails().await;
+    assert!(why.contains("two different clusters"), "{why}");
+    assert_eq!(known_cluster(&stage.data(8)), None);
 }
 
 async fn until_reached(stage: &Stage) {

@@ -13,6 +13,8 @@ use daemons::etcd::{
     EtcdError, MemberSeen, MemberState, Options, ProxyOptions, Resolver, Seeds, Start, known_endpoints,
     member, members, proxy,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use registry::etcd::{Access, Login};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -326,6 +328,26 @@ impl Proxy {
         let ended = tokio::time::timeout(PATIENCE, &mut self.task).await;
         ended.expect("it goes on").unwrap().unwrap_err().to_string()
     }
+
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+}
+
+/// The process and all arguments of the server that was started with this one, if it runs.
+pub(crate) fn server_with(argument: &str) -> Option<(i32, Vec<String>)> {
+    contents(Path::new("/proc")).into_iter().find_map(|folder| {
+        let line = fs::read_to_string(folder.join("cmdline")).ok()?;
+        let args: Vec<String> = line.split('\0').map(str::to_string).collect();
+        let pid = folder.file_name()?.to_str()?.parse().ok()?;
+        args.iter().any(|arg| arg == argument).then_some((pid, args))
+    })
+}
+
+/// Stops it where it is, without a word to its daemon.
+pub(crate) fn pause(argument: &str) {
+    let (pid, _) = server_with(argument).expect("no such server");
+    kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
 }
 
 #[track_caller]

@@ -70,7 +70,11 @@ pub enum AccessError {
         "etcd at {endpoint} belongs to another cluster ({theirs:x}) than this node ({ours:x}); if this node is to \
          change over, start it with a new data folder"
     )]
-    AnotherCluster { endpoint: String, ours: u64, theirs: u64 },
+    AnotherCluster {
+        endpoint: String,
+        ours: u64,
+        theirs: u64,
+    },
 }
 
 /// A client, and the one address that it talks to.
@@ -136,7 +140,9 @@ impl Access {
             match attempt {
                 Ok(reached) => return Ok(reached),
                 // What etcd says (a wrong password, for instance) tells more than that another address is dead.
-                Err(error) if failure.as_ref().is_none_or(|known| !known.is_answer()) => failure = Some(error),
+                Err(error) if failure.as_ref().is_none_or(|known| !known.is_answer()) => {
+                    failure = Some(error)
+                }
                 Err(_) => {}
             }
         }
@@ -145,7 +151,11 @@ impl Access {
                 endpoints: self.endpoints.clone(),
                 source,
             },
-            Some(Failure::AnotherCluster { endpoint, ours, theirs }) => AccessError::AnotherCluster {
+            Some(Failure::AnotherCluster {
+                endpoint,
+                ours,
+                theirs,
+            }) => AccessError::AnotherCluster {
                 endpoint,
                 ours,
                 theirs,
@@ -210,7 +220,11 @@ impl Access {
 /// Why one address will not do.
 enum Failure {
     Etcd(Error),
-    AnotherCluster { endpoint: String, ours: u64, theirs: u64 },
+    AnotherCluster {
+        endpoint: String,
+        ours: u64,
+        theirs: u64,
+    },
 }
 
 impl Failure {

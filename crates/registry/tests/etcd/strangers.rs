@@ -23,6 +23,9 @@ async fn only_the_cluster_that_was_named_will_do() {
     through_ours.connect().await.unwrap();
     for access in [strange.access().of(Some(id)), through_strange] {
         let refused = access.connect().await.err().unwrap();
-        assert!(matches!(refused, AccessError::AnotherCluster { ours, .. } if ours == id), "{refused}");
+        assert!(
+            matches!(refused, AccessError::AnotherCluster { ours, .. } if ours == id),
+            "{refused}"
+        );
     }
 }

@@ -68,7 +68,11 @@ mod tests {
     use super::*;
 
     fn parts(sizes: Vec<usize>) -> Repeatable {
-        Repeatable::new(stream::iter(sizes).map(|size| Ok(Bytes::from(vec![7; size]))).boxed())
+        Repeatable::new(
+            stream::iter(sizes)
+                .map(|size| Ok(Bytes::from(vec![7; size])))
+                .boxed(),
+        )
     }
 
     async fn sizes(stream: BoxStream<'static, Bytes>) -> Vec<usize> {

@@ -220,13 +220,6 @@ impl Set {
         }
     }
 
-    pub(crate) fn save(&self) {
-        for index in 0..self.members.len() {
-            std::fs::copy(self.folder.path().join(format!("member-{index}")).join("log"), format!("/tmp/slow{index}")).unwrap();
-        }
-        eprintln!("saved {:?}", self.addresses());
-    }
-
     fn logs(&self) -> String {
         let log = |index: usize| {
             let path = self.folder.path().join(format!("member-{index}")).join("log");

@@ -76,7 +76,7 @@ fn chain(tls: &Tls) -> io::Result<Vec<CertificateDer<'static>>> {
     certificates(&tls.cert)
 }
 
-fn certificates(path: &std::path::Path) -> io::Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates(path: &std::path::Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let unreadable = |error| io::Error::other(format!("could not read certificates from {path:?}: {error}"));
     CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?

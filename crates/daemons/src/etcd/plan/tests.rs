@@ -51,6 +51,7 @@ impl Case {
             start: &self.start,
             disk: &self.disk,
             proposal: &self.proposal,
+            token: "own",
             answers: &self.answers,
         }
     }
@@ -106,9 +107,15 @@ fn silent() -> Answer {
 fn proposes(name: &str, founders: Vec<Founder>, stage: Option<Stage>) -> Answer {
     Answer::Proposes(Proposal {
         name: name.into(),
-        founders,
+        charter: charter(founders),
         stage,
     })
+}
+
+/// As `a` tells it.
+fn charter(founders: Vec<Founder>) -> Charter {
+    let token = "t".into();
+    Charter { founders, token }
 }
 
 fn listed(id: u64, name: &str, peer: &str) -> Listed {
@@ -149,7 +156,7 @@ fn belonged_to(cluster: u64) -> OnDisk {
 fn founding(stage: Stage) -> OnDisk {
     OnDisk {
         founding: Some(Founding {
-            founders: all_three(),
+            charter: charter(all_three()),
             stage,
         }),
         ..OnDisk::default()
@@ -247,7 +254,10 @@ fn one_who_lost_its_data_never_founds() {
 #[test]
 fn without_data_and_others_it_depends_on_what_was_said() {
     assert_eq!(Case::of(Start::Unsaid).plan(), Plan::Refuse(Refusal::Unsaid));
-    let alone = vec![Founder::new("c", C)];
+    let alone = Charter {
+        founders: vec![Founder::new("c", C)],
+        token: "own".into(),
+    };
     assert_eq!(Case::of(Start::First).plan(), Plan::FoundWith(alone.clone()));
     assert_eq!(
         Case::of(Start::Members(vec![("c".into(), C.into())])).plan(),
@@ -283,21 +293,31 @@ fn founders_promise_when_all_propose_the_same_and_found_when_all_have_promised()
         let with = |case: &Case, a: Answer, b: Answer| case.clone().heard(A, a).heard(B, b);
         let yes = Some(Stage::Promised);
 
-        assert_eq!(with(&new, a(None), b(None)).plan(), Plan::Promise(all_three()));
-        assert_eq!(with(&new, a(yes), b(None)).plan(), Plan::Promise(all_three()));
-        assert_eq!(with(&new, a(yes), b(yes)).plan(), Plan::Promise(all_three()));
+        assert_eq!(
+            with(&new, a(None), b(None)).plan(),
+            Plan::Promise(charter(all_three()))
+        );
+        assert_eq!(
+            with(&new, a(yes), b(None)).plan(),
+            Plan::Promise(charter(all_three()))
+        );
+        assert_eq!(
+            with(&new, a(yes), b(yes)).plan(),
+            Plan::Promise(charter(all_three()))
+        );
         with(&new, a(None), silent()).waits("10.0.0.2:2380 (refused)");
         with(&new, a(None), proposes("b", Vec::new(), None)).waits("would found with nobody yet");
 
         with(&promised, a(None), b(yes)).waits("waiting for their promises");
         with(&promised, a(yes), silent()).waits("10.0.0.2:2380 (refused)");
+        with(&promised, a(yes), silent()).waits("start them with new data folders, and without that one");
         assert_eq!(
             with(&promised, a(yes), b(yes)).plan(),
-            Plan::FoundWith(all_three())
+            Plan::FoundWith(charter(all_three()))
         );
         assert_eq!(
             with(&promised, a(yes), b(Some(Stage::Decided))).plan(),
-            Plan::FoundWith(all_three())
+            Plan::FoundWith(charter(all_three()))
         );
     }
 }
@@ -306,9 +326,9 @@ fn founders_promise_when_all_propose_the_same_and_found_when_all_have_promised()
 fn what_is_decided_is_done_after_a_crash_also_alone() {
     for start in [members(), discover(Some(3)), Start::Unsaid] {
         let case = Case::of(start).on_disk(founding(Stage::Decided));
-        assert_eq!(case.plan(), Plan::FoundWith(all_three()));
+        assert_eq!(case.plan(), Plan::FoundWith(charter(all_three())));
         let gone = case.heard(A, silent()).heard(B, silent());
-        assert_eq!(gone.plan(), Plan::FoundWith(all_three()));
+        assert_eq!(gone.plan(), Plan::FoundWith(charter(all_three())));
     }
 }
 
@@ -317,19 +337,16 @@ fn a_founder_that_runs_has_decided_for_all_and_its_free_place_is_taken() {
     for start in [members(), discover(Some(3))] {
         let forming = runs(&[listed(1, "a", A), listed(2, "b", B), listed(3, "c", C)]);
         let case = Case::of(start);
-        let heard = case.clone().heard(A, forming.clone()).heard(B, silent());
-        assert_eq!(heard.plan(), Plan::FoundWith(all_three()));
-        let promised = case
-            .clone()
-            .on_disk(founding(Stage::Promised))
-            .heard(A, forming.clone());
-        assert_eq!(promised.plan(), Plan::FoundWith(all_three()));
+        let promised = case.clone().on_disk(founding(Stage::Promised));
+        let heard = promised.clone().heard(A, forming.clone()).heard(B, silent());
+        assert_eq!(heard.plan(), Plan::FoundWith(charter(all_three())));
+        // One that lost its promise knows the token no more.
+        case.clone().heard(A, forming).waits("is forming");
         // The others serve already, as two of three.
         let serving = runs(&[served(1, "a", A), served(2, "b", B), listed(3, "c", C)]);
-        assert_eq!(
-            case.clone().heard(A, serving).plan(),
-            Plan::FoundWith(all_three())
-        );
+        let heard = promised.heard(A, serving.clone());
+        assert_eq!(heard.plan(), Plan::FoundWith(charter(all_three())));
+        assert_eq!(case.clone().heard(A, serving).plan(), clients(&[A, B]));
         // It has served before: whoever has no data now is another.
         let was_there = runs(&[served(1, "a", A), served(2, "b", B), served(3, "c", C)]);
         assert_eq!(case.clone().heard(A, was_there).plan(), clients(&[A, B]));
@@ -372,14 +389,14 @@ fn a_promise_is_kept_whatever_dns_says_later() {
         ..case
     };
     let promised = moved(Case::of(discover(Some(3))).on_disk(founding(Stage::Promised)));
-    assert_eq!(promised.shown().founders, all_three());
+    assert_eq!(promised.shown().charter.founders, all_three());
     assert_eq!(promised.shown().stage, Some(Stage::Promised));
     let all = promised
         .clone()
         .heard(A, proposes("a", all_three(), Some(Stage::Promised)))
         .heard(B, proposes("b", all_three(), Some(Stage::Promised)))
         .heard(D, proposes("d", unnamed(&[A, B, D]), None));
-    assert_eq!(all.plan(), Plan::FoundWith(all_three()));
+    assert_eq!(all.plan(), Plan::FoundWith(charter(all_three())));
     // A cluster in which neither this node nor those it promised to have part.
     promised
         .heard(D, runs(&[served(9, "d", D)]))
@@ -392,18 +409,18 @@ fn what_another_has_promised_goes_before_what_is_seen_here() {
         proposal: Ok(unnamed(&[B, C, D])),
         ..Case::of(discover(Some(3)))
     };
-    assert_eq!(fresh.shown().founders, unnamed(&[B, C, D]));
+    assert_eq!(fresh.shown().charter.founders, unnamed(&[B, C, D]));
     let heard = fresh
         .clone()
         .heard(A, proposes("a", all_three(), Some(Stage::Promised)))
         .heard(B, proposes("b", all_three(), None));
-    assert_eq!(heard.shown().founders, all_three());
+    assert_eq!(heard.shown().charter.founders, all_three());
     assert_eq!(heard.shown().stage, None);
-    assert_eq!(heard.plan(), Plan::Promise(all_three()));
+    assert_eq!(heard.plan(), Plan::Promise(charter(all_three())));
     // A promise in which this node has no part is none of its business.
     let others = vec![Founder::new("a", A), Founder::new("b", B), Founder::new("d", D)];
     let without = fresh.heard(A, proposes("a", others, Some(Stage::Promised)));
-    assert_eq!(without.shown().founders, unnamed(&[B, C, D]));
+    assert_eq!(without.shown().charter.founders, unnamed(&[B, C, D]));
 }
 
 #[test]
@@ -435,4 +452,38 @@ fn two_nodes_of_one_name_are_refused() {
         other: B.into(),
     };
     assert_eq!(case.plan(), Plan::Refuse(refusal));
+}
+
+#[test]
+fn founders_promise_only_what_all_know_the_token_of() {
+    let proposes_as = |name: &str, token: &str, stage| {
+        let charter = Charter {
+            token: token.into(),
+            ..charter(all_three())
+        };
+        let name = name.into();
+        Answer::Proposes(Proposal { name, charter, stage })
+    };
+    let heard = |a: Answer, b: Answer| Case::of(members()).heard(A, a).heard(B, b);
+    let wait = "waiting until all know the cluster's token";
+    // This node takes it from the first, and the second is behind.
+    let behind = heard(proposes_as("a", "t", None), proposes_as("b", "", None));
+    behind.waits(wait);
+    assert_eq!(behind.shown().charter, charter(all_three()));
+    heard(proposes_as("a", "", None), proposes_as("b", "", None)).waits(wait);
+    // The first was started anew, with another token, after the second had promised: that binds.
+    let again = heard(
+        proposes_as("a", "u", None),
+        proposes_as("b", "t", Some(Stage::Promised)),
+    );
+    again.waits(wait);
+    assert_eq!(again.shown().charter, charter(all_three()));
+    let promised = again.on_disk(founding(Stage::Promised));
+    promised.waits(wait);
+    // Where this node is the first, the token is its own.
+    let first = Case {
+        proposal: Ok(unnamed(&[C, D])),
+        ..Case::of(discover(Some(2)))
+    };
+    assert_eq!(first.shown().charter.token, "own");
 }

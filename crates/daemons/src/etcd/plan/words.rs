@@ -77,12 +77,17 @@ pub(crate) enum Waiting {
         theirs: Vec<Founder>,
         ours: Vec<Founder>,
     },
+    Token,
     Promises,
     NotAmongFounders(Vec<Founder>),
     Forming(Vec<String>),
     PromisedOthers {
         promised: String,
         running: String,
+    },
+    Promised {
+        promised: String,
+        waiting: Box<Waiting>,
     },
     DataGone(Box<Waiting>),
 }
@@ -95,6 +100,13 @@ impl Waiting {
             Answer::Runs(_) => (at.clone(), "runs".to_string()),
         });
         Waiting::Silent(silent.collect())
+    }
+
+    pub(super) fn promised(promised: &[Founder], waiting: Waiting) -> Waiting {
+        Waiting::Promised {
+            promised: list(promised),
+            waiting: Box::new(waiting),
+        }
     }
 
     pub(super) fn promised_others(promised: &[Founder], running: &[Founder]) -> Waiting {
@@ -143,6 +155,7 @@ impl fmt::Display for Waiting {
                 list(theirs),
                 list(ours)
             ),
+            Waiting::Token => f.write_str("all founders agree; waiting until all know the cluster's token"),
             Waiting::Promises => f.write_str("all founders agree; waiting for their promises"),
             Waiting::NotAmongFounders(founders) => write!(
                 f,
@@ -151,13 +164,20 @@ impl fmt::Display for Waiting {
             ),
             Waiting::Forming(peers) => write!(
                 f,
-                "the cluster of {} is forming; this node joins when it serves",
+                "the cluster of {} is forming; this node joins when it serves (if this is one of its founders, and has \
+                 lost its data folder, start all of them with new ones)",
                 peers.join(", ")
             ),
             Waiting::PromisedOthers { promised, running } => write!(
                 f,
                 "this node promised to found a cluster with {promised}, but one of {running} runs; if that is the \
                  right one, start this node with a new data folder"
+            ),
+            Waiting::Promised { promised, waiting } => write!(
+                f,
+                "{waiting}; this node promised to found a cluster with {promised} and no others (the promise is in \
+                 etcd/founding in its data folder); if one of them never comes and none of the others serves, stop \
+                 them all and start them with new data folders, and without that one"
             ),
             Waiting::DataGone(waiting) => write!(
                 f,

@@ -165,7 +165,10 @@ impl Around {
         disk: &OnDisk,
         mut peers: BTreeSet<String>,
     ) -> Result<(), EtcdError> {
-        let promised = disk.founding.iter().flat_map(|founding| &founding.founders);
+        let promised = disk
+            .founding
+            .iter()
+            .flat_map(|founding| &founding.charter.founders);
         peers.extend(promised.map(|founder| founder.peer.clone()));
         peers.remove(&self.me.peer);
         let tls = options.tls.as_ref().map(Connector::new).transpose();
