@@ -353,6 +353,7 @@ impl Reporter {
             tracing::warn!(%error, "could not write down the session");
         }
         self.room = REPORT_BYTES;
+        self.slots.on_exchange(sent.elapsed());
         self.slots.on_reported();
         self.stay_in_touch(sent);
         for handout in &answer.delete {

@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 
 use model::{Executing, Handout, Status};
 
-/// Short tasks are taken ahead of a free slot, as many as run within this time. Without it, a slot would stand
-/// idle for a whole exchange with the judicator after each of them.
+/// Short tasks are taken ahead of a free slot, as many as run within this time at least. Without it, a slot would
+/// stand idle for a whole exchange with the judicator after each of them.
 const AHEAD: Duration = Duration::from_millis(40);
-const MOST_AHEAD: usize = 128;
+/// With a judicator that takes longer to answer, as many as run within so many exchanges: one is on its way while
+/// another is made ready. Less than [`PATIENCE`], or they would be given back again.
+const EXCHANGES_AHEAD: u32 = 3;
+const LONGEST_AHEAD: Duration = Duration::from_millis(200);
+const MOST_AHEAD: usize = 256;
 /// A task taken ahead that has waited for so long was taken in error: another executor may have a free slot.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -20,6 +24,8 @@ pub(crate) struct Slots {
     held: BTreeMap<Handout, Held>,
     /// How long a task takes, as a moving average.
     usual: Option<Duration>,
+    /// How long the judicator takes to answer, as a moving average.
+    exchange: Duration,
 }
 
 #[derive(Debug)]
@@ -44,7 +50,17 @@ impl Slots {
             total: total as usize,
             held: BTreeMap::new(),
             usual: None,
+            exchange: Duration::ZERO,
         }
+    }
+
+    /// A report was answered after so long.
+    pub(crate) fn on_exchange(&mut self, took: Duration) {
+        self.exchange = (self.exchange * 7 + took) / 8;
+    }
+
+    pub(crate) fn exchange(&self) -> Duration {
+        self.exchange
     }
 
     /// Whether it is new: an answer may hand out again what came with an earlier one.
@@ -138,9 +154,10 @@ impl Slots {
 
     fn ahead(&self, now: Instant) -> usize {
         let Some(usual) = self.usual else { return 0 };
-        let long = self.running().filter(|held| now - held.since > AHEAD).count();
+        let ahead = (self.exchange * EXCHANGES_AHEAD).clamp(AHEAD, LONGEST_AHEAD);
+        let long = self.running().filter(|held| now - held.since > ahead).count();
         let quick = self.total.saturating_sub(long);
-        let rounds = AHEAD.as_micros() / usual.as_micros().max(1);
+        let rounds = ahead.as_micros() / usual.as_micros().max(1);
         quick
             .saturating_mul(usize::try_from(rounds).unwrap_or(MOST_AHEAD))
             .min(MOST_AHEAD)
@@ -222,6 +239,14 @@ mod tests {
         };
         run(&mut slots, MS);
         assert_eq!(slots.vacant(start), 2 + 2 * 40);
+        // A judicator that answers late is asked for more.
+        for _ in 0..50 {
+            slots.on_exchange(30 * MS);
+        }
+        assert!((2 + 2 * 80..=2 + 2 * 90).contains(&slots.vacant(start)));
+        for _ in 0..50 {
+            slots.on_exchange(MS);
+        }
         // One long task takes its slot out of the count before it has ended.
         let long = handout();
         slots.on_assigned(long, start);

@@ -21,7 +21,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Form::Json => out.json(&judicators)?,
         Form::People => {
             let mut table = Table::new([
-                "NAME", "HEALTH", "ADDRESS", "LEADS", "ETCD", "MONGODB", "VERSION", "SINCE",
+                "NAME", "HEALTH", "ADDRESS", "LEADS", "STORE", "ETCD", "MONGODB", "VERSION", "SINCE",
             ]);
             for judicator in judicators {
                 let leads = match judicator.leader {
@@ -33,6 +33,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                     judicator.health,
                     judicator.address,
                     leads.to_string(),
+                    judicator.store,
                     part(judicator.etcd),
                     part(judicator.mongodb),
                     judicator.version,

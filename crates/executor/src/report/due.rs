@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::slots::Slots;
 
-/// While slots have work waiting, ended tasks are gathered for so long into one report.
+/// While slots have work waiting, ended tasks are gathered into one report: for so long, or for as long as half an
+/// exchange takes where that is more.
 const GATHER: Duration = Duration::from_millis(10);
 /// A task that has begun is reported if it still runs after this; most short ones are done by then.
 const SETTLE: Duration = Duration::from_millis(25);
@@ -75,7 +76,7 @@ impl Due {
         };
         // With enough left to do, the slots do not stand idle while a few results are gathered.
         let gather = if waiting > slots.total() {
-            GATHER
+            GATHER.max(slots.exchange() / 2)
         } else {
             Duration::ZERO
         };
