@@ -22,7 +22,7 @@ const WITH_FILES: &str = r#"curl 'http://127.0.0.1:7000/api/v1/tasks?wait=10' \
 
 /// In the order in which one learns them.
 const TAGS: [&str; 4] = ["tasks", "blobs", "nodes", "operations"];
-const TYPES: [&str; 23] = [
+const TYPES: [&str; 24] = [
     "NewTask",
     "Compile",
     "Execute",
@@ -45,6 +45,7 @@ const TYPES: [&str; 23] = [
     "Event",
     "Executor",
     "Judicator",
+    "Part",
     "Problem",
 ];
 
