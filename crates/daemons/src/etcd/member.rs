@@ -14,27 +14,16 @@ use super::plan::Refusal;
 use super::preflight::{find, preflight};
 use super::settle::{Settled, settle};
 use super::{EtcdError, Options};
-use crate::causes::with_causes;
 use crate::server::{Server, port};
 use attend::attend;
 
 /// Less than boot gives the daemon itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Runs until `stop`, or until boot is gone; then etcd is stopped and the membership kept. What goes wrong is told on
-/// the tether and returned.
+/// Runs until `stop`; then etcd is stopped and the membership kept. Who runs it stops it when boot is gone, and tells
+/// boot what went wrong.
 pub async fn member(options: Options, tether: Tether, stop: CancellationToken) -> Result<(), EtcdError> {
-    let stopped = async {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tether.boot_gone() => {}
-        }
-    };
-    let result = live(&options, &tether, stopped).await;
-    if let Err(error) = &result {
-        tether.say(&Word::Failed(with_causes(error)));
-    }
-    result
+    live(&options, &tether, stop.cancelled()).await
 }
 
 async fn live(

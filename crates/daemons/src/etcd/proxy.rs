@@ -15,7 +15,6 @@ use super::plan::{Refusal, Waiting};
 use super::preflight::{find, preflight_proxy};
 use super::silence::{self, until_silent};
 use super::{EtcdError, ProxyOptions, Seeds};
-use crate::causes::with_causes;
 use crate::server::{Server, port};
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -26,19 +25,9 @@ const LIST: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(3);
 const RESOLVE: Duration = Duration::from_secs(3);
 
-/// Runs until `stop`, or until boot is gone. What goes wrong is told on the tether and returned.
+/// Runs until `stop`. Who runs it stops it when boot is gone, and tells boot what went wrong.
 pub async fn proxy(options: ProxyOptions, tether: Tether, stop: CancellationToken) -> Result<(), EtcdError> {
-    let stopped = async {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tether.boot_gone() => {}
-        }
-    };
-    let result = live(&options, &tether, stopped).await;
-    if let Err(error) = &result {
-        tether.say(&Word::Failed(with_causes(error)));
-    }
-    result
+    live(&options, &tether, stop.cancelled()).await
 }
 
 async fn live(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use boot::{Tether, Word};
+use boot::Tether;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -14,30 +14,15 @@ use super::{MongodbError, Options};
 use crate::causes::with_causes;
 use crate::server::Server;
 
-/// Runs until `stop` or until boot is gone: then mongod is stopped in order, and membership kept. Ends with an
-/// error when mongod ended, could not be started, or must not be; boot tries again.
+/// Runs until `stop`: then mongod is stopped in order, and membership kept. Ends with an error when mongod ended, could
+/// not be started, or must not be; boot tries again. Who runs it stops it when boot is gone, and tells boot the error.
 pub async fn run(options: Options, tether: Tether, stop: CancellationToken) -> Result<(), MongodbError> {
-    let ended = live(options, &tether, &stop).await;
-    if let Err(error) = &ended {
-        tether.say(&Word::Failed(with_causes(error)));
-    }
-    ended
-}
-
-async fn live(options: Options, tether: &Tether, stop: &CancellationToken) -> Result<(), MongodbError> {
-    let told_to_stop = async {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tether.boot_gone() => {}
-        }
-    };
-    tokio::pin!(told_to_stop);
     let mut node = tokio::select! {
-        () = &mut told_to_stop => return Ok(()),
+        () = stop.cancelled() => return Ok(()),
         node = Node::prepare(options, tether.clone()) => node?,
     };
     let ended = tokio::select! {
-        () = &mut told_to_stop => Ok(()),
+        () = stop.cancelled() => Ok(()),
         ended = node.serve() => ended,
     };
     // One that has ended cannot hand over, and boot is to know at once.
