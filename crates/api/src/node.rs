@@ -82,6 +82,9 @@ pub struct Part {
     pub state: String,
     /// Empty where it does not answer.
     pub version: String,
+    /// For how long it has been running. Left out where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime_seconds: Option<u64>,
 }
 
 /// All tasks and nodes in numbers.
@@ -158,11 +161,13 @@ impl From<model::PartState> for Part {
             address,
             state,
             version,
+            uptime,
         } = part;
         Part {
             address,
             state,
             version,
+            uptime_seconds: uptime.map(|uptime| uptime.as_secs()),
         }
     }
 }

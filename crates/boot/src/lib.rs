@@ -38,4 +38,4 @@ pub use plan::{Node, Plan, PrintLog, Service, Settings};
 pub use run::{Stopped, run};
 pub use status::{ServiceStatus, State, Status};
 pub use stop::stop;
-pub use tether::{Tether, Word};
+pub use tether::{Tether, Word, say_why};

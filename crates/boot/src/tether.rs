@@ -9,10 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use nix::sys::stat::{SFlag, fstat};
-use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Mutex;
 
 /// What a service says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,30 +48,18 @@ impl Word {
 
 /// A service's end of the line. A service that was started by hand has none: it says nothing and waits for nobody.
 #[derive(Clone, Debug)]
-pub struct Tether(Option<Arc<Ends>>);
-
-#[derive(Debug)]
-struct Ends {
-    read: Mutex<OwnedReadHalf>,
-    write: OwnedWriteHalf,
-}
+pub struct Tether(Option<Arc<UnixStream>>);
 
 impl Tether {
     /// Takes standard input for the line if it is a socket. To be called once, inside the runtime.
     pub fn from_stdin() -> io::Result<Tether> {
         let stdin = io::stdin();
-        let is_socket = fstat(stdin.as_fd())
-            .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK);
-        if !is_socket {
+        if !is_socket(&stdin) {
             return Ok(Tether(None));
         }
         let stream = std::os::unix::net::UnixStream::from(stdin.as_fd().try_clone_to_owned()?);
         stream.set_nonblocking(true)?;
-        let (read, write) = UnixStream::from_std(stream)?.into_split();
-        Ok(Tether(Some(Arc::new(Ends {
-            read: Mutex::new(read),
-            write,
-        }))))
+        Ok(Tether(Some(Arc::new(UnixStream::from_std(stream)?))))
     }
 
     /// For what runs without boot.
@@ -84,22 +69,39 @@ impl Tether {
 
     /// Never waits: if boot does not listen (it may be stopped), the word is lost, and so be it.
     pub fn say(&self, word: &Word) {
-        if let Some(ends) = &self.0 {
-            // A line is far shorter than a socket's buffer: it goes whole or not at all. Past the runtime, which
+        if let Some(line) = &self.0 {
+            // A word is far shorter than a socket's buffer: it goes whole or not at all. Past the runtime, which
             // takes a line that it has just been given for one that cannot be written to.
-            let _ = nix::unistd::write(ends.write.as_ref(), word.line().as_bytes());
+            let _ = nix::unistd::write(line, word.line().as_bytes());
         }
     }
 
     /// Returns when boot is gone. Never, where there was none.
     pub async fn boot_gone(&self) {
-        let Some(ends) = &self.0 else {
+        let Some(line) = &self.0 else {
             return std::future::pending().await;
         };
-        let mut read = ends.read.lock().await;
-        let mut byte = [0];
-        while matches!(read.read(&mut byte).await, Ok(1..)) {}
+        while line.readable().await.is_ok() {
+            match line.try_read(&mut [0]) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
     }
+}
+
+/// Says why the service is about to end, where it has no tether: not yet, or no more.
+pub fn say_why(why: &str) {
+    let stdin = io::stdin();
+    if is_socket(&stdin) {
+        let _ = nix::unistd::write(&stdin, Word::Failed(why.to_string()).line().as_bytes());
+    }
+}
+
+fn is_socket(stdin: &io::Stdin) -> bool {
+    fstat(stdin.as_fd())
+        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! DATA/etcd/endpoints   where the members serve clients, a line for each, as last seen
 //! ```
 
+mod admission;
 mod options;
 
 mod arguments;
@@ -33,9 +34,11 @@ mod proxy;
 mod remove;
 mod settle;
 mod silence;
+mod uptime;
 
 mod error;
 
+pub use admission::{Admission, Objection};
 pub use dial::DialError;
 pub use error::EtcdError;
 pub use leave::{Departure, leave, may_leave};

@@ -7,6 +7,7 @@
 //! do it; `node` and `work` hold them together, `run` is the loop.
 
 mod admin;
+mod admission;
 mod admit;
 mod arguments;
 mod config;
@@ -31,6 +32,7 @@ mod telling;
 mod tend;
 mod work;
 
+pub use admission::admission;
 pub use error::MongodbError;
 pub use leave::{Departure, leave, may_leave, remove};
 pub use node::Node;

@@ -1,6 +1,6 @@
 //! Whom to wake when there is work: as many executors as it takes, not all of them.
 //!
-//! An executor is known here from its first report on. What is kept is a guess at how many tasks it could take;
+//! An executor is known here for as long as it watches. What is kept is a guess at how many tasks it could take;
 //! a wrong guess costs a report in vain or a short wait for the next heartbeat, never a task.
 
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ struct Hungry {
     vacant: usize,
     /// Woken since its last report: it is on its way.
     hinted: bool,
-    /// More than one for a moment, when it has connected anew, or when another tries to take its name: that one
-    /// must not take its hints away.
+    /// Never none. More than one for a moment, when it has connected anew, or when another tries to take its name:
+    /// that one must not take its hints away.
     watches: Vec<Watch>,
 }
 
@@ -33,12 +33,13 @@ struct Watch {
 }
 
 impl Hints {
-    /// Called before the report claims: work that is added while it does must find the executor hungry.
+    /// Called before the report claims: work that is added while it does must find the executor hungry. One that
+    /// does not watch yet is told to report again when it does.
     pub(crate) fn on_report(&self, executor: &ExecutorName, vacant: u32) {
-        let mut executors = self.lock();
-        let hungry = executors.entry(executor.clone()).or_default();
-        hungry.vacant = vacant as usize;
-        hungry.hinted = false;
+        if let Some(hungry) = self.lock().get_mut(executor) {
+            hungry.vacant = vacant as usize;
+            hungry.hinted = false;
+        }
     }
 
     /// Called after the report was answered with this many tasks.
@@ -53,7 +54,7 @@ impl Hints {
         let mut executors = self.lock();
         let mut hungry: Vec<_> = executors
             .values_mut()
-            .filter(|hungry| hungry.vacant > 0 && !hungry.hinted && !hungry.watches.is_empty())
+            .filter(|hungry| hungry.vacant > 0 && !hungry.hinted)
             .collect();
         // The emptiest first: work spreads, and few are woken.
         hungry.sort_unstable_by_key(|hungry| std::cmp::Reverse(hungry.vacant));
@@ -80,12 +81,8 @@ impl Hints {
 
     /// Its session is over. Who watches still may be its successor, who waited for that.
     pub(crate) fn forget(&self, executor: &ExecutorName) {
-        let mut executors = self.lock();
-        if let Some(hungry) = executors.get_mut(executor) {
+        if let Some(hungry) = self.lock().get_mut(executor) {
             hungry.vacant = 0;
-            if hungry.watches.is_empty() {
-                executors.remove(executor);
-            }
         }
     }
 
@@ -129,7 +126,7 @@ impl Hungry {
     }
 }
 
-/// Takes the watch off the list when its stream is dropped.
+/// Takes the watch off the list when its stream is dropped, and with the last one all that is known of the executor.
 struct WatchGuard {
     hints: Arc<Hints>,
     executor: ExecutorName,
@@ -143,6 +140,9 @@ impl Drop for WatchGuard {
             hungry
                 .watches
                 .retain(|watch| !Arc::ptr_eq(&watch.wake, &self.wake));
+            if hungry.watches.is_empty() {
+                executors.remove(&self.executor);
+            }
         }
     }
 }
@@ -167,9 +167,9 @@ mod tests {
         let mut streams: Vec<_> = [("a", 4), ("b", 2), ("c", 0)]
             .into_iter()
             .map(|(executor, vacant)| {
-                hints.on_report(&name(executor), vacant);
                 let mut stream = hints.watch(name(executor), SessionId::generate());
                 assert!(woken(&mut stream), "a new watch begins with a hint");
+                hints.on_report(&name(executor), vacant);
                 stream
             })
             .collect();
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn a_dropped_watch_does_not_take_its_successor_along() {
         let hints = Arc::new(Hints::default());
-        hints.on_report(&name("a"), 1);
         let old = hints.watch(name("a"), SessionId::generate());
+        hints.on_report(&name("a"), 1);
         let mut new = hints.watch(name("a"), SessionId::generate());
         drop(old);
         assert!(woken(&mut new));
@@ -220,8 +220,19 @@ mod tests {
         hints.on_report(&name("a"), 1);
         hints.on_work(1);
         assert!(woken(&mut first));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_whoever_does_not_watch() {
+        let hints = Arc::new(Hints::default());
+        let first = hints.watch(name("a"), SessionId::generate());
+        let second = hints.watch(name("a"), SessionId::generate());
         drop(first);
-        hints.forget(&name("a"));
+        assert!(!hints.lock().is_empty());
+        drop(second);
+        assert!(hints.lock().is_empty());
+        hints.on_report(&name("a"), 1);
+        hints.on_lost_history();
         assert!(hints.lock().is_empty());
     }
 }

@@ -53,6 +53,8 @@ pub struct PartState {
     pub state: String,
     /// Empty where the server does not answer.
     pub version: String,
+    /// For how long it has been running; `None` where nobody knows.
+    pub uptime: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 //! to repeat, by whomever and wherever, and that is what happens on every doubt: a conflict, a lost answer, a new
 //! primary. Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
 
+mod abandon;
 mod add;
 mod attempts;
 mod base;
@@ -32,6 +33,7 @@ mod transaction;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ use async_trait::async_trait;
 use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
 use tokio::sync::broadcast;
 
+use self::abandon::Abandoner;
 use self::add::{Adder, Draft};
 use self::attempts::Patience;
 use self::base::Base;
@@ -81,6 +84,7 @@ impl fmt::Debug for Login {
 pub struct MongoStore {
     base: Arc<Base>,
     adder: Adder,
+    abandoner: Abandoner,
     changes: Changes,
     incoming: PathBuf,
 }
@@ -104,6 +108,7 @@ impl MongoStore {
         empty(&options.incoming)?;
         Ok(MongoStore {
             adder: Adder::start(base.clone()),
+            abandoner: Abandoner::start(base.clone()),
             changes: Changes::follow(base.clone()).await?,
             base,
             incoming: options.incoming,
@@ -124,7 +129,7 @@ impl TaskStore for MongoStore {
         let files = drafts.iter().filter_map(Draft::file).collect();
         let added = self.adder.add(drafts).await;
         // Of one that was refused, or existed already.
-        files::abandon(&self.base, files).await;
+        self.abandoner.abandon(files);
         added
     }
 
@@ -162,7 +167,7 @@ impl TaskStore for MongoStore {
             .persist(|count| report::report(self.base.clone(), sent.clone(), count))
             .await;
         // Of results that were not committed, for they were stale.
-        files::abandon(&self.base, sent.files()).await;
+        self.abandoner.abandon(sent.files());
         report::hand_out(&self.base, &sent, handled?).await
     }
 
@@ -264,5 +269,8 @@ fn empty(folder: &Path) -> Result<(), StoreError> {
         }
         _ => {}
     }
-    fs::create_dir_all(folder).map_err(failed("create the folder"))
+    // What people give to their tasks is nobody else's business.
+    let mut private = fs::DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private.create(folder).map_err(failed("create the folder"))
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use cluster_tests::{Cluster, ETCD, ETCD_PEER, MONGOD, RPC};
+use cluster_tests::{Cluster, ETCD, ETCD_PEER, Forming, MONGOD, Process, RPC};
+use nix::sys::signal::Signal;
 
 use crate::stage::complains;
 
@@ -144,7 +145,6 @@ async fn addresses_and_names_that_lead_nowhere() {
             &["nowhere", "resolve"],
         ),
         (&["--join", "nowhere:2379"], &["nowhere"]),
-        (&[], &["--first", "--join", "--discover", "--members"]),
     ]
     .into_iter()
     .enumerate()
@@ -175,10 +175,34 @@ async fn contradictions() {
             &["--members", "--name"],
         ),
         (&["--first", "--set", "etcd.quota=none"], &["etcd.quota"]),
+        (&[], &["--first", "--join", "--discover", "--members"]),
     ]
     .into_iter()
     .enumerate()
     {
         refused(&mut cluster, &format!("j{number}"), args, words).await;
     }
+}
+
+/// The services read what boot wrote for them. Whoever spoils that is told so where he looks.
+#[tokio::test]
+async fn a_service_that_cannot_read_its_config() {
+    let mut cluster = Cluster::new();
+    cluster.form(Forming::Join, 1);
+    cluster.whole(1).await;
+    let machine = cluster.machine_mut("j1");
+    let config = machine.data().join("run/judicator.toml");
+    let good = fs::read_to_string(&config).unwrap();
+    fs::write(&config, "[judicator]\nlisten = 7\n").unwrap();
+    machine
+        .signal(Process::Service("judicator"), Signal::SIGKILL)
+        .await;
+    let judicator = machine
+        .service("judicator", "a reason", |service| {
+            service.exit.contains("exit code 1: ")
+        })
+        .await;
+    assert!(judicator.exit.contains("judicator.listen"), "{judicator:?}");
+    fs::write(&config, good).unwrap();
+    machine.ready().await;
 }

@@ -18,6 +18,12 @@ async fn forms(forming: Forming, judicators: usize) -> Cluster {
     println!("{forming:?}: at work after {:?}", begun.elapsed());
     let task = cluster.run(quick(&cluster)).await;
     assert_eq!(task.status, Status::Success, "{task:?}");
+    cluster
+        .roster_with("how long every server has been up", |roster| {
+            let mut parts = roster.0.iter().flat_map(|node| [&node.etcd, &node.mongodb]);
+            parts.all(|part| part.as_ref().is_some_and(|part| part.uptime_seconds.is_some()))
+        })
+        .await;
     let names = roster.names();
     for name in &names {
         let address = cluster.machine(name).at(cluster_tests::RPC);

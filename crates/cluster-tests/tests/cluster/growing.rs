@@ -92,3 +92,26 @@ async fn the_last_stays_a_member() {
     cluster.working(1).await;
     runs_a_task(&cluster).await;
 }
+
+/// One of them is the last by the time it is its turn, and has to stay.
+#[tokio::test]
+async fn of_two_that_leave_at_the_same_moment_one_stays() {
+    let mut cluster = Cluster::of(2).await;
+    cluster.add_executor("e1");
+    cluster.working(1).await;
+    let task = cluster.run(quick(&cluster)).await;
+    let (one, other) = tokio::join!(
+        cluster.machine("j1").conclave(&["leave"]),
+        cluster.machine("j2").conclave(&["leave"]),
+    );
+    let (stays, said) = match (one.code, other.code) {
+        (0, 1) => ("j2", other),
+        (1, 0) => ("j1", one),
+        _ => panic!("{one:?}, {other:?}"),
+    };
+    assert!(said.stderr.contains("the last member"), "{said:?}");
+    let roster = cluster.whole(1).await;
+    assert_eq!(roster.names(), [stays]);
+    assert_eq!(cluster.gateways().done(task.id).await, task);
+    runs_a_task(&cluster).await;
+}

@@ -89,8 +89,9 @@ impl Role {
     /// so that what contradicts them is refused early.
     pub(crate) fn sections(self) -> &'static [&'static str] {
         match self {
-            Role::EtcdMember | Role::EtcdProxy => &["node", "etcd", "secrets"],
-            Role::Mongodb => &["node", "etcd", "mongodb", "secrets"],
+            Role::EtcdProxy => &["node", "etcd", "secrets"],
+            // Before a node becomes a member of etcd, it is looked whether its mongod's data belongs there.
+            Role::EtcdMember | Role::Mongodb => &["node", "etcd", "mongodb", "secrets"],
             Role::Judicator => &[
                 "node",
                 "etcd",

@@ -29,6 +29,7 @@ pub(super) fn member(config: &Config, secrets: &Secrets) -> etcd::Options {
         tls: access::tls(config),
         leash: leash(),
         resolver: etcd::Resolver::default(),
+        admission: mongodb::admission(self::mongodb(config, secrets)),
     }
 }
 

@@ -69,6 +69,7 @@ fn join(
             address: member.client,
             state: member.state.as_str().to_string(),
             version: member.version,
+            uptime: member.uptime,
         };
         entry(&mut nodes, &member.name).etcd = Some(part);
     }
@@ -81,6 +82,7 @@ fn join(
                 _ => member.state,
             },
             version: member.version.unwrap_or_default(),
+            uptime: member.uptime,
         };
         entry(&mut nodes, &member.name).mongodb = Some(part);
     }

@@ -16,7 +16,7 @@ mod mongodb;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use boot::{Tether, Word};
+use boot::Tether;
 use tokio_util::sync::CancellationToken;
 
 use super::Role;
@@ -25,26 +25,21 @@ use crate::node::{self, Signals};
 
 pub(crate) fn run(role: Role, config: Config) -> Result<ExitCode> {
     match role {
-        Role::EtcdMember => node::run_here(config, |config| told(config, etcd::member)),
-        Role::EtcdProxy => node::run_here(config, |config| told(config, etcd::proxy)),
-        Role::Mongodb => node::run_here(config, |config| told(config, mongodb::run)),
-        Role::Judicator => node::run(config, |config| told(config, judicator::run)),
-        Role::Executor => node::run(config, |config| told(config, executor::run)),
-        Role::Gateway => node::run_gateway(config, |config| told(config, gateway::run)),
+        Role::EtcdMember => node::run_here(config, |config| tethered(config, etcd::member)),
+        Role::EtcdProxy => node::run_here(config, |config| tethered(config, etcd::proxy)),
+        Role::Mongodb => node::run_here(config, |config| tethered(config, mongodb::run)),
+        Role::Judicator => node::run(config, |config| tethered(config, judicator::run)),
+        Role::Executor => node::run(config, |config| tethered(config, executor::run)),
+        Role::Gateway => node::run_gateway(config, |config| tethered(config, gateway::run)),
     }
 }
 
-/// Runs a service, and tells boot why if it fails.
-async fn told<F>(config: Config, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
+async fn tethered<F>(config: Config, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
     let tether = Tether::from_stdin().context("could not take up the line to boot")?;
-    let served = serve(config, tether.clone()).await;
-    if let Err(error) = &served {
-        tether.say(&Word::Failed(format!("{error:#}")));
-    }
-    served
+    serve(config, tether).await
 }
 
 /// A token that is cancelled by the first signal, or when boot is gone. The second signal ends the process.

@@ -18,6 +18,13 @@ pub(crate) struct Args {
     config: PathBuf,
 }
 
+/// Whatever goes wrong, boot is told why.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    services::run(args.role, Layers::resolved(&args.config)?.config()?)
+    let ran = Layers::resolved(&args.config)
+        .and_then(|layers| layers.config())
+        .and_then(|config| services::run(args.role, config));
+    if let Err(error) = &ran {
+        boot::say_why(&format!("{error:#}"));
+    }
+    ran
 }

@@ -134,7 +134,7 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Resolver, Start};
+    use super::super::{Admission, Resolver, Start};
     use super::*;
 
     fn options() -> Options {
@@ -152,6 +152,7 @@ mod tests {
             tls: None,
             leash: Vec::new(),
             resolver: Resolver::system(),
+            admission: Admission::free(),
         }
     }
 

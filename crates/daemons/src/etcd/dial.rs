@@ -12,6 +12,9 @@ use tokio::net::TcpStream;
 /// A member that is well answers within milliseconds; one without a leader lets callers wait.
 pub(crate) const ANSWER: Duration = Duration::from_secs(3);
 
+/// Checking a password is hard work for etcd, by design, and it goes on with it when nobody waits any more.
+const LOG_IN: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Error)]
 pub enum DialError {
     #[error(
@@ -97,7 +100,7 @@ pub(crate) async fn log_in(access: &Access, at: &str) -> Result<Client, DialErro
         .login
         .as_ref()
         .map(|login| (login.user.clone(), login.password.clone()));
-    call(at, "log this node in", client.update_user(user)).await?;
+    within(LOG_IN, at, "log this node in", client.update_user(user)).await?;
     Ok(client)
 }
 
@@ -107,7 +110,16 @@ pub(crate) async fn call<T>(
     what: &'static str,
     answer: impl Future<Output = Result<T, etcd_client::Error>>,
 ) -> Result<T, DialError> {
-    match tokio::time::timeout(ANSWER, answer).await {
+    within(ANSWER, at, what, answer).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    at: &str,
+    what: &'static str,
+    answer: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Result<T, DialError> {
+    match tokio::time::timeout(limit, answer).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(source)) => Err(refused(at, what, source)),
         Err(_) => Err(DialError::Silent { at: at.to_string() }),

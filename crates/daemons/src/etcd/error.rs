@@ -26,6 +26,8 @@ pub enum EtcdError {
     Dial(#[from] DialError),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error("this node did not join the cluster: {why}")]
+    NotAdmitted { why: String },
     #[error("gave up after {tries} tries: {waiting}")]
     GaveUp { tries: u32, waiting: String },
     #[error("cannot answer the other founders on the port for peers")]

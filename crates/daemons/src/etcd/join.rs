@@ -14,7 +14,7 @@ use super::notes::{Notes, Served};
 use super::options::address;
 use super::plan::{Founder, Joining, Listed, Refusal, Standing, Waiting, next_step};
 use super::preflight::is_loopback;
-use super::{EtcdError, Options};
+use super::{EtcdError, Objection, Options};
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often in a row a member with this node's name must be silent before it is taken for dead: a moment's
@@ -29,13 +29,18 @@ pub(crate) async fn join(
     clients: &[String],
     tether: &Tether,
 ) -> Result<Vec<Founder>, EtcdError> {
-    let me = Founder::new(&options.name, &address(&place.host, options.peer_port));
-    let access = options.access(clients.to_vec());
+    let joiner = Joiner {
+        options,
+        me: Founder::new(&options.name, &address(&place.host, options.peer_port)),
+        place,
+        notes,
+        access: options.access(clients.to_vec()),
+    };
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let mut silent_looks = 0;
     let mut doing = String::new();
     loop {
-        let waiting = match attempt(&me, place, &access, notes, &mut silent_looks).await? {
+        let waiting = match joiner.attempt(&mut silent_looks).await? {
             Attempt::Added(members) => return Ok(members),
             Attempt::Again => continue,
             Attempt::Wait(waiting) => waiting,
@@ -62,62 +67,78 @@ enum Attempt {
     Wait(String),
 }
 
-async fn attempt(
-    me: &Founder,
-    place: &Place,
-    access: &Access,
-    notes: &Notes,
-    silent_looks: &mut u32,
-) -> Result<Attempt, EtcdError> {
-    let cluster = match look(access).await {
-        Ok(cluster) => cluster,
-        Err(silent) => return Ok(Attempt::Wait(Waiting::Silent(silent).to_string())),
-    };
-    admit(place, me, &cluster, notes)?;
-    let step = next_step(me, &standings(me, access, &cluster).await);
-    let step = match step {
-        Joining::Refuse(refusal) => return Err(refusal.into()),
-        Joining::Remove(id) => {
-            let remains = cluster.running.members.iter().find(|member| member.id == id);
-            if remains.is_some_and(|member| member.peer != me.peer) && *silent_looks < LOOKS {
-                *silent_looks += 1;
-                return Ok(Attempt::Wait(format!(
-                    "the member {} at another address does not answer; looking again before it is removed",
-                    me.name
-                )));
-            }
-            remove_remains(access, &cluster, id).await
-        }
-        Joining::Add => add(me, access, &cluster, notes).await,
-    };
-    match step {
-        Ok(attempt) => Ok(attempt),
-        Err(StepError::Dial(error)) if !error.is_final() => Ok(Attempt::Wait(in_words(&error, &cluster))),
-        Err(StepError::Dial(error)) => Err(error.into()),
-        Err(StepError::Etcd(error)) => Err(error),
-    }
+/// This node, and the cluster as it reaches it.
+struct Joiner<'a> {
+    options: &'a Options,
+    me: Founder,
+    place: &'a Place,
+    notes: &'a Notes,
+    access: Access,
 }
 
-/// Before anything is changed there.
-fn admit(place: &Place, me: &Founder, cluster: &Cluster, notes: &Notes) -> Result<(), EtcdError> {
-    let theirs = cluster.running.cluster;
-    if let Some(served) = notes.read()?.served
-        && served.cluster != theirs
-    {
-        let ours = served.cluster;
-        return Err(Refusal::AnotherCluster { ours, theirs }.into());
-    }
-    if !place.ip.is_loopback() {
-        return Ok(());
-    }
-    let mut members = cluster.running.members.iter();
-    match members.find(|member| !is_loopback(&member.peer)) {
-        Some(other) => Err(Refusal::Loopback {
-            ours: me.peer.clone(),
-            theirs: other.peer.clone(),
+impl Joiner<'_> {
+    async fn attempt(&self, silent_looks: &mut u32) -> Result<Attempt, EtcdError> {
+        let cluster = match look(&self.access).await {
+            Ok(cluster) => cluster,
+            Err(silent) => return Ok(Attempt::Wait(Waiting::Silent(silent).to_string())),
+        };
+        self.admit(&cluster)?;
+        match self.step(&cluster, silent_looks).await {
+            Ok(attempt) => Ok(attempt),
+            Err(StepError::Dial(error)) if !error.is_final() => Ok(Attempt::Wait(in_words(&error, &cluster))),
+            Err(StepError::Dial(error)) => Err(error.into()),
+            Err(StepError::Etcd(error)) => Err(error),
         }
-        .into()),
-        None => Ok(()),
+    }
+
+    /// Before anything is changed there.
+    fn admit(&self, cluster: &Cluster) -> Result<(), EtcdError> {
+        let theirs = cluster.running.cluster;
+        if let Some(served) = self.notes.read()?.served
+            && served.cluster != theirs
+        {
+            let ours = served.cluster;
+            return Err(Refusal::AnotherCluster { ours, theirs }.into());
+        }
+        if !self.place.ip.is_loopback() {
+            return Ok(());
+        }
+        let mut members = cluster.running.members.iter();
+        match members.find(|member| !is_loopback(&member.peer)) {
+            Some(other) => Err(Refusal::Loopback {
+                ours: self.me.peer.clone(),
+                theirs: other.peer.clone(),
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
+
+    async fn step(&self, cluster: &Cluster, silent_looks: &mut u32) -> Result<Attempt, StepError> {
+        let Joiner { me, access, .. } = self;
+        // A wrong secret is told here in the words that it deserves.
+        dial(access, &cluster.at).await?;
+        let through = access.at(vec![cluster.at.clone()]);
+        match self.options.admission.ask(through).await {
+            Ok(()) => {}
+            Err(Objection::Refused(why)) => return Err(StepError::Etcd(EtcdError::NotAdmitted { why })),
+            Err(Objection::Unknown(why)) => return Ok(Attempt::Wait(why)),
+        }
+        match next_step(me, &standings(me, access, cluster).await) {
+            Joining::Refuse(refusal) => Err(StepError::Etcd(refusal.into())),
+            Joining::Remove(id) => {
+                let remains = cluster.running.members.iter().find(|member| member.id == id);
+                if remains.is_some_and(|member| member.peer != me.peer) && *silent_looks < LOOKS {
+                    *silent_looks += 1;
+                    return Ok(Attempt::Wait(format!(
+                        "the member {} at another address does not answer; looking again before it is removed",
+                        me.name
+                    )));
+                }
+                remove_remains(access, cluster, id).await
+            }
+            Joining::Add => add(me, access, cluster, self.notes).await,
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! The members and how they are.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use registry::etcd::Access;
 
 use super::dial::DialError;
 use super::look::{health, look};
 use super::plan::Listed;
+use super::uptime::uptime;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSeen {
@@ -19,6 +22,8 @@ pub struct MemberSeen {
     pub state: MemberState,
     /// Empty for one that does not answer.
     pub version: String,
+    /// For how long it has been running, where it says so.
+    pub uptime: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +75,33 @@ fn nobody(access: &Access, silent: &[(String, String)]) -> DialError {
 }
 
 async fn seen(access: &Access, member: &Listed) -> MemberSeen {
-    let (state, version) = match &member.client {
-        None => (MemberState::Unstarted, String::new()),
-        Some(client) => match health(access, client).await {
-            Ok((health, _)) if health.member != member.id => (MemberState::Unreachable, String::new()),
-            Ok((health, _)) if health.learner => (MemberState::Learner, health.version),
-            Ok((health, _)) if health.leader == member.id => (MemberState::Leader, health.version),
-            Ok((health, _)) => (MemberState::Follower, health.version),
-            Err(_) => (MemberState::Unreachable, String::new()),
-        },
-    };
-    MemberSeen {
+    let mut seen = MemberSeen {
         id: member.id,
         name: member.name.clone(),
         peer: member.peer.clone(),
-        client: member.client.clone().unwrap_or_default(),
-        state,
-        version,
+        client: String::new(),
+        state: MemberState::Unstarted,
+        version: String::new(),
+        uptime: None,
+    };
+    let Some(client) = &member.client else {
+        return seen;
+    };
+    seen.client.clone_from(client);
+    seen.state = MemberState::Unreachable;
+    let Ok((health, _)) = health(access, client).await else {
+        return seen;
+    };
+    // Whoever answers at an address that was once its own need not be the member.
+    if health.member != member.id {
+        return seen;
     }
+    seen.state = match health.leader == member.id {
+        _ if health.learner => MemberState::Learner,
+        true => MemberState::Leader,
+        false => MemberState::Follower,
+    };
+    seen.version = health.version;
+    seen.uptime = uptime(access, client).await;
+    seen
 }

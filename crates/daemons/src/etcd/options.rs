@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use registry::etcd::{Access, Login, Tls};
 
-use super::Resolver;
+use super::{Admission, Resolver};
 
 /// A member of the cluster.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct Options {
     /// The command that ties etcd's life to the daemon's; empty for none.
     pub leash: Vec<OsString>,
     pub resolver: Resolver,
+    pub admission: Admission,
 }
 
 /// How a node without data comes to a cluster.

@@ -45,13 +45,16 @@ pub(crate) async fn ask(at: &str, tls: Option<&Connector>) -> Answer {
 }
 
 async fn exchange(at: &str, tls: Option<&Connector>) -> io::Result<Answer> {
+    understand(&get(PATH, at, tls).await?)
+}
+
+pub(crate) async fn get(path: &str, at: &str, tls: Option<&Connector>) -> io::Result<Response> {
     let stream = TcpStream::connect(at).await?;
-    let request = Request::get(PATH, at);
-    let response = match tls {
-        Some(tls) => request.send(tls.connect(at, stream).await?).await?,
-        None => request.send(stream).await?,
-    };
-    understand(&response)
+    let request = Request::get(path, at);
+    match tls {
+        Some(tls) => request.send(tls.connect(at, stream).await?).await,
+        None => request.send(stream).await,
+    }
 }
 
 fn understand(response: &Response) -> io::Result<Answer> {
@@ -99,6 +102,7 @@ mod tests {
                 token: "t".into(),
             },
             stage: None,
+            heard: Vec::new(),
         };
         let proposer = Proposer::start(free.ip(), free.port(), None, proposal.clone())
             .await

@@ -6,6 +6,9 @@
 //! each founds. Two lists that share a node can therefore not both be founded. A node that finds a founder running
 //! already with a list that holds a place for it takes that place: the founder has seen its promise.
 //!
+//! A node founds only when all others that still propose have *heard* its promise, and a promise that was heard counts
+//! also while its node is silent. So whoever founds and dies leaves others who know enough to go on without it.
+//!
 //! With the list goes a token, made anew by the node that is the first of it: the same nodes that found again found
 //! another cluster, in which nobody is taken for what it was in the earlier one.
 //!
@@ -57,6 +60,8 @@ pub(crate) enum Answer {
     Silent(String),
     /// A node like this one, which has not started its etcd.
     Proposes(Proposal),
+    /// Nothing now, but a promise earlier: that binds, whatever has become of the node.
+    Promised(Proposal),
     /// An etcd.
     Runs(Running),
 }
@@ -69,6 +74,8 @@ pub(crate) struct Proposal {
     pub(crate) charter: Charter,
     /// `None` while it may still change its mind.
     pub(crate) stage: Option<Stage>,
+    /// Whose promises it has heard, by their addresses.
+    pub(crate) heard: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,10 +123,24 @@ pub(crate) enum Plan {
     Refuse(Refusal),
 }
 
+/// What cannot go on whatever the others say.
+pub(crate) fn hopeless(start: &Start, disk: &OnDisk) -> Option<Refusal> {
+    let asks_nobody = matches!(start, Start::Unsaid | Start::First);
+    match (disk.served, &disk.founding) {
+        _ if disk.left => Some(Refusal::Left),
+        _ if disk.data || !asks_nobody => None,
+        (Some(served), _) => Some(Refusal::DataGone {
+            cluster: served.cluster,
+        }),
+        (None, None) if *start == Start::Unsaid => Some(Refusal::Unsaid),
+        _ => None,
+    }
+}
+
 pub(crate) fn plan(situation: Situation<'_>) -> Plan {
     let disk = situation.disk;
-    if disk.left {
-        return Plan::Refuse(Refusal::Left);
+    if let Some(refusal) = hopeless(situation.start, disk) {
+        return Plan::Refuse(refusal);
     }
     let running: Vec<&Running> = situation
         .answers
@@ -208,13 +229,8 @@ fn with_cluster(situation: Situation<'_>, running: &[&Running]) -> Plan {
 fn without_cluster(situation: Situation<'_>) -> Plan {
     let Situation { me, start, disk, .. } = situation;
     let silent = || Waiting::silent(situation.answers);
-    if let Some(served) = disk.served {
-        return match start {
-            Start::Unsaid | Start::First => Plan::Refuse(Refusal::DataGone {
-                cluster: served.cluster,
-            }),
-            _ => Plan::Wait(Waiting::DataGone(Box::new(silent()))),
-        };
+    if disk.served.is_some() {
+        return Plan::Wait(Waiting::DataGone(Box::new(silent())));
     }
     match (&disk.founding, start) {
         (Some(founding), _) if founding.stage == Stage::Decided => Plan::FoundWith(founding.charter.clone()),
@@ -249,6 +265,20 @@ pub(crate) fn shown(situation: Situation<'_>) -> Proposal {
             token: String::new(),
         }),
         stage: situation.disk.founding.as_ref().map(|founding| founding.stage),
+        heard: situation
+            .answers
+            .iter()
+            .filter(|(_, answer)| promise_in(answer).is_some())
+            .map(|(peer, _)| peer.clone())
+            .collect(),
+    }
+}
+
+fn promise_in(answer: &Answer) -> Option<&Proposal> {
+    match answer {
+        Answer::Proposes(theirs) if theirs.stage.is_some() => Some(theirs),
+        Answer::Promised(theirs) => Some(theirs),
+        _ => None,
     }
 }
 
@@ -258,14 +288,12 @@ fn target(situation: Situation<'_>) -> Result<Charter, &Waiting> {
     if let Some(founding) = &situation.disk.founding {
         return Ok(founding.charter.clone());
     }
-    let promised = situation.answers.iter().find_map(|(_, answer)| match answer {
-        Answer::Proposes(theirs) if theirs.stage.is_some() && has(&theirs.charter.founders, situation.me) => {
-            Some(&theirs.charter)
-        }
-        _ => None,
-    });
-    if let Some(charter) = promised {
-        return Ok(charter.clone());
+    let mut promises = situation
+        .answers
+        .iter()
+        .filter_map(|(_, answer)| promise_in(answer));
+    if let Some(promise) = promises.find(|theirs| has(&theirs.charter.founders, situation.me)) {
+        return Ok(promise.charter.clone());
     }
     let founders = situation.proposal.as_ref()?;
     Ok(Charter {
@@ -309,10 +337,14 @@ fn agree(situation: Situation<'_>, charter: &Charter) -> Plan {
         match answer.map(|(_, answer)| answer) {
             Some(Answer::Proposes(theirs)) if same(&theirs.charter.founders, founders) => {
                 all_know &= theirs.charter.token == *token;
-                all_promised &= theirs.stage.is_some();
+                all_promised &= theirs.stage.is_some() && theirs.heard.contains(&me.peer);
                 named.push(Founder::new(&theirs.name, &founder.peer));
             }
-            Some(Answer::Proposes(theirs)) => {
+            Some(Answer::Promised(theirs)) if same(&theirs.charter.founders, founders) => {
+                all_know &= theirs.charter.token == *token;
+                named.push(Founder::new(&theirs.name, &founder.peer));
+            }
+            Some(Answer::Proposes(theirs) | Answer::Promised(theirs)) => {
                 return Plan::Wait(Waiting::Disagrees {
                     peer: founder.peer.clone(),
                     theirs: theirs.charter.founders.clone(),

@@ -7,8 +7,10 @@ use registry::etcd::Tls;
 use thiserror::Error;
 
 use super::certificate::common_name;
+use super::notes::Notes;
 use super::options::address;
 use super::peer::certificates;
+use super::plan::hopeless;
 use super::{EtcdError, Options, ProxyOptions, Seeds, Start};
 use crate::server::port;
 use crate::server::program::{Program, Version};
@@ -68,13 +70,16 @@ pub enum UnfitOptions {
     Nothing(&'static str),
 }
 
-/// Finds the program, and refuses options that cannot work. Whether the ports are free is seen at the start only: a
+/// Finds the program, and refuses options that cannot work with what is in the data folder. Whether the ports are free is seen at the start only: a
 /// server of an earlier life may be about to end.
 pub fn preflight(options: &Options) -> Result<(), EtcdError> {
     find(&options.program)?;
     check(options)?;
     check_reachable(options, port::own_ip(&options.host)?)?;
-    Ok(())
+    match hopeless(&options.start, &Notes::at(&options.data).read()?) {
+        Some(refusal) => Err(refusal.into()),
+        None => Ok(()),
+    }
 }
 
 pub fn preflight_proxy(options: &ProxyOptions) -> Result<(), EtcdError> {

@@ -2,6 +2,7 @@
 
 mod around;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use boot::{Tether, Word};
@@ -11,7 +12,7 @@ use super::arguments::{Initial, Place};
 use super::join::join;
 use super::notes::{Founding, Notes, Stage};
 use super::peer::Acceptor;
-use super::plan::{Charter, Plan, Situation, plan, shown};
+use super::plan::{Answer, Charter, Plan, Proposal, Situation, plan, shown};
 use super::propose::Proposer;
 use super::{EtcdError, Options, Start};
 use around::Around;
@@ -30,11 +31,13 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let mut proposer: Option<Proposer> = None;
     let mut about_to_promise: Option<Charter> = None;
+    let mut promises = Promises::default();
     let token = format!("conclave-{}", uuid::Uuid::now_v7());
     let mut doing = String::new();
     loop {
         let disk = notes.read()?;
-        let around = Around::look(options, notes, &disk).await?;
+        let mut around = Around::look(options, notes, &disk).await?;
+        promises.recall(&mut around.answers);
         let situation = Situation {
             me: &around.me,
             start: &options.start,
@@ -115,4 +118,30 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
 
 fn founds(start: &Start) -> bool {
     matches!(start, Start::Members(_) | Start::Discover { expect: Some(_), .. })
+}
+
+/// Those that were heard, by the addresses of who made them.
+#[derive(Default)]
+struct Promises(BTreeMap<String, Proposal>);
+
+impl Promises {
+    /// A promise that was heard stands in for the silence of whoever made it.
+    fn recall(&mut self, answers: &mut [(String, Answer)]) {
+        for (peer, answer) in answers {
+            match answer {
+                Answer::Proposes(theirs) if theirs.stage.is_some() => {
+                    self.0.insert(peer.clone(), theirs.clone());
+                }
+                Answer::Silent(_) => {
+                    if let Some(promise) = self.0.get(peer) {
+                        *answer = Answer::Promised(promise.clone());
+                    }
+                }
+                // It runs; or it has a new data folder, and nothing of it is known any more.
+                Answer::Runs(_) | Answer::Proposes(_) | Answer::Promised(_) => {
+                    self.0.remove(peer);
+                }
+            }
+        }
+    }
 }

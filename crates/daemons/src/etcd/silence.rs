@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use registry::etcd::Access;
-use tokio::net::TcpStream;
 
 use super::dial::{ANSWER, cause};
 use super::look::health;
-use super::peer::{Connector, Request};
+use super::peer::{Connector, get};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -75,12 +74,7 @@ async fn ask_member(access: &Access, at: &str) -> Result<(), String> {
 async fn ask_proxy(access: &Access, at: &str) -> Result<(), String> {
     let asked = async {
         let tls = access.tls.as_ref().map(Connector::new).transpose()?;
-        let stream = TcpStream::connect(at).await?;
-        let request = Request::get("/", at);
-        match tls {
-            Some(tls) => request.send(tls.connect(at, stream).await?).await,
-            None => request.send(stream).await,
-        }
+        get("/", at, tls.as_ref()).await
     };
     match tokio::time::timeout(ANSWER, asked).await {
         Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),

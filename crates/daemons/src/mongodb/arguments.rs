@@ -29,6 +29,11 @@ pub(crate) fn of(options: &Options, key: Option<PathBuf>) -> Vec<OsString> {
     // A client that is killed within a transaction leaves what it touched locked until the server gives the
     // transaction up. By itself that takes a minute, in which an executor could not report.
     parameter("transactionLifetimeLimitSeconds=4");
+    // Whoever copies from a member that hangs gives it up after four seconds, one for the answer and these, and looks
+    // for another; by itself only after thirteen, for it tries the same one again. Much sooner it would still take the
+    // one that hangs for well, and choose it once more.
+    parameter("oplogNetworkTimeoutBufferSeconds=3");
+    parameter("oplogFetcherSteadyStateMaxFetcherRestarts=0");
     // Nobody needs to be let in without a login because there is no user yet: we come in by the key.
     if key.is_some() {
         parameter("enableLocalhostAuthBypass=false");

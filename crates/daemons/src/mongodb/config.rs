@@ -7,12 +7,15 @@ use mongodb::bson::{Bson, Document, doc};
 use super::diff::{Change, Seat};
 use super::records::Incarnation;
 
-/// Fails over in about three seconds. Catching up is bounded, because with majority writes nothing acknowledged
-/// hangs on it, and a hung member must not hold up the new primary.
+/// Fails over in about three seconds; in about five from a member that hangs, which others still wait for.
 const ELECTION_TIMEOUT_MS: i32 = 2000;
-const HEARTBEAT_MS: i32 = 500;
-const HEARTBEAT_TIMEOUT_SECS: i32 = 3;
-const CATCH_UP_MS: i32 = 2000;
+/// A secondary that had just told a hung member how far it is waits half a minute for the answer, and tells nobody else
+/// meanwhile. The new primary learns it from the heartbeats alone, so these are what a majority write waits for.
+const HEARTBEAT_MS: i32 = 200;
+const HEARTBEAT_TIMEOUT_SECS: i32 = 2;
+/// Bounded, because with majority writes nothing acknowledged hangs on catching up, and a hung member must not hold up
+/// the new primary.
+const CATCH_UP_MS: i32 = 1000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SetConfig(pub(crate) Document);

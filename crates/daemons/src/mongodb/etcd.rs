@@ -100,13 +100,15 @@ impl Etcd {
         self.write(vec![unchanged(name, seen)], puts).await
     }
 
-    /// The registration goes, the mark comes, at once.
+    /// The registration goes, the mark comes, at once. False if any registration has changed meanwhile: the others
+    /// that this one relies on may be about to leave, too.
     pub(crate) async fn deregister(&mut self, name: &str, seen: &Records) -> Result<bool, EtcdError> {
         let Some(member) = seen.members.get(name) else {
             return Ok(true);
         };
         let ops = vec![TxnOp::delete(member_key(name), None), mark_left(name, member)];
-        self.write(vec![unchanged(name, seen)], ops).await
+        let all = seen.members.keys().map(|name| unchanged(name, seen));
+        self.write(all.collect(), ops).await
     }
 
     /// For a seat that nobody is registered for. One that is marked already stays as it is.

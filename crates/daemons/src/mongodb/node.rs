@@ -50,8 +50,8 @@ impl Node {
         })
     }
 
-    /// Returns when mongod serves.
-    pub async fn start(&mut self) -> Result<(), MongodbError> {
+    /// Returns when mongod serves, and tells its process id.
+    pub async fn start(&mut self) -> Result<u32, MongodbError> {
         let work = &mut self.work;
         let program = preflight::program(&work.options)?;
         port::check_free(&work.options.host, work.options.port, "mongodb.port")?;
@@ -65,13 +65,14 @@ impl Node {
         work.say("starting mongod");
         let args = arguments::of(&work.options, key);
         let server = Server::start("mongod", &program, args, &work.options.leash)?;
-        work.tether.say(&Word::Server(server.pid()));
+        let pid = server.pid();
+        work.tether.say(&Word::Server(pid));
         let server = self.server.insert(server);
         let silence = Duration::from_secs(1) * work.options.tries.max(1);
         tokio::select! {
             how = server.ended() => Err(MongodbError::Ended { how }),
             served = tokio::time::timeout(silence, work.serves()) => match served {
-                Ok(()) => Ok(()),
+                Ok(()) => Ok(pid),
                 Err(_) => {
                     self.kill().await;
                     Err(MongodbError::Hung { silence })

@@ -19,7 +19,7 @@ pub struct Options {
     pub port: u16,
     /// The replica set's name.
     pub set: String,
-    /// For how many seconds mongod may not answer before it is killed.
+    /// For how many seconds mongod may not answer before it is killed, if it is at work meanwhile.
     pub tries: u32,
     /// Bytes of WiredTiger's cache. mongod's own choice (half of the memory) where there is none.
     pub cache: Option<u64>,

@@ -35,8 +35,18 @@ pub async fn run(options: Options, tether: Tether, stop: CancellationToken) -> R
 impl Node {
     /// Until mongod ends, or has to.
     async fn serve(&mut self) -> Result<(), MongodbError> {
-        self.start().await?;
-        let mut heard = hello::follow(self.work.local.clone());
+        let pid = self.start().await?;
+        let limit = Duration::from_secs(1) * self.work.options.tries.max(1);
+        let heard = hello::follow(self.work.local.clone(), pid, limit);
+        let silence = tokio::select! {
+            ended = self.go_on(heard.clone()) => return ended,
+            silence = hello::until_hung(heard, limit) => silence,
+        };
+        self.kill().await;
+        Err(MongodbError::Hung { silence })
+    }
+
+    async fn go_on(&mut self, mut heard: watch::Receiver<Heard>) -> Result<(), MongodbError> {
         let mut failures = 0;
         loop {
             let pace = match self.round().await {
@@ -74,12 +84,6 @@ impl Node {
 
     /// Until there may be something to do.
     async fn rest(&mut self, pace: Pace, heard: &mut watch::Receiver<Heard>) -> Result<(), MongodbError> {
-        let most = Duration::from_secs(1) * self.work.options.tries.max(1);
-        let silence = heard.borrow().silence;
-        if silence > most {
-            self.kill().await;
-            return Err(MongodbError::Hung { silence });
-        }
         tokio::select! {
             how = ended(&mut self.server) => Err(MongodbError::Ended { how }),
             // That whoever tells of changes is gone is no change.

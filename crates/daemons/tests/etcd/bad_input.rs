@@ -16,7 +16,7 @@ fn refused(options: &Options) -> String {
 fn options_are_checked_before_anything_is_started() {
     let stage = Stage::new();
     let good = |start| stage.options(1, start);
-    preflight(&good(Start::Unsaid)).unwrap();
+    preflight(&good(Start::First)).unwrap();
     preflight(&good(stage.founders(&[1, 2]))).unwrap();
     let pair = |name: &str, peer: String| (name.to_string(), peer);
     let check = |options: Options, words: &str| {
@@ -60,6 +60,7 @@ fn options_are_checked_before_anything_is_started() {
         },
         "192.0.2.7 is no address of this machine",
     );
+    check(good(Start::Unsaid), "nothing says how it comes to a cluster");
     check(good(stage.founders(&[2, 3])), "does not name this node, n1=");
     check(
         good(Start::Members(vec![pair("n1", stage.peer(2))])),

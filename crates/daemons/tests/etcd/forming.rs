@@ -1,11 +1,14 @@
 //! The ways to a cluster, when all goes well.
 
+use std::time::{Duration, Instant};
+
 use daemons::etcd::{MemberState, Options, Start, known_cluster, known_endpoints};
 
 use crate::stage::{Node, Stage, get, ip, put};
 
 #[tokio::test]
 async fn the_first_node_founds_and_goes_on_after_a_restart() {
+    let began = Instant::now();
     let stage = Stage::new();
     let mut node = stage.start(1, Start::First);
     node.serves().await;
@@ -17,6 +20,11 @@ async fn the_first_node_founds_and_goes_on_after_a_restart() {
     );
     assert_eq!(before[0].peer, stage.peer(1));
     assert!(before[0].version.starts_with("3."), "{before:?}");
+    let uptime = before[0]
+        .uptime
+        .expect("it says for how long it has been running");
+    // A machine tells in whole seconds when it was started, and all its processes count from there.
+    assert!(uptime <= began.elapsed() + Duration::from_secs(1), "{before:?}");
     put(&stage.access(1), "key", "value").await;
     node.stop().await;
 

@@ -22,6 +22,8 @@ async fn founders_guard_their_cluster_and_only_those_with_the_secret_get_in() {
     let _nodes = stage.three().await;
     let access = stage.access(1);
     put(&access, "key", "value").await;
+    let seen = stage.members(1).await;
+    assert!(seen.iter().all(|member| member.uptime.is_some()), "{seen:?}");
     let anonymous = Access {
         login: None,
         ..access.clone()
@@ -86,7 +88,9 @@ async fn with_certificates_founders_agree_join_and_proxy_and_strangers_do_not() 
         tls: tls.clone(),
         ..stage.access(1)
     };
-    assert_eq!(members(&access).await.unwrap().len(), 3);
+    let seen = members(&access).await.unwrap();
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|member| member.uptime.is_some()), "{seen:?}");
 
     let proxy_options = stage.proxy_options(9, Seeds::At(vec![stage.client(1)]));
     let _proxy = Proxy::start(ProxyOptions { tls, ..proxy_options });

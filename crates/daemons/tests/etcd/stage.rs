@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use boot::Tether;
 use daemons::etcd::{
-    EtcdError, MemberSeen, MemberState, Options, ProxyOptions, Resolver, Seeds, Start, known_endpoints,
-    member, members, proxy,
+    Admission, EtcdError, MemberSeen, MemberState, Options, ProxyOptions, Resolver, Seeds, Start,
+    known_endpoints, member, members, proxy,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -99,6 +99,7 @@ impl Stage {
             tls: None,
             leash: Vec::new(),
             resolver: self.dns.resolver(),
+            admission: Admission::free(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! ends.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use daemons::mongodb::{MemberState, MongodbError, Node, Options, Pace, Step, log
 use etcd_client::{Client, GetOptions};
 use mongodb::Database;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, WriteConcern};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use registry::etcd::Access;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -72,6 +75,7 @@ impl Ground {
 
     pub(crate) fn options(&mut self, name: &str) -> Options {
         let port = *self.ports.entry(name.to_string()).or_insert_with(free_port);
+        let note = format!("echo $$ > '{}' && exec \"$@\"", self.pid_file(name).display());
         Options {
             name: name.to_string(),
             program: mongod(),
@@ -84,7 +88,7 @@ impl Ground {
             secret: self.secret.clone(),
             etcd: self.access.clone(),
             lease: Duration::from_secs(2),
-            leash: Vec::new(),
+            leash: ["/bin/sh", "-c", &note].map(OsString::from).into(),
         }
     }
 
@@ -123,6 +127,26 @@ impl Ground {
         let _ = daemon.life.await;
         let address = self.address(name);
         until("its port is free", async || TcpListener::bind(&address).is_ok()).await;
+    }
+
+    /// Stops its mongod as a debugger would: its connections stay, and nothing answers.
+    pub(crate) fn halt(&self, name: &str) {
+        let pid = std::fs::read_to_string(self.pid_file(name)).unwrap();
+        let mongod = Pid::from_raw(pid.trim().parse().unwrap());
+        kill(mongod, Signal::SIGSTOP).unwrap();
+    }
+
+    /// Written by the leash of its mongod.
+    fn pid_file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.pid"))
+    }
+
+    /// What a daemon that ends by itself says.
+    pub(crate) async fn last_word(&mut self, name: &str) -> String {
+        let life = self.daemons.remove(name).unwrap().life;
+        let ended = tokio::time::timeout(DEADLINE, life).await;
+        let ended = ended.expect("the daemon does not end").unwrap();
+        ended.expect_err("the daemon ended well").to_string()
     }
 
     /// Returns when nothing of it runs any more. A test that fails does not get here: then all is killed.

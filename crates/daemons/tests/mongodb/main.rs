@@ -7,6 +7,7 @@ mod changing;
 mod crashing;
 mod forming;
 mod ground;
+mod hanging;
 mod leaving;
 mod losing;
 mod refusing;

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use thiserror::Error;
 
-/// For one address: to connect, log in and hear a first answer.
+/// For one address: to connect and hear a first answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// The next address is tried beside the earlier ones after this time, so that a dead one costs little.
@@ -165,32 +165,35 @@ impl Access {
     }
 
     async fn ask(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, Failure> {
-        let url = self.url(endpoint);
         let asked = async {
-            let mut client = match &self.login {
-                Some(Login { user, password }) => {
-                    let known = options.clone().with_user(user, password);
-                    match Client::connect([&url], Some(known)).await {
-                        // Users are set up once the cluster stands. Until then nobody is asked who they are.
-                        Err(error) if is_unguarded(&error) => Client::connect([&url], Some(options)).await?,
-                        other => other?,
-                    }
-                }
-                None => Client::connect([&url], Some(options)).await?,
-            };
+            let mut client = Client::connect([self.url(endpoint)], Some(options)).await?;
             // A client connects when it is first used. This needs no quorum, and no rights.
             let status = client.status().await?;
             let cluster = status.header().map_or(0, |header| header.cluster_id());
             Ok((client, cluster))
         };
-        let (client, theirs) = within(CONNECT, asked).await.map_err(Failure::Etcd)?;
-        match self.cluster {
-            Some(ours) if ours != theirs => Err(Failure::AnotherCluster {
+        let (mut client, theirs) = within(CONNECT, asked).await.map_err(Failure::Etcd)?;
+        if let Some(ours) = self.cluster.filter(|ours| *ours != theirs) {
+            return Err(Failure::AnotherCluster {
                 endpoint: endpoint.to_string(),
                 ours,
                 theirs,
-            }),
-            _ => Ok(client),
+            });
+        }
+        self.log_in(&mut client).await.map_err(Failure::Etcd)?;
+        Ok(client)
+    }
+
+    /// Has the time of any call: checking a password is hard work for etcd, by design, and it goes on with it after
+    /// we hung up. Whoever came back too soon would only make a busy machine busier.
+    async fn log_in(&self, client: &mut Client) -> Result<(), Error> {
+        let Some(Login { user, password }) = &self.login else {
+            return Ok(());
+        };
+        match client.update_user(Some((user.clone(), password.clone()))).await {
+            // Users are set up once the cluster stands. Until then nobody is asked who they are.
+            Err(error) if is_unguarded(&error) => Ok(()),
+            other => other,
         }
     }
 

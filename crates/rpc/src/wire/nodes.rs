@@ -75,6 +75,7 @@ impl From<PartState> for proto::PartState {
             address: part.address,
             state: part.state,
             version: part.version,
+            uptime: part.uptime.map(micros),
         }
     }
 }
@@ -85,6 +86,7 @@ impl From<proto::PartState> for PartState {
             address: part.address,
             state: part.state,
             version: part.version,
+            uptime: part.uptime.map(Duration::from_micros),
         }
     }
 }

@@ -6,6 +6,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongodb::change_stream::event::ResumeToken;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -23,6 +24,8 @@ const CHANGES: usize = 8192;
 const SILENCE: Duration = Duration::from_secs(4);
 /// Between two tries to open the stream.
 const PAUSE: Duration = Duration::from_millis(200);
+/// After so many tries in vain at a place, with a server that answers, the place is given up.
+const TRIES: u32 = 5;
 /// How long the first opening may take.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -101,6 +104,7 @@ async fn pass_on(mut told: broadcast::Receiver<Told>, listener: broadcast::Sende
 async fn follow(base: Arc<Base>, told: broadcast::Sender<Told>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
     let mut place: Option<ResumeToken> = None;
+    let mut in_vain = 0;
     loop {
         let (sender, mut news) = mpsc::channel(1024);
         tokio::spawn(stream::read(base.clone(), place.clone(), sender));
@@ -116,17 +120,36 @@ async fn follow(base: Arc<Base>, told: broadcast::Sender<Told>, opened: oneshot:
                 News::Event(event, at) => {
                     teller.on_event(event);
                     place = at.or(place);
+                    in_vain = 0;
                     if news.is_empty() {
                         teller.tell_waiting();
                     }
                 }
-                News::Idle(at) => place = at.or(place),
+                News::Idle(at) => {
+                    place = at.or(place);
+                    in_vain = 0;
+                }
                 News::HistoryLost => place = None,
             }
         }
         teller.tell_waiting();
+        // Whatever is wrong with the place, it is not the server's absence, which passes.
+        if answers(&base).await {
+            in_vain += 1;
+        }
+        if in_vain == TRIES {
+            tracing::warn!("the stream of changes cannot be read on where it ended; it begins anew");
+            (place, in_vain) = (None, 0);
+        }
         sleep(PAUSE).await;
     }
+}
+
+async fn answers(base: &Base) -> bool {
+    let database = base.database.clone();
+    // The driver may wait for ever here too.
+    let asked = tokio::spawn(async move { database.run_command(doc! { "ping": 1 }).await });
+    matches!(timeout(SILENCE, asked).await, Ok(Ok(Ok(_))))
 }
 
 struct Teller<'t> {

@@ -157,33 +157,34 @@ pub(super) async fn write_piece(
 
 /// Gives up files that were written for a transaction, unless it has taken them. If that fails they are cleared
 /// away later.
-pub(super) async fn abandon(base: &Arc<Base>, files: Vec<ObjectId>) {
-    if files.is_empty() {
-        return;
-    }
-    let files = Arc::new(files);
-    let abandoned = Patience::with("give up a file")
-        .persist(|_| {
-            let condition = doc! { "_id": { "$in": &*files } };
-            clear(base.clone(), condition)
-        })
-        .await;
-    if let Err(error) = abandoned {
-        tracing::debug!(%error, "files that nobody needs are left for later");
+pub(super) async fn abandon(base: &Arc<Base>, files: &[ObjectId]) {
+    for files in files.chunks(CLEARED) {
+        let these = doc! { "_id": { "$in": files } };
+        let abandoned = Patience::with("give up a file")
+            .persist(|_| clear(base.clone(), these.clone(), these.clone()))
+            .await;
+        if let Err(error) = abandoned {
+            tracing::debug!(%error, "files that nobody needs are left for later");
+        }
     }
 }
 
-/// Clears away the marked files that this is true of, and those that were to be cleared away before; a part of
-/// them at a time. Answers how many it were.
-pub(super) async fn clear(base: Arc<Base>, condition: Document) -> Result<usize, Failure> {
+/// Gives up the marked files that one is true of, and clears away those that the other is true of, if they were
+/// given up, now or before; a part of them at a time. Answers how many it were.
+pub(super) async fn clear(
+    base: Arc<Base>,
+    unwanted: Document,
+    mut among: Document,
+) -> Result<usize, Failure> {
     let uploads = base.collection::<Document>(UPLOADS);
     // From now on nobody can take it any more, even if someone is still at it.
     uploads
-        .update_many(condition, doc! { "$set": { "doomed": true } })
+        .update_many(unwanted, doc! { "$set": { "doomed": true } })
         .await?;
+    among.insert("doomed", true);
     // As a majority has it: a retirement that is rolled back must not have cost a living file its bytes.
     let doomed: Vec<Document> = uploads
-        .find(doc! { "doomed": true })
+        .find(among)
         .limit(CLEARED as i64)
         .max_time(COMMAND)
         .await?

@@ -110,6 +110,8 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     let known = seen.as_ref().map(ExecutorRow::known).transpose()?;
     let judged = standing(known.as_ref(), report);
     if let Standing::Refused(answer) = judged {
+        // Others may claim what this one does not get.
+        drop(head);
         session::confirm(&base, &report.executor, seen.as_ref()).await?;
         return Ok(Handled {
             answer,

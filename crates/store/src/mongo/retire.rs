@@ -58,8 +58,9 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
         .iter()
         .map(|row| doc! { "_id": row.id, "finish_time": row.finish_time });
     transaction.delete_each(TASKS, conditions)?;
+    // A part that is missing must not keep its task, and all that are retired with it, for ever.
     let parts = parts.into_iter().map(|part| doc! { "_id": part });
-    transaction.delete_each(PARTS, parts)?;
+    transaction.delete_any(PARTS, parts)?;
     transaction.update(UPLOADS, files.into_iter().map(files::doom))?;
     transaction.update(BLOBS, blobs::counted(hashes.iter(), -1))?;
     transaction.count(&tally)?;
@@ -74,7 +75,7 @@ pub(super) async fn clear_files(base: &Arc<Base>) {
         let cleared = Patience::with("clear files away")
             .persist(|_| {
                 let abandoned = doc! { "since": { "$lt": now().minus(ABANDONED).field() } };
-                files::clear(base.clone(), abandoned)
+                files::clear(base.clone(), abandoned, doc! {})
             })
             .await;
         match cleared {

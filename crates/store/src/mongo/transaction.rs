@@ -47,8 +47,8 @@ struct Write {
 #[derive(Debug)]
 struct Item {
     document: RawDocumentBuf,
-    /// How many documents it must meet.
-    hits: usize,
+    /// How many documents it must meet, where that matters.
+    hits: Option<usize>,
 }
 
 /// A change of documents that are all as the condition says.
@@ -89,7 +89,7 @@ impl Transaction {
     ) -> Result<(), Failure> {
         let mut items = vec![];
         for update in updates {
-            let hits = update.ids.len();
+            let hits = Some(update.ids.len());
             let document = raw([update.into_document()])?;
             items.extend(document.into_iter().map(|document| Item { document, hits }));
         }
@@ -114,10 +114,20 @@ impl Transaction {
         collection: &'static str,
         conditions: impl IntoIterator<Item = Document>,
     ) -> Result<(), Failure> {
-        let items = raw(conditions
-            .into_iter()
-            .map(|condition| doc! { "q": condition, "limit": 1 }))?;
+        let items = deletes(conditions)?;
         self.push(Verb::Delete, collection, items);
+        Ok(())
+    }
+
+    /// What the conditions meet. That it is gone already is fine.
+    pub(super) fn delete_any(
+        &mut self,
+        collection: &'static str,
+        conditions: impl IntoIterator<Item = Document>,
+    ) -> Result<(), Failure> {
+        let items = deletes(conditions)?.into_iter();
+        let items = items.map(|document| Item { document, hits: None });
+        self.push_items(Verb::Delete, collection, items.collect());
         Ok(())
     }
 
@@ -159,7 +169,10 @@ impl Transaction {
     }
 
     fn push(&mut self, verb: Verb, collection: &'static str, documents: Vec<RawDocumentBuf>) {
-        let items = documents.into_iter().map(|document| Item { document, hits: 1 });
+        let items = documents.into_iter().map(|document| Item {
+            document,
+            hits: Some(1),
+        });
         self.push_items(verb, collection, items.collect());
     }
 
@@ -195,7 +208,7 @@ impl Write {
             Verb::Delete => (cstr!("delete"), cstr!("deletes")),
         };
         for piece in pieces(self.items) {
-            let expected = piece.iter().map(|item| item.hits).sum();
+            let expected: Option<usize> = piece.iter().map(|item| item.hits).sum();
             let mut array = RawArrayBuf::new();
             piece.into_iter().for_each(|item| array.push(item.document));
             let mut command = RawDocumentBuf::new();
@@ -209,7 +222,7 @@ impl Write {
                 .await?;
             check(&reply)?;
             let hit = reply.get_i32("n").ok().and_then(|n| usize::try_from(n).ok());
-            if hit != Some(expected) {
+            if expected.is_some() && hit != expected {
                 return Err(Failure::Overtaken);
             }
         }
@@ -232,6 +245,12 @@ fn check(reply: &Document) -> Result<(), Failure> {
         Some(TOO_LARGE_FOR_CACHE) => Failure::TooLarge,
         _ => Failure::Database(Error::custom(error.to_string())),
     })
+}
+
+fn deletes(conditions: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, Failure> {
+    raw(conditions
+        .into_iter()
+        .map(|condition| doc! { "q": condition, "limit": 1 }))
 }
 
 fn raw(documents: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, Failure> {
@@ -270,7 +289,7 @@ mod tests {
         let check = |sizes: &[usize], expected: &[usize]| {
             let items = sizes.iter().map(|size| Item {
                 document: rawdoc! { "x": "x".repeat(*size) },
-                hits: 1,
+                hits: Some(1),
             });
             let found: Vec<_> = pieces(items.collect()).iter().map(Vec::len).collect();
             assert_eq!(found, expected, "{sizes:?}");

@@ -1,6 +1,8 @@
 //! Content that does not fit a document, and files that are nobody's.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use model::{BlobHash, Content, Moment, TaskId};
@@ -27,10 +29,20 @@ async fn count(set: &Set, collection: &str) -> u64 {
         .unwrap()
 }
 
+async fn until_empty(set: &Set, collection: &str) {
+    let begun = Instant::now();
+    while count(set, collection).await > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{collection}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_large_comes_back_whole_and_leaves_nothing_behind() {
     let set = Set::start(1, Guard::Open).await;
     let store: Arc<dyn TaskStore> = Arc::new(set.open("content").await);
+    let incoming = std::fs::metadata(store.incoming()).unwrap();
+    assert_eq!(incoming.permissions().mode() & 0o777, 0o700);
 
     // More than a document holds, in both directions.
     let id = add_with(&*store, |spec| {
@@ -72,7 +84,9 @@ async fn what_is_large_comes_back_whole_and_leaves_nothing_behind() {
     assert!(store.add(vec![large.clone()]).await.unwrap()[0].existed);
     large.digest = [9; 32];
     assert!(store.add(vec![large]).await.is_err());
-    assert_eq!(count(&set, "fs.chunks").await, chunks, "nothing was kept of it");
+    // Nothing is kept of it, though nobody waits for that.
+    until_empty(&set, "uploads").await;
+    assert_eq!(count(&set, "fs.chunks").await, chunks);
 
     // A blob in several writes, put by two at once.
     let hash = BlobHash([7; 32]);
@@ -102,8 +116,18 @@ async fn what_is_large_comes_back_whole_and_leaves_nothing_behind() {
         .await
         .unwrap();
 
+    // And a part that is lost: the task can be retired all the same.
+    let id = add_with(&*store, |spec| {
+        spec.data = [file("data", Content::Inline(bytes(100 << 10)))].into();
+    })
+    .await;
+    store.cancel(id).await.unwrap();
+    let parts = database.collection::<Document>("parts");
+    assert_eq!(parts.delete_one(doc! {}).await.unwrap().deleted_count, 1);
+    assert_eq!(count(&set, "parts").await, 1);
+
     let retired = store.retire(EVER, EVER, 10).await.unwrap();
-    assert_eq!(retired, Retired { tasks: 2, blobs: 1 });
+    assert_eq!(retired, Retired { tasks: 3, blobs: 1 });
     for collection in ["tasks", "parts", "blobs", "fs.files", "fs.chunks", "uploads"] {
         assert_eq!(count(&set, collection).await, 0, "{collection}");
     }

@@ -98,6 +98,7 @@ async fn a_lost_primary_loses_nothing() {
     }
     ledger.wait_for_more(MORE).await;
     for fault in [Fault::Kill, Fault::Pause] {
+        set.until_whole().await;
         let primary = set.primary().await;
         match fault {
             Fault::Kill => set.kill(primary),

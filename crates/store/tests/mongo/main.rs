@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alternating;
+mod changes;
 mod content;
 mod failover;
 mod opening;

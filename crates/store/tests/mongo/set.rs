@@ -113,6 +113,22 @@ impl Set {
         }
     }
 
+    /// Until every member is the primary or copies from another, so that the set can do without any of them. One that
+    /// is still choosing whom to copy from is not there yet: if it chooses one that hangs, it waits for it for 20 s.
+    pub(crate) async fn until_whole(&self) {
+        let begun = Instant::now();
+        for member in &self.members {
+            while !self
+                .ask(member.port, doc! { "replSetGetStatus": 1 })
+                .await
+                .is_ok_and(|status| is_at_work(&status))
+            {
+                assert!(begun.elapsed() < DEADLINE, "a member is missing\n{}", self.logs());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
     pub(crate) fn kill(&mut self, member: usize) {
         let process = &mut self.members[member].process;
         process.kill().unwrap();
@@ -162,14 +178,18 @@ impl Set {
                 "--setParameter",
                 "diagnosticDataCollectionEnabled=false",
             ])
+            // So that it can be told to refuse.
+            .args(["--setParameter", "enableTestCommands=1"])
             .args(["--port", &port.to_string()])
             .arg("--dbpath")
             .arg(&data)
             .arg("--logpath")
             .arg(data.join("log"))
             .arg("--logappend");
-        // A member that copies from a stopped one looks for another after two seconds instead of six or more.
-        command.args(["--setParameter", "oplogNetworkTimeoutBufferSeconds=1"]);
+        // As the daemon of a cluster has it: a member that copies from a stopped one soon looks for another.
+        command
+            .args(["--setParameter", "oplogNetworkTimeoutBufferSeconds=3"])
+            .args(["--setParameter", "oplogFetcherSteadyStateMaxFetcherRestarts=0"]);
         if self.guard == Guard::Login {
             command.arg("--keyFile").arg(self.folder.path().join("key"));
         }
@@ -184,7 +204,13 @@ impl Set {
         let config = doc! {
             "_id": NAME,
             "members": members,
-            "settings": { "electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500 },
+            // This, too, is as the daemon has it.
+            "settings": {
+                "electionTimeoutMillis": 2000,
+                "heartbeatIntervalMillis": 200,
+                "heartbeatTimeoutSecs": 2,
+                "catchUpTimeoutMillis": 1000,
+            },
         };
         let first = self.members[0].port;
         self.until(first, doc! { "replSetInitiate": config }).await;
@@ -239,6 +265,14 @@ impl Drop for Set {
             let _ = member.process.wait();
         }
     }
+}
+
+fn is_at_work(status: &Document) -> bool {
+    const PRIMARY: i32 = 1;
+    let copies = status
+        .get_str("syncSourceHost")
+        .is_ok_and(|source| !source.is_empty());
+    copies || status.get_i32("myState").is_ok_and(|state| state == PRIMARY)
 }
 
 fn address(port: u16) -> String {

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A list of members is a few kilobytes.
+/// A list of members is a few kilobytes, all figures of an etcd are some hundred.
 const MOST: usize = 1 << 20;
 
 pub(crate) struct Request(String);
@@ -15,9 +15,10 @@ pub(crate) struct Response {
 }
 
 impl Request {
+    /// In HTTP/1.0: then a long answer ends with the connection, and does not come in chunks.
     pub(crate) fn get(path: &str, host: &str) -> Request {
         Request(format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: conclave\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.0\r\nHost: {host}\r\nUser-Agent: conclave\r\nAccept: */*\r\nConnection: close\r\n\r\n"
         ))
     }
 
@@ -25,24 +26,17 @@ impl Request {
         stream.write_all(self.0.as_bytes()).await?;
         stream.flush().await?;
         let mut bytes = Vec::new();
-        let mut length = None;
-        loop {
-            if let Some((head, body)) = split(&bytes) {
-                let length = *length.get_or_insert_with(|| Response::parse(head).length());
-                if body.len() >= length {
-                    return Ok(Response {
-                        body: body[..length].to_vec(),
-                        ..Response::parse(head)
-                    });
-                }
-            }
+        while stream.read_buf(&mut bytes).await? > 0 {
             if bytes.len() > MOST {
                 return Err(io::Error::other("the answer is too long"));
             }
-            if stream.read_buf(&mut bytes).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
         }
+        let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let (head, body) = split(&bytes).ok_or_else(cut_short)?;
+        let mut response = Response::parse(head);
+        let length = response.length().unwrap_or(body.len());
+        response.body = body.get(..length).ok_or_else(cut_short)?.to_vec();
+        Ok(response)
     }
 
     /// Reads one to its end and tells its path.
@@ -103,11 +97,9 @@ impl Response {
         }
     }
 
-    fn length(&self) -> usize {
-        let said = self
-            .header("content-length")
-            .and_then(|length| length.parse().ok());
-        said.unwrap_or(0)
+    /// As it says itself.
+    fn length(&self) -> Option<usize> {
+        self.header("content-length")?.parse().ok()
     }
 }
 

@@ -97,6 +97,7 @@ impl Waiting {
         let silent = answers.iter().map(|(at, answer)| match answer {
             Answer::Silent(why) => (at.clone(), why.clone()),
             Answer::Proposes(_) => (at.clone(), "has not started either".to_string()),
+            Answer::Promised(_) => (at.clone(), "promised, and does not answer".to_string()),
             Answer::Runs(_) => (at.clone(), "runs".to_string()),
         });
         Waiting::Silent(silent.collect())
@@ -156,7 +157,9 @@ impl fmt::Display for Waiting {
                 list(ours)
             ),
             Waiting::Token => f.write_str("all founders agree; waiting until all know the cluster's token"),
-            Waiting::Promises => f.write_str("all founders agree; waiting for their promises"),
+            Waiting::Promises => {
+                f.write_str("all founders agree; waiting until all have promised and have heard each other")
+            }
             Waiting::NotAmongFounders(founders) => write!(
                 f,
                 "{} found the cluster; this node joins when they serve",

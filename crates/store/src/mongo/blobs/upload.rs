@@ -124,7 +124,7 @@ impl Upload {
         let owner = Patience::with(STEP).persist(|_| this.clone().publish()).await?;
         if owner != this.file {
             // Another was first.
-            files::abandon(&this.base, vec![this.file]).await;
+            files::abandon(&this.base, &[this.file]).await;
         }
         Ok(())
     }
