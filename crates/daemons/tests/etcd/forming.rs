@@ -81,8 +81,12 @@ async fn the_same_founders_that_found_again_are_another_cluster() {
             .iter()
             .map(|seen| seen.id)
             .collect();
-        let clusters = [1, 2].map(|node| known_cluster(&stage.data(node)));
-        assert!(clusters[0].is_some());
+        let clusters = || [1, 2].map(|node| known_cluster(&stage.data(node)));
+        crate::stage::wait_until("both have noted their cluster", || {
+            clusters().iter().all(Option::is_some)
+        })
+        .await;
+        let clusters = clusters();
         assert_eq!(clusters[0], clusters[1]);
         found.push((clusters[0], ids));
         for node in nodes {

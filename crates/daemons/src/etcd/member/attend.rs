@@ -142,11 +142,12 @@ async fn promote(
 ) -> Result<(), EtcdError> {
     let member = health.member;
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
-    let access = options
-        .access(others(options, place, notes).await)
-        .of(Some(health.cluster));
     tether.say(&Word::Doing("catching up with the cluster".to_string()));
     loop {
+        // Asked for anew each time: a learner learns only as it catches up where the others serve.
+        let access = options
+            .access(others(options, place, notes).await)
+            .of(Some(health.cluster));
         let waiting = match look(&access).await {
             Err(silent) => super::super::plan::Waiting::Silent(silent).to_string(),
             Ok(cluster) => {
