@@ -24,6 +24,17 @@ pub struct Limits {
     pub output: Option<Size>,
     /// Processes and threads at one time.
     pub processes: Option<u32>,
+    /// Of the largest file that the step may write; more ends the process that writes it.
+    #[schema(value_type = Option<schema::Size>)]
+    pub file_size: Option<Size>,
+    /// Files that a process may have open at one time.
+    pub open_files: Option<u32>,
+    /// Of each process.
+    #[schema(value_type = Option<schema::Size>)]
+    pub stack: Option<Size>,
+    /// Of all the task's files together. Both steps have the same files: the larger one of theirs counts.
+    #[schema(value_type = Option<schema::Size>)]
+    pub space: Option<Size>,
 }
 
 objects! {
@@ -38,6 +49,10 @@ impl From<model::Limits> for Limits {
             memory,
             output,
             processes,
+            file_size,
+            open_files,
+            stack,
+            space,
         } = limits;
         Limits {
             wall: wall.map(Span),
@@ -45,6 +60,10 @@ impl From<model::Limits> for Limits {
             memory: memory.map(Size),
             output: output.map(Size),
             processes,
+            file_size: file_size.map(Size),
+            open_files,
+            stack: stack.map(Size),
+            space: space.map(Size),
         }
     }
 }
@@ -57,6 +76,10 @@ impl From<Limits> for model::Limits {
             memory,
             output,
             processes,
+            file_size,
+            open_files,
+            stack,
+            space,
         } = limits;
         model::Limits {
             wall: wall.map(|Span(wall)| wall),
@@ -64,6 +87,10 @@ impl From<Limits> for model::Limits {
             memory: memory.map(|Size(memory)| memory),
             output: output.map(|Size(output)| output),
             processes,
+            file_size: file_size.map(|Size(file_size)| file_size),
+            open_files,
+            stack: stack.map(|Size(stack)| stack),
+            space: space.map(|Size(space)| space),
         }
     }
 }

@@ -65,6 +65,8 @@ as_text! {
         |user: &model::UserName| user.clone();
     executor: model::ExecutorName, "an executor's name as text", |text| model::ExecutorName::new(text),
         |name: &model::ExecutorName| name.clone();
+    network: model::NetworkName, "a network's name as text", |text| model::NetworkName::new(text),
+        |name: &model::NetworkName| name.clone();
     status: model::Status, "a status as text", |text| text.parse::<model::Status>(),
         |status: &model::Status| *status;
     reason: model::Reason, "a reason as text", |text| text.parse::<model::Reason>(),
@@ -111,6 +113,7 @@ pub(crate) mod optional {
         task: model::TaskId, "crate::name::task";
         user: model::UserName, "crate::name::user";
         executor: model::ExecutorName, "crate::name::executor";
+        network: model::NetworkName, "crate::name::network";
         time: model::Moment, "crate::name::time";
         cursor: model::Cursor, "crate::name::cursor";
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Command, CompileStep, Content, ExecuteStep, TaskId, UserName};
+use model::{Command, CompileStep, Content, ExecuteStep, NetworkName, TaskId, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -59,6 +59,10 @@ pub struct Compile {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
     pub command: Command,
+    /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
+    #[serde(with = "name::optional::network", default)]
+    #[schema(value_type = Option<String>, pattern = "^[a-z0-9._-]{1,64}$", example = "loopback")]
+    pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
 }
@@ -79,6 +83,10 @@ pub struct Execute {
     #[serde(with = "content", default = "Content::empty")]
     #[schema(value_type = schema::Content)]
     pub input: Content,
+    /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
+    #[serde(with = "name::optional::network", default)]
+    #[schema(value_type = Option<String>, pattern = "^[a-z0-9._-]{1,64}$", example = "loopback")]
+    pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
 }
@@ -105,6 +113,7 @@ impl NewTask {
                 args: Vec::new(),
                 env: BTreeMap::new(),
                 input: Content::empty(),
+                network: None,
                 limits: Limits::default(),
             },
         }
@@ -112,18 +121,30 @@ impl NewTask {
 }
 
 impl From<CompileStep> for Compile {
-    fn from(CompileStep { command, limits }: CompileStep) -> Compile {
+    fn from(step: CompileStep) -> Compile {
+        let CompileStep {
+            command,
+            network,
+            limits,
+        } = step;
         Compile {
             command,
+            network,
             limits: limits.into(),
         }
     }
 }
 
 impl From<Compile> for CompileStep {
-    fn from(Compile { command, limits }: Compile) -> CompileStep {
+    fn from(step: Compile) -> CompileStep {
+        let Compile {
+            command,
+            network,
+            limits,
+        } = step;
         CompileStep {
             command,
+            network,
             limits: limits.into(),
         }
     }
@@ -136,6 +157,7 @@ impl From<ExecuteStep> for Execute {
             args,
             env,
             input,
+            network,
             limits,
         } = step;
         Execute {
@@ -143,6 +165,7 @@ impl From<ExecuteStep> for Execute {
             args,
             env,
             input,
+            network,
             limits: limits.into(),
         }
     }
@@ -155,6 +178,7 @@ impl From<Execute> for ExecuteStep {
             args,
             env,
             input,
+            network,
             limits,
         } = step;
         ExecuteStep {
@@ -162,6 +186,7 @@ impl From<Execute> for ExecuteStep {
             args,
             env,
             input,
+            network,
             limits: limits.into(),
         }
     }

@@ -185,6 +185,40 @@ mod tests {
             "execute.limits.processes",
             "whole number",
         );
+        check(
+            r#"{"compile": {"command": "x", "limits": {"open_files": 1.5}}}"#,
+            "compile.limits.open_files",
+            "whole number",
+        );
+        for (limit, problem) in [
+            (r#""file_size": "1XB""#, "unit"),
+            (r#""stack": -1"#, "negative"),
+            (r#""space": "much""#, "unit of size"),
+        ] {
+            let json = format!(r#"{{"execute": {{"command": "x", "limits": {{{limit}}}}}}}"#);
+            let field = limit.split('"').nth(1).unwrap();
+            check(&json, &format!("execute.limits.{field}"), problem);
+        }
+        check(
+            r#"{"execute": {"command": "x", "limits": {"filesize": 1}}}"#,
+            "execute.limits.filesize",
+            "did you mean 'file_size'?",
+        );
+        check(
+            r#"{"execute": {"command": "x", "network": "The LAN"}}"#,
+            "execute.network",
+            "small letters",
+        );
+        check(
+            r#"{"compile": {"command": "x", "network": ""}}"#,
+            "compile.network",
+            "must not be empty",
+        );
+        check(
+            r#"{"execute": {"command": "x", "network": true}}"#,
+            "execute.network",
+            "a network's name",
+        );
         check(r#"{"priority": 4000000000}"#, "priority", "whole number");
         check(r#"{"id": "x"}"#, "id", "UUID");
         check(r#"{"user": ""}"#, "user", "empty");

@@ -106,8 +106,9 @@ mod tests {
         "source": {"main.cpp": "int main(){}", "run.sh": {"text": "./main", "executable": true}},
         "data": {"raw": {"base64": "//8="}},
         "compile": {"command": "g++ -O2 -o main main.cpp", "limits": {"wall": "10s"}},
-        "execute": {"command": ["./main"], "args": ["-v"], "env": {"A": "b"}, "input": "Hello",
-                    "limits": {"wall": "2s", "cpu": "500ms", "memory": "256MiB", "output": "1MiB", "processes": 64}}
+        "execute": {"command": ["./main"], "args": ["-v"], "env": {"A": "b"}, "input": "Hello", "network": "loopback",
+                    "limits": {"wall": "2s", "cpu": "500ms", "memory": "256MiB", "output": "1MiB", "processes": 64,
+                               "file_size": "16MiB", "open_files": 256, "stack": "8MiB", "space": "1GiB"}}
     }"#;
 
     fn task() -> Task {

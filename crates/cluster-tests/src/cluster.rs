@@ -91,7 +91,7 @@ impl Cluster {
     fn write_config(&self, who_may: &str) {
         let text = format!(
             "[judicator]\nlease = \"4s\"\ngrace = \"500ms\"\nattempts = 100\n\n\
-             [executor]\nself_kill = \"2500ms\"\nheartbeat = \"400ms\"\nstop_grace = \"1s\"\n\n\
+             [executor]\nself_kill = \"2500ms\"\nheartbeat = \"400ms\"\nstop_grace = \"1s\"\nisolation = \"none\"\n\n\
              [mongodb]\nprogram = \"{}\"\ncache = \"256MiB\"\n\n\
              [boot]\nrestart_most = \"2s\"\n\n{who_may}",
             mongod::find().display()

@@ -9,6 +9,7 @@ mod cluster;
 mod disk;
 mod dns;
 mod gateways;
+mod guest;
 mod history;
 mod ip;
 mod lan;
@@ -28,6 +29,7 @@ pub use cluster::{
 pub use disk::Disk;
 pub use dns::Dns;
 pub use gateways::Gateways;
+pub use guest::{Guest, Ran, Step};
 pub use history::{History, Run};
 pub use lan::{Host, Lan};
 pub use load::Load;

@@ -74,6 +74,8 @@ impl Node {
         let log = log_of(name, folder);
         let child = command
             .env("CONCLAVE_NODE_LOG", "info")
+            // Tasks and tests leave each other files outside of any cell. What cells do is tested where they are asked for.
+            .env("CONCLAVE_EXECUTOR_ISOLATION", "none")
             .stdin(Stdio::null())
             .stderr(open(&log)?)
             .spawn()

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     add, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold, judicator,
-    judicators, leave, remove, run, search, service, stats, status, stop, unhold, up, watch,
+    judicators, leave, remove, run, sandbox, search, service, stats, status, stop, unhold, up, watch,
 };
 
 pub(crate) use client::ClientFlags;
@@ -19,7 +19,7 @@ pub(crate) use cluster::{ClusterFlags, FounderFlags, NameFlag};
 pub(crate) use local::LocalFlags;
 pub(crate) use name::{executor_name, task_id, user_name};
 pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
-pub(crate) use task::TaskFlags;
+pub(crate) use task::{LimitFlags, TaskFlags};
 
 /// Runs command-line tasks on many machines, and never loses one.
 #[derive(Debug, Parser)]
@@ -76,6 +76,8 @@ pub(crate) enum Verb {
     Stats(stats::Args),
     /// Measure how fast this machine runs tasks
     Bench(bench::Args),
+    /// Run one command in a cell, without any judicator; or say what this machine can enforce
+    Sandbox(sandbox::Args),
     /// Show every setting, its value and where it came from
     Config(config::Args),
     /// Print a shell's completions

@@ -6,6 +6,8 @@
 mod adds;
 mod backlog;
 mod baseline;
+pub(crate) mod burn;
+mod cells;
 mod claims;
 mod cluster;
 mod figures;
@@ -24,6 +26,7 @@ use model::Command;
 
 use crate::print::complain;
 use backlog::Backlog;
+pub(crate) use cells::{CellFigures, measure_cells};
 pub(crate) use cluster::{ClusterFigures, Programs, measure_cluster};
 pub(crate) use figures::{Figures, Target};
 use figures::{Memory, Start};

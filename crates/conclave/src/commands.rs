@@ -16,6 +16,7 @@ pub(crate) mod judicators;
 pub(crate) mod leave;
 pub(crate) mod remove;
 pub(crate) mod run;
+pub(crate) mod sandbox;
 pub(crate) mod search;
 pub(crate) mod service;
 pub(crate) mod stats;
@@ -55,6 +56,7 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Judicators(args) => client(judicators::run(args)),
         Verb::Stats(args) => client(stats::run(args)),
         Verb::Bench(args) => client(bench::run(args)),
+        Verb::Sandbox(args) => sandbox::run(args),
         Verb::Config(args) => config::run(args),
         Verb::Completions(args) => completions::run(args),
     }

@@ -37,6 +37,7 @@ Exit codes:
   113    memory limit          114  output limit
   115    process limit         116  cancelled
   117    system error: the platform could not run it
+  118    disk limit
   125    conclave itself failed: bad input, or no answer from the server";
 
 /// The codes from 110 are ours. A command may use them too; `--json` tells for certain.
@@ -54,6 +55,7 @@ pub(crate) fn code(ending: Ending) -> u8 {
             Some(Reason::MemoryLimit) => 113,
             Some(Reason::OutputLimit) => 114,
             Some(Reason::ProcessLimit) => 115,
+            Some(Reason::DiskLimit) => 118,
             Some(Reason::Cancelled) => 116,
             None => OWN_FAILURE,
         },

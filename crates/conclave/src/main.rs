@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some(verb) if verb == "warden" => return sandbox::warden::run(),
         Some(verb) if verb == "leash" => return boot::leash::run(),
         Some(verb) if verb == bench::spawns::VERB => return bench::spawns::run(),
+        Some(verb) if verb == bench::burn::VERB => return bench::burn::run(),
         _ => {}
     }
     let args::Cli { verb } = args::Cli::parse();

@@ -96,6 +96,12 @@ fn ended_early(step: &str, outcome: &Outcome) -> Option<String> {
         Reason::MemoryLimit => format!("it used more memory than it may ({} bytes)", outcome.memory_bytes),
         Reason::OutputLimit => "it wrote more than it may".to_string(),
         Reason::ProcessLimit => "it started more processes than it may".to_string(),
+        // It may well have exited: a program that cannot write says so and gives up.
+        Reason::DiskLimit => {
+            return Some(format!(
+                "the {step} step failed when the task's files had used up their space"
+            ));
+        }
     };
     Some(format!("the {step} step did not exit: {why}"))
 }
@@ -165,6 +171,10 @@ mod tests {
         check(
             task(Status::RunFailed, Some(outcome(Reason::WallLimit))),
             &["longer than it may (2.000 s)"],
+        );
+        check(
+            task(Status::RunFailed, Some(outcome(Reason::DiskLimit))),
+            &["used up their space"],
         );
         check(task(Status::Cancelled, None), &["cancelled"]);
         check(

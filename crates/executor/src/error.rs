@@ -27,6 +27,6 @@ pub enum ExecutorError {
     Refused(model::Invalid),
     #[error("could not start a thread for a slot")]
     Thread(#[source] io::Error),
-    #[error("could not start a warden")]
-    Warden(#[from] sandbox::LaunchError),
+    #[error("could not make ready to run tasks")]
+    Walls(#[from] sandbox::WallError),
 }

@@ -78,6 +78,11 @@ impl Home {
         })
     }
 
+    /// Nobody else's: the name is made of the number that this folder keeps.
+    pub(crate) fn group_name(&self) -> String {
+        format!("conclave-{}", self.mark.1.to_string_lossy())
+    }
+
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join("work")
     }

@@ -20,10 +20,12 @@ mod workspace;
 use std::sync::Arc;
 
 use rpc::Calls;
+use sandbox::{Ground, Isolation};
 use tokio_util::sync::CancellationToken;
 
 pub use error::ExecutorError;
 pub use options::Options;
+pub use run::{outcome_of, sandbox_limits};
 
 /// Runs tasks until told to stop; then gives back what it has not begun, lets what runs end within the grace
 /// time, and says goodbye.
@@ -33,5 +35,24 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ExecutorError> {
     let home = home::Home::enter(&options).await?;
-    report::Reporter::new(options, home, calls)?.run(stop).await
+    let ground = match &options.cells {
+        Some(plan) => Some(plan.prepare(&home.group_name())?),
+        None => None,
+    };
+    for statement in ground.iter().flat_map(|ground| &ground.statements) {
+        tracing::info!(wall = statement.wall, by = statement.by, "enforced");
+    }
+    let isolation = ground
+        .as_ref()
+        .map_or(Isolation::None, |ground| ground.isolation.clone());
+    let ended = report::Reporter::new(options, home, isolation, calls)?
+        .run(stop)
+        .await;
+    if let Some(Err(error)) = ground.map(Ground::leave) {
+        tracing::warn!(
+            why = model::with_causes(&error),
+            "could not remove the control groups"
+        );
+    }
+    ended
 }

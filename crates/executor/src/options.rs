@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::ExecutorName;
-use sandbox::Isolation;
+use sandbox::CellPlan;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,7 +23,8 @@ pub struct Options {
     /// How many bytes of each output are kept where the task sets no limit.
     pub keep_output: u64,
     pub version: String,
-    pub isolation: Isolation,
+    /// How the cells are made that tasks run in. None: there are none, and tasks are trusted.
+    pub cells: Option<CellPlan>,
     /// A program and arguments that end up in `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
 }

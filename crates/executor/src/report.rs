@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::{CallError, Calls};
-use sandbox::Launcher;
+use sandbox::{Isolation, Launcher};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -81,6 +81,7 @@ impl Reporter {
     pub(crate) fn new(
         options: Options,
         home: Home,
+        isolation: Isolation,
         calls: Arc<dyn Calls>,
     ) -> Result<Reporter, ExecutorError> {
         let cache_folder = home.root.join("cache");
@@ -108,7 +109,7 @@ impl Reporter {
             mark: home.mark.clone(),
             keep_output: options.keep_output,
             launcher: Launcher {
-                isolation: options.isolation,
+                isolation,
                 program,
                 args,
                 lock,

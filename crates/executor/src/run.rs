@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use model::{Captured, Command, Content, Limits, Outcome, Reason, Status, TaskResult, with_causes};
+use model::{
+    Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskResult, with_causes,
+};
 use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
@@ -28,6 +30,7 @@ struct Step<'a> {
     command: &'a Command,
     args: &'a [String],
     input: Input,
+    network: Option<&'a NetworkName>,
     limits: Limits,
 }
 
@@ -47,7 +50,12 @@ pub(crate) fn run(
         .as_ref()
         .map_or(Status::Running, |_| Status::Compiling);
     bench.tell(Event::Began(job.handout, first));
-    let laid_out = workspace.lay_out(&job.handout, &job.spec, &bench.cache);
+    if let Some(space) = job.spec.space()
+        && let Err(error) = warden.give_space(space)
+    {
+        return Err(on_warden_error(bench, job, workspace, error));
+    }
+    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &bench.cache);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
         Err(error) => Err(Failure::Broken(error.to_string())),
@@ -68,6 +76,7 @@ fn run_steps(
             command: &compile.command,
             args: &[],
             input: Input::Bytes(Vec::new()),
+            network: compile.network.as_ref(),
             limits: compile.limits,
         };
         let outcome = run_step(bench, warden, workspace, job, step)?;
@@ -83,6 +92,7 @@ fn run_steps(
         command: &execute.command,
         args: &execute.args,
         input: input(workspace, &execute.input),
+        network: execute.network.as_ref(),
         limits: execute.limits,
     };
     result.execute = Some(run_step(bench, warden, workspace, job, step)?);
@@ -101,27 +111,38 @@ fn run_step(
         env: environment(bench, job, workspace),
         directory: workspace.directory(),
         input: step.input,
-        limits: sandbox::Limits {
-            wall: step.limits.wall,
-            cpu: step.limits.cpu,
-            memory: step.limits.memory,
-            output: step.limits.output,
-            processes: step.limits.processes,
-            ..sandbox::Limits::default()
-        },
+        limits: sandbox_limits(&step.limits),
         keep: step.limits.output.unwrap_or(bench.keep_output).min(MOST_KEPT),
+        network: step.network.map(NetworkName::to_string),
     };
     let ticket = warden.ticket();
     if !job.control.begin(&ticket) {
         return Err(Failure::Withdrawn);
     }
     match warden.run(&ticket, &spec) {
-        Ok(outcome) => finished(outcome),
+        // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
+        Ok(outcome) => outcome_of(outcome).ok_or(Failure::Withdrawn),
         Err(error) => Err(on_warden_error(bench, job, workspace, error)),
     }
 }
 
-fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Failure> {
+/// In the sandbox's own form.
+pub fn sandbox_limits(limits: &Limits) -> sandbox::Limits {
+    sandbox::Limits {
+        wall: limits.wall,
+        cpu: limits.cpu,
+        memory: limits.memory,
+        output: limits.output,
+        processes: limits.processes,
+        file_size: limits.file_size,
+        open_files: limits.open_files.map(u64::from),
+        stack: limits.stack,
+        space: limits.space,
+    }
+}
+
+/// None if it did not end of itself nor by its limits.
+pub fn outcome_of(outcome: sandbox::Outcome) -> Option<Outcome> {
     let reason = match outcome.reason {
         sandbox::Reason::Exited => Reason::Exited,
         sandbox::Reason::Signalled => Reason::Signalled,
@@ -130,14 +151,14 @@ fn finished(outcome: sandbox::Outcome) -> Result<Outcome, Failure> {
         sandbox::Reason::MemoryLimit => Reason::MemoryLimit,
         sandbox::Reason::OutputLimit => Reason::OutputLimit,
         sandbox::Reason::ProcessLimit => Reason::ProcessLimit,
-        // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
-        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return Err(Failure::Withdrawn),
+        sandbox::Reason::DiskLimit => Reason::DiskLimit,
+        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return None,
     };
     let captured = |captured: sandbox::Captured| Captured {
         bytes: captured.bytes.into(),
         truncated: captured.truncated,
     };
-    Ok(Outcome {
+    Some(Outcome {
         reason,
         exit_code: outcome.exit_code,
         signal: outcome.signal,

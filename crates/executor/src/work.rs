@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use model::{Complete, End, Handout, Status, TaskSpec, with_causes};
-use sandbox::{LaunchError, Launcher, Remote, Ticket, Warden};
+use sandbox::{LaunchError, Launcher, Remote, Ticket, WallError, Warden};
 use tokio::sync::mpsc;
 
 use crate::ExecutorError;
@@ -127,7 +127,7 @@ impl Bench {
     /// Starts every slot, so that a machine on which no warden starts is known at once.
     pub(crate) fn start(self: &Arc<Self>, slots: u32) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let wardens = (0..slots as usize)
-            .map(|slot| self.start_warden(slot))
+            .map(|slot| self.start_warden(slot).map_err(WallError::from))
             .collect::<Result<Vec<_>, _>>()?;
         let mut threads = Vec::new();
         for (slot, warden) in wardens.into_iter().enumerate() {
@@ -143,7 +143,7 @@ impl Bench {
 
     fn slot(&self, slot: usize, warden: Warden) {
         let mut warden = Some(warden);
-        let mut workspace = Workspace::new(&self.work, slot);
+        let mut workspace = Workspace::new(&self.work, slot, &self.launcher.isolation.of_slot(slot as u32));
         while let Some(job) = self.next() {
             let end = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
                 Ok(mut running) => {
@@ -176,6 +176,22 @@ impl Bench {
                     });
                 }
                 Err(Failure::Withdrawn) => self.tell(Event::Ended(handout, Ending::Withdrawn)),
+            }
+            // Only now, when the task's end is told: nobody waits for what is done here.
+            warden = warden.and_then(|warden| self.renew(warden));
+        }
+    }
+
+    /// Has the warden make ready for the next task. One that cannot is replaced when that comes.
+    fn renew(&self, mut warden: Warden) -> Option<Warden> {
+        match warden.renew() {
+            Ok(()) => Some(warden),
+            Err(error) => {
+                tracing::warn!(
+                    why = with_causes(&error),
+                    "a warden could not make ready for another task"
+                );
+                None
             }
         }
     }
@@ -250,7 +266,11 @@ impl Bench {
     }
 
     fn start_warden(&self, slot: usize) -> Result<Warden, LaunchError> {
-        let warden = self.launcher.start()?;
+        let launcher = Launcher {
+            isolation: self.launcher.isolation.of_slot(slot as u32),
+            ..self.launcher.clone()
+        };
+        let warden = launcher.start()?;
         let remote = warden.remote();
         let mut wardens = self.wardens();
         if let Some(until) = wardens.in_touch_until {

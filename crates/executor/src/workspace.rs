@@ -1,33 +1,34 @@
 //! A slot's workspace: each task's files laid out in it, and nothing left of them afterwards.
 //!
 //! ```text
-//! work/SLOT/box/      where the commands run: the source files, and the data files in data/
-//! work/SLOT/tmp/      TMPDIR
-//! work/SLOT/input     standard input, where it is a blob
 //! work/SLOT/attempt   which attempt began here last
+//! box/                where the commands run: the source files, and the data files in data/
+//! tmp/                TMPDIR
+//! input               standard input, where it is a blob
 //! ```
 //!
-//! The folders serve again where a task left no trace on them. To make and remove them for each task would cost a
-//! short one more than its run: a file system that is being synced, as the store does all the time, makes whoever
-//! changes a folder wait.
+//! Without cells the others lie beside `attempt`; with cells they are in a file system that the warden makes for each
+//! task, and are reached through a descriptor.
 
+mod in_cell;
+mod on_disk;
 mod pristine;
 mod remove;
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use model::{Attempt, Content, Handout, SessionId, TaskSpec};
 use nix::fcntl::OFlag;
+use sandbox::{Isolation, Warden};
 use thiserror::Error;
 use uuid::Uuid;
 
-use self::pristine::{Mark, Pristine};
+use self::in_cell::InCell;
+use self::on_disk::OnDisk;
 pub(crate) use self::remove::clear;
-use self::remove::remove;
 use crate::cache::Cache;
 
 #[derive(Debug, Error)]
@@ -38,143 +39,69 @@ pub(crate) struct WorkspaceError {
     source: io::Error,
 }
 
-pub(crate) struct Workspace {
-    root: PathBuf,
-    /// `None` after trouble: made anew before the next task.
-    folders: Option<[Pristine; 2]>,
-    attempt: Option<File>,
-    /// How the root was when the task got it.
-    mark: Option<Mark>,
+pub(crate) enum Workspace {
+    OnDisk(OnDisk),
+    InCell(InCell),
 }
 
 impl Workspace {
-    pub(crate) fn new(work: &Path, slot: usize) -> Workspace {
-        Workspace {
-            root: work.join(slot.to_string()),
-            folders: None,
-            attempt: None,
-            mark: None,
+    pub(crate) fn new(work: &Path, slot: usize, isolation: &Isolation) -> Workspace {
+        let root = work.join(slot.to_string());
+        match isolation {
+            Isolation::None => Workspace::OnDisk(OnDisk::new(root)),
+            Isolation::Cell(settings) => Workspace::InCell(InCell::new(root, settings)),
         }
     }
 
     /// Makes everything ready for the task's commands.
     pub(crate) fn lay_out(
         &mut self,
+        warden: &Warden,
         handout: &Handout,
         spec: &TaskSpec,
         cache: &Cache,
     ) -> Result<(), WorkspaceError> {
-        self.mark = None;
-        self.make()?;
-        self.write_attempt(handout)?;
-        if spec.execute.input.blob().is_some() {
-            write(&self.input(), 0o644, &spec.execute.input, cache)?;
+        match self {
+            Workspace::OnDisk(workspace) => workspace.lay_out(handout, spec, cache),
+            Workspace::InCell(workspace) => workspace.lay_out(warden, handout, spec, cache),
         }
-        for (path, file) in spec.layout() {
-            self.put(&path, file, cache)?;
-        }
-        self.mark = Some(Mark::of(&self.root).map_err(failed("look at", &self.root))?);
-        Ok(())
     }
 
-    fn put(&self, path: &str, file: &model::File, cache: &Cache) -> Result<(), WorkspaceError> {
-        let directory = self.directory();
-        let path = directory.join(path);
-        if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
-            let mut folders = DirBuilder::new();
-            folders
-                .recursive(true)
-                .mode(0o755)
-                .create(parent)
-                .map_err(failed("make", parent))?;
-        }
-        let mode = if file.executable { 0o755 } else { 0o644 };
-        write(&path, mode, &file.content, cache)
-    }
-
-    /// Removes all that the last task had and left.
+    /// Removes all that the last task had and left. What lies in a cell's file system goes with that.
     pub(crate) fn clear(&mut self, spec: &TaskSpec) {
-        if let Err(error) = self.try_clear(spec) {
-            tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; trying before the next task");
-            self.folders = None;
+        if let Workspace::OnDisk(workspace) = self {
+            workspace.clear(spec);
         }
-    }
-
-    fn try_clear(&mut self, spec: &TaskSpec) -> io::Result<()> {
-        let has_input = spec.execute.input.blob().is_some();
-        if !self.root_holds(|name| OWN.iter().any(|own| name == *own) || has_input && name == INPUT) {
-            // Where the task may have put anything beside our own, nothing there can be trusted.
-            self.folders = None;
-            return remove(&self.root);
-        }
-        if has_input {
-            fs::remove_file(self.input())?;
-        }
-        for folder in self.folders.iter_mut().flatten() {
-            folder.restore()?;
-        }
-        Ok(())
-    }
-
-    /// Whether nobody has changed the root since the task got it, and all that is in it is known. The mark alone
-    /// would not do: times have steps, and two changes may fall on the same one.
-    fn root_holds(&self, known: impl Fn(&OsStr) -> bool) -> bool {
-        let same = Mark::of(&self.root).is_ok_and(|mark| self.mark.as_ref() == Some(&mark));
-        let known = |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| known(&entry.file_name()));
-        same && fs::read_dir(&self.root).is_ok_and(|mut entries| entries.all(known))
-    }
-
-    fn make(&mut self) -> Result<(), WorkspaceError> {
-        if self.folders.is_some() {
-            return Ok(());
-        }
-        let failed = failed("make", &self.root);
-        let made = remove(&self.root)
-            .and_then(|()| fs::create_dir(&self.root))
-            .and_then(|()| {
-                Ok([
-                    Pristine::make(self.directory())?,
-                    Pristine::make(self.temporary())?,
-                ])
-            })
-            .and_then(|folders| Ok((folders, File::create(self.root.join(ATTEMPT))?)));
-        let (folders, attempt) = made.map_err(failed)?;
-        self.folders = Some(folders);
-        self.attempt = Some(attempt);
-        Ok(())
-    }
-
-    /// So that the next life knows what was running when this one was killed.
-    fn write_attempt(&self, handout: &Handout) -> Result<(), WorkspaceError> {
-        let Handout {
-            task,
-            session,
-            attempt,
-        } = handout;
-        // Always of the same length: what is written over needs no cutting off.
-        let line = format!("{task} {session} {attempt:>10}\n");
-        let written = self
-            .attempt
-            .as_ref()
-            .map_or(Ok(()), |file| file.write_all_at(line.as_bytes(), 0));
-        written.map_err(failed("write the attempt in", &self.root))
     }
 
     pub(crate) fn root(&self) -> &Path {
-        &self.root
+        match self {
+            Workspace::OnDisk(workspace) => workspace.root(),
+            Workspace::InCell(workspace) => workspace.root(),
+        }
     }
 
-    /// Where the commands run.
+    /// Where the commands run, as they see it.
     pub(crate) fn directory(&self) -> PathBuf {
-        self.root.join(BOX)
+        match self {
+            Workspace::OnDisk(workspace) => workspace.directory(),
+            Workspace::InCell(_) => sandbox::WORKSPACE.into(),
+        }
     }
 
     pub(crate) fn temporary(&self) -> PathBuf {
-        self.root.join(TEMPORARY)
+        match self {
+            Workspace::OnDisk(workspace) => workspace.temporary(),
+            Workspace::InCell(_) => "/tmp".into(),
+        }
     }
 
+    /// As the warden sees it.
     pub(crate) fn input(&self) -> PathBuf {
-        self.root.join(INPUT)
+        match self {
+            Workspace::OnDisk(workspace) => workspace.input(),
+            Workspace::InCell(_) => Path::new(sandbox::WORKSPACE).join(INPUT),
+        }
     }
 }
 
@@ -182,8 +109,33 @@ const BOX: &str = "box";
 const TEMPORARY: &str = "tmp";
 const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
-/// What always lies in the root.
-const OWN: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
+
+/// Writes a file of the task, and makes the folders that it lies in.
+fn put(directory: &Path, path: &str, file: &model::File, cache: &Cache) -> Result<(), WorkspaceError> {
+    let path = directory.join(path);
+    if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
+        let mut folders = DirBuilder::new();
+        folders
+            .recursive(true)
+            .mode(0o755)
+            .create(parent)
+            .map_err(failed("make", parent))?;
+    }
+    let mode = if file.executable { 0o755 } else { 0o644 };
+    write(&path, mode, &file.content, cache)
+}
+
+/// So that the next life knows what was running when this one was killed.
+fn write_attempt(file: &File, handout: &Handout) -> io::Result<()> {
+    let Handout {
+        task,
+        session,
+        attempt,
+    } = handout;
+    // Always of the same length: what is written over needs no cutting off.
+    let line = format!("{task} {session} {attempt:>10}\n");
+    file.write_all_at(line.as_bytes(), 0)
+}
 
 fn write(path: &Path, mode: u32, content: &Content, cache: &Cache) -> Result<(), WorkspaceError> {
     // The check at add time leaves no way for two files to meet here, and nothing is left of the last task;
@@ -253,9 +205,6 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Workspac
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-
     use model::TaskId;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -271,7 +220,7 @@ mod tests {
             session,
             attempt: Attempt(attempt),
         };
-        let mut workspace = Workspace::new(work.path(), 7);
+        let mut workspace = OnDisk::new(work.path().join("7"));
         workspace.make().unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
         let (first, second) = (handout(4_000_000_000), handout(2));
@@ -279,39 +228,6 @@ mod tests {
         assert_eq!(last_attempts(work.path()).unwrap(), [first]);
         workspace.write_attempt(&second).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [second]);
-    }
-
-    #[test]
-    fn a_folder_serves_again_only_as_it_was() {
-        let work = tempfile::tempdir().unwrap();
-        let path = work.path().join("box");
-        let mut folder = Pristine::make(path.clone()).unwrap();
-        let inode = || fs::metadata(&path).unwrap().ino();
-        let check = |folder: &mut Pristine, change: &dyn Fn()| {
-            change();
-            folder.restore().unwrap();
-            let metadata = fs::symlink_metadata(&path).unwrap();
-            assert!(metadata.is_dir());
-            assert_eq!(metadata.mode() & 0o7777, 0o755);
-            assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
-        };
-        let before = inode();
-        check(&mut folder, &|| ());
-        assert_eq!(inode(), before, "nothing was done to it");
-        check(&mut folder, &|| fs::write(path.join("left"), b"x").unwrap());
-        check(&mut folder, &|| {
-            fs::set_permissions(&path, Permissions::from_mode(0o0)).unwrap()
-        });
-        check(&mut folder, &|| fs::remove_dir(&path).unwrap());
-        check(&mut folder, &|| {
-            fs::remove_dir(&path).unwrap();
-            std::os::unix::fs::symlink("/etc", &path).unwrap();
-        });
-        check(&mut folder, &|| {
-            fs::create_dir(path.join("deep")).unwrap();
-            fs::write(path.join("deep/file"), b"x").unwrap();
-            fs::set_permissions(path.join("deep"), Permissions::from_mode(0o0)).unwrap();
-        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::{Command, FilePath, TaskSpec};
+use crate::{Command, FilePath, Limits, TaskSpec};
 
 /// Bad input: what is wrong, where, and, when a limit was passed, which and by what value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +89,10 @@ impl TaskSpec {
     pub fn check(&self, bounds: &Bounds) -> Result<(), Invalid> {
         if let Some(compile) = &self.compile {
             check_command("compile.command", &compile.command, bounds)?;
+            check_limits("compile.limits", &compile.limits)?;
         }
         check_command("execute.command", &self.execute.command, bounds)?;
+        check_limits("execute.limits", &self.execute.limits)?;
         check_args(&self.execute.args, bounds)?;
         self.check_env(bounds)?;
         self.check_files(bounds)?;
@@ -236,6 +238,30 @@ fn check_command(field: &str, command: &Command, bounds: &Bounds) -> Result<(), 
     }
 }
 
+/// Those under which nothing could even start. What a program needs beyond that, its user knows best.
+fn check_limits(field: &str, limits: &Limits) -> Result<(), Invalid> {
+    match *limits {
+        Limits {
+            open_files: Some(count),
+            ..
+        } if count < Limits::LEAST_OPEN_FILES => Err(Invalid::beyond(
+            format!("{field}.open_files"),
+            "is too few for any program to start; ask for at least the limit",
+            Limits::LEAST_OPEN_FILES,
+            count,
+        )),
+        Limits {
+            stack: Some(bytes), ..
+        } if bytes < Limits::LEAST_STACK => Err(Invalid::beyond(
+            format!("{field}.stack"),
+            "is too small for any program to start; ask for at least the limit",
+            format!("{} bytes", Limits::LEAST_STACK),
+            format!("{bytes} bytes"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn check_args(args: &[String], bounds: &Bounds) -> Result<(), Invalid> {
     if args.len() > bounds.args {
         return Err(Invalid::beyond(
@@ -272,7 +298,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{Content, ExecuteStep, File, Limits, UserName};
+    use crate::{CompileStep, Content, ExecuteStep, File, UserName};
 
     fn spec() -> TaskSpec {
         TaskSpec {
@@ -284,6 +310,7 @@ mod tests {
                 args: vec![],
                 env: BTreeMap::new(),
                 input: Content::empty(),
+                network: None,
                 limits: Limits::default(),
             },
             source: BTreeMap::new(),
@@ -363,6 +390,37 @@ mod tests {
         );
         check(|spec| spec.source.extend(["a", "a/b"].map(file)), Some("source"));
         check(|spec| spec.source.extend(["a/c", "a/b"].map(file)), None);
+    }
+
+    #[test]
+    fn limits_let_a_program_start() {
+        let open_files = |count| Limits {
+            open_files: Some(count),
+            ..Limits::default()
+        };
+        let stack = |bytes| Limits {
+            stack: Some(bytes),
+            ..Limits::default()
+        };
+        check(|spec| spec.execute.limits = open_files(4), None);
+        check(
+            |spec| spec.execute.limits = open_files(3),
+            Some("execute.limits.open_files"),
+        );
+        check(|spec| spec.execute.limits = stack(64 << 10), None);
+        check(
+            |spec| spec.execute.limits = stack((64 << 10) - 1),
+            Some("execute.limits.stack"),
+        );
+        let compile = |limits| CompileStep {
+            command: Command::Shell("cc".into()),
+            network: None,
+            limits,
+        };
+        check(
+            |spec| spec.compile = Some(compile(open_files(0))),
+            Some("compile.limits.open_files"),
+        );
     }
 
     #[test]

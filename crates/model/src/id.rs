@@ -34,6 +34,10 @@ pub struct UserName(String);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutorName(String);
 
+/// Names a network that a step may ask for. Which ones there are, the executors' operators decide.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetworkName(String);
+
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     #[error("must not be empty")]
@@ -44,6 +48,8 @@ pub enum NameError {
     Control,
     #[error("may hold letters, digits, '.', '_' and '-' only")]
     Charset,
+    #[error("may hold small letters, digits, '.', '_' and '-' only")]
+    SmallCharset,
     #[error("is not a UUID (like 01890a5d-ac96-774b-bcce-b302099a8057)")]
     Uuid,
     #[error("is not a SHA-256 in hex (64 digits of 0-9 and a-f)")]
@@ -51,6 +57,7 @@ pub enum NameError {
 }
 
 const NAME_LIMIT: usize = 128;
+const NETWORK_LIMIT: usize = 64;
 
 impl TaskId {
     pub fn generate() -> TaskId {
@@ -79,7 +86,7 @@ impl Seq {
 impl UserName {
     pub fn new(name: impl Into<String>) -> Result<UserName, NameError> {
         let name = name.into();
-        check_length(&name)?;
+        check_length(&name, NAME_LIMIT)?;
         if name.chars().any(char::is_control) {
             return Err(NameError::Control);
         }
@@ -95,7 +102,7 @@ impl ExecutorName {
     /// Executor names become folder names and labels, so their alphabet is narrow.
     pub fn new(name: impl Into<String>) -> Result<ExecutorName, NameError> {
         let name = name.into();
-        check_length(&name)?;
+        check_length(&name, NAME_LIMIT)?;
         if !name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
@@ -110,13 +117,29 @@ impl ExecutorName {
     }
 }
 
-fn check_length(name: &str) -> Result<(), NameError> {
+impl NetworkName {
+    /// One spelling for each: an operator and a user who mean the same network also write the same.
+    pub fn new(name: impl Into<String>) -> Result<NetworkName, NameError> {
+        let name = name.into();
+        check_length(&name, NETWORK_LIMIT)?;
+        if !name
+            .chars()
+            .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '-'))
+        {
+            return Err(NameError::SmallCharset);
+        }
+        Ok(NetworkName(name))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn check_length(name: &str, limit: usize) -> Result<(), NameError> {
     match name.len() {
         0 => Err(NameError::Empty),
-        actual if actual > NAME_LIMIT => Err(NameError::TooLong {
-            limit: NAME_LIMIT,
-            actual,
-        }),
+        actual if actual > limit => Err(NameError::TooLong { limit, actual }),
         _ => Ok(()),
     }
 }
@@ -181,8 +204,25 @@ macro_rules! debug_as_display {
     )*};
 }
 
-display_as_inner!(TaskId, SessionId, Attempt, Seq, UserName, ExecutorName);
-debug_as_display!(TaskId, SessionId, Attempt, Seq, UserName, ExecutorName, BlobHash);
+display_as_inner!(
+    TaskId,
+    SessionId,
+    Attempt,
+    Seq,
+    UserName,
+    ExecutorName,
+    NetworkName
+);
+debug_as_display!(
+    TaskId,
+    SessionId,
+    Attempt,
+    Seq,
+    UserName,
+    ExecutorName,
+    NetworkName,
+    BlobHash
+);
 
 #[cfg(test)]
 mod tests {
@@ -202,6 +242,19 @@ mod tests {
         );
         assert!(ExecutorName::new("node-1.lab_2").is_ok());
         assert_eq!(ExecutorName::new("../x"), Err(NameError::Charset));
+        assert!(NetworkName::new("lab-2.loop_back").is_ok());
+        assert!(NetworkName::new("x".repeat(64)).is_ok());
+        assert_eq!(NetworkName::new(""), Err(NameError::Empty));
+        assert_eq!(
+            NetworkName::new("x".repeat(65)),
+            Err(NameError::TooLong {
+                limit: 64,
+                actual: 65
+            })
+        );
+        for wrong in ["Loopback", "a/b", "a b", "é"] {
+            assert_eq!(NetworkName::new(wrong), Err(NameError::SmallCharset));
+        }
     }
 
     #[test]

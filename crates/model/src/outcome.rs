@@ -38,6 +38,8 @@ pub enum Reason {
     MemoryLimit,
     OutputLimit,
     ProcessLimit,
+    /// The step failed, and the space for the task's files was used up.
+    DiskLimit,
     Cancelled,
 }
 
@@ -65,7 +67,7 @@ impl TaskResult {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Exited,
         Reason::Signalled,
         Reason::TimeLimit,
@@ -73,6 +75,7 @@ impl Reason {
         Reason::MemoryLimit,
         Reason::OutputLimit,
         Reason::ProcessLimit,
+        Reason::DiskLimit,
         Reason::Cancelled,
     ];
 
@@ -85,6 +88,7 @@ impl Reason {
             Reason::MemoryLimit => "memory_limit",
             Reason::OutputLimit => "output_limit",
             Reason::ProcessLimit => "process_limit",
+            Reason::DiskLimit => "disk_limit",
             Reason::Cancelled => "cancelled",
         }
     }

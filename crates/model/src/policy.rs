@@ -29,6 +29,7 @@ impl Default for LimitPolicy {
 impl LimitPolicy {
     /// Fills in what the task left open; complains about what it may not ask for.
     pub fn apply(&self, spec: &mut TaskSpec) -> Result<(), Invalid> {
+        let asked = spec.space();
         if let Some(compile) = &mut spec.compile {
             compile.limits = self
                 .resolve(compile.limits)
@@ -37,6 +38,12 @@ impl LimitPolicy {
         spec.execute.limits = self
             .resolve(spec.execute.limits)
             .map_err(|invalid| invalid.within("execute.limits"))?;
+        // The steps share their files: what one of them asked for is not undone by what the other was given unasked.
+        let space = asked.or(spec.execute.limits.space);
+        spec.execute.limits.space = space;
+        if let Some(compile) = &mut spec.compile {
+            compile.limits.space = space;
+        }
         Ok(())
     }
 
@@ -47,23 +54,33 @@ impl LimitPolicy {
             memory,
             output,
             processes,
+            file_size,
+            open_files,
+            stack,
+            space,
         } = asked;
         let LimitPolicy { default, max } = self;
-        let show = |span: Duration| format!("{}s", span.as_secs_f64());
+        let span = |span: Duration| format!("{}s", span.as_secs_f64());
+        let bytes = |bytes: u64| format!("{bytes} bytes");
+        let count = |count: u32| count.to_string();
         Ok(Limits {
-            wall: bound("wall", wall, default.wall, max.wall, show)?,
-            cpu: bound("cpu", cpu, default.cpu, max.cpu, show)?,
-            memory: bound("memory", memory, default.memory, max.memory, |bytes| {
-                format!("{bytes} bytes")
-            })?,
-            output: bound("output", output, default.output, max.output, |bytes| {
-                format!("{bytes} bytes")
-            })?
-            // Without a limit, output beyond the operator's cap is cut off and the step goes on: that is bound enough.
-            .filter(|_| output.or(default.output).is_some()),
-            processes: bound("processes", processes, default.processes, max.processes, |n| {
-                n.to_string()
-            })?,
+            wall: bound("wall", wall, default.wall, max.wall, span)?,
+            cpu: bound("cpu", cpu, default.cpu, max.cpu, span)?,
+            memory: bound("memory", memory, default.memory, max.memory, bytes)?,
+            output: bound("output", output, default.output, max.output, bytes)?
+                // Without a limit, output beyond the operator's cap is cut off and the step goes on: that is bound enough.
+                .filter(|_| output.or(default.output).is_some()),
+            processes: bound("processes", processes, default.processes, max.processes, count)?,
+            file_size: bound("file_size", file_size, default.file_size, max.file_size, bytes)?,
+            open_files: bound(
+                "open_files",
+                open_files,
+                default.open_files,
+                max.open_files,
+                count,
+            )?,
+            stack: bound("stack", stack, default.stack, max.stack, bytes)?,
+            space: bound("space", space, default.space, max.space, bytes)?,
         })
     }
 }
@@ -96,6 +113,7 @@ fn bound<T: Ord + Copy + Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Command, CompileStep, Content, ExecuteStep, UserName};
 
     #[test]
     fn defaults_fill_and_maxima_hold() {
@@ -142,6 +160,7 @@ mod tests {
                 memory: Some(1),
                 output: Some(9),
                 processes: Some(4),
+                ..Limits::default()
             }),
         );
         check(
@@ -165,5 +184,91 @@ mod tests {
             },
             Err("processes"),
         );
+    }
+
+    #[test]
+    fn limits_of_files_and_stack_have_theirs_too() {
+        let all = |factor: u32| {
+            let bytes = |number: u64| Some(number * u64::from(factor));
+            Limits {
+                file_size: bytes(1),
+                open_files: Some(2 * factor),
+                stack: bytes(3),
+                space: bytes(4),
+                ..Limits::default()
+            }
+        };
+        let (default, max) = (all(10), all(100));
+        let policy = LimitPolicy { default, max };
+        assert_eq!(policy.resolve(Limits::default()), Ok(default));
+        assert_eq!(policy.resolve(all(1)), Ok(all(1)));
+        assert_eq!(policy.resolve(max), Ok(max));
+        let check = |change: fn(&mut Limits), field: &str, limit: &str, actual: &str| {
+            let mut asked = max;
+            change(&mut asked);
+            let problem = "is more than the operator allows";
+            assert_eq!(
+                policy.resolve(asked),
+                Err(Invalid::beyond(field, problem, limit, actual))
+            );
+        };
+        check(|l| l.file_size = Some(101), "file_size", "100 bytes", "101 bytes");
+        check(|l| l.open_files = Some(201), "open_files", "200", "201");
+        check(|l| l.stack = Some(301), "stack", "300 bytes", "301 bytes");
+        check(|l| l.space = Some(401), "space", "400 bytes", "401 bytes");
+    }
+
+    #[test]
+    fn the_larger_space_is_that_of_both_steps() {
+        let with = |space| Limits {
+            space,
+            ..Limits::default()
+        };
+        let policy = LimitPolicy {
+            default: with(Some(50)),
+            max: with(Some(100)),
+        };
+        let check = |compile: Option<u64>, execute: Option<u64>, expected: Result<u64, &str>| {
+            let mut spec = spec(with(compile), with(execute));
+            let found = policy.apply(&mut spec).map(|()| {
+                let compile = spec.compile.as_ref().and_then(|step| step.limits.space);
+                assert_eq!(compile, spec.execute.limits.space);
+                spec.space()
+            });
+            assert_eq!(
+                found.map_err(|invalid| invalid.field),
+                expected.map(Some).map_err(String::from)
+            );
+        };
+        check(None, None, Ok(50));
+        check(Some(7), None, Ok(7));
+        check(None, Some(7), Ok(7));
+        check(Some(70), Some(7), Ok(70));
+        check(Some(7), Some(70), Ok(70));
+        check(Some(101), Some(7), Err("compile.limits.space"));
+        check(None, Some(101), Err("execute.limits.space"));
+        check(Some(0), Some(7), Err("compile.limits.space"));
+    }
+
+    fn spec(compile: Limits, execute: Limits) -> TaskSpec {
+        TaskSpec {
+            user: UserName::new("ada").unwrap(),
+            priority: 0,
+            compile: Some(CompileStep {
+                command: Command::Shell("cc".into()),
+                network: None,
+                limits: compile,
+            }),
+            execute: ExecuteStep {
+                command: Command::Shell("true".into()),
+                args: vec![],
+                env: [].into(),
+                input: Content::empty(),
+                network: None,
+                limits: execute,
+            },
+            source: [].into(),
+            data: [].into(),
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    Attempt, BlobHash, ExecutorName, FilePath, Moment, SessionId, Status, TaskId, TaskResult, UserName,
+    Attempt, BlobHash, ExecutorName, FilePath, Moment, NetworkName, SessionId, Status, TaskId, TaskResult,
+    UserName,
 };
 
 /// All that a user says about a task.
@@ -26,6 +27,8 @@ pub struct TaskSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileStep {
     pub command: Command,
+    /// Which network it may use. Without a name there is none, where commands run in cells.
+    pub network: Option<NetworkName>,
     pub limits: Limits,
 }
 
@@ -37,6 +40,8 @@ pub struct ExecuteStep {
     pub env: BTreeMap<String, String>,
     /// Standard input.
     pub input: Content,
+    /// As that of a compile step.
+    pub network: Option<NetworkName>,
     pub limits: Limits,
 }
 
@@ -75,6 +80,14 @@ pub struct Limits {
     pub output: Option<u64>,
     /// Processes and threads at one time.
     pub processes: Option<u32>,
+    /// Bytes of the largest file that the step may write.
+    pub file_size: Option<u64>,
+    /// Files that a process of the step may have open at one time.
+    pub open_files: Option<u32>,
+    /// Bytes of each process's stack.
+    pub stack: Option<u64>,
+    /// Bytes of all the task's files together. They outlive a step, so the larger one of the steps' counts for both.
+    pub space: Option<u64>,
 }
 
 /// A task to add. Adding the same id and spec again is adding once.
@@ -142,7 +155,20 @@ impl Command {
     }
 }
 
+impl Limits {
+    /// The three streams, and one more, through which a program's libraries are loaded.
+    pub const LEAST_OPEN_FILES: u32 = 4;
+    /// A program's arguments and its loader must find room.
+    pub const LEAST_STACK: u64 = 64 << 10;
+}
+
 impl TaskSpec {
+    /// What was asked for the files of the whole task.
+    pub fn space(&self) -> Option<u64> {
+        let compile = self.compile.as_ref().and_then(|step| step.limits.space);
+        compile.max(self.execute.limits.space)
+    }
+
     /// Every content that the task refers to.
     pub fn contents(&self) -> impl Iterator<Item = &Content> {
         self.source

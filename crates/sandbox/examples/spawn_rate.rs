@@ -1,4 +1,4 @@
-//! How much of the raw rate of starting processes is left when wardens start them.
+//! How much of the raw rate of starting processes is left when wardens start them, with cells and without.
 //!
 //!     cargo run --release -p sandbox --example spawn_rate
 #![allow(clippy::print_stdout)]
@@ -6,73 +6,100 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use sandbox::{Input, Isolation, Launcher, Limits, Spec};
+use sandbox::cgroup::Place;
+use sandbox::{CellSettings, Input, Isolation, Launcher, Limits, Part, Spec};
 
-const RUNS: u32 = 2000;
+const RUNS: u32 = 1000;
 /// The machine is shared: the best of some rounds is what it can do.
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 3;
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("warden") {
         return sandbox::warden::run();
     }
-    let kinds: [fn(u32); 3] = [raw, free, limited];
+    let place = Place::prepare("conclave-spawn-rate", None).expect("control groups");
+    let cell = Isolation::Cell(Box::new(CellSettings {
+        root: Part::of_host().expect("the host's programs can be listed"),
+        user: 1_900_000_000,
+        group: Some((place.clone(), "slot".into())),
+        space: 64 << 20,
+        files: 10_000,
+        networks: Vec::new(),
+    }));
+    let none = Isolation::None;
     for threads in [1, 2] {
-        let mut best = [0.0_f64; 3];
+        let mut best = [Times::default(); 3];
         for _ in 0..ROUNDS {
-            for (best, work) in best.iter_mut().zip(kinds) {
-                *best = best.max(on_threads(threads, work));
+            best[0].keep(on_threads(threads, |_| raw(RUNS / threads)));
+            for (index, isolation) in [(1, &none), (2, &cell)] {
+                let work = |thread| through_warden(&isolation.of_slot(thread), RUNS / threads);
+                best[index].keep(on_threads(threads, work));
             }
         }
-        let [raw, free, limited] = best;
-        println!(
-            "{threads} threads: raw {raw:.0}/s, wardens {free:.0}/s ({:.2}), with limits {limited:.0}/s ({:.2})",
-            free / raw,
-            limited / raw
-        );
+        for (name, times) in ["raw", "wardens", "cells"].iter().zip(best) {
+            println!(
+                "{threads} threads, {name:8} {:6.0}/s ({:.2})  p50 of a run {:.3} ms, of making ready {:.3} ms",
+                times.rate,
+                times.rate / best[0].rate,
+                times.run.as_secs_f64() * 1e3,
+                times.renew.as_secs_f64() * 1e3,
+            );
+        }
     }
+    place.remove().expect("nothing is left in the control groups");
     ExitCode::SUCCESS
 }
 
-/// Runs per second when this many threads share the work.
-fn on_threads(threads: u32, work: fn(u32)) -> f64 {
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| work(RUNS / threads));
-        }
-    });
-    f64::from(RUNS) / start.elapsed().as_secs_f64()
+#[derive(Clone, Copy, Default)]
+struct Times {
+    rate: f64,
+    run: Duration,
+    renew: Duration,
 }
 
-fn raw(runs: u32) {
-    for _ in 0..runs {
-        let status = Command::new("/bin/true").status().expect("/bin/true starts");
-        assert!(status.success());
+impl Times {
+    fn keep(&mut self, other: Times) {
+        if other.rate > self.rate {
+            *self = other;
+        }
     }
 }
 
-fn free(runs: u32) {
-    through_warden(runs, Limits::default());
+/// When this many threads share the work; the middle times are those of the first.
+fn on_threads(threads: u32, work: impl Fn(u32) -> Times + Sync) -> Times {
+    let start = Instant::now();
+    let work = &work;
+    let times: Vec<Times> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no thread fails"))
+            .collect()
+    });
+    Times {
+        rate: f64::from(RUNS) / start.elapsed().as_secs_f64(),
+        ..times[0]
+    }
 }
 
-/// With the limits that make the warden look after the command while it runs.
-fn limited(runs: u32) {
-    let second = Some(Duration::from_secs(1));
-    through_warden(
-        runs,
-        Limits {
-            wall: second,
-            cpu: second,
-            memory: Some(1 << 28),
-            processes: Some(64),
-            ..Limits::default()
-        },
-    );
+fn raw(runs: u32) -> Times {
+    let mut times = Vec::new();
+    for _ in 0..runs {
+        let start = Instant::now();
+        let status = Command::new("/bin/true").status().expect("/bin/true starts");
+        assert!(status.success());
+        times.push(start.elapsed());
+    }
+    Times {
+        run: middle(times),
+        ..Times::default()
+    }
 }
 
-fn through_warden(runs: u32, limits: Limits) {
-    let mut warden = Launcher::this_binary(Isolation::None)
+fn through_warden(isolation: &Isolation, runs: u32) -> Times {
+    let mut warden = Launcher::this_binary(isolation.clone())
         .start()
         .expect("a warden starts");
     let spec = Spec {
@@ -80,12 +107,35 @@ fn through_warden(runs: u32, limits: Limits) {
         env: Vec::new(),
         directory: "/".into(),
         input: Input::Bytes(Vec::new()),
-        limits,
+        limits: Limits {
+            wall: Some(Duration::from_secs(1)),
+            cpu: Some(Duration::from_secs(1)),
+            memory: Some(1 << 28),
+            processes: Some(64),
+            ..Limits::default()
+        },
         keep: 1 << 20,
+        network: None,
     };
+    let (mut run, mut renew) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         let ticket = warden.ticket();
+        let start = Instant::now();
         let outcome = warden.run(&ticket, &spec).expect("the warden runs /bin/true");
-        assert_eq!(outcome.exit_code, Some(0));
+        run.push(start.elapsed());
+        assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+        let start = Instant::now();
+        warden.renew().expect("the warden makes ready");
+        renew.push(start.elapsed());
     }
+    Times {
+        run: middle(run),
+        renew: middle(renew),
+        rate: 0.0,
+    }
+}
+
+fn middle(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }

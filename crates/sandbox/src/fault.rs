@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cell::StepError;
+use crate::cgroup::GroupError;
 use crate::wire;
 
 /// The step that failed on the warden's side.
@@ -43,6 +45,18 @@ pub enum Fault {
     Execute(#[source] Errno),
     #[error("cannot wait for the command")]
     Wait(#[source] Errno),
+    #[error("cannot make a cell")]
+    Cell(#[from] StepError),
+    #[error("cannot keep the limits of a cell")]
+    Group(#[from] GroupError),
+    #[error("this executor has no network {name:?}: its operator names those that tasks may ask for")]
+    Network { name: String },
+}
+
+/// The error and its causes on one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }
 
 /// An error number that can cross the socket, which `io::Error` cannot.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::outcome::Outcome;
 use crate::pidfd::PidFd;
 use crate::spec::{Spec, SpecError};
-use crate::wire::{self, Answer, Request, Urgent};
+use crate::wire::{self, Answer, Request, Urgent, rights};
 
 /// A running warden. Dropping it ends the warden and whatever it runs, and waits until both are gone.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Warden {
     socket: UnixStream,
     reach: Arc<Reach>,
     buffer: Vec<u8>,
+    /// Where the files of the next command go, if it runs in a cell.
+    folder: Option<OwnedFd>,
     /// The number of the last ticket made, and of the last one used.
     made: u64,
     used: u64,
@@ -64,7 +66,7 @@ impl WardenError {
 }
 
 impl Warden {
-    pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd) -> Self {
+    pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd, folder: Option<OwnedFd>) -> Self {
         let reach = Reach {
             urgent,
             process: PidFd::open(child.id() as i32).ok(),
@@ -74,6 +76,7 @@ impl Warden {
             socket,
             reach: Arc::new(reach),
             buffer: Vec::new(),
+            folder,
             made: 0,
             used: 0,
         }
@@ -109,13 +112,54 @@ impl Warden {
             number: ticket.number,
             spec,
         };
-        if let Err(error) = wire::send(&self.socket, &request, &mut self.buffer) {
+        match self.ask(&request)? {
+            (Answer::Ended(outcome), _) => Ok(outcome),
+            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// The task's folder, if commands run in cells: `box` is their workspace, and what lies beside it is not seen by
+    /// them, except `tmp` and `shm`. Whoever opens something there after a command has run must not follow links.
+    pub fn folder(&self) -> Option<BorrowedFd<'_>> {
+        self.folder.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How large all files of the task may be together, until [`Warden::renew`]. Without cells this has no meaning.
+    pub fn give_space(&mut self, bytes: u64) -> Result<(), WardenError> {
+        match self.ask(&Request::<&Spec>::Space { bytes })? {
+            (Answer::Ready, _) => Ok(()),
+            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// The task is over. Its files are gone, and the folder is another one.
+    pub fn renew(&mut self) -> Result<(), WardenError> {
+        // Without a cell there is nothing to make ready.
+        if self.folder.take().is_none() {
+            return Ok(());
+        }
+        match self.ask(&Request::<&Spec>::Renew)? {
+            (Answer::Ready, folder) => {
+                self.folder = folder;
+                Ok(())
+            }
+            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn ask(&mut self, request: &Request<&Spec>) -> Result<(Answer, Option<OwnedFd>), WardenError> {
+        if let Err(error) = wire::send(&self.socket, request, &mut self.buffer) {
             return Err(self.on_broken_socket(error));
         }
-        match wire::receive(&self.socket, &mut self.buffer) {
-            Ok(Some(Answer::Ended(outcome))) => Ok(outcome),
+        let mut receiver = rights::Receiver {
+            stream: &self.socket,
+            descriptors: Vec::new(),
+        };
+        let answer = wire::receive(&mut receiver, &mut self.buffer);
+        let descriptor = receiver.descriptors.pop();
+        match answer {
             Ok(Some(Answer::Failed(fault))) => Err(fault.into()),
-            Ok(Some(Answer::Ready)) => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+            Ok(Some(answer)) => Ok((answer, descriptor)),
             Ok(None) => Err(self.on_broken_socket(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(self.on_broken_socket(error)),
         }

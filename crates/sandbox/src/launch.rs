@@ -11,14 +11,35 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cell::CellSettings;
+use crate::fault::Fault;
 use crate::handle::Warden;
 use crate::wire::{self, Answer, Request};
 
 /// How far a command is kept from the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Isolation {
     /// Limits and clean-up only: the command runs as the warden's user and sees what that user sees.
     None,
+    /// Each command in a cell of its own.
+    Cell(Box<CellSettings>),
+}
+
+impl Isolation {
+    /// For one of several wardens: each has a group and a user of its own, so that their commands are strangers.
+    pub fn of_slot(&self, slot: u32) -> Isolation {
+        match self {
+            Self::None => Self::None,
+            Self::Cell(settings) => {
+                let mut settings = settings.clone();
+                settings.user += slot;
+                if let Some((_, name)) = &mut settings.group {
+                    *name = format!("{name}-{slot}");
+                }
+                Self::Cell(settings)
+            }
+        }
+    }
 }
 
 /// All that is needed to start a warden, as often as one is needed.
@@ -51,6 +72,8 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
+    #[error("this machine cannot make cells as they were asked for")]
+    Refused(#[source] Fault),
 }
 
 /// A warden is ready within milliseconds; this only keeps a wrong program from holding its owner for ever.
@@ -85,7 +108,7 @@ impl Launcher {
                 source,
             })?;
         match self.greet(&ours, their_urgent) {
-            Ok(()) => Ok(Warden::new(child, ours, urgent)),
+            Ok(folder) => Ok(Warden::new(child, ours, urgent, folder)),
             Err(error) => {
                 end(&mut child);
                 Err(error)
@@ -93,10 +116,10 @@ impl Launcher {
         }
     }
 
-    fn greet(&self, socket: &UnixStream, their_urgent: OwnedFd) -> Result<(), LaunchError> {
+    fn greet(&self, socket: &UnixStream, their_urgent: OwnedFd) -> Result<Option<OwnedFd>, LaunchError> {
         let mut buffer = Vec::new();
         let hello: Request<()> = Request::Hello {
-            isolation: self.isolation,
+            isolation: self.isolation.clone(),
         };
         wire::encode(&hello, &mut buffer).map_err(LaunchError::Greet)?;
         let mut descriptors = vec![their_urgent.as_fd()];
@@ -106,8 +129,13 @@ impl Launcher {
         socket
             .set_read_timeout(Some(READY_WITHIN))
             .map_err(LaunchError::Greet)?;
-        let answer = match wire::receive::<Answer>(socket, &mut buffer) {
+        let mut receiver = wire::rights::Receiver {
+            stream: socket,
+            descriptors: Vec::new(),
+        };
+        let answer = match wire::receive::<Answer>(&mut receiver, &mut buffer) {
             Ok(Some(Answer::Ready)) => Ok(()),
+            Ok(Some(Answer::Failed(fault))) => return Err(LaunchError::Refused(fault)),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
@@ -116,7 +144,8 @@ impl Launcher {
             program: self.program.clone(),
             source,
         })?;
-        socket.set_read_timeout(None).map_err(LaunchError::Greet)
+        socket.set_read_timeout(None).map_err(LaunchError::Greet)?;
+        Ok(receiver.descriptors.pop())
     }
 }
 

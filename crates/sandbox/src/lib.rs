@@ -20,14 +20,22 @@ mod launch;
 mod fault;
 mod wire;
 
+pub mod cgroup;
+
+mod cell;
+
 pub mod warden;
+
+mod walls;
 
 mod pidfd;
 mod strays;
 
+pub use cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, WORKSPACE};
 pub use fault::{Errno, Fault};
 pub use handle::{Remote, Ticket, Warden, WardenError};
 pub use launch::{Isolation, LaunchError, Launcher};
 pub use outcome::{Captured, Outcome, Reason};
 pub use spec::{Input, Limits, Spec, SpecError};
 pub use strays::{Marker, kill_strays};
+pub use walls::{CellPlan, Ground, Statement, Wall, WallError};

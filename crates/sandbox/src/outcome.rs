@@ -46,6 +46,8 @@ pub enum Reason {
     MemoryLimit,
     OutputLimit,
     ProcessLimit,
+    /// The command failed, and the cell's file system was full.
+    DiskLimit,
     /// Its ticket was killed.
     Cancelled,
     /// The owner let the time pass until which it had promised to be there.

@@ -23,6 +23,8 @@ pub struct Spec {
     pub limits: Limits,
     /// How many bytes of each output stream are kept.
     pub keep: u64,
+    /// In a cell: which network it may use, by its name. Without a name there is none.
+    pub network: Option<String>,
 }
 
 /// What the command reads from its standard input.
@@ -50,6 +52,8 @@ pub struct Limits {
     pub file_size: Option<u64>,
     pub open_files: Option<u64>,
     pub stack: Option<u64>,
+    /// In a cell: bytes of all the files that it can write, together.
+    pub space: Option<u64>,
 }
 
 /// A spec that no operating system could run; found before anything is sent to the warden.
@@ -117,6 +121,7 @@ mod tests {
             input: Input::Bytes(Vec::new()),
             limits: Limits::default(),
             keep: 0,
+            network: None,
         }
     }
 

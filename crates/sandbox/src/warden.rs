@@ -13,17 +13,23 @@ use std::process::ExitCode;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::cell::Cells;
+use crate::fault::{Fault, with_causes};
+use crate::launch::Isolation;
+use crate::outcome::Outcome;
+use crate::spec::Spec;
 use crate::wire::{self, Answer, Request, rights};
 
 mod setup;
 mod signals;
 
+mod in_cell;
 mod run_command;
 
-mod resolve;
+pub(crate) mod resolve;
 mod streams;
 
-mod child;
+pub(crate) mod child;
 mod spawn;
 
 mod sample;
@@ -38,6 +44,7 @@ mod clock;
 mod footprint;
 mod verdict;
 
+use in_cell::CellBench;
 use run_command::{Bench, Failure, Owner};
 use setup::SetupError;
 use urgent::Words;
@@ -49,7 +56,7 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The owner sees only that the warden is gone; this is the one place where the reason can be told.
-            let _ = writeln!(io::stderr(), "conclave warden: {}", chain(&error));
+            let _ = writeln!(io::stderr(), "conclave warden: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }
@@ -70,55 +77,143 @@ enum ServeError {
 fn serve() -> Result<(), ServeError> {
     let socket = setup::become_warden()?;
     let mut buffer = Vec::new();
-    // The lock, if there is one, is never looked at: that it stays open until the end is all its use.
-    let (urgent, _lock) = on_hello(&socket, &mut buffer)?;
+    let Greeting {
+        isolation,
+        urgent,
+        lock,
+    } = on_hello(&socket, &mut buffer)?;
     let mut words = Words::new(urgent);
-    let mut bench = Bench::new(setup::process_table()?, setup::open_nothing()?);
-    if wire::send(&socket, &Answer::Ready, &mut buffer).is_err() {
+    let nothing = setup::open_nothing()?;
+    let mut runner = match isolation {
+        Isolation::None => Runner::Tree {
+            bench: Bench::new(setup::process_table()?, nothing),
+            _lock: lock,
+        },
+        Isolation::Cell(settings) => match Cells::set_up(&settings, lock) {
+            Ok(cells) => Runner::Cell(CellBench::new(cells, nothing)),
+            Err(fault) => {
+                let _ = wire::send(&socket, &Answer::Failed(fault), &mut buffer);
+                return Ok(());
+            }
+        },
+    };
+    if answer(
+        &socket,
+        runner.folder().map(|folder| (Answer::Ready, folder)),
+        &mut buffer,
+    )
+    .is_err()
+    {
         return Ok(());
     }
     loop {
         wait_for_owner(&socket, &mut words)?;
-        let (number, spec) = match wire::receive(&socket, &mut buffer).map_err(ServeError::Receive)? {
-            Some(Request::Run { number, spec }) => (number, spec),
+        let said = match wire::receive(&socket, &mut buffer).map_err(ServeError::Receive)? {
+            Some(Request::Run { number, spec }) => {
+                let owner = Owner {
+                    socket: &socket,
+                    words: &mut words,
+                };
+                let ended = runner.run_command(owner, number, spec);
+                words.forget(number);
+                match ended {
+                    Ok(outcome) => Ok((Answer::Ended(outcome), None)),
+                    Err(Failure::Fault(fault)) => Err(fault),
+                    Err(Failure::HungUp) => return Ok(()),
+                }
+            }
+            Some(Request::Space { bytes }) => runner.give_space(bytes).map(|()| (Answer::Ready, None)),
+            Some(Request::Renew) => runner.renew().map(|folder| (Answer::Ready, folder)),
             Some(Request::Hello { .. }) => return Err(ServeError::Hello),
             None => return Ok(()),
         };
-        let answer = match bench.run_command(
-            Owner {
-                socket: &socket,
-                words: &mut words,
-            },
-            number,
-            spec,
-        ) {
-            Ok(outcome) => Answer::Ended(outcome),
-            Err(Failure::Fault(fault)) => Answer::Failed(fault),
-            Err(Failure::HungUp) => return Ok(()),
-        };
-        words.forget(number);
         // An owner that went away in the meantime leaves nothing to do: the command is over and cleaned up.
-        if wire::send(&socket, &answer, &mut buffer).is_err() {
+        if answer(&socket, said, &mut buffer).is_err() {
             return Ok(());
         }
     }
 }
 
-fn on_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<(OwnedFd, Option<OwnedFd>), ServeError> {
+/// Runs commands the one way or the other.
+#[allow(clippy::large_enum_variant, reason = "there is one in each process")]
+enum Runner {
+    Tree {
+        bench: Bench,
+        /// Never looked at: that it stays open until the end is all its use.
+        _lock: Option<OwnedFd>,
+    },
+    Cell(CellBench),
+}
+
+impl Runner {
+    fn run_command(&mut self, owner: Owner<'_>, number: u64, spec: Spec) -> Result<Outcome, Failure> {
+        match self {
+            Self::Tree { bench, .. } => bench.run_command(owner, number, spec),
+            Self::Cell(bench) => bench.run_command(owner, number, spec),
+        }
+    }
+
+    fn give_space(&self, bytes: u64) -> Result<(), Fault> {
+        match self {
+            Self::Tree { .. } => Ok(()),
+            Self::Cell(bench) => Ok(bench.cells.give_space(bytes)?),
+        }
+    }
+
+    /// Makes ready for another task.
+    fn renew(&mut self) -> Result<Option<OwnedFd>, Fault> {
+        if let Self::Cell(bench) = self {
+            bench.cells.renew()?;
+        }
+        self.folder()
+    }
+
+    /// Where the task's files go, if that is ours to say.
+    fn folder(&self) -> Result<Option<OwnedFd>, Fault> {
+        match self {
+            Self::Tree { .. } => Ok(None),
+            Self::Cell(bench) => Ok(Some(bench.cells.folder()?)),
+        }
+    }
+}
+
+fn answer(
+    socket: &UnixStream,
+    said: Result<(Answer, Option<OwnedFd>), Fault>,
+    buffer: &mut Vec<u8>,
+) -> io::Result<()> {
+    match said {
+        Ok((answer, None)) => wire::send(socket, &answer, buffer),
+        Ok((answer, Some(descriptor))) => {
+            wire::encode(&answer, buffer)?;
+            rights::send(socket, buffer, &[descriptor.as_fd()])
+        }
+        Err(fault) => wire::send(socket, &Answer::Failed(fault), buffer),
+    }
+}
+
+struct Greeting {
+    isolation: Isolation,
+    urgent: OwnedFd,
+    lock: Option<OwnedFd>,
+}
+
+fn on_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<Greeting, ServeError> {
     let mut receiver = rights::Receiver {
         stream: socket,
         descriptors: Vec::new(),
     };
-    match wire::receive(&mut receiver, buffer).map_err(ServeError::Receive)? {
-        // There is one kind of isolation so far, and it asks for nothing to be prepared.
-        Some(Request::<()>::Hello {
-            isolation: crate::Isolation::None,
-        }) => {}
+    let isolation = match wire::receive(&mut receiver, buffer).map_err(ServeError::Receive)? {
+        Some(Request::<()>::Hello { isolation }) => isolation,
         _ => return Err(ServeError::Hello),
-    }
+    };
     let mut descriptors = receiver.descriptors.into_iter();
     let urgent = descriptors.next().ok_or(ServeError::Hello)?;
-    Ok((urgent, descriptors.next()))
+    Ok(Greeting {
+        isolation,
+        urgent,
+        lock: descriptors.next(),
+    })
 }
 
 /// Returns when a request (or the end) can be read. Urgent words are taken in meanwhile and afterwards, so
@@ -138,10 +233,4 @@ fn wait_for_owner(socket: &UnixStream, words: &mut Words) -> Result<(), ServeErr
             return Ok(());
         }
     }
-}
-
-/// The error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }

@@ -31,11 +31,18 @@ pub(crate) enum Request<S = Spec> {
         number: u64,
         spec: S,
     },
+    /// Bounds the task's files, before any of them is there.
+    Space {
+        bytes: u64,
+    },
+    /// The task is over: its files are not needed any more.
+    Renew,
 }
 
 /// Warden to owner, one for each request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
+    /// For a task. With a descriptor of its folder, where the warden has made one.
     Ready,
     Ended(Outcome),
     Failed(Fault),

@@ -87,6 +87,7 @@ fn task(index: usize) -> NewTask {
             args: vec!["--fast".into()],
             env: [("LANG".to_string(), "C".to_string())].into(),
             input: Content::Inline(Bytes::from_static(&[b'x'; 200])),
+            network: None,
             limits: Limits {
                 wall: Some(Duration::from_secs(10)),
                 ..Limits::default()

@@ -8,33 +8,35 @@ mod result;
 mod spec;
 
 use model::{TaskResult, TaskSpec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use self::result::ResultDocument;
-use self::spec::SpecDocument;
+use self::spec::{FirstSpec, SpecDocument};
 use crate::StoreError;
 
-const VERSION: u8 = 1;
+/// The newest versions.
+const SPEC: u8 = 2;
+const RESULT: u8 = 1;
 
 pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
-    encode(&SpecDocument::from(spec)).map_err(|source| StoreError::Encode { what: "task", source })
+    encode(SPEC, &SpecDocument::from(spec)).map_err(|source| StoreError::Encode { what: "task", source })
 }
 
 pub(crate) fn decode_spec(document: &[u8]) -> Result<TaskSpec, StoreError> {
-    decode::<SpecDocument>(document)
+    read_spec(document)
         .and_then(TaskSpec::try_from)
         .map_err(|source| StoreError::Decode { what: "task", source })
 }
 
 pub(crate) fn encode_result(result: &TaskResult) -> Result<Vec<u8>, StoreError> {
-    encode(&ResultDocument::from(result)).map_err(|source| StoreError::Encode {
+    encode(RESULT, &ResultDocument::from(result)).map_err(|source| StoreError::Encode {
         what: "result",
         source,
     })
 }
 
 pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
-    decode::<ResultDocument>(document)
+    read_result(document)
         .and_then(TaskResult::try_from)
         .map_err(|source| StoreError::Decode {
             what: "result",
@@ -42,14 +44,28 @@ pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
         })
 }
 
-fn encode(document: &impl Serialize) -> postcard::Result<Vec<u8>> {
-    postcard::to_extend(document, vec![VERSION])
+fn encode(version: u8, document: &impl Serialize) -> postcard::Result<Vec<u8>> {
+    postcard::to_extend(document, vec![version])
 }
 
-fn decode<'a, T: Deserialize<'a>>(document: &'a [u8]) -> postcard::Result<T> {
+fn read_spec(document: &[u8]) -> postcard::Result<SpecDocument<'_>> {
+    match version(document)? {
+        (SPEC, rest) => postcard::from_bytes(rest),
+        (1, rest) => postcard::from_bytes::<FirstSpec>(rest).map(SpecDocument::from),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    }
+}
+
+fn read_result(document: &[u8]) -> postcard::Result<ResultDocument<'_>> {
+    match version(document)? {
+        (RESULT, rest) => postcard::from_bytes(rest),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    }
+}
+
+fn version(document: &[u8]) -> postcard::Result<(u8, &[u8])> {
     match document.split_first() {
-        Some((&VERSION, rest)) => postcard::from_bytes(rest),
-        Some(_) => Err(postcard::Error::DeserializeBadEncoding),
+        Some((version, rest)) => Ok((*version, rest)),
         None => Err(postcard::Error::DeserializeUnexpectedEnd),
     }
 }
@@ -60,9 +76,9 @@ mod tests {
 
     use ::bytes::Bytes;
     use model::{
-        BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, Outcome,
+        BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, NetworkName,
+        Outcome, Reason, UserName,
     };
-    use model::{Reason, UserName};
 
     use super::*;
 
@@ -73,6 +89,10 @@ mod tests {
             memory: Some(u64::MAX),
             output: Some(0),
             processes: Some(7),
+            file_size: Some(1 << 40),
+            open_files: Some(u32::MAX),
+            stack: Some(8 << 20),
+            space: Some(3),
         };
         let file = |content| File {
             content,
@@ -83,6 +103,7 @@ mod tests {
             priority: -3,
             compile: Some(CompileStep {
                 command: Command::Argv(vec!["cc".into(), "a b".into()]),
+                network: Some(NetworkName::new("lab").unwrap()),
                 limits,
             }),
             execute: ExecuteStep {
@@ -90,7 +111,11 @@ mod tests {
                 args: vec!["é".into(), String::new()],
                 env: [("A".to_string(), "1".to_string())].into(),
                 input: Content::Blob(BlobHash([9; 32])),
-                limits: Limits::default(),
+                network: None,
+                limits: Limits {
+                    stack: Some(1 << 20),
+                    ..Limits::default()
+                },
             },
             source: [(
                 FilePath::new("a/b.c").unwrap(),
@@ -109,6 +134,45 @@ mod tests {
     fn specs_survive() {
         let spec = spec();
         assert_eq!(decode_spec(&encode_spec(&spec).unwrap()).unwrap(), spec);
+        let plain = TaskSpec {
+            compile: None,
+            execute: ExecuteStep {
+                network: Some(NetworkName::new("loopback").unwrap()),
+                ..spec.execute.clone()
+            },
+            ..spec
+        };
+        assert_eq!(decode_spec(&encode_spec(&plain).unwrap()).unwrap(), plain);
+    }
+
+    #[test]
+    fn the_first_form_is_still_read() {
+        let mut old = spec();
+        let limits = old.compile.iter_mut().map(|step| {
+            step.network = None;
+            &mut step.limits
+        });
+        for limits in limits.chain([&mut old.execute.limits]) {
+            *limits = Limits {
+                file_size: None,
+                open_files: None,
+                stack: None,
+                space: None,
+                ..*limits
+            };
+        }
+        // Byte for byte as it was written.
+        let first = [
+            &b"\x01\x0cAda Lovelace\x05\x01\x01\x02\x02cc\x03a b"[..],
+            b"\x01\x01\x80\xca\xb5\xee\x01\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00\x01\x07",
+            b"\x00\x0b./a.out < x\x02\x02\xc3\xa9\x00\x01\x01A\x011\x01",
+            &[9; 32],
+            b"\x00\x00\x00\x00\x00",
+            b"\x01\x05a/b.c\x01\x00\x03\x00\xff\x07",
+            b"\x01\x02in\x01\x01",
+            &[1; 32],
+        ];
+        assert_eq!(decode_spec(&first.concat()).unwrap(), old);
     }
 
     #[test]
@@ -139,7 +203,7 @@ mod tests {
     fn damage_and_other_versions_are_errors() {
         let good = encode_spec(&spec()).unwrap();
         let mut newer = good.clone();
-        newer[0] = 2;
+        newer[0] = SPEC + 1;
         for bad in [&[][..], &good[..1], &good[..good.len() - 1], &newer] {
             assert!(decode_spec(bad).is_err());
         }

@@ -21,6 +21,10 @@ async fn limits_that_cannot_be_are_named() {
         ),
         ("output", r#"-1 0 "-1" "" 1e300 0.5 "1GB" "17MiB""#),
         ("processes", r#"-1 0 1.5 4294967296 "64" 1e300"#),
+        ("file_size", r#"-1 0 "-1MiB" "" 1.5 1e300 "1XB" true"#),
+        ("open_files", r#"-1 0 3 1.5 4294967296 "64" 1e300"#),
+        ("stack", r#"-1 0 1 "63KiB" "-1MiB" "" 1e300 "1XB""#),
+        ("space", r#"-1 0 "0B" "-1MiB" "" 1e300 "all""#),
     ] {
         let wrong = serde_json::from_str::<Vec<Value>>(&format!("[{}]", commas(wrong))).unwrap();
         for value in wrong {
@@ -40,6 +44,27 @@ async fn limits_that_cannot_be_are_named() {
     for number in ["NaN", "Infinity", "1e999", "-", "0x10", "1_000"] {
         let body = format!("{{\"execute\": {{\"command\": \"true\", \"limits\": {{\"wall\": {number}}}}}}}");
         stage.web.post_bytes(TASKS, body).await.problem(400);
+    }
+    assert_eq!(stage.web.get(TASKS).await.json()["tasks"], json!([]));
+}
+
+#[tokio::test]
+async fn networks_that_cannot_be_are_named() {
+    let stage = Stage::up(&[]);
+    let long = "x".repeat(65);
+    for (network, part) in [
+        (json!(""), "empty"),
+        (json!(long), "64"),
+        (json!("Loopback"), "small letters"),
+        (json!("../net"), "small letters"),
+        (json!(7), "a network's name"),
+    ] {
+        for step in ["compile", "execute"] {
+            let mut task = json!({"compile": {"command": "true"}, "execute": {"command": "true"}});
+            task[step]["network"] = network.clone();
+            let answer = stage.web.post(TASKS, &task).await;
+            answer.blames(422, &format!("{step}.network"), part);
+        }
     }
     assert_eq!(stage.web.get(TASKS).await.json()["tasks"], json!([]));
 }

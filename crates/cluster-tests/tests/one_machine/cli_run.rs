@@ -89,6 +89,31 @@ async fn outputs_and_exit_code_pass_through() {
         (Some("ada"), Some(-3))
     );
     assert_eq!(task["result"]["execute"]["stdout"], "x\n");
+    // Every limit that a flag names is the task's.
+    let mut args = vec!["run", "--json"];
+    let limits = [
+        ("wall", "20s", 20),
+        ("cpu", "10s", 10),
+        ("memory", "256MiB", 256 << 20),
+        ("output", "1MiB", 1 << 20),
+        ("processes", "64", 64),
+        ("file-size", "16MiB", 16 << 20),
+        ("open-files", "256", 256),
+        ("stack", "8MiB", 8 << 20),
+        ("space", "64MiB", 64 << 20),
+    ];
+    let flags = limits.map(|(name, value, _)| (format!("--{name}"), value));
+    args.extend(flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]));
+    args.extend(["--network", "loopback", "--", "true"]);
+    let task = cli.run(&args).await.well().json();
+    for (name, _, expected) in limits {
+        assert_eq!(
+            task["execute"]["limits"][name.replace('-', "_")],
+            expected,
+            "{name}"
+        );
+    }
+    assert_eq!(task["execute"]["network"], "loopback");
     // JSON for programs, and the task's code for the shell, all at once.
     let said = cli.run(&["run", "--json", "--", "false"]).await;
     assert_eq!(
@@ -210,6 +235,14 @@ async fn files_input_and_environment_go_with_it() {
         ),
         (vec!["run"], "no command"),
         (vec!["run", "--wall", "9d", "--", "true"], "operator allows"),
+        (
+            vec!["run", "--open-files", "3", "--", "true"],
+            "execute.limits.open_files: is too few",
+        ),
+        (
+            vec!["run", "--stack", "1KiB", "--", "true"],
+            "execute.limits.stack: is too small",
+        ),
     ] {
         cli.run(&args).await.fails(125, &[words]);
     }
@@ -217,6 +250,9 @@ async fn files_input_and_environment_go_with_it() {
         vec!["run", "--wall", "soon", "--", "true"],
         vec!["run", "--env", "X", "--", "true"],
         vec!["run", "--id", "7", "--", "true"],
+        vec!["run", "--open-files", "many", "--", "true"],
+        vec!["run", "--space", "1XB", "--", "true"],
+        vec!["run", "--network", "The LAN", "--", "true"],
     ] {
         cli.run(&args).await.fails(2, &["error"]);
     }

@@ -147,6 +147,41 @@ async fn output_and_processes() {
 }
 
 #[tokio::test]
+async fn files_and_stack() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    // The kernel tells the one who writes too much by SIGXFSZ.
+    let write = "exec python3 -c 'import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); \
+                 open(\"f\", \"wb\").write(bytes(1 << 20))'";
+    let outcome = execute(web, write, json!({"file_size": "64KiB"})).await;
+    assert_eq!(
+        (&outcome["reason"], &outcome["signal"]),
+        (&json!("output_limit"), &json!(25)),
+        "{outcome:#}"
+    );
+    let outcome = execute(web, write, json!({"file_size": "1MiB"})).await;
+    assert_eq!(outcome["reason"], "exited", "{outcome:#}");
+
+    let outcome = execute(
+        web,
+        "ulimit -n; ulimit -s",
+        json!({"open_files": 77, "stack": "1MiB"}),
+    )
+    .await;
+    assert_eq!(outcome["stdout"], "77\n1024\n");
+    let recurse = "f() { f; }; f";
+    let outcome = execute(web, recurse, json!({"stack": "256KiB", "wall": "1m"})).await;
+    assert_eq!(
+        (&outcome["reason"], &outcome["signal"]),
+        (&json!("signalled"), &json!(11)),
+        "{outcome:#}"
+    );
+    // The least that may be asked for lets a program start.
+    let outcome = execute(web, "echo ok", json!({"open_files": 4, "stack": "64KiB"})).await;
+    assert_eq!(outcome["stdout"], "ok\n", "{outcome:#}");
+}
+
+#[tokio::test]
 async fn the_operator_has_the_last_word() {
     let stage = Stage::up(&[
         "--set",
@@ -159,6 +194,18 @@ async fn the_operator_has_the_last_word() {
         "limits.max.memory=1GiB",
         "--set",
         "limits.max.processes=100",
+        "--set",
+        "limits.max.file_size=1MiB",
+        "--set",
+        "limits.default.open_files=64",
+        "--set",
+        "limits.max.open_files=128",
+        "--set",
+        "limits.max.stack=16MiB",
+        "--set",
+        "limits.default.space=8MiB",
+        "--set",
+        "limits.max.space=32MiB",
     ]);
     let web = &stage.web;
     let task = web.run(&json!({"execute": {"command": "sleep 600"}})).await;
@@ -166,7 +213,10 @@ async fn the_operator_has_the_last_word() {
     // What is not asked for gets the default; where there is none, the most that may be asked for.
     assert_eq!(
         task["execute"]["limits"],
-        json!({"wall": 0.5, "cpu": null, "memory": 1 << 30, "output": 10, "processes": 100})
+        json!({
+            "wall": 0.5, "cpu": null, "memory": 1 << 30, "output": 10, "processes": 100,
+            "file_size": 1 << 20, "open_files": 64, "stack": 16 << 20, "space": 8 << 20,
+        })
     );
     ends_by(web, "output_limit", "yes", json!({"wall": "1m"})).await;
     for (limits, field, limit, actual) in [
@@ -178,6 +228,25 @@ async fn the_operator_has_the_last_word() {
             "2147483648 bytes",
         ),
         (json!({"processes": 101}), "processes", "100", "101"),
+        (
+            json!({"file_size": "2MiB"}),
+            "file_size",
+            "1048576 bytes",
+            "2097152 bytes",
+        ),
+        (json!({"open_files": 129}), "open_files", "128", "129"),
+        (
+            json!({"stack": "17MiB"}),
+            "stack",
+            "16777216 bytes",
+            "17825792 bytes",
+        ),
+        (
+            json!({"space": "33MiB"}),
+            "space",
+            "33554432 bytes",
+            "34603008 bytes",
+        ),
     ] {
         for (step, task) in [
             (

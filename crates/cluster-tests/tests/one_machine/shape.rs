@@ -16,10 +16,13 @@ fn request(blob: &str) -> Value {
             "raw": {"base64": "//4="},
         },
         "data": {"table.csv": "1,2"},
-        "compile": {"command": "test -x run.sh", "limits": {"wall": "10s"}},
+        "compile": {"command": "test -x run.sh", "limits": {"wall": "10s", "space": "64MiB"}},
         "execute": {
-            "command": "./run.sh", "args": [], "env": {}, "input": "Hello",
-            "limits": {"wall": "2m", "cpu": "90s", "memory": "256MiB", "output": "1MiB", "processes": 64},
+            "command": "./run.sh", "args": [], "env": {}, "input": "Hello", "network": "loopback",
+            "limits": {
+                "wall": "2m", "cpu": "90s", "memory": "256MiB", "output": "1MiB", "processes": 64,
+                "file_size": "16MiB", "open_files": 256, "stack": "8MiB", "space": "32MiB",
+            },
         },
     })
 }
@@ -114,9 +117,18 @@ async fn a_task_is_answered_as_promised() {
     assert_eq!(task["source"]["run.sh"]["executable"], true);
     assert_eq!(
         task["execute"]["limits"],
-        json!({"wall": 120, "cpu": 90, "memory": 268_435_456, "output": 1_048_576, "processes": 64})
+        json!({
+            "wall": 120, "cpu": 90, "memory": 268_435_456, "output": 1_048_576, "processes": 64,
+            "file_size": 16_777_216, "open_files": 256, "stack": 8_388_608, "space": 67_108_864,
+        })
     );
     assert_eq!(task["compile"]["limits"]["wall"], 10);
+    // The larger space is that of both.
+    assert_eq!(task["compile"]["limits"]["space"], 67_108_864);
+    assert_eq!(
+        (&task["compile"]["network"], &task["execute"]["network"]),
+        (&Value::Null, &json!("loopback"))
+    );
 
     assert_eq!(stage.web.get(&format!("/api/v1/tasks/{id}")).await.json(), task);
 
@@ -191,8 +203,11 @@ async fn what_is_left_out_is_filled_in() {
     assert_eq!(
         task["execute"],
         json!({
-            "command": "true", "args": [], "env": {}, "input": "",
-            "limits": {"wall": 60, "cpu": null, "memory": null, "output": null, "processes": null},
+            "command": "true", "args": [], "env": {}, "input": "", "network": null,
+            "limits": {
+                "wall": 60, "cpu": null, "memory": null, "output": null, "processes": null,
+                "file_size": null, "open_files": null, "stack": null, "space": null,
+            },
         })
     );
     // Null says the same as nothing, and numbers say the same as text with a unit.
@@ -200,13 +215,19 @@ async fn what_is_left_out_is_filled_in() {
         .web
         .run(&json!({
             "id": null, "user": null, "compile": null,
-            "execute": {"command": ["true"], "limits": {"wall": 1.5, "cpu": null, "memory": 1e9, "output": "64k"}},
+            "execute": {
+                "command": ["true"], "network": null,
+                "limits": {"wall": 1.5, "cpu": null, "memory": 1e9, "output": "64k", "stack": 1e6, "space": "1g"},
+            },
         }))
         .await;
     assert_eq!(task["execute"]["command"], json!(["true"]));
     assert_eq!(
         task["execute"]["limits"],
-        json!({"wall": 1.5, "cpu": null, "memory": 1_000_000_000, "output": 65536, "processes": null})
+        json!({
+            "wall": 1.5, "cpu": null, "memory": 1_000_000_000, "output": 65536, "processes": null,
+            "file_size": null, "open_files": null, "stack": 1_000_000, "space": 1 << 30,
+        })
     );
 }
 

@@ -34,9 +34,12 @@ pub(crate) struct ExecutorFlags {
     /// Tasks that run at the same time: a number, or auto for one on each core
     #[arg(long, value_name = "N")]
     slots: Option<String>,
-    /// How tasks are kept apart: none
+    /// How tasks are kept apart: cell, or none for trusted work
     #[arg(long, value_name = "HOW")]
     isolation: Option<String>,
+    /// Limit that need not be kept for all processes of a task together (memory, processes, cpu); repeatable
+    #[arg(long, value_name = "NAME")]
+    allow_weaker: Vec<String>,
     /// Name of the executor
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -81,6 +84,7 @@ impl ExecutorFlags {
         [
             flag("executor.slots", "--slots", &self.slots),
             flag("executor.isolation", "--isolation", &self.isolation),
+            list_flag("sandbox.allow_weaker", "--allow-weaker", &self.allow_weaker),
             flag("executor.name", "--name", &self.name),
         ]
         .into_iter()

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use api::{Size, Span};
 use clap::Args;
-use model::{Command, TaskId, UserName};
+use model::{Command, NetworkName, TaskId, UserName};
 
-use super::name::{task_id, user_name};
+use super::name::{network_name, task_id, user_name};
 
 #[derive(Args, Debug)]
 pub(crate) struct TaskFlags {
@@ -28,6 +28,9 @@ pub(crate) struct TaskFlags {
     /// Variable in the command's environment; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
+    /// Network that the command may use, by the name that the executors have for it
+    #[arg(long, value_name = "NAME", value_parser = network_name)]
+    pub(crate) network: Option<NetworkName>,
     /// Who owns the task
     #[arg(long, value_name = "NAME", value_parser = user_name)]
     pub(crate) user: Option<UserName>,
@@ -62,6 +65,18 @@ pub(crate) struct LimitFlags {
     /// Processes and threads at one time
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
+    /// Size of the largest file that it may write, like 16MiB
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<Size>,
+    /// Files that a process may have open at one time
+    #[arg(long, value_name = "N")]
+    open_files: Option<u32>,
+    /// Stack of each process, like 8MiB
+    #[arg(long, value_name = "SIZE")]
+    stack: Option<Size>,
+    /// Size of all files together, like 256MiB
+    #[arg(long, value_name = "SIZE")]
+    space: Option<Size>,
 }
 
 impl LimitFlags {
@@ -72,6 +87,10 @@ impl LimitFlags {
             memory: self.memory,
             output: self.output,
             processes: self.processes,
+            file_size: self.file_size,
+            open_files: self.open_files,
+            stack: self.stack,
+            space: self.space,
         }
     }
 }

@@ -26,7 +26,12 @@ const START_WITHIN: Duration = Duration::from_secs(120);
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 
 impl Server {
+    /// Without cells: what is measured with it is what everything else costs.
     pub(super) async fn start(data: &Path, slots: &str) -> Result<Server> {
+        Self::start_apart(data, slots, "none").await
+    }
+
+    pub(super) async fn start_apart(data: &Path, slots: &str, isolation: &str) -> Result<Server> {
         let began = Instant::now();
         let mut command = Command::new("/proc/self/exe");
         command
@@ -39,7 +44,7 @@ impl Server {
                 "--log",
                 "warn",
             ])
-            .args(["--slots", slots])
+            .args(["--slots", slots, "--isolation", isolation])
             .arg("--data")
             .arg(data)
             .stdin(Stdio::null())

@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::Serialize;
 
-use crate::bench::{ClusterFigures, Figures, Plan, Programs, Target, measure, measure_cluster};
+use crate::bench::{
+    CellFigures, ClusterFigures, Figures, Plan, Programs, Target, measure, measure_cells, measure_cluster,
+};
 use crate::print::{Form, Out, Table, complain};
 
 #[derive(clap::Args, Debug)]
@@ -22,6 +24,12 @@ pub(crate) struct Args {
     /// Measure a cluster of our own on this machine instead, against one process
     #[arg(long)]
     cluster: bool,
+    /// Measure what running in cells costs instead, against bare spawns, against tasks without cells, and against bwrap
+    #[arg(long, value_name = "HOW", value_parser = ["cell"], conflicts_with = "cluster")]
+    isolation: Option<String>,
+    /// The bubblewrap to compare cells with
+    #[arg(long, value_name = "PROGRAM", default_value = "bwrap", requires = "isolation")]
+    bwrap: String,
     /// The etcd for the cluster
     #[arg(long, value_name = "PROGRAM", default_value = "etcd", requires = "cluster")]
     etcd: String,
@@ -80,6 +88,13 @@ struct ClusterAnswer<'a> {
     targets: Vec<Target>,
 }
 
+#[derive(Serialize)]
+struct CellAnswer<'a> {
+    #[serde(flatten)]
+    figures: &'a CellFigures,
+    targets: Vec<Target>,
+}
+
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("conclave-bench-")
@@ -115,6 +130,21 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if args.isolation.is_some() {
+        let figures = measure_cells(&args.plan(), &args.bwrap, folder.path()).await?;
+        match args.form() {
+            Form::Json => out.json(&CellAnswer {
+                figures: &figures,
+                targets: figures.targets(),
+            })?,
+            Form::People => {
+                out.text(measured_cells(&figures))?;
+                out.text("\n")?;
+                out.text(reached(figures.targets()))?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let figures = measure(&args.plan(), folder.path()).await?;
     match args.form() {
         Form::Json => out.json(&Answer {
@@ -129,6 +159,36 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measured_cells(figures: &CellFigures) -> Table {
+    let mut table = Table::new(["MEASURED", "FIGURE", "UNIT"]).right([1]);
+    let mut row = |what: &str, (figure, unit): (String, &str)| {
+        table.row([what.to_string(), figure, unit.to_string()]);
+    };
+    row("bare spawn, p50", millis(figures.spawn_p50_seconds));
+    row("one run in a ready cell, p50", millis(figures.run_p50_seconds));
+    row(
+        "making the next one ready, p50",
+        millis(figures.ready_p50_seconds),
+    );
+    row("one run by bwrap, p50", millis(figures.bwrap_p50_seconds));
+    row("tasks without cells", rate(figures.none.per_second));
+    row("tasks in cells", rate(figures.cell.per_second));
+    row("a warden's own memory", kibibytes(figures.warden_bytes));
+    row("a ready cell's own memory", kibibytes(figures.cell_bytes));
+    row("a busy program outside", millis(figures.outside_seconds));
+    row("the same in a cell", millis(figures.inside_seconds));
+    row("  its CPU time, as it says", millis(figures.own_cpu_seconds));
+    row(
+        "  its CPU time, as measured",
+        millis(figures.measured_cpu_seconds),
+    );
+    table
+}
+
+fn kibibytes(bytes: u64) -> (String, &'static str) {
+    ((bytes >> 10).to_string(), "KiB")
 }
 
 fn measured_cluster(figures: &ClusterFigures) -> Table {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use model::Limits;
 
 use super::keys::Config;
 use super::layers::Layers;
@@ -88,7 +89,40 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     below("cpu", fits(limits_default.cpu, limits_max.cpu))?;
     below("memory", fits(limits_default.memory, limits_max.memory))?;
     below("output", fits(limits_default.output, limits_max.output))?;
-    below("processes", fits(limits_default.processes, limits_max.processes))
+    below("processes", fits(limits_default.processes, limits_max.processes))?;
+    below("file_size", fits(limits_default.file_size, limits_max.file_size))?;
+    below(
+        "open_files",
+        fits(limits_default.open_files, limits_max.open_files),
+    )?;
+    below("stack", fits(limits_default.stack, limits_max.stack))?;
+    below("space", fits(limits_default.space, limits_max.space))?;
+
+    // A step that asks for nothing is given these unasked; no program could start.
+    for (name, count) in [
+        ("limits.default.open_files", limits_default.open_files),
+        ("limits.max.open_files", limits_max.open_files),
+    ] {
+        let least = Limits::LEAST_OPEN_FILES;
+        ensure!(
+            count.is_none_or(|count| count.get() >= least),
+            "{}; it must be at least {least}",
+            said(name)
+        );
+    }
+    for (name, stack) in [
+        ("limits.default.stack", limits_default.stack),
+        ("limits.max.stack", limits_max.stack),
+    ] {
+        let least = Limits::LEAST_STACK;
+        ensure!(
+            stack.is_none_or(|stack| stack.0 >= least),
+            "{}; it must be at least {}KiB",
+            said(name),
+            least >> 10
+        );
+    }
+    Ok(())
 }
 
 const KEEP_OUTPUT_MOST: u64 = 8 << 20;
@@ -151,6 +185,28 @@ mod tests {
             Some("judicator.max_inline is 8MiB"),
         );
         check(&[("limits.max.memory", "1GiB")], None);
+        for (name, default, max) in [
+            ("file_size", "2MiB", "1MiB"),
+            ("open_files", "200", "100"),
+            ("stack", "2MiB", "1MiB"),
+            ("space", "2MiB", "1MiB"),
+        ] {
+            let keys = ["default", "max"].map(|of| format!("limits.{of}.{name}"));
+            let expected = format!(
+                "{} is {default} (flag --set), which is more than {}",
+                keys[0], keys[1]
+            );
+            check(&[(&keys[0], default), (&keys[1], max)], Some(&expected));
+            check(&[(&keys[0], max), (&keys[1], default)], None);
+        }
+        check(
+            &[("limits.default.open_files", "3")],
+            Some("limits.default.open_files is 3 (flag --set); it must be at least 4"),
+        );
+        check(
+            &[("limits.max.stack", "63KiB")],
+            Some("limits.max.stack is 63KiB (flag --set); it must be at least 64KiB"),
+        );
         check(&[("executor.keep_output", "9MiB")], Some("at most 8MiB"));
     }
 }

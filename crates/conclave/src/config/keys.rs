@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::Result;
 use api::Size;
 use model::ExecutorName;
-use sandbox::Isolation;
+use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, DataFolder, Founder, Host, LogFilter, NodeName, Port, Program, SetName, Slots, Threads, Value,
+    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, LogFilter, NodeName, Port, Program,
+    SetName, Slots, Threads, UserNumber, Value,
 };
 
 #[derive(Debug)]
@@ -179,8 +180,26 @@ keys! {
         cache: Size = "4GiB",
         /// Bytes of stdout and of stderr that are kept for each step.
         keep_output: Size = "1MiB",
-        /// How tasks are kept apart.
-        isolation: Isolation = "none",
+        /// How tasks are kept apart: each step in a cell, or `none` for trusted work.
+        isolation: Isolation = "cell",
+    }
+    sandbox: Sandbox = "sandbox" {
+        /// Folder with the root file system of the cells; `none` is this machine's own programs.
+        root: Option<PathBuf> = "none",
+        /// Further files and folders of this machine that cells see, read-only, as PATH or PATH:PATH-IN-THE-CELL.
+        binds: Option<Vec<Bind>> = "none",
+        /// First of the ids of users and groups that tasks run as, one for each slot; only for root.
+        first_user: UserNumber = "1900000000",
+        /// Control group in which the tasks' groups are made; `none` is the executor's own.
+        cgroup: Option<GroupPath> = "none",
+        /// Size of all files of a task together, where it asks for no more; they are in memory.
+        space: Size = "256MiB",
+        /// Number of files and folders of a task.
+        files: NonZeroU32 = "65536",
+        /// Networks that tasks may ask for, each a network namespace on this machine, as NAME=FILE.
+        networks: Option<Vec<Network>> = "none",
+        /// Limits that need not be kept for all processes of a task together: memory, processes, cpu.
+        allow_weaker: Option<Vec<Wall>> = "none",
     }
     gateway: Gateway = "gateway" {
         /// Address of the HTTP API and the pages.
@@ -217,6 +236,14 @@ keys! {
         output: Option<Size> = "none",
         /// Processes and threads at one time.
         processes: Option<NonZeroU32> = "none",
+        /// Size of the largest file that the step may write.
+        file_size: Option<Size> = "none",
+        /// Files that a process may have open at one time; `none` is as many as the executor may.
+        open_files: Option<NonZeroU32> = "none",
+        /// Size of each process's stack; `none` is as large as the executor's.
+        stack: Option<Size> = "none",
+        /// Size of all files of the task together, where it runs in a cell; `none` is the executor's `sandbox.space`.
+        space: Option<Size> = "none",
     }
     limits_max: LimitsMax = "limits.max" {
         /// The most time on the clock that a step may ask for.
@@ -229,6 +256,14 @@ keys! {
         output: Option<Size> = "16MiB",
         /// The most processes and threads.
         processes: Option<NonZeroU32> = "none",
+        /// The largest file.
+        file_size: Option<Size> = "none",
+        /// The most open files.
+        open_files: Option<NonZeroU32> = "none",
+        /// The largest stack.
+        stack: Option<Size> = "none",
+        /// The most for all files of the task together.
+        space: Option<Size> = "none",
     }
     secrets: Secrets = "secrets" {
         /// File with the secret that nodes show each other.

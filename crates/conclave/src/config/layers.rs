@@ -221,6 +221,6 @@ mod tests {
             &["executor.slots (node.toml:2)", "'many'", "it takes"],
         );
         check("", &[("executor.slotz", "1")], &["--set", "executor.slots"]);
-        check("", &[("executor.isolation", "cell")], &["only 'none'"]);
+        check("", &[("executor.isolation", "jail")], &["no isolation"]);
     }
 }

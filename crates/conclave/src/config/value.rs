@@ -1,10 +1,12 @@
 //! The kinds of values that keys take, each read from text and shown as text.
 
 mod amount;
+mod cell;
 mod place;
 mod word;
 
 pub(crate) use amount::{Port, Slots, Threads};
+pub(crate) use cell::{Bind, GroupPath, Isolation, UserNumber};
 pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
 pub(crate) use word::{LogFilter, NodeName, SetName};
 

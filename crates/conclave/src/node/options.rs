@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 
 use anyhow::Result;
 use model::{Bounds, LimitPolicy, Limits};
+use sandbox::CellPlan;
 
 use super::{Folder, Secrets};
-use crate::config::Config;
+use crate::config::{Config, Isolation};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -42,10 +43,29 @@ pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Opt
         cache_bytes: section.cache.0,
         keep_output: section.keep_output.0,
         version: VERSION.to_string(),
-        isolation: section.isolation,
+        cells: cells(config),
         // By way of /proc: the same program even after an upgrade has replaced its file.
         warden: ("/proc/self/exe".into(), vec!["warden".into()]),
     })
+}
+
+/// None: tasks run without cells.
+pub(crate) fn cells(config: &Config) -> Option<CellPlan> {
+    let section = &config.sandbox;
+    let binds = section.binds.iter().flatten();
+    match config.executor.isolation {
+        Isolation::None => None,
+        Isolation::Cell => Some(CellPlan {
+            root: section.root.clone(),
+            binds: binds.map(|bind| (bind.from.clone(), bind.to.clone())).collect(),
+            first_user: section.first_user.0,
+            parent_group: section.cgroup.clone().map(|group| group.0),
+            space: section.space.0,
+            files: section.files.get().into(),
+            networks: section.networks.clone().unwrap_or_default(),
+            without: section.allow_weaker.clone().unwrap_or_default(),
+        }),
+    }
 }
 
 pub(super) fn gateway(config: &Config, secrets: &Secrets) -> gateway::Options {
@@ -89,6 +109,10 @@ fn limits(config: &Config) -> LimitPolicy {
             memory: default.memory.map(|size| size.0),
             output: default.output.map(|size| size.0),
             processes: default.processes.map(|number| number.get()),
+            file_size: default.file_size.map(|size| size.0),
+            open_files: default.open_files.map(|number| number.get()),
+            stack: default.stack.map(|size| size.0),
+            space: default.space.map(|size| size.0),
         },
         max: Limits {
             wall: max.wall,
@@ -96,6 +120,10 @@ fn limits(config: &Config) -> LimitPolicy {
             memory: max.memory.map(|size| size.0),
             output: max.output.map(|size| size.0),
             processes: max.processes.map(|number| number.get()),
+            file_size: max.file_size.map(|size| size.0),
+            open_files: max.open_files.map(|number| number.get()),
+            stack: max.stack.map(|size| size.0),
+            space: max.space.map(|size| size.0),
         },
     }
 }

@@ -29,10 +29,12 @@ pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask>
     task.data = files(collect(&flags.data)?, &mut room, client).await?;
     task.compile = flags.compile.clone().map(|text| Compile {
         command: Command::Shell(text),
+        network: None,
         limits: Limits::default(),
     });
     task.execute.args = args;
     task.execute.env = flags.env.iter().cloned().collect();
+    task.execute.network = flags.network.clone();
     task.execute.limits = flags.limits.limits();
     if let Some(path) = &flags.input {
         task.execute.input = input(path, &mut room, client).await?;

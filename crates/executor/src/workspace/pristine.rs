@@ -31,7 +31,7 @@ impl Pristine {
         if self.is_untouched() {
             return Ok(());
         }
-        super::remove(&self.path)?;
+        super::remove::remove(&self.path)?;
         *self = Pristine::make(std::mem::take(&mut self.path))?;
         Ok(())
     }

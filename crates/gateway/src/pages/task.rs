@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use model::{Captured, Command, Content, Files, Limits, Outcome, Task, TaskId};
+use model::{Captured, Command, Content, Files, Limits, NetworkName, Outcome, Task, TaskId};
 
 use super::layout::Page;
 use super::show;
@@ -73,7 +73,7 @@ fn steps(task: &Task) -> Markup {
         @if let Some(compile) = &task.spec.compile {
             h2 { "Compile" }
             (command(&compile.command))
-            (limits(&compile.limits))
+            (limits(&compile.limits, compile.network.as_ref()))
             (outcome(task.id, "compile", result.and_then(|result| result.compile.as_ref())))
         }
         h2 { "Execute" }
@@ -82,7 +82,7 @@ fn steps(task: &Task) -> Markup {
             @if !execute.args.is_empty() { dt { "Arguments" } dd { @for arg in &execute.args { code { (arg) } " " } } }
             @for (name, value) in &execute.env { dt { code { (name) } } dd { code { (value) } } }
         }
-        (limits(&execute.limits))
+        (limits(&execute.limits, execute.network.as_ref()))
         (input(&execute.input))
         (outcome(task.id, "execute", result.and_then(|result| result.execute.as_ref())))
     }
@@ -95,13 +95,17 @@ fn command(command: &Command) -> Markup {
     }
 }
 
-fn limits(limits: &Limits) -> Markup {
+fn limits(limits: &Limits, network: Option<&NetworkName>) -> Markup {
     let Limits {
         wall,
         cpu,
         memory,
         output,
         processes,
+        file_size,
+        open_files,
+        stack,
+        space,
     } = limits;
     html! {
         div class="numbers" {
@@ -110,6 +114,11 @@ fn limits(limits: &Limits) -> Markup {
             @if let Some(memory) = memory { span { "memory " b { (show::bytes(*memory)) } } }
             @if let Some(output) = output { span { "output " b { (show::bytes(*output)) } } }
             @if let Some(processes) = processes { span { "processes " b { (processes) } } }
+            @if let Some(file_size) = file_size { span { "file size " b { (show::bytes(*file_size)) } } }
+            @if let Some(open_files) = open_files { span { "open files " b { (open_files) } } }
+            @if let Some(stack) = stack { span { "stack " b { (show::bytes(*stack)) } } }
+            @if let Some(space) = space { span { "space " b { (show::bytes(*space)) } } }
+            @if let Some(network) = network { span { "network " b { (network) } } }
         }
     }
 }

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use model::{BlobHash, ExecutorName, Invalid, SessionId, TaskId, UserName};
+use model::{BlobHash, ExecutorName, Invalid, NetworkName, SessionId, TaskId, UserName};
 use uuid::Uuid;
 
 /// An id of either kind from its 16 bytes.
@@ -31,6 +31,10 @@ pub(crate) fn user_in(name: String) -> Result<UserName, Invalid> {
 
 pub(crate) fn executor_in(name: String) -> Result<ExecutorName, Invalid> {
     ExecutorName::new(name).map_err(|wrong| Invalid::new("executor", wrong.to_string()))
+}
+
+pub(crate) fn network_in(name: String) -> Result<NetworkName, Invalid> {
+    NetworkName::new(name).map_err(|wrong| Invalid::new("network", wrong.to_string()))
 }
 
 pub(crate) trait From16 {

@@ -7,7 +7,7 @@ use model::{
 };
 use prost::Message;
 
-use super::ids::{executor_in, hash_in, hash_out, id_in, id_out, user_in};
+use super::ids::{executor_in, hash_in, hash_out, id_in, id_out, network_in, user_in};
 use super::{Incoming, micros, optional, proto, required, text};
 
 /// A spec as bytes that are equal for equal specs: what a digest is taken over.
@@ -66,6 +66,7 @@ impl From<TaskSpec> for proto::TaskSpec {
             compile: spec.compile.map(|step| proto::CompileStep {
                 command: Some(step.command.into()),
                 limits: Some(step.limits.into()),
+                network: step.network.map(|name| name.to_string()),
             }),
             execute: Some(spec.execute.into()),
             source: files_out(spec.source),
@@ -91,6 +92,7 @@ impl Incoming<CompileStep> for proto::CompileStep {
     fn read(self) -> Result<CompileStep, Invalid> {
         Ok(CompileStep {
             command: required("command", self.command)?,
+            network: self.network.map(network_in).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
         })
     }
@@ -108,6 +110,7 @@ impl From<ExecuteStep> for proto::ExecuteStep {
                 .collect(),
             input: Some(step.input.into()),
             limits: Some(step.limits.into()),
+            network: step.network.map(|name| name.to_string()),
         }
     }
 }
@@ -123,6 +126,7 @@ impl Incoming<ExecuteStep> for proto::ExecuteStep {
                 .map(|variable| (variable.name, variable.value))
                 .collect(),
             input: optional("input", self.input)?.unwrap_or_else(Content::empty),
+            network: self.network.map(network_in).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
         })
     }
@@ -213,6 +217,10 @@ impl From<Limits> for proto::Limits {
             memory: limits.memory,
             output: limits.output,
             processes: limits.processes,
+            file_size: limits.file_size,
+            open_files: limits.open_files,
+            stack: limits.stack,
+            space: limits.space,
         }
     }
 }
@@ -225,6 +233,10 @@ impl From<proto::Limits> for Limits {
             memory: limits.memory,
             output: limits.output,
             processes: limits.processes,
+            file_size: limits.file_size,
+            open_files: limits.open_files,
+            stack: limits.stack,
+            space: limits.space,
         }
     }
 }
@@ -320,5 +332,95 @@ impl Incoming<Outcome> for proto::Outcome {
                 truncated: self.stderr_truncated,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use model::{BlobHash, NetworkName, Reason, UserName};
+
+    use super::*;
+
+    fn spec() -> TaskSpec {
+        let limits = |factor: u32| Limits {
+            wall: Some(Duration::from_millis(1500) * factor),
+            cpu: Some(Duration::from_micros(2) * factor),
+            memory: Some(u64::from(3 * factor)),
+            output: Some(u64::from(4 * factor)),
+            processes: Some(5 * factor),
+            file_size: Some(u64::from(6 * factor)),
+            open_files: Some(7 * factor),
+            stack: Some(u64::from(8 * factor)),
+            space: Some(u64::from(9 * factor)),
+        };
+        let network = |name| Some(NetworkName::new(name).unwrap());
+        let content = Content::Blob(BlobHash([3; 32]));
+        let file = File {
+            content,
+            executable: true,
+        };
+        TaskSpec {
+            user: UserName::new("ada").unwrap(),
+            priority: -3,
+            compile: Some(CompileStep {
+                command: Command::Shell("cc".into()),
+                network: network("lab"),
+                limits: limits(1),
+            }),
+            execute: ExecuteStep {
+                command: Command::Argv(vec!["./a".into(), String::new()]),
+                args: vec!["-v".into()],
+                env: [("A".to_string(), "b".to_string())].into(),
+                input: Content::Inline(Bytes::from_static(b"\0\xff")),
+                network: network("loopback"),
+                limits: limits(10),
+            },
+            source: [(FilePath::new("a/b").unwrap(), file.clone())].into(),
+            data: [(FilePath::new("c").unwrap(), file)].into(),
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<TaskSpec, Invalid> {
+        proto::TaskSpec::decode(bytes).unwrap().read()
+    }
+
+    #[test]
+    fn specs_survive_the_wire() {
+        let full = spec();
+        assert_eq!(read(&spec_bytes(&full)).unwrap(), full);
+        let mut plain = full;
+        plain.compile = None;
+        plain.execute.network = None;
+        plain.execute.limits = Limits::default();
+        assert_eq!(read(&spec_bytes(&plain)).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_wrong_network_is_named() {
+        let mut message = proto::TaskSpec::from(spec());
+        message.compile.as_mut().unwrap().network = Some("a/b".into());
+        assert_eq!(
+            read(&message.encode_to_vec()).unwrap_err().field,
+            "compile.network"
+        );
+    }
+
+    #[test]
+    fn every_reason_survives_the_wire() {
+        for reason in Reason::ALL {
+            let outcome = Outcome {
+                reason,
+                exit_code: Some(1),
+                signal: None,
+                wall: Duration::from_micros(1),
+                cpu: Duration::from_micros(2),
+                memory: 3,
+                stdout: Captured::default(),
+                stderr: Captured::default(),
+            };
+            let read: Outcome = proto::Outcome::from(outcome.clone()).read().unwrap();
+            assert_eq!(read, outcome);
+        }
     }
 }

@@ -7,6 +7,7 @@
 use std::os::fd::RawFd;
 
 use libc::{c_char, c_int, c_uint, c_void};
+use serde::{Deserialize, Serialize};
 
 use super::signals::IGNORED;
 
@@ -39,11 +40,11 @@ pub(super) enum Step {
 /// Soft and hard value of each resource that is to be limited.
 pub(super) type Rlimits = [Option<Rlimit>; 5];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rlimit {
-    pub(super) resource: c_uint,
-    pub(super) soft: u64,
-    pub(super) hard: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rlimit {
+    pub(crate) resource: c_uint,
+    pub(crate) soft: u64,
+    pub(crate) hard: u64,
 }
 
 /// The child's main function, for `clone`. Comes back only if it failed, with the exit code.

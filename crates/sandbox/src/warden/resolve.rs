@@ -13,7 +13,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What to execute, relative to `directory` or absolute. As a shell does it: a name with a slash is a path,
 /// another is looked up; the first executable file wins; one that may not be executed is remembered.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     program: &OsStr,
     env: &[(OsString, OsString)],
     directory: &Path,

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFd;
+
 use super::destroy::destroy;
 use super::footprint::Footprint;
 use super::reap::Tally;
@@ -16,7 +18,7 @@ use super::streams::{Output, drain, open_input};
 use super::tree::Table;
 use super::urgent::Words;
 use super::verdict::{End, Facts, verdict};
-use super::watch::{Seen, Watch};
+use super::watch::{Noticed, Seen, Watch, Watched};
 use crate::fault::{Errno, Fault};
 use crate::outcome::{Captured, Outcome, Reason};
 use crate::spec::Spec;
@@ -79,6 +81,8 @@ impl Bench {
             input,
             limits,
             keep,
+            // A command without a cell has the network that its user has.
+            network: _,
         } = spec;
         let keep = limits.output.map_or(keep, |limit| limit.min(keep));
         self.footprint.on_moved(input.held());
@@ -114,8 +118,11 @@ impl Bench {
             }
         };
 
-        let mut tally = Tally::new(pid);
-        let mut sampler = Sampler::new(&limits, start);
+        let mut tree = Tree {
+            tally: Tally::new(pid),
+            sampler: Sampler::new(&limits, start),
+            table: &mut self.table,
+        };
         let seen = Watch {
             owner,
             number,
@@ -123,8 +130,11 @@ impl Bench {
             start,
             scratch: &mut self.scratch,
         }
-        .run(&mut tally, &mut outputs, &mut sampler, &mut self.table);
+        .run(&mut tree, &mut outputs);
         let wall = start.elapsed();
+        let Tree {
+            mut tally, sampler, ..
+        } = tree;
         destroy(&mut self.table, &mut tally);
         let stopped = match seen {
             Seen::Ended => None,
@@ -147,16 +157,8 @@ impl Bench {
         self.footprint.on_moved(stdout.bytes.len() + stderr.bytes.len());
         Ok(Outcome {
             reason: verdict(&facts, &limits),
-            exit_code: if let End::Code(code) = end {
-                Some(code)
-            } else {
-                None
-            },
-            signal: if let End::Signal(signal) = end {
-                Some(signal)
-            } else {
-                None
-            },
+            exit_code: end.code(),
+            signal: end.signal(),
             wall,
             cpu: facts.cpu,
             memory: sampled.max(tally.peak),
@@ -166,8 +168,34 @@ impl Bench {
     }
 }
 
+/// The processes that come of one that we started ourselves.
+struct Tree<'a> {
+    tally: Tally,
+    sampler: Option<Sampler>,
+    table: &'a mut Table,
+}
+
+impl Watched for Tree<'_> {
+    fn notices(&self) -> impl Iterator<Item = PollFd<'_>> {
+        std::iter::empty()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.tally.reap();
+        self.tally.status.is_some()
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.sampler.as_ref().map(Sampler::next)
+    }
+
+    fn look(&mut self, _: Noticed) -> Option<Reason> {
+        self.sampler.as_mut()?.look_if_due(self.table)
+    }
+}
+
 /// Killed, or abandoned, before it came to its turn.
-fn never_started(reason: Reason) -> Outcome {
+pub(super) fn never_started(reason: Reason) -> Outcome {
     Outcome {
         reason,
         exit_code: None,
@@ -181,7 +209,12 @@ fn never_started(reason: Reason) -> Outcome {
 }
 
 /// What a shell would say about a program that it cannot start.
-fn refused(program: &std::ffi::OsStr, errno: Errno, outputs: [Output; 2], wall: Duration) -> Outcome {
+pub(super) fn refused(
+    program: &std::ffi::OsStr,
+    errno: Errno,
+    outputs: [Output; 2],
+    wall: Duration,
+) -> Outcome {
     let [stdout, mut stderr] = outputs;
     stderr.push(b"conclave: ");
     stderr.push(program.as_bytes());

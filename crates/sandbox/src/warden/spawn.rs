@@ -116,7 +116,7 @@ fn on_failed(step: Step, errno: Errno, plan: &Plan<'_>) -> NotStarted {
 
 /// What the kernel itself can enforce for one process. Not the address space, which has little to do with
 /// memory used; not the number of processes, which it counts for a user and not for a command.
-fn rlimits(limits: &Limits) -> Rlimits {
+pub(super) fn rlimits(limits: &Limits) -> Rlimits {
     let same = |resource, value| Rlimit {
         resource,
         soft: value,

@@ -20,6 +20,20 @@ impl End {
             Self::Signal(libc::WTERMSIG(status))
         }
     }
+
+    pub(super) fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Signal(_) => None,
+        }
+    }
+
+    pub(super) fn signal(self) -> Option<i32> {
+        match self {
+            Self::Signal(signal) => Some(signal),
+            Self::Code(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +60,8 @@ pub(super) fn verdict(facts: &Facts, limits: &Limits) -> Reason {
     if limits.memory.is_some_and(|limit| facts.memory > limit) {
         return Reason::MemoryLimit;
     }
-    if limits.output.is_some_and(|limit| facts.output > limit) {
+    let file_too_large = limits.file_size.is_some() && facts.end == End::Signal(libc::SIGXFSZ);
+    if file_too_large || limits.output.is_some_and(|limit| facts.output > limit) {
         return Reason::OutputLimit;
     }
     match facts.end {
@@ -70,6 +85,7 @@ mod tests {
             file_size: None,
             open_files: None,
             stack: None,
+            space: None,
         };
         const FINE: Facts = Facts {
             stopped: None,

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::reap::Tally;
 use super::run_command::Owner;
-use super::sample::Sampler;
 use super::signals;
 use super::streams::{Output, is_readable};
-use super::tree::Table;
 use crate::fault::Errno;
 use crate::outcome::Reason;
 use crate::spec::Limits;
@@ -21,6 +18,24 @@ pub(super) struct Watch<'a> {
     pub(super) limits: &'a Limits,
     pub(super) start: Instant,
     pub(super) scratch: &'a mut [u8],
+}
+
+/// What is looked on at: a tree of processes of our own, or a cell.
+pub(super) trait Watched {
+    /// What wakes the watch beside the end of a child.
+    fn notices(&self) -> impl Iterator<Item = PollFd<'_>>;
+    /// Whether the first process has ended.
+    fn has_ended(&mut self) -> bool;
+    /// When there is something to look at that wakes nobody.
+    fn next_look(&self) -> Option<Instant>;
+    /// Looks at what has been noticed, and at what is due; says which limit is exceeded.
+    fn look(&mut self, noticed: Noticed) -> Option<Reason>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Noticed {
+    Something,
+    Nothing,
 }
 
 /// What ended the watch.
@@ -37,15 +52,9 @@ pub(super) enum Seen {
 }
 
 impl Watch<'_> {
-    pub(super) fn run(
-        &mut self,
-        tally: &mut Tally,
-        outputs: &mut [Output; 2],
-        sampler: &mut Option<Sampler>,
-        table: &mut Table,
-    ) -> Seen {
+    pub(super) fn run(&mut self, watched: &mut impl Watched, outputs: &mut [Output; 2]) -> Seen {
         loop {
-            let ready = match self.wait(outputs, sampler.as_ref()) {
+            let ready = match self.wait(watched, outputs) {
                 Ok(ready) => ready,
                 Err(errno) => return Seen::Blind(errno.into()),
             };
@@ -54,43 +63,46 @@ impl Watch<'_> {
                 return Seen::HungUp;
             }
             // In each round, because the signal of a child waits behind descriptors that are ready.
-            tally.reap();
+            let has_ended = watched.has_ended();
             for (output, ready) in outputs.iter_mut().zip(ready.outputs) {
                 if ready {
                     output.pull(self.scratch);
                 }
             }
-            if tally.status.is_some() {
+            if has_ended {
                 return Seen::Ended;
             }
-            if let Some(reason) = self.exceeded(outputs) {
-                return Seen::Exceeded(reason);
-            }
-            if let Some(reason) = sampler.as_mut().and_then(|sampler| sampler.look_if_due(table)) {
+            if let Some(reason) = self.exceeded(outputs).or_else(|| watched.look(ready.noticed)) {
                 return Seen::Exceeded(reason);
             }
         }
     }
 
-    fn wait(&self, outputs: &[Output; 2], sampler: Option<&Sampler>) -> nix::Result<Ready> {
-        let within = self.time_left(sampler);
-        let mut descriptors = [
+    fn wait(&self, watched: &impl Watched, outputs: &[Output; 2]) -> nix::Result<Ready> {
+        let within = self.time_left(watched.next_look());
+        let mut descriptors = vec![
             PollFd::new(self.owner.socket.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.owner.words.as_fd(), PollFlags::POLLIN),
             outputs[0].poll(),
             outputs[1].poll(),
         ];
+        let own = descriptors.len();
+        descriptors.extend(watched.notices());
         signals::wait(&mut descriptors, within)?;
-        let [owner, word, out, err] = &descriptors;
+        let is_ready = |fd: &PollFd<'_>| fd.any() == Some(true);
         Ok(Ready {
-            owner: owner.any() == Some(true),
-            word: word.any() == Some(true),
-            outputs: [is_readable(out), is_readable(err)],
+            owner: is_ready(&descriptors[0]),
+            word: is_ready(&descriptors[1]),
+            outputs: [is_readable(&descriptors[2]), is_readable(&descriptors[3])],
+            noticed: match descriptors[own..].iter().any(is_ready) {
+                true => Noticed::Something,
+                false => Noticed::Nothing,
+            },
         })
     }
 
     /// Until something has to be looked at that no descriptor tells.
-    fn time_left(&self, sampler: Option<&Sampler>) -> Option<Duration> {
+    fn time_left(&self, next_look: Option<Instant>) -> Option<Duration> {
         // The kernel does not count the machine's sleep in a wait, but the promise runs on: look in between.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
         let promised = self.owner.words.promised().map(|left| left.min(AT_LEAST_EVERY));
@@ -98,8 +110,8 @@ impl Watch<'_> {
             .limits
             .wall
             .map(|limit| limit.saturating_sub(self.start.elapsed()));
-        let sample = sampler.map(|sampler| sampler.next().saturating_duration_since(Instant::now()));
-        [promised, wall, sample].into_iter().flatten().min()
+        let look = next_look.map(|next| next.saturating_duration_since(Instant::now()));
+        [promised, wall, look].into_iter().flatten().min()
     }
 
     fn exceeded(&self, outputs: &[Output; 2]) -> Option<Reason> {
@@ -124,4 +136,5 @@ struct Ready {
     owner: bool,
     word: bool,
     outputs: [bool; 2],
+    noticed: Noticed,
 }

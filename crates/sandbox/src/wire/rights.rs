@@ -1,7 +1,8 @@
-//! The descriptors that travel with the first frame: the urgent socket, and the owner's lock if it has one.
+//! Descriptors that travel with a frame: with the first one the urgent socket and the owner's lock if it has one, with
+//! an answer the task's folder, with a cell's orders the standard streams.
 #![allow(unsafe_code)]
 
-use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -18,12 +19,9 @@ pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]
         MsgFlags::MSG_NOSIGNAL,
         None,
     )?;
-    // The first frame is some ten bytes on an empty socket: it goes out whole or the socket is not ours.
-    if sent == frame.len() {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::WriteZero.into())
-    }
+    // The descriptors go with the first byte; a large frame may need more than one call.
+    let mut to = to;
+    to.write_all(&frame[sent..])
 }
 
 /// Reads the stream while collecting the descriptors that come with it.
@@ -34,7 +32,7 @@ pub(crate) struct Receiver<'a> {
 
 impl Read for Receiver<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut space = nix::cmsg_space!([i32; 2]);
+        let mut space = nix::cmsg_space!([i32; 3]);
         let mut slices = [IoSliceMut::new(buffer)];
         let fd = self.stream.as_raw_fd();
         // Closed on exec, or every command would inherit the lock and outlast it.

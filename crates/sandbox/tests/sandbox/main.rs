@@ -9,9 +9,12 @@ mod endings;
 mod streams;
 mod surroundings;
 
+mod cgroup;
+
 mod limits;
 mod measures;
 
+mod cell;
 mod cleaning;
 mod killing;
 mod owners;

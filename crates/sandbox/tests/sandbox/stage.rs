@@ -32,6 +32,7 @@ pub(crate) fn command(argv: &[&str]) -> Spec {
             ..Limits::default()
         },
         keep: 1 << 20,
+        network: None,
     }
 }
 

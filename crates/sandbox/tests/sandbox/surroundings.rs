@@ -80,6 +80,6 @@ fn a_file_beyond_its_limit_ends_the_writer() {
     assert_eq!(std::fs::metadata(folder.join("large")).unwrap().len(), 1000);
     assert_eq!(
         (outcome.reason, outcome.signal),
-        (sandbox::Reason::Signalled, Some(libc::SIGXFSZ))
+        (sandbox::Reason::OutputLimit, Some(libc::SIGXFSZ))
     );
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use model::{
-    Attempt, BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, Outcome,
-    Reason, Status, Task, TaskId, TaskResult, TaskSpec, UserName,
+    Attempt, BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits,
+    NetworkName, Outcome, Reason, Status, Task, TaskId, TaskResult, TaskSpec, UserName,
 };
 
 use crate::{BlobFile, NewTask, StoreError, TaskStore};
@@ -18,6 +18,7 @@ pub fn spec() -> TaskSpec {
         priority: 0,
         compile: Some(CompileStep {
             command: Command::Shell("cc a.c".into()),
+            network: None,
             limits: Limits::default(),
         }),
         execute: ExecuteStep {
@@ -25,9 +26,17 @@ pub fn spec() -> TaskSpec {
             args: vec!["1".into()],
             env: BTreeMap::from([("LANG".into(), "C".into())]),
             input: Content::Inline(Bytes::from_static(b"in\0put")),
+            network: Some(NetworkName::new("loopback").unwrap()),
             limits: Limits {
                 wall: Some(Duration::from_millis(1500)),
-                ..Limits::default()
+                cpu: Some(Duration::from_millis(900)),
+                memory: Some(1 << 28),
+                output: Some(1 << 20),
+                processes: Some(64),
+                file_size: Some(1 << 24),
+                open_files: Some(256),
+                stack: Some(1 << 23),
+                space: Some(1 << 32),
             },
         },
         source: BTreeMap::from([file("a.c", Content::Inline(Bytes::from_static(b"main(){}")))]),

@@ -4,14 +4,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BlobHash, Command, CompileStep, Content, ExecuteStep, File, FilePath, Files, Limits, TaskSpec, UserName,
+    BlobHash, Command, CompileStep, Content, ExecuteStep, File, FilePath, Files, Limits, NetworkName,
+    TaskSpec, UserName,
 };
 use serde::{Deserialize, Serialize};
 
 use super::bytes::Raw;
 
+/// The second form: the first, and after it what steps have gained since.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocument<'a> {
+    #[serde(borrow)]
+    first: FirstSpec<'a>,
+    compile: Gained<'a>,
+    execute: Gained<'a>,
+}
+
+/// Without a compile step there is nothing in its.
+#[derive(Default, Serialize, Deserialize)]
+struct Gained<'a> {
+    network: Option<&'a str>,
+    file_size: Option<u64>,
+    open_files: Option<u32>,
+    stack: Option<u64>,
+    space: Option<u64>,
+}
+
+/// The first form.
+#[derive(Serialize, Deserialize)]
+pub(super) struct FirstSpec<'a> {
     user: &'a str,
     priority: i32,
     #[serde(borrow)]
@@ -69,6 +90,39 @@ struct LimitsDocument {
 
 impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
     fn from(spec: &'a TaskSpec) -> SpecDocument<'a> {
+        let compile = spec.compile.as_ref();
+        SpecDocument {
+            first: spec.into(),
+            compile: compile.map_or_else(Gained::default, |step| {
+                gained(step.network.as_ref(), &step.limits)
+            }),
+            execute: gained(spec.execute.network.as_ref(), &spec.execute.limits),
+        }
+    }
+}
+
+fn gained<'a>(network: Option<&'a NetworkName>, limits: &Limits) -> Gained<'a> {
+    Gained {
+        network: network.map(NetworkName::as_str),
+        file_size: limits.file_size,
+        open_files: limits.open_files,
+        stack: limits.stack,
+        space: limits.space,
+    }
+}
+
+impl<'a> From<FirstSpec<'a>> for SpecDocument<'a> {
+    fn from(first: FirstSpec<'a>) -> SpecDocument<'a> {
+        SpecDocument {
+            first,
+            compile: Gained::default(),
+            execute: Gained::default(),
+        }
+    }
+}
+
+impl<'a> From<&'a TaskSpec> for FirstSpec<'a> {
+    fn from(spec: &'a TaskSpec) -> FirstSpec<'a> {
         let TaskSpec {
             user,
             priority,
@@ -77,12 +131,12 @@ impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
             source,
             data,
         } = spec;
-        SpecDocument {
+        FirstSpec {
             user: user.as_str(),
             priority: *priority,
             compile: compile.as_ref().map(|step| CompileDocument {
                 command: (&step.command).into(),
-                limits: step.limits.into(),
+                limits: (&step.limits).into(),
             }),
             execute: ExecuteDocument {
                 command: (&execute.command).into(),
@@ -93,7 +147,7 @@ impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect(),
                 input: (&execute.input).into(),
-                limits: execute.limits.into(),
+                limits: (&execute.limits).into(),
             },
             source: files(source),
             data: files(data),
@@ -130,21 +184,14 @@ impl<'a> From<&'a Content> for ContentDocument<'a> {
     }
 }
 
-impl From<Limits> for LimitsDocument {
-    fn from(limits: Limits) -> LimitsDocument {
-        let Limits {
-            wall,
-            cpu,
-            memory,
-            output,
-            processes,
-        } = limits;
+impl From<&Limits> for LimitsDocument {
+    fn from(limits: &Limits) -> LimitsDocument {
         LimitsDocument {
-            wall,
-            cpu,
-            memory,
-            output,
-            processes,
+            wall: limits.wall,
+            cpu: limits.cpu,
+            memory: limits.memory,
+            output: limits.output,
+            processes: limits.processes,
         }
     }
 }
@@ -154,19 +201,26 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
 
     fn try_from(document: SpecDocument<'a>) -> Result<TaskSpec, postcard::Error> {
         let SpecDocument {
+            first,
+            compile: compile_gained,
+            execute: execute_gained,
+        } = document;
+        let FirstSpec {
             user,
             priority,
             compile,
             execute,
             source,
             data,
-        } = document;
+        } = first;
+        let compile_network = compile_gained.network()?;
         Ok(TaskSpec {
             user: UserName::new(user).map_err(|_| postcard::Error::SerdeDeCustom)?,
             priority,
             compile: compile.map(|step| CompileStep {
                 command: step.command.into(),
-                limits: step.limits.into(),
+                network: compile_network,
+                limits: step.limits.with(&compile_gained),
             }),
             execute: ExecuteStep {
                 command: execute.command.into(),
@@ -177,7 +231,8 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
                     .map(|(name, value)| (name.into(), value.into()))
                     .collect(),
                 input: execute.input.into(),
-                limits: execute.limits.into(),
+                network: execute_gained.network()?,
+                limits: execute.limits.with(&execute_gained),
             },
             source: into_files(source)?,
             data: into_files(data)?,
@@ -224,21 +279,25 @@ impl From<ContentDocument<'_>> for Content {
     }
 }
 
-impl From<LimitsDocument> for Limits {
-    fn from(document: LimitsDocument) -> Limits {
-        let LimitsDocument {
-            wall,
-            cpu,
-            memory,
-            output,
-            processes,
-        } = document;
+impl Gained<'_> {
+    fn network(&self) -> Result<Option<NetworkName>, postcard::Error> {
+        let network = self.network.map(NetworkName::new).transpose();
+        network.map_err(|_| postcard::Error::SerdeDeCustom)
+    }
+}
+
+impl LimitsDocument {
+    fn with(self, gained: &Gained<'_>) -> Limits {
         Limits {
-            wall,
-            cpu,
-            memory,
-            output,
-            processes,
+            wall: self.wall,
+            cpu: self.cpu,
+            memory: self.memory,
+            output: self.output,
+            processes: self.processes,
+            file_size: gained.file_size,
+            open_files: gained.open_files,
+            stack: gained.stack,
+            space: gained.space,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Names and choices.
 
 use model::ExecutorName;
-use sandbox::Isolation;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -107,24 +106,6 @@ impl Value for ExecutorName {
     }
 }
 
-impl Value for Isolation {
-    const ACCEPTS: &'static str = "'none'";
-
-    fn parse(text: &str) -> Result<Isolation, String> {
-        match text {
-            "none" => Ok(Isolation::None),
-            "cell" => Err("this build has no cells, only 'none'".to_string()),
-            _ => Err("no isolation has that name".to_string()),
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Isolation::None => "none".to_string(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::check;
@@ -142,8 +123,5 @@ mod tests {
         assert!(NodeName::parse("auto").is_ok());
         check::<Option<ExecutorName>>("auto", Ok("auto"));
         check::<Option<ExecutorName>>("lab-2", Ok("lab-2"));
-        check::<Isolation>("none", Ok("none"));
-        check::<Isolation>("cell", Err("only 'none'"));
-        check::<Isolation>("jail", Err("no isolation"));
     }
 }

@@ -123,6 +123,7 @@ mod tests {
                 args: vec![],
                 env: [].into(),
                 input: Content::Inline(Default::default()),
+                network: None,
                 limits: Limits::default(),
             },
             source: [].into(),

@@ -1,0 +1,26 @@
+//! Hostile programs, each through the whole executor. Each has the outcome that it should have; after each the node is
+//! healthy, the next task is right, and nothing is left.
+
+#[path = "zoo/stage.rs"]
+mod stage;
+
+#[path = "zoo/bombs.rs"]
+mod bombs;
+#[path = "zoo/bytes.rs"]
+mod bytes;
+#[path = "zoo/checker.rs"]
+mod checker;
+#[path = "zoo/compilers.rs"]
+mod compilers;
+#[path = "zoo/escapes.rs"]
+mod escapes;
+#[path = "zoo/floods.rs"]
+mod floods;
+#[path = "zoo/foreign_calls.rs"]
+mod foreign_calls;
+#[path = "zoo/neighbours.rs"]
+mod neighbours;
+#[path = "zoo/networks.rs"]
+mod networks;
+#[path = "zoo/times.rs"]
+mod times;

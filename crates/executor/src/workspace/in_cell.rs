@@ -1,0 +1,87 @@
+//! The workspace of a slot whose tasks run in cells: a file system that the warden has made for this task alone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::lchown;
+use std::path::{Path, PathBuf};
+
+use model::{Handout, TaskSpec};
+use sandbox::{CellSettings, Warden};
+
+use super::{ATTEMPT, BOX, INPUT, WorkspaceError, failed, put, write, write_attempt};
+use crate::cache::Cache;
+
+pub(crate) struct InCell {
+    root: PathBuf,
+    attempt: Option<File>,
+    /// Whom the files must belong to, where that is not us.
+    owner: Option<u32>,
+}
+
+impl InCell {
+    pub(super) fn new(root: PathBuf, settings: &CellSettings) -> InCell {
+        InCell {
+            root,
+            attempt: None,
+            owner: nix::unistd::geteuid().is_root().then_some(settings.user),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// No command has run in it yet, so there is nothing in it that could mislead us.
+    pub(super) fn lay_out(
+        &mut self,
+        warden: &Warden,
+        handout: &Handout,
+        spec: &TaskSpec,
+        cache: &Cache,
+    ) -> Result<(), WorkspaceError> {
+        self.remember(handout)
+            .map_err(failed("write the attempt in", &self.root))?;
+        let missing = || io::Error::from(io::ErrorKind::NotConnected);
+        let folder = warden
+            .folder()
+            .ok_or_else(missing)
+            .map_err(failed("reach", Path::new(BOX)))?;
+        // There is no path to it; this leads there by the descriptor.
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        if spec.execute.input.blob().is_some() {
+            write(&folder.join(INPUT), 0o644, &spec.execute.input, cache)?;
+        }
+        let directory = folder.join(BOX);
+        for (path, file) in spec.layout() {
+            put(&directory, &path, file, cache)?;
+            self.hand_over(&directory, Path::new(path.as_ref() as &str))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file, and the folders that it lies in, to the task's user.
+    fn hand_over(&self, directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
+        let Some(owner) = self.owner else {
+            return Ok(());
+        };
+        let within = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+        for path in within.map(|path| directory.join(path)) {
+            lchown(&path, Some(owner), Some(owner)).map_err(failed("hand over", &path))?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, handout: &Handout) -> io::Result<()> {
+        let file = match self.attempt.take() {
+            Some(file) => file,
+            None => {
+                fs::create_dir_all(&self.root)?;
+                File::create(self.root.join(ATTEMPT))?
+            }
+        };
+        write_attempt(&file, handout)?;
+        self.attempt = Some(file);
+        Ok(())
+    }
+}

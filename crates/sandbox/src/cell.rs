@@ -1,0 +1,326 @@
+//! A cell: namespaces, a root of its own, a control group, and a process that has given up all power before it takes
+//! orders. Made ahead of need, used for one command, and gone with its first process.
+//!
+//! Reading order: `settings` says how cells are made; `user`, `template` are what the warden does once; `init` and
+//! `stub` are the two processes of each cell, in the order in which power is given up.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, pipe2};
+
+mod settings;
+mod step;
+mod user;
+
+mod mount;
+mod template;
+
+mod filter;
+mod landlock;
+mod loopback;
+mod power;
+mod process;
+
+mod init;
+mod orders;
+mod stub;
+
+pub use settings::{CellSettings, Network, Part, WORKSPACE};
+pub use step::{Step, StepError};
+
+pub(crate) use landlock::version as landlock_version;
+
+use filter::Filter;
+use init::{Init, Reach};
+pub(crate) use orders::Orders;
+use orders::Said;
+use process::Copy;
+use step::At;
+use user::{Outer, Who};
+
+use crate::cgroup::Group;
+use crate::fault::{Errno, Fault};
+use crate::wire::{self, rights};
+
+/// What a warden needs to make one cell after another.
+pub(crate) struct Cells {
+    who: Who,
+    group: Option<Group>,
+    filter: Filter,
+    networks: Vec<(String, OwnedFd)>,
+    /// So that the lock lives as long as any cell does.
+    lock: Option<OwnedFd>,
+    space: Space,
+    ready: Option<Cell>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Space {
+    bytes: u64,
+    files: u64,
+}
+
+/// One cell, for one command. Dropping it ends all its processes and waits for their end.
+pub(crate) struct Cell {
+    init: Pid,
+    socket: UnixStream,
+    status: File,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Starting,
+    Parked,
+}
+
+/// What is known of the command's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    NotYet,
+    /// As `wait` gives it.
+    With(i32),
+    /// The cell's first process is gone and has not said.
+    Unknown,
+}
+
+/// A network that every cell can ask for.
+pub const LOOPBACK: &str = "loopback";
+
+/// The flags that every cell is started with. The network's is the warden's; the control group's comes with the group.
+const NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWPID
+    .union(CloneFlags::CLONE_NEWNS)
+    .union(CloneFlags::CLONE_NEWIPC)
+    .union(CloneFlags::CLONE_NEWUTS);
+
+impl Cells {
+    /// Moves this process to where cells can be made. There is no way back, and no path to the host's files.
+    pub(crate) fn set_up(settings: &CellSettings, lock: Option<OwnedFd>) -> Result<Cells, Fault> {
+        let group = match &settings.group {
+            Some((place, name)) => Some(Group::make(place, name).map_err(Fault::from)?),
+            None => None,
+        };
+        let who = Who::of_warden(settings.user);
+        if let Who::Ordinary = who {
+            let outer = Outer::now();
+            unshare(CloneFlags::CLONE_NEWUSER).at(Step::UserNamespace)?;
+            outer.map().at(Step::MapUser)?;
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let mut networks = Vec::new();
+        for network in &settings.networks {
+            let namespace = open(&network.namespace, flags, Mode::empty()).at(Step::OpenNetwork)?;
+            networks.push((network.name.clone(), namespace));
+        }
+        // For good: a warden needs no network, and all its cells are in this one, in which there is nothing.
+        unshare(CloneFlags::CLONE_NEWNET).at(Step::NetworkNamespace)?;
+        unshare(CloneFlags::CLONE_NEWNS).at(Step::MountNamespace)?;
+        template::move_in(settings, &who)?;
+        let space = Space {
+            bytes: settings.space,
+            files: settings.files,
+        };
+        let mut cells = Cells {
+            who,
+            group,
+            filter: Filter::new(),
+            networks,
+            lock,
+            space,
+            ready: None,
+        };
+        cells.mount_task()?;
+        cells.ready = Some(cells.make(Reach::Nothing)?);
+        // Waited for once: a machine on which cells cannot be made is known before the first command.
+        if let Some(cell) = &mut cells.ready {
+            cell.park()?;
+        }
+        Ok(cells)
+    }
+
+    /// The folder of the task: `box`, `tmp`, `shm`, and room for what the task shall not see.
+    pub(crate) fn folder(&self) -> Result<OwnedFd, StepError> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        open(WORKSPACE, flags, Mode::empty()).at(Step::MakeFolders)
+    }
+
+    /// Forgets the task, its files and its cell, and makes everything ready for the next.
+    pub(crate) fn renew(&mut self) -> Result<(), Fault> {
+        self.ready = None;
+        umount2(WORKSPACE, MntFlags::MNT_DETACH).at(Step::ClearTask)?;
+        if let Some(group) = &mut self.group {
+            group.settle()?;
+        }
+        self.mount_task()?;
+        self.ready = Some(self.make(Reach::Nothing)?);
+        Ok(())
+    }
+
+    fn mount_task(&self) -> Result<(), StepError> {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        let Space { bytes, files } = self.space;
+        let options = format!("mode=0711,size={bytes},nr_inodes={files}");
+        mount(
+            Some("task"),
+            WORKSPACE,
+            Some("tmpfs"),
+            flags,
+            Some(options.as_str()),
+        )
+        .at(Step::MountTask)?;
+        let make = |name: &str| {
+            let path: PathBuf = Path::new(WORKSPACE).join(name);
+            DirBuilder::new().mode(0o700).create(&path)?;
+            match self.who {
+                Who::Root { command } => chown(&path, Some(command), Some(command)),
+                Who::Ordinary => Ok(()),
+            }
+        };
+        ["box", "tmp", "shm"]
+            .into_iter()
+            .try_for_each(make)
+            .at(Step::MakeFolders)
+    }
+
+    /// Does not wait until it is parked: that goes on while there is nothing to run yet.
+    fn make(&self, reach: Reach<'_>) -> Result<Cell, StepError> {
+        let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;
+        let (reading, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
+        match process::copy_into(NAMESPACES.bits()).at(Step::Cell)? {
+            Copy::Child => Init {
+                who: self.who,
+                reach,
+                group: self.group.as_ref(),
+                filter: &self.filter,
+                socket: theirs,
+                status: writing,
+                lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
+            }
+            .run(),
+            Copy::Parent { child } => Ok(Cell {
+                init: Pid::from_raw(child),
+                socket: ours,
+                status: reading.into(),
+                stage: Stage::Starting,
+            }),
+        }
+    }
+
+    /// A cell that has given up all power, for one command: the one that is ready, if it will do.
+    pub(crate) fn take(&mut self, network: Option<&str>) -> Result<Cell, Fault> {
+        let ready = self.ready.take();
+        let mut cell = match (network, ready) {
+            (None, Some(ready)) => ready,
+            (None, None) => self.make(Reach::Nothing)?,
+            (Some(name), ready) => {
+                // There is one group, and one cell in it at a time.
+                drop(ready);
+                self.make(self.reach(name)?)?
+            }
+        };
+        cell.park()?;
+        Ok(cell)
+    }
+
+    /// Bounds the task's files, until its end.
+    pub(crate) fn give_space(&self, bytes: u64) -> Result<(), StepError> {
+        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        let size = format!("size={bytes}");
+        mount(None::<&str>, WORKSPACE, None::<&str>, flags, Some(size.as_str())).at(Step::ResizeTask)
+    }
+
+    /// Whether the task could write nothing more.
+    pub(crate) fn is_full(&self) -> bool {
+        statvfs(WORKSPACE).is_ok_and(|space| space.blocks_available() == 0 || space.files_free() == 0)
+    }
+
+    pub(crate) fn group(&mut self) -> Option<&mut Group> {
+        self.group.as_mut()
+    }
+
+    fn reach(&self, name: &str) -> Result<Reach<'_>, Fault> {
+        if name == LOOPBACK {
+            return Ok(Reach::Loopback);
+        }
+        let known = self.networks.iter().find(|(known, _)| known == name);
+        known
+            .map(|(_, namespace)| Reach::Named(namespace.as_fd()))
+            .ok_or_else(|| Fault::Network {
+                name: name.to_string(),
+            })
+    }
+}
+
+impl Cell {
+    /// Waits until it has given up all power.
+    fn park(&mut self) -> Result<(), StepError> {
+        if self.stage == Stage::Starting {
+            match self.said()? {
+                Some(Said::Parked) => self.stage = Stage::Parked,
+                Some(Said::Failed(error)) => return Err(error),
+                None => return Err(Errno(libc::EPIPE)).at(Step::Talk),
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&self) -> Result<Option<Said>, StepError> {
+        wire::receive(&self.socket, &mut Vec::new()).at(Step::Talk)
+    }
+
+    /// Starts the command.
+    pub(crate) fn order(&self, orders: &Orders, streams: [BorrowedFd<'_>; 3]) -> Result<(), StepError> {
+        let mut frame = Vec::new();
+        wire::encode(orders, &mut frame).at(Step::Orders)?;
+        rights::send(&self.socket, &frame, &streams).at(Step::Orders)
+    }
+
+    /// Readable when there is news of the command's end.
+    pub(crate) fn news(&self) -> BorrowedFd<'_> {
+        self.status.as_fd()
+    }
+
+    pub(crate) fn ended(&mut self) -> Ended {
+        let mut status = [0; size_of::<i32>()];
+        match self.status.read_exact(&mut status) {
+            Ok(()) => Ended::With(i32::from_ne_bytes(status)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ended::NotYet,
+            Err(_) => Ended::Unknown,
+        }
+    }
+
+    /// Ends every process of the cell, and says what kept the command from starting, if anything did.
+    pub(crate) fn end(self) -> Result<Option<StepError>, StepError> {
+        self.kill();
+        // Nobody is left who could say more, so this does not wait.
+        match self.said()? {
+            Some(Said::Failed(error)) => Ok(Some(error)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The kernel lets the first process be reaped when all others are gone.
+    fn kill(&self) {
+        // Errors mean that it has been done.
+        let _ = kill(self.init, Signal::SIGKILL);
+        while waitpid(self.init, None) == Err(nix::errno::Errno::EINTR) {}
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,78 @@
+//! Which system calls a command may make.
+//!
+//! What is named in `calls` gets the answer that is written there. What is not is unknown to this filter, and the
+//! answer is that of a kernel without it, so that programs do what they do on an older one. Calls by another
+//! machine's numbers (32-bit on a 64-bit machine, x32) are never made by programs of this kind, and their arguments
+//! would have to be judged anew: they end the process.
+//!
+//! The filter is one program with one return for each answer, found by halving the numbers. A list that is gone
+//! through from the top, or a filter for each answer, takes the kernel several times as long to take in, and that
+//! is paid for every cell.
+#![allow(unsafe_code)]
+
+mod bpf;
+mod calls;
+#[cfg(test)]
+mod tests;
+
+use libc::{c_int, c_ulong, sock_filter, sock_fprog};
+
+use crate::fault::Errno;
+
+/// Made once by each warden, installed by each of its stubs.
+#[derive(Debug)]
+pub(crate) struct Filter(Vec<sock_filter>);
+
+impl Filter {
+    pub(crate) fn new() -> Self {
+        Self(bpf::assemble(&calls::known()))
+    }
+
+    /// From here on, for this process and all that come from it. New privileges must be forbidden already.
+    ///
+    /// Makes one system call and does nothing else, so that a child may do it between fork and exec.
+    pub(crate) fn install(&self) -> Result<(), Errno> {
+        let program = sock_fprog {
+            len: self.0.len() as u16,
+            filter: self.0.as_ptr().cast_mut(),
+        };
+        let no_flags: c_ulong = 0;
+        // SAFETY: the program is valid for the call, which copies it and does not write to it.
+        match unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                no_flags,
+                &program,
+            )
+        } {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Allow,
+    /// The call is not made and fails with this; with 0 it is not made and succeeds.
+    Answer(c_int),
+    Kill,
+}
+
+/// What a call gets, perhaps after a look at its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Flat(Verdict),
+    /// Whether the argument, with only the bits of the mask, is one of these.
+    ///
+    /// Only the low half of an argument is looked at. The kernel takes all that we ask for as 32-bit numbers, and a
+    /// look at the high half would let a value pass that the kernel then shortens to a forbidden one.
+    Ask {
+        argument: u8,
+        mask: u32,
+        among: &'static [u32],
+        yes: &'static Rule,
+        no: &'static Rule,
+    },
+}

@@ -1,0 +1,31 @@
+//! The program against the table, for every number; and real processes under the real filter.
+#![allow(clippy::unwrap_used)]
+
+mod ordinary;
+mod program;
+mod refused;
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::Filter;
+
+/// A process that is filtered before it executes the program.
+fn filtered(program: impl AsRef<Path>) -> Command {
+    let filter = Filter::new();
+    let mut command = Command::new(program.as_ref());
+    let confine = move || {
+        // SAFETY: numbers only.
+        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        filter
+            .install()
+            .map_err(|errno| io::Error::from_raw_os_error(errno.0))
+    };
+    // SAFETY: makes two system calls and nothing else.
+    unsafe { command.pre_exec(confine) };
+    command
+}

@@ -1,0 +1,146 @@
+//! The program against the table. The machine that runs it is so small that it can be written down here.
+
+use std::collections::BTreeMap;
+
+use libc::*;
+
+use super::super::Verdict::{Allow, Answer, Kill};
+use super::super::{Rule, Verdict, bpf, calls};
+
+/// What the kernel would do with a call.
+fn judge(program: &[sock_filter], machine: u32, number: u32, arguments: [u64; 6]) -> Verdict {
+    let mut words = vec![number, machine, 0, 0];
+    words.extend(
+        arguments
+            .iter()
+            .flat_map(|value| [*value as u32, (value >> 32) as u32]),
+    );
+    let (mut at, mut value) = (0, 0);
+    loop {
+        let it = program[at];
+        at += 1;
+        let jump = |yes: bool| usize::from(if yes { it.jt } else { it.jf });
+        match u32::from(it.code) {
+            code if code == BPF_LD | BPF_W | BPF_ABS => value = words[it.k as usize / 4],
+            code if code == BPF_ALU | BPF_AND => value &= it.k,
+            code if code == BPF_JMP | BPF_JA => at += it.k as usize,
+            code if code == BPF_JMP | BPF_JEQ => at += jump(value == it.k),
+            code if code == BPF_JMP | BPF_JGE => at += jump(value >= it.k),
+            code if code == BPF_RET => {
+                return match it.k & SECCOMP_RET_ACTION_FULL {
+                    SECCOMP_RET_ALLOW => Allow,
+                    SECCOMP_RET_ERRNO => Answer((it.k & SECCOMP_RET_DATA) as c_int),
+                    SECCOMP_RET_KILL_PROCESS => Kill,
+                    other => panic!("returns {other:#x}"),
+                };
+            }
+            other => panic!("no instruction of ours: {other:#x}"),
+        }
+    }
+}
+
+/// What the table says.
+fn expected(rule: &Rule, arguments: [u64; 6]) -> Verdict {
+    match rule {
+        Rule::Flat(verdict) => *verdict,
+        Rule::Ask {
+            argument,
+            mask,
+            among,
+            yes,
+            no,
+        } => {
+            let value = arguments[usize::from(*argument)] as u32 & mask;
+            expected(if among.contains(&value) { yes } else { no }, arguments)
+        }
+    }
+}
+
+#[track_caller]
+fn check(known: &BTreeMap<u32, Rule>, program: &[sock_filter], number: u32, arguments: [u64; 6]) {
+    let rule = known.get(&number).copied().unwrap_or(Rule::Flat(Answer(ENOSYS)));
+    let verdict = judge(program, bpf::MACHINE, number, arguments);
+    assert_eq!(
+        verdict,
+        expected(&rule, arguments),
+        "call {number} with {arguments:#x?}"
+    );
+}
+
+#[test]
+fn every_number_gets_what_the_table_says() {
+    let known = calls::known();
+    let program = bpf::assemble(&known);
+    for number in 0..2000 {
+        check(&known, &program, number, [0; 6]);
+    }
+}
+
+#[test]
+fn arguments_are_looked_at_as_the_table_says() {
+    let known = calls::known();
+    let program = bpf::assemble(&known);
+    // What some rule asks for, and what none does.
+    #[rustfmt::skip]
+    let values = [0, 1, 2, 6, 10, 12, 15, 26, 31, 0x5412, CLONE_NEWUSER as u64, 0o020_666, u64::MAX];
+    // A high half changes nothing.
+    let values = values.into_iter().flat_map(|value| [value, value | 1 << 32]);
+    let asking = known.iter().filter(|(_, rule)| matches!(rule, Rule::Ask { .. }));
+    for number in asking.map(|(number, _)| *number) {
+        for first in values.clone() {
+            for second in values.clone() {
+                for third in values.clone() {
+                    check(&known, &program, number, [first, second, third, 0, 0, 0]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_program_reaches_all_its_verdicts() {
+    let rule = |number| Rule::Flat(Answer(number as c_int));
+    let known: BTreeMap<u32, Rule> = (0..900).map(|number| (number * 2, rule(number))).collect();
+    let program = bpf::assemble(&known);
+    assert!(program.len() > 1000);
+    for number in 0..2000 {
+        check(&known, &program, number, [0; 6]);
+    }
+}
+
+#[test]
+fn numbers_of_other_machines_end_the_process() {
+    let program = bpf::assemble(&calls::known());
+    let check = |machine, number, wanted| {
+        assert_eq!(
+            judge(&program, machine, number, [0; 6]),
+            wanted,
+            "call {number:#x} of {machine:#x}"
+        );
+    };
+    const I386: u32 = 0x4000_0003;
+    const ARM: u32 = 0x4000_0028;
+    for number in [0, 1, 20, 1000, u32::MAX] {
+        check(I386, number, Kill);
+        check(ARM, number, Kill);
+        check(bpf::MACHINE, 0x4000_0000 | number & 0x3fff_ffff, Kill);
+    }
+    // What tracers set to skip a call.
+    check(bpf::MACHINE, u32::MAX, Answer(ENOSYS));
+}
+
+/// What a stub does once it is filtered, up to its end or the command's beginning.
+#[test]
+fn a_stub_can_take_its_orders() {
+    let known = calls::known();
+    #[rustfmt::skip]
+    let needed = [
+        SYS_sendmsg, SYS_sendto, SYS_write, SYS_recvmsg, SYS_recvfrom, SYS_read, SYS_close, SYS_dup3, SYS_fcntl,
+        SYS_close_range, SYS_chdir, SYS_prlimit64, SYS_getrlimit, SYS_setrlimit, SYS_newfstatat, SYS_statx,
+        SYS_faccessat, SYS_faccessat2, SYS_execve, SYS_clock_nanosleep, SYS_nanosleep, SYS_brk, SYS_mmap,
+        SYS_mremap, SYS_munmap, SYS_exit_group,
+    ];
+    for call in needed {
+        assert_eq!(known.get(&(call as u32)), Some(&Rule::Flat(Allow)), "call {call}");
+    }
+}

@@ -1,0 +1,192 @@
+//! Calls that must not be made, made by real processes.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use libc::*;
+
+use super::super::Verdict::{self, Answer, Kill};
+use super::filtered;
+
+fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&file, source).unwrap();
+    let output = Command::new("cc")
+        .arg("-O1")
+        .arg("-o")
+        .arg(&program)
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+/// Makes one call with the arguments given, and prints the error number.
+const CALL: &str = r#"
+    #include <errno.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(int count, char **words) {
+        unsigned long a[7] = {0};
+        for (int i = 1; i < count && i <= 7; i++) a[i - 1] = strtoul(words[i], 0, 0);
+        setsid();
+        long result = syscall(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
+        printf("%d", result == -1 ? errno : 0);
+        return 0;
+    }
+"#;
+
+fn verdict_of(output: &Output) -> Verdict {
+    match output.status.signal() {
+        Some(SIGSYS) => Kill,
+        Some(signal) => panic!("killed by signal {signal}"),
+        None => Answer(String::from_utf8_lossy(&output.stdout).parse().unwrap()),
+    }
+}
+
+/// As root, to whom the kernel itself would give other answers: these arguments are wrong or do nothing.
+#[test]
+fn refused_calls_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "call", CALL);
+    let check = |call: c_long, arguments: &[u64], wanted: Verdict| {
+        let words = arguments.iter().map(u64::to_string);
+        let output = filtered(&program)
+            .arg(call.to_string())
+            .args(words)
+            .output()
+            .unwrap();
+        assert_eq!(verdict_of(&output), wanted, "call {call:#x} with {arguments:#x?}");
+    };
+    let (done, forbidden, unknown) = (Answer(0), Answer(EPERM), Answer(ENOSYS));
+    check(SYS_getpid, &[], done);
+
+    #[rustfmt::skip]
+    let harmless_with_zeros = [
+        SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register, SYS_bpf, SYS_perf_event_open,
+        SYS_keyctl, SYS_add_key, SYS_request_key, SYS_userfaultfd, SYS_memfd_secret, SYS_mount, SYS_umount2,
+        SYS_pivot_root, SYS_chroot, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_fspick, SYS_open_tree,
+        SYS_move_mount, SYS_mount_setattr, SYS_setns, SYS_unshare, SYS_ptrace, SYS_process_vm_readv,
+        SYS_process_vm_writev, SYS_kcmp, SYS_pidfd_getfd, SYS_open_by_handle_at, SYS_name_to_handle_at,
+        SYS_fanotify_init, SYS_fanotify_mark, SYS_init_module, SYS_delete_module, SYS_swapon, SYS_swapoff,
+        SYS_reboot, SYS_quotactl, SYS_syslog, SYS_clock_settime, SYS_adjtimex, SYS_vhangup,
+    ];
+    for call in harmless_with_zeros {
+        check(call, &[], forbidden);
+    }
+    check(SYS_kexec_load, &[0, 17, 0, 0], forbidden);
+    check(SYS_kexec_file_load, &[u64::MAX, 0, 0, 0, u64::MAX], forbidden);
+    check(SYS_finit_module, &[u64::MAX], forbidden);
+    check(SYS_settimeofday, &[1], forbidden);
+    check(SYS_sethostname, &[0, 65], forbidden);
+    check(SYS_setdomainname, &[0, 65], forbidden);
+
+    check(SYS_clone3, &[], unknown);
+    check(SYS_seccomp, &[], unknown);
+    check(SYS_io_setup, &[], unknown);
+    check(1000, &[], unknown);
+    check(SYS_sync, &[], done);
+    check(SYS_syncfs, &[u64::MAX], done);
+
+    for namespace in [
+        CLONE_NEWNS,
+        CLONE_NEWCGROUP,
+        CLONE_NEWUTS,
+        CLONE_NEWIPC,
+        CLONE_NEWUSER,
+        CLONE_NEWPID,
+        CLONE_NEWNET,
+    ] {
+        check(SYS_clone, &[(namespace | SIGCHLD) as u32 as u64], forbidden);
+    }
+
+    let family = |family: c_int, kind: c_int, protocol: c_int, wanted| {
+        let arguments = [family as u64, kind as u64, protocol as u64];
+        check(SYS_socket, &arguments, wanted);
+        check(SYS_socket, &arguments.map(|value| value | 1 << 32), wanted);
+    };
+    family(AF_UNIX, SOCK_STREAM, 0, done);
+    family(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP, done);
+    family(AF_INET, SOCK_DGRAM, 0, done);
+    family(AF_INET6, SOCK_DGRAM, IPPROTO_UDP, done);
+    family(AF_INET, SOCK_STREAM, IPPROTO_SCTP, Answer(EPROTONOSUPPORT));
+    family(AF_INET, SOCK_DGRAM, IPPROTO_ICMP, Answer(EPROTONOSUPPORT));
+    family(AF_INET, SOCK_RAW, IPPROTO_UDP, forbidden);
+    #[rustfmt::skip]
+    let others = [AF_NETLINK, AF_PACKET, AF_VSOCK, AF_ALG, AF_XDP, AF_KEY, AF_BLUETOOTH, AF_TIPC, 0, 1000];
+    for other in others {
+        family(other, SOCK_RAW, 0, Answer(EAFNOSUPPORT));
+    }
+    check(
+        SYS_setsockopt,
+        &[0, SOL_SOCKET as u64, SO_ATTACH_FILTER as u64],
+        forbidden,
+    );
+    check(
+        SYS_setsockopt,
+        &[0, SOL_TCP as u64, TCP_ULP as u64],
+        Answer(ENOPROTOOPT),
+    );
+
+    for request in [TIOCSTI, TIOCLINUX, TIOCSETD] {
+        check(SYS_ioctl, &[0, request], forbidden);
+        check(SYS_ioctl, &[0, request | 1 << 32], forbidden);
+    }
+    check(SYS_ioctl, &[u64::MAX, TCGETS], Answer(EBADF));
+
+    check(SYS_prctl, &[PR_GET_DUMPABLE as u64], done);
+    check(SYS_prctl, &[PR_SET_KEEPCAPS as u64, 0], Answer(EINVAL));
+    check(
+        SYS_prctl,
+        &[PR_SET_SECCOMP as u64, SECCOMP_MODE_STRICT as u64],
+        Answer(EINVAL),
+    );
+    check(SYS_personality, &[0xffff_ffff], done);
+    check(SYS_personality, &[READ_IMPLIES_EXEC as u64], forbidden);
+    check(SYS_mknodat, &[u64::MAX, 0, S_IFCHR as u64 | 0o666], forbidden);
+    check(SYS_mknodat, &[u64::MAX, 0, S_IFBLK as u64 | 0o666], forbidden);
+    check(
+        SYS_mknodat,
+        &[u64::MAX, 0, S_IFIFO as u64 | 0o666],
+        Answer(EFAULT),
+    );
+    check(SYS_madvise, &[0, 0, MADV_MERGEABLE as u64], Answer(EINVAL));
+    check(SYS_madvise, &[0, 0, MADV_DONTNEED as u64], done);
+
+    #[cfg(target_arch = "x86_64")]
+    {
+        check(SYS_iopl, &[0], forbidden);
+        check(SYS_ioperm, &[0, 0, 0], forbidden);
+        check(SYS_modify_ldt, &[0, 0, 0], forbidden);
+        check(SYS_mknod, &[0, S_IFCHR as u64], forbidden);
+        const X32: c_long = 0x4000_0000;
+        check(X32 | SYS_getpid, &[], Kill);
+        check(X32 | 520, &[], Kill);
+    }
+}
+
+/// The same numbers mean other calls there: 20 is `getpid`.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_32_bit_call_ends_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <stdio.h>
+        int main(void) {
+            int result;
+            __asm__ volatile("int $0x80" : "=a"(result) : "a"(20) : "memory");
+            printf("%d", 0);
+            return 0;
+        }
+    "#;
+    let program = compiled(folder.path(), "call32", source);
+    assert_eq!(verdict_of(&filtered(&program).output().unwrap()), Kill);
+}

@@ -1,0 +1,110 @@
+//! The second wall around files: what a command may do beneath which folder, whoever it is and whatever is mounted.
+//!
+//! All that it does here is forbidden by mounts and permissions already. This wall stands on its own: it holds when
+//! one of those has a hole.
+#![allow(unsafe_code)]
+
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use crate::fault::Errno;
+
+/// The newest that we know what it forbids; older kernels know a part of it, newer ones all.
+const KNOWN: ABI = ABI::V6;
+
+/// The first kernels could only forbid to move files from one folder to another, which no program would expect.
+const OLDEST: i32 = 2;
+
+/// Written to by all kinds of programs, and of no consequence.
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// The kernel's version of this wall. None: it has none, or one that is too old to be of use.
+pub(crate) fn version() -> Option<i32> {
+    const ASK_VERSION: u32 = 1;
+    // SAFETY: the kernel is asked for a number, and given no memory.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0_usize,
+            ASK_VERSION,
+        )
+    };
+    Some(version as i32).filter(|version| *version >= OLDEST)
+}
+
+/// From here on, for this process and all that come from it. New privileges must be forbidden already.
+/// Nothing happens where [`version`] is none.
+pub(crate) fn restrict(readable: &[&Path], writable: &[&Path]) -> Result<(), Errno> {
+    match Rules::new(readable, writable)? {
+        Some(rules) => rules.enforce(),
+        None => Ok(()),
+    }
+}
+
+/// What is allowed beneath which folders. Of the folders as they are now: another that is mounted over one of them
+/// is another one.
+struct Rules(OwnedFd);
+
+impl Rules {
+    fn new(readable: &[&Path], writable: &[&Path]) -> Result<Option<Self>, Errno> {
+        let read = AccessFs::from_read(KNOWN);
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+        let mut rules = match version() {
+            Some(_) => handled().map_err(errno)?,
+            None => return Ok(None),
+        };
+        for path in readable {
+            rules = allow(rules, path, read)?;
+        }
+        for path in writable {
+            rules = allow(rules, path, AccessFs::from_all(KNOWN))?;
+        }
+        for path in DEVICES {
+            rules = allow(rules, Path::new(path), device)?;
+        }
+        Ok(Option::<OwnedFd>::from(rules).map(Self))
+    }
+
+    /// Makes one system call and does nothing else, so that a child may do it between fork and exec.
+    fn enforce(&self) -> Result<(), Errno> {
+        // SAFETY: numbers only.
+        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) } {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    }
+}
+
+/// All that is not allowed later: what can be done to files; and to signal processes or to connect to nameless
+/// sockets that were there before.
+fn handled() -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()
+}
+
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
+    let folder = PathFd::new(path).map_err(errno)?;
+    rules.add_rule(PathBeneath::new(folder, access)).map_err(errno)
+}
+
+fn errno(error: impl std::error::Error) -> Errno {
+    Errno(*landlock::Errno::from(error))
+}

@@ -1,0 +1,74 @@
+//! The few calls about mounts that go by descriptor.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::fault::Errno;
+
+/// A copy of what is mounted at and beneath a path, attached nowhere yet.
+pub(super) fn copy_tree(path: &Path) -> Result<OwnedFd, Errno> {
+    let path = c_path(path)?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint;
+    // SAFETY: the path is a valid C string; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Sets attributes of a mount and of all beneath it.
+pub(super) fn restrict(tree: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
+    set_attributes(tree, attributes, libc::AT_EMPTY_PATH | libc::AT_RECURSIVE)
+}
+
+/// The same for the mount alone.
+pub(super) fn restrict_one(mount: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
+    set_attributes(mount, attributes, libc::AT_EMPTY_PATH)
+}
+
+fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: libc::c_int) -> Result<(), Errno> {
+    let attributes = libc::mount_attr {
+        attr_set: attributes,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: an empty path, and attributes of the size that is given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result < 0 { Err(Errno::last()) } else { Ok(()) }
+}
+
+/// Attaches a detached tree at a path beneath a folder.
+pub(super) fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+    let path = c_path(path)?;
+    // SAFETY: both paths are valid C strings.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            folder.as_raw_fd(),
+            path.as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    if result < 0 { Err(Errno::last()) } else { Ok(()) }
+}
+
+fn c_path(path: &Path) -> Result<CString, Errno> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))
+}

@@ -1,0 +1,273 @@
+//! What keeps commands in, on this machine: found out before the first of them runs, said aloud, and refused where a
+//! wall is missing that the operator has not given up by name.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, landlock_version};
+use crate::cgroup::{Place, PlaceError};
+use crate::fault::{Fault, with_causes};
+use crate::launch::{Isolation, LaunchError, Launcher};
+
+/// What the operator wants of the cells of one executor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellPlan {
+    /// A folder with a root file system; none is the host's programs.
+    pub root: Option<PathBuf>,
+    /// Further files and folders of the host, to be read only.
+    pub binds: Vec<(PathBuf, PathBuf)>,
+    /// Users and groups from here on are the commands', one for each slot.
+    pub first_user: u32,
+    /// Beneath which control group; none is our own.
+    pub parent_group: Option<PathBuf>,
+    pub space: u64,
+    pub files: u64,
+    pub networks: Vec<Network>,
+    /// The walls that the operator does without.
+    pub without: Vec<Wall>,
+}
+
+/// Those that the operator may give up. Without the others a cell would not be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wall {
+    Memory,
+    Processes,
+    Cpu,
+}
+
+/// That something is enforced, and by what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    pub wall: &'static str,
+    pub by: String,
+}
+
+/// All that is needed to make cells on this machine.
+#[derive(Debug)]
+pub struct Ground {
+    pub isolation: Isolation,
+    pub statements: Vec<Statement>,
+    place: Option<Place>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WallError {
+    #[error(
+        "the limit of {wall} for all processes of a task together cannot be kept: {why}. To do without it, start with \
+         --allow-weaker {wall}"
+    )]
+    Missing { wall: Wall, why: String },
+    #[error("cannot clean up what an earlier executor left in its control groups")]
+    Clear(#[source] PlaceError),
+    #[error("cannot look at the root of the cells, {path:?}: name a folder that holds a root file system")]
+    Root {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cells cannot be made on this machine: {remedy}. Trusted work can be run with --isolation none")]
+    Cell {
+        remedy: &'static str,
+        #[source]
+        source: Fault,
+    },
+    #[error("cannot start a warden")]
+    Warden(#[source] LaunchError),
+}
+
+impl CellPlan {
+    /// Makes everything ready. `name` is that of the control groups, and nobody else's: what is in these is ended.
+    pub fn prepare(&self, name: &str) -> Result<Ground, WallError> {
+        let place = match Place::prepare(name, self.parent_group.as_deref()) {
+            Ok(place) => Some(place),
+            Err(error) => {
+                for wall in Wall::ALL {
+                    self.miss(wall, &with_causes(&error))?;
+                }
+                None
+            }
+        };
+        if let Some(place) = &place {
+            place.clear().map_err(WallError::Clear)?;
+        }
+        let mut statements = self.limits(place.as_ref())?;
+        statements.extend(fixed_walls());
+        let settings = CellSettings {
+            root: self.parts()?,
+            user: self.first_user,
+            group: place.clone().map(|place| (place, "slot".to_string())),
+            space: self.space,
+            files: self.files,
+            networks: self.networks.clone(),
+        };
+        Ok(Ground {
+            isolation: Isolation::Cell(Box::new(settings)),
+            statements,
+            place,
+        })
+    }
+
+    fn limits(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
+        let keeps = place.map(Place::keeps);
+        let mut statements = Vec::new();
+        for wall in Wall::ALL {
+            let kept = keeps.filter(|keeps| match wall {
+                Wall::Memory => keeps.memory,
+                Wall::Processes => keeps.processes,
+                Wall::Cpu => keeps.cpu,
+            });
+            let by = match kept {
+                Some(keeps) => keeps.by.to_string(),
+                None => {
+                    self.miss(
+                        wall,
+                        "its controller is not there, or was not given to this group",
+                    )?;
+                    "nothing (given up)".to_string()
+                }
+            };
+            statements.push(Statement {
+                wall: wall.name(),
+                by,
+            });
+        }
+        Ok(statements)
+    }
+
+    fn miss(&self, wall: Wall, why: &str) -> Result<(), WallError> {
+        match self.without.contains(&wall) {
+            true => Ok(()),
+            false => Err(WallError::Missing {
+                wall,
+                why: why.to_string(),
+            }),
+        }
+    }
+
+    fn parts(&self) -> Result<Vec<Part>, WallError> {
+        let parts = match &self.root {
+            Some(folder) => Part::of_folder(folder),
+            None => Part::of_host(),
+        };
+        let mut parts = parts.map_err(|source| WallError::Root {
+            path: self.root.clone().unwrap_or_else(|| "/".into()),
+            source,
+        })?;
+        parts.extend(self.binds.iter().map(|(from, to)| Part::Bind {
+            from: from.clone(),
+            to: to.clone(),
+        }));
+        Ok(parts)
+    }
+}
+
+impl Ground {
+    /// Makes one cell and throws it away: what cannot be done on this machine shows here.
+    pub fn try_out(&self, launcher: &Launcher) -> Result<(), WallError> {
+        let launcher = Launcher {
+            isolation: self.isolation.clone(),
+            ..launcher.clone()
+        };
+        launcher.start().map(drop).map_err(WallError::from)
+    }
+
+    /// Removes the control groups, when no warden is left.
+    pub fn leave(self) -> Result<(), PlaceError> {
+        self.place.map_or(Ok(()), Place::remove)
+    }
+}
+
+impl From<LaunchError> for WallError {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::Refused(source) => WallError::Cell {
+                remedy: remedy(&source),
+                source,
+            },
+            error => WallError::Warden(error),
+        }
+    }
+}
+
+/// What every cell has, or it would not have been made.
+fn fixed_walls() -> Vec<Statement> {
+    let is_root = nix::unistd::geteuid().is_root();
+    let user = match is_root {
+        true => "a user of its own for each slot",
+        false => "user namespace",
+    };
+    let landlock = match landlock_version() {
+        Some(version) => format!("mounts, Landlock (version {version})"),
+        None => "mounts (this kernel has no Landlock)".to_string(),
+    };
+    [
+        ("user", user.to_string()),
+        ("files", landlock),
+        (
+            "network",
+            format!("empty network namespace ('{LOOPBACK}' on request)"),
+        ),
+        ("visibility", "pid, ipc, uts and cgroup namespaces".to_string()),
+        ("system calls", "seccomp".to_string()),
+        ("privileges", "no capabilities, no new privileges".to_string()),
+        ("space", "a tmpfs of the task's own".to_string()),
+        ("file size, open files, stack", "rlimit".to_string()),
+        ("time on the clock, output", "the warden".to_string()),
+    ]
+    .map(|(wall, by)| Statement { wall, by })
+    .into()
+}
+
+fn remedy(fault: &Fault) -> &'static str {
+    let Fault::Cell(StepError { step, errno }) = fault else {
+        return "its control groups do not work as they should";
+    };
+    match step {
+        Step::UserNamespace | Step::MapUser => {
+            "ordinary users may not make user namespaces here; set the sysctl kernel.unprivileged_userns_clone=1 \
+             (and kernel.apparmor_restrict_unprivileged_userns=0 where there is one), or run as root"
+        }
+        Step::MountProcesses => {
+            "a new /proc cannot be mounted, as in a container that hides parts of it; start the container with \
+             --security-opt systempaths=unconfined, or privileged"
+        }
+        Step::OpenPart => "a file or folder that is to be in every cell is not there, or may not be read",
+        Step::OpenNetwork => "a network namespace that is named in the configuration is not there",
+        Step::Seccomp => "the kernel has no filter for system calls (CONFIG_SECCOMP_FILTER)",
+        _ if errno.0 == libc::ENOSYS => "the kernel is too old: it takes Linux 5.12 or newer",
+        _ if matches!(errno.0, libc::EPERM | libc::EACCES) => {
+            "this process may not; in a container, start that with --privileged, or with --cap-add SYS_ADMIN \
+             --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+        }
+        _ => "the machine refuses",
+    }
+}
+
+impl Wall {
+    pub const ALL: [Wall; 3] = [Wall::Memory, Wall::Processes, Wall::Cpu];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Wall {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|wall| wall.name() == text);
+        known.ok_or_else(|| "no wall that can be given up has that name".to_string())
+    }
+}

@@ -1,0 +1,235 @@
+//! One run in a cell, from the request to the outcome.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags};
+
+use super::run_command::{Failure, Owner, never_started, refused};
+use super::spawn::rlimits;
+use super::streams::{Output, drain, open_input};
+use super::verdict::{End, Facts, verdict};
+use super::watch::{Noticed, Seen, Watch, Watched};
+use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError};
+use crate::cgroup::{Group, GroupLimits, Usage};
+use crate::fault::{Errno, Fault};
+use crate::outcome::{Outcome, Reason};
+use crate::spec::{Limits, Spec};
+
+/// The tools that every run uses again.
+pub(super) struct CellBench {
+    pub(super) cells: Cells,
+    nothing: File,
+    scratch: Vec<u8>,
+}
+
+impl CellBench {
+    pub(super) fn new(cells: Cells, nothing: File) -> Self {
+        const SCRATCH: usize = 64 << 10;
+        Self {
+            cells,
+            nothing,
+            scratch: vec![0; SCRATCH],
+        }
+    }
+
+    /// Whatever it returns, no process of the command is left.
+    pub(super) fn run_command(
+        &mut self,
+        owner: Owner<'_>,
+        number: u64,
+        spec: Spec,
+    ) -> Result<Outcome, Failure> {
+        if let Some(reason) = owner.words.stop(number) {
+            return Ok(never_started(reason));
+        }
+        let limits = spec.limits;
+        let keep = limits.output.map_or(spec.keep, |limit| limit.min(spec.keep));
+        let input = open_input(spec.input)?;
+        let mut outputs = [Output::open(keep)?, Output::open(keep)?];
+        if let Some(space) = limits.space {
+            self.cells.give_space(space).map_err(Fault::from)?;
+        }
+        let mut cell = self.cells.take(spec.network.as_deref())?;
+        let mut group = self.cells.group();
+        if let Some(group) = &mut group {
+            let limits = GroupLimits {
+                memory: limits.memory,
+                processes: limits.processes,
+            };
+            group.begin(limits).map_err(Fault::from)?;
+        }
+        let program = spec.argv[0].clone();
+        let orders = Orders {
+            argv: spec.argv,
+            env: spec.env,
+            directory: spec.directory,
+            rlimits: rlimits(&limits).into_iter().flatten().collect(),
+        };
+        let streams = [
+            input.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd),
+            outputs[0].writing(),
+            outputs[1].writing(),
+        ];
+        let start = Instant::now();
+        cell.order(&orders, streams).map_err(Fault::from)?;
+        drop(input);
+
+        let mut inmate = Inmate {
+            cell: &mut cell,
+            group: group.as_deref(),
+            limits: &limits,
+            next_look: None,
+            ended: Ended::NotYet,
+        };
+        inmate.plan_next_look(Duration::ZERO);
+        let seen = Watch {
+            owner,
+            number,
+            limits: &limits,
+            start,
+            scratch: &mut self.scratch,
+        }
+        .run(&mut inmate, &mut outputs);
+        let wall = start.elapsed();
+        let ended = inmate.ended;
+        let failed = cell.end().map_err(Fault::from)?;
+        let stopped = match seen {
+            Seen::Ended => None,
+            Seen::Exceeded(reason) => Some(reason),
+            Seen::HungUp => return Err(Failure::HungUp),
+            Seen::Blind(errno) => return Err(Fault::Wait(errno).into()),
+        };
+        drain(&mut outputs, &mut self.scratch);
+        if let Some(failed) = failed {
+            return on_failed(failed, &program, outputs, wall);
+        }
+        let usage = match group {
+            Some(group) => group.usage().map_err(Fault::from)?,
+            None => Usage::default(),
+        };
+        let end = match ended {
+            Ended::With(status) => End::of(status),
+            // We ended it.
+            Ended::NotYet => End::Signal(libc::SIGKILL),
+            Ended::Unknown => return Err(Fault::Wait(Errno(libc::ECHILD)).into()),
+        };
+        let memory = usage.memory.unwrap_or_default();
+        // The kernel keeps the limit, unless it is too low to be set.
+        let too_low = limits.memory.is_some_and(|limit| limit < Group::LEAST_MEMORY);
+        let facts = Facts {
+            stopped: stopped.or_else(|| exceeded(&usage)),
+            end,
+            cpu: usage.cpu.unwrap_or_default(),
+            memory: if too_low { memory } else { 0 },
+            output: outputs[0].total().max(outputs[1].total()),
+        };
+        let reason = match verdict(&facts, &limits) {
+            Reason::Exited | Reason::Signalled if end != End::Code(0) && self.cells.is_full() => {
+                Reason::DiskLimit
+            }
+            reason => reason,
+        };
+        let [stdout, stderr] = outputs.map(Output::into_captured);
+        Ok(Outcome {
+            reason,
+            exit_code: end.code(),
+            signal: end.signal(),
+            wall,
+            cpu: facts.cpu,
+            memory,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+/// What the kernel itself refused to the group.
+fn exceeded(usage: &Usage) -> Option<Reason> {
+    match usage {
+        Usage { oom_kills: 1.., .. } => Some(Reason::MemoryLimit),
+        Usage {
+            refused_forks: 1.., ..
+        } => Some(Reason::ProcessLimit),
+        _ => None,
+    }
+}
+
+/// The command's own doing, or ours.
+fn on_failed(
+    failed: StepError,
+    program: &std::ffi::OsStr,
+    outputs: [Output; 2],
+    wall: Duration,
+) -> Result<Outcome, Failure> {
+    let ours = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
+    match failed {
+        StepError {
+            step: Step::Execute,
+            errno,
+        } if !ours.contains(&errno.0) => Ok(refused(program, errno, outputs, wall)),
+        failed => Err(Fault::from(failed).into()),
+    }
+}
+
+/// A command in its cell, being watched.
+struct Inmate<'a> {
+    cell: &'a mut Cell,
+    group: Option<&'a Group>,
+    limits: &'a Limits,
+    next_look: Option<Instant>,
+    ended: Ended,
+}
+
+impl Inmate<'_> {
+    /// CPU time cannot run out sooner than with all cores at work. That a process was refused is not told by every
+    /// kernel, so it has to be looked for.
+    fn plan_next_look(&mut self, used: Duration) {
+        const SHORTEST: Duration = Duration::from_millis(1);
+        const INTERVAL: Duration = Duration::from_millis(10);
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let cpu = self
+            .limits
+            .cpu
+            .map(|limit| (limit.saturating_sub(used) / cores).max(SHORTEST));
+        let forks = self.limits.processes.map(|_| INTERVAL);
+        let pause = [cpu, forks].into_iter().flatten().min();
+        self.next_look = pause.map(|pause| Instant::now() + pause);
+    }
+}
+
+impl Watched for Inmate<'_> {
+    fn notices(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let group = self.group.into_iter().flat_map(Group::notices);
+        std::iter::once(PollFd::new(self.cell.news(), PollFlags::POLLIN)).chain(group)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.ended = self.cell.ended();
+        self.ended != Ended::NotYet
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    fn look(&mut self, noticed: Noticed) -> Option<Reason> {
+        let is_due = self.next_look.is_some_and(|next| next <= Instant::now());
+        if noticed == Noticed::Nothing && !is_due {
+            return None;
+        }
+        // A look that fails is like one that comes later.
+        let usage = self.group?.usage().ok()?;
+        let used = usage.cpu.unwrap_or_default();
+        self.plan_next_look(used);
+        // The kernel tells that memory has run out before it counts whom it kills for that.
+        if noticed == Noticed::Something {
+            const SOON: Duration = Duration::from_millis(1);
+            let soon = Instant::now() + SOON;
+            self.next_look = Some(self.next_look.map_or(soon, |next| next.min(soon)));
+        }
+        let out_of_time = self.limits.cpu.is_some_and(|limit| used > limit);
+        exceeded(&usage).or(out_of_time.then_some(Reason::TimeLimit))
+    }
+}

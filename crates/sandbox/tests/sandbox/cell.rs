@@ -1,0 +1,201 @@
+//! What a command finds in a cell, and what it can do there.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sandbox::cgroup::Place;
+use sandbox::{CellSettings, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, WORKSPACE, Warden};
+
+use super::stage::{command, launcher, limited, run_in, sh, stdout};
+
+/// A warden whose cells have limits of their own place, which goes when it is dropped.
+struct Stage {
+    warden: Option<Warden>,
+    place: Option<Place>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("conclave-test-{}-{number}", std::process::id());
+        let place = Place::prepare(&name, None).unwrap();
+        let settings = CellSettings {
+            root: Part::of_host().unwrap(),
+            user: 1_900_000_000,
+            group: Some((place.clone(), "slot".into())),
+            space: 64 << 20,
+            files: 10_000,
+            networks: Vec::new(),
+        };
+        let launcher = Launcher {
+            isolation: Isolation::Cell(Box::new(settings)),
+            ..launcher()
+        };
+        Self {
+            warden: Some(launcher.start().unwrap()),
+            place: Some(place),
+        }
+    }
+
+    fn warden(&mut self) -> &mut Warden {
+        self.warden.as_mut().unwrap()
+    }
+
+    fn run(&mut self, spec: &Spec) -> Outcome {
+        let spec = Spec {
+            directory: WORKSPACE.into(),
+            ..spec.clone()
+        };
+        run_in(self.warden(), &spec)
+    }
+
+    /// The task's folder.
+    fn folder(&mut self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.warden().folder().unwrap().as_raw_fd()).into()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        drop(self.warden.take());
+        if let Some(place) = self.place.take() {
+            place.remove().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_command_is_nobody() {
+    let mut stage = Stage::new();
+    let outcome = stage.run(&sh("id -u; id -g; id -G; whoami; hostname; pwd; echo $$"));
+    assert_eq!(outcome.reason, Reason::Exited, "{outcome:?}");
+    assert_eq!(
+        stdout(&outcome),
+        "1900000000\n1900000000\n1900000000\ntask\ncell\n/box\n2\n",
+        "{outcome:?}"
+    );
+    let outcome = stage.run(&sh("grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status"));
+    assert_eq!(
+        stdout(&outcome).split_whitespace().collect::<Vec<_>>().join(" "),
+        "CapInh: 0000000000000000 CapPrm: 0000000000000000 CapEff: 0000000000000000 \
+         CapBnd: 0000000000000000 CapAmb: 0000000000000000 NoNewPrivs: 1 Seccomp: 2"
+    );
+}
+
+#[test]
+fn a_command_sees_only_its_cell() {
+    let mut stage = Stage::new();
+    let outcome = stage.run(&sh(
+        "ls /; ls /proc | grep -c '^[0-9]'; cut -d' ' -f2 /proc/mounts | sort | tr '\\n' ' '",
+    ));
+    let seen = stdout(&outcome);
+    assert!(!seen.contains("root"), "{seen}");
+    // The shell, and the pipe's three.
+    let outcome = stage.run(&command(&["/bin/ls", "-1", "/proc"]));
+    let processes: Vec<_> = stdout(&outcome)
+        .lines()
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(processes, ["2"], "only itself");
+    let outcome = stage.run(&sh(
+        "ls -l /proc/self/fd | wc -l; cat /proc/net/dev | grep -c :; cat /proc/self/cgroup",
+    ));
+    let seen = stdout(&outcome);
+    assert!(
+        seen.lines()
+            .filter(|line| line.contains(':'))
+            .all(|line| line.ends_with(":/") || !line.contains("conclave")),
+        "{seen}"
+    );
+    for path in ["/etc/shadow", "/root", "/home", "/sys", "/var", "/run"] {
+        let outcome = stage.run(&command(&["/bin/ls", path]));
+        assert_ne!(outcome.exit_code, Some(0), "{path}");
+    }
+    for script in [
+        "echo x > /x",
+        "echo x > /usr/x",
+        "echo x > /etc/passwd",
+        "echo 1 > /proc/sys/kernel/core_pattern",
+    ] {
+        let outcome = stage.run(&sh(script));
+        assert_ne!(outcome.exit_code, Some(0), "{script}");
+    }
+}
+
+#[test]
+fn files_go_in_and_stay_within_the_task() {
+    let mut stage = Stage::new();
+    let folder = stage.folder();
+    fs::write(folder.join("box/in"), "from outside").unwrap();
+    fs::write(folder.join("input"), "not to be seen").unwrap();
+    let outcome = stage.run(&sh(
+        "cat in; ls -A /box; echo more > out; echo t > /tmp/t; echo s > /dev/shm/s",
+    ));
+    assert_eq!(stdout(&outcome), "from outsidein\n", "{outcome:?}");
+    assert_eq!(fs::read_to_string(folder.join("box/out")).unwrap(), "more\n");
+    // The next command of the same task finds what the first one left.
+    let outcome = stage.run(&sh("cat out /tmp/t /dev/shm/s"));
+    assert_eq!(stdout(&outcome), "more\nt\ns\n");
+    stage.warden().renew().unwrap();
+    let outcome = stage.run(&sh("ls -A /box /tmp /dev/shm"));
+    assert_eq!(stdout(&outcome), "/box:\n\n/dev/shm:\n\n/tmp:\n");
+}
+
+#[test]
+fn limits_hold_for_all_processes_together() {
+    let mut stage = Stage::new();
+    let limits = Limits {
+        memory: Some(64 << 20),
+        processes: Some(20),
+        cpu: Some(Duration::from_millis(500)),
+        ..Limits::default()
+    };
+    let mut check = |script: &str, expected: Reason| {
+        let outcome = stage.run(&limited(sh(script), limits));
+        assert_eq!(outcome.reason, expected, "{script}: {outcome:?}");
+        outcome
+    };
+    check(
+        "head -c 200m /dev/zero | tail -c 200m > /dev/null",
+        Reason::MemoryLimit,
+    );
+    check("bomb() { bomb | bomb & }; bomb; sleep 5", Reason::ProcessLimit);
+    let outcome = check("while :; do :; done & while :; do :; done", Reason::TimeLimit);
+    assert!(outcome.cpu < Duration::from_millis(700), "{outcome:?}");
+    check("ulimit -c", Reason::Exited);
+    check("sleep 1000 & exit 3", Reason::Exited);
+}
+
+#[test]
+fn a_full_file_system_is_told() {
+    let mut stage = Stage::new();
+    let outcome = stage.run(&sh("head -c 200m /dev/zero > /tmp/x"));
+    assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
+    stage.warden().renew().unwrap();
+    let less = Limits {
+        space: Some(1 << 20),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(sh("head -c 2m /dev/zero > x"), less));
+    assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
+    // It is full, but nothing has failed.
+    let outcome = stage.run(&sh("head -c 2m /dev/zero > y 2>/dev/null; exit 0"));
+    assert_eq!(outcome.reason, Reason::Exited, "{outcome:?}");
+    stage.warden().renew().unwrap();
+    let outcome = stage.run(&sh("head -c 2m /dev/zero > x"));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+}
+
+#[test]
+fn what_cannot_be_executed_is_told_as_a_shell_would() {
+    let mut stage = Stage::new();
+    let outcome = stage.run(&command(&["nowhere-to-be-found"]));
+    assert_eq!(outcome.exit_code, Some(127), "{outcome:?}");
+    let outcome = stage.run(&command(&["/etc/passwd"]));
+    assert_eq!(outcome.exit_code, Some(126), "{outcome:?}");
+}
