@@ -4,3 +4,6 @@
 
 #[path = "guest/machine.rs"]
 mod machine;
+
+#[path = "guest/cells.rs"]
+mod cells;
