@@ -137,7 +137,6 @@ pub fn sandbox_limits(limits: &Limits) -> sandbox::Limits {
         file_size: limits.file_size,
         open_files: limits.open_files.map(u64::from),
         stack: limits.stack,
-        space: limits.space,
     }
 }
 

@@ -49,7 +49,7 @@ impl Workspace {
         let root = work.join(slot.to_string());
         match isolation {
             Isolation::None => Workspace::OnDisk(OnDisk::new(root)),
-            Isolation::Cell(settings) => Workspace::InCell(InCell::new(root, settings)),
+            Isolation::Cell(_) => Workspace::InCell(InCell::new(root, isolation.owner())),
         }
     }
 

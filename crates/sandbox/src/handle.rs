@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,12 +121,17 @@ impl Warden {
 
     /// The task's folder, if commands run in cells: `box` is their workspace, and what lies beside it is not seen by
     /// them, except `tmp` and `shm`. Whoever opens something there after a command has run must not follow links.
-    pub fn folder(&self) -> Option<BorrowedFd<'_>> {
-        self.folder.as_ref().map(AsFd::as_fd)
+    pub fn folder(&self) -> Option<PathBuf> {
+        // It has no path of its own; this leads there by the descriptor.
+        let by = |folder: &OwnedFd| format!("/proc/self/fd/{}", folder.as_raw_fd()).into();
+        self.folder.as_ref().map(by)
     }
 
     /// How large all files of the task may be together, until [`Warden::renew`]. Without cells this has no meaning.
     pub fn give_space(&mut self, bytes: u64) -> Result<(), WardenError> {
+        if self.folder.is_none() {
+            return Ok(());
+        }
         match self.ask(&Request::<&Spec>::Space { bytes })? {
             (Answer::Ready, _) => Ok(()),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),

@@ -26,6 +26,14 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// Whom a task's files must belong to, where that is not us.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Self::Cell(settings) if nix::unistd::geteuid().is_root() => Some(settings.user),
+            Self::Cell(_) | Self::None => None,
+        }
+    }
+
     /// For one of several wardens: each has a group and a user of its own, so that their commands are strangers.
     pub fn of_slot(&self, slot: u32) -> Isolation {
         match self {

@@ -52,8 +52,6 @@ pub struct Limits {
     pub file_size: Option<u64>,
     pub open_files: Option<u64>,
     pub stack: Option<u64>,
-    /// In a cell: bytes of all the files that it can write, together.
-    pub space: Option<u64>,
 }
 
 /// A spec that no operating system could run; found before anything is sent to the warden.

@@ -6,10 +6,12 @@ use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, landlock_version};
 use crate::cgroup::{Place, PlaceError};
 use crate::fault::{Fault, with_causes};
-use crate::launch::{Isolation, LaunchError, Launcher};
+use crate::launch::{Isolation, LaunchError};
 
 /// What the operator wants of the cells of one executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub enum Wall {
 }
 
 /// That something is enforced, and by what.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Statement {
     pub wall: &'static str,
     pub by: String,
@@ -164,15 +166,6 @@ impl CellPlan {
 }
 
 impl Ground {
-    /// Makes one cell and throws it away: what cannot be done on this machine shows here.
-    pub fn try_out(&self, launcher: &Launcher) -> Result<(), WallError> {
-        let launcher = Launcher {
-            isolation: self.isolation.clone(),
-            ..launcher.clone()
-        };
-        launcher.start().map(drop).map_err(WallError::from)
-    }
-
     /// Removes the control groups, when no warden is left.
     pub fn leave(self) -> Result<(), PlaceError> {
         self.place.map_or(Ok(()), Place::remove)

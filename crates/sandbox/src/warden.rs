@@ -45,7 +45,7 @@ mod footprint;
 mod verdict;
 
 use in_cell::CellBench;
-use run_command::{Bench, Failure, Owner};
+use run_command::{Bench, Failure, Owner, never_started};
 use setup::SetupError;
 use urgent::Words;
 
@@ -146,7 +146,12 @@ enum Runner {
 }
 
 impl Runner {
-    fn run_command(&mut self, owner: Owner<'_>, number: u64, spec: Spec) -> Result<Outcome, Failure> {
+    fn run_command(&mut self, owner: Owner<'_>, number: u64, mut spec: Spec) -> Result<Outcome, Failure> {
+        if let Some(reason) = owner.words.stop(number) {
+            return Ok(never_started(reason));
+        }
+        // Of what goes beyond its limit nothing need be kept.
+        spec.keep = spec.limits.output.map_or(spec.keep, |limit| limit.min(spec.keep));
         match self {
             Self::Tree { bench, .. } => bench.run_command(owner, number, spec),
             Self::Cell(bench) => bench.run_command(owner, number, spec),

@@ -1,7 +1,6 @@
 //! What cells cost: for one run, for many tasks, in memory, and for the program itself.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -161,7 +160,7 @@ fn runs(warden: &mut Warden, bwrap: &str, rounds: usize) -> Result<Runs> {
 
 fn burn_both(warden: &mut Warden) -> Result<Burnt> {
     let folder = warden.folder().context("the warden has made no folder")?;
-    let program = format!("/proc/self/fd/{}/box/burn", folder.as_raw_fd());
+    let program = folder.join("box/burn");
     fs::copy("/proc/self/exe", &program).context("could not copy a program into the cell")?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let words = [burn::VERB, BURN_ROUNDS];

@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::lchown;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use sandbox::{Ground, Input, Launcher, Spec, Statement, WORKSPACE, Warden};
-use serde::Serialize;
 
 use crate::args::{ExecutorFlags, LimitFlags, NodeFlags};
 use crate::config::{Config, Isolation};
@@ -72,8 +70,12 @@ fn in_cell(args: &Args, config: &Config, ground: &Ground, form: Form) -> Result<
         say(&ground.statements, form)?;
         return Ok(ExitCode::SUCCESS);
     }
-    copy_in(&args.file, &warden, config)?;
-    let spec = spec(args, config)?;
+    let limits = model::Limits::from(args.limits.limits());
+    if let Some(space) = limits.space {
+        warden.give_space(space)?;
+    }
+    copy_in(&args.file, &warden, ground.isolation.owner())?;
+    let spec = spec(args, &limits, config)?;
     let ticket = warden.ticket();
     let ended = warden.run(&ticket, &spec).context("could not run the command")?;
     let Some(outcome) = executor::outcome_of(ended) else {
@@ -82,60 +84,41 @@ fn in_cell(args: &Args, config: &Config, ground: &Ground, form: Form) -> Result<
     tell(outcome, form)
 }
 
-/// JSON of one statement.
-#[derive(Serialize)]
-struct Enforced<'a> {
-    wall: &'a str,
-    by: &'a str,
-}
-
 fn say(statements: &[Statement], form: Form) -> Result<()> {
-    let enforced: Vec<_> = statements
-        .iter()
-        .map(|statement| Enforced {
-            wall: statement.wall,
-            by: &statement.by,
-        })
-        .collect();
     match form {
-        Form::Json => Out::open().json(&enforced),
+        Form::Json => Out::open().json(&statements),
         Form::People => {
             let mut table = Table::new(["WALL", "BY"]);
-            for Enforced { wall, by } in enforced {
-                table.row([wall.to_string(), by.to_string()]);
+            for Statement { wall, by } in statements {
+                table.row([wall.to_string(), by.clone()]);
             }
             Out::open().text(table)
         }
     }
 }
 
-fn copy_in(files: &[PathBuf], warden: &Warden, config: &Config) -> Result<()> {
+fn copy_in(files: &[PathBuf], warden: &Warden, owner: Option<u32>) -> Result<()> {
     let folder = warden
         .folder()
         .context("the warden has made no folder for the command")?;
-    let folder = PathBuf::from(format!("/proc/self/fd/{}/box", folder.as_raw_fd()));
-    let owner = nix::unistd::geteuid()
-        .is_root()
-        .then_some(config.sandbox.first_user.0);
     for file in files {
         let name = file
             .file_name()
             .with_context(|| format!("{} has no name", file.display()))?;
-        let to = folder.join(name);
+        let to = folder.join("box").join(name);
         fs::copy(file, &to).with_context(|| format!("could not copy {} into the cell", file.display()))?;
         lchown(&to, owner, owner).context("could not hand a file over to the command's user")?;
     }
     Ok(())
 }
 
-fn spec(args: &Args, config: &Config) -> Result<Spec> {
+fn spec(args: &Args, limits: &model::Limits, config: &Config) -> Result<Spec> {
     let mut input = Vec::new();
     if !io::stdin().is_terminal() {
         io::stdin()
             .read_to_end(&mut input)
             .context("could not read standard input")?;
     }
-    let limits = model::Limits::from(args.limits.limits());
     Ok(Spec {
         argv: args.words.iter().map(Into::into).collect(),
         env: vec![
@@ -146,7 +129,7 @@ fn spec(args: &Args, config: &Config) -> Result<Spec> {
         ],
         directory: WORKSPACE.into(),
         input: Input::Bytes(input),
-        limits: executor::sandbox_limits(&limits),
+        limits: executor::sandbox_limits(limits),
         keep: limits.output.unwrap_or(config.executor.keep_output.0),
         network: args.network.clone(),
     })

@@ -2,12 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use model::{Handout, TaskSpec};
-use sandbox::{CellSettings, Warden};
+use sandbox::Warden;
 
 use super::{ATTEMPT, BOX, INPUT, WorkspaceError, failed, put, write, write_attempt};
 use crate::cache::Cache;
@@ -20,11 +19,11 @@ pub(crate) struct InCell {
 }
 
 impl InCell {
-    pub(super) fn new(root: PathBuf, settings: &CellSettings) -> InCell {
+    pub(super) fn new(root: PathBuf, owner: Option<u32>) -> InCell {
         InCell {
             root,
             attempt: None,
-            owner: nix::unistd::geteuid().is_root().then_some(settings.user),
+            owner,
         }
     }
 
@@ -47,8 +46,6 @@ impl InCell {
             .folder()
             .ok_or_else(missing)
             .map_err(failed("reach", Path::new(BOX)))?;
-        // There is no path to it; this leads there by the descriptor.
-        let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
         if spec.execute.input.blob().is_some() {
             write(&folder.join(INPUT), 0o644, &spec.execute.input, cache)?;
         }

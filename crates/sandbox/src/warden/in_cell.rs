@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::run_command::{Failure, Owner, never_started, refused};
+use super::run_command::{Failure, Owner, refused};
 use super::spawn::rlimits;
-use super::streams::{Output, drain, open_input};
+use super::streams::{Output, drain, open_input, scratch};
 use super::verdict::{End, Facts, verdict};
 use super::watch::{Noticed, Seen, Watch, Watched};
 use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError};
@@ -26,11 +26,10 @@ pub(super) struct CellBench {
 
 impl CellBench {
     pub(super) fn new(cells: Cells, nothing: File) -> Self {
-        const SCRATCH: usize = 64 << 10;
         Self {
             cells,
             nothing,
-            scratch: vec![0; SCRATCH],
+            scratch: scratch(),
         }
     }
 
@@ -41,16 +40,9 @@ impl CellBench {
         number: u64,
         spec: Spec,
     ) -> Result<Outcome, Failure> {
-        if let Some(reason) = owner.words.stop(number) {
-            return Ok(never_started(reason));
-        }
-        let limits = spec.limits;
-        let keep = limits.output.map_or(spec.keep, |limit| limit.min(spec.keep));
+        let (limits, keep) = (spec.limits, spec.keep);
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
-        if let Some(space) = limits.space {
-            self.cells.give_space(space).map_err(Fault::from)?;
-        }
         let mut cell = self.cells.take(spec.network.as_deref())?;
         let mut group = self.cells.group();
         if let Some(group) = &mut group {

@@ -14,7 +14,7 @@ use super::reap::Tally;
 use super::resolve::resolve;
 use super::sample::Sampler;
 use super::spawn::{NotStarted, Plan, Spawner};
-use super::streams::{Output, drain, open_input};
+use super::streams::{Output, drain, open_input, scratch};
 use super::tree::Table;
 use super::urgent::Words;
 use super::verdict::{End, Facts, verdict};
@@ -53,14 +53,13 @@ pub(super) struct Owner<'a> {
 
 impl Bench {
     pub(super) fn new(table: Table, nothing: File) -> Self {
-        const SCRATCH: usize = 64 << 10;
         let (spawner, footprint) = (Spawner::new(), Footprint::new());
         Self {
             table,
             spawner,
             footprint,
             nothing,
-            scratch: vec![0; SCRATCH],
+            scratch: scratch(),
         }
     }
 
@@ -71,9 +70,6 @@ impl Bench {
         number: u64,
         spec: Spec,
     ) -> Result<Outcome, Failure> {
-        if let Some(reason) = owner.words.stop(number) {
-            return Ok(never_started(reason));
-        }
         let Spec {
             argv,
             env,
@@ -84,7 +80,6 @@ impl Bench {
             // A command without a cell has the network that its user has.
             network: _,
         } = spec;
-        let keep = limits.output.map_or(keep, |limit| limit.min(keep));
         self.footprint.on_moved(input.held());
         let input = open_input(input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];

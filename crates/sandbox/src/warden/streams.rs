@@ -16,6 +16,12 @@ use crate::fault::Fault;
 use crate::outcome::Captured;
 use crate::spec::Input;
 
+/// What output passes through on its way, for all runs of a warden.
+pub(super) fn scratch() -> Vec<u8> {
+    const SIZE: usize = 64 << 10;
+    vec![0; SIZE]
+}
+
 /// Opens what the command reads; `None` stands for `/dev/null`.
 pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
     match input {

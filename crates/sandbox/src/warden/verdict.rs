@@ -85,7 +85,6 @@ mod tests {
             file_size: None,
             open_files: None,
             stack: None,
-            space: None,
         };
         const FINE: Facts = Facts {
             stopped: None,

@@ -1,7 +1,6 @@
 //! What a command finds in a cell, and what it can do there.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -55,7 +54,7 @@ impl Stage {
 
     /// The task's folder.
     fn folder(&mut self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.warden().folder().unwrap().as_raw_fd()).into()
+        self.warden().folder().unwrap()
     }
 }
 
@@ -177,11 +176,8 @@ fn a_full_file_system_is_told() {
     let outcome = stage.run(&sh("head -c 200m /dev/zero > /tmp/x"));
     assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
     stage.warden().renew().unwrap();
-    let less = Limits {
-        space: Some(1 << 20),
-        ..Limits::default()
-    };
-    let outcome = stage.run(&limited(sh("head -c 2m /dev/zero > x"), less));
+    stage.warden().give_space(1 << 20).unwrap();
+    let outcome = stage.run(&sh("head -c 2m /dev/zero > x"));
     assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
     // It is full, but nothing has failed.
     let outcome = stage.run(&sh("head -c 2m /dev/zero > y 2>/dev/null; exit 0"));
