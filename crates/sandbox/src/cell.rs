@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::{Pid, pipe2, sethostname};
 
 mod settings;
 mod step;
@@ -45,12 +45,12 @@ pub(crate) use landlock::version as landlock_version;
 use filter::Filter;
 use init::{Init, Reach};
 pub(crate) use orders::Orders;
-use orders::Said;
-use process::Copy;
+use orders::{Company, Message, Said};
+use process::Stack;
 use step::At;
 use user::{Outer, Who};
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, GroupLimits};
 use crate::fault::{Errno, Fault};
 use crate::wire::{self, rights};
 
@@ -62,8 +62,12 @@ pub(crate) struct Cells {
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
     lock: Option<OwnedFd>,
+    stack: Stack,
     space: Space,
     ready: Option<Cell>,
+    /// In which no command is left, and whose first process is on its way out: that takes the kernel longer than a
+    /// short command, and nobody need wait for it.
+    deserted: Vec<Cell>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +88,9 @@ pub(crate) struct Cell {
 enum Stage {
     Starting,
     Parked,
+    /// Only the first process is left, and that is about to end.
+    Deserted,
+    Gone,
 }
 
 /// What is known of the command's end.
@@ -98,12 +105,6 @@ pub(crate) enum Ended {
 
 /// A network that every cell can ask for.
 pub const LOOPBACK: &str = "loopback";
-
-/// The flags that every cell is started with. The network's is the warden's; the control group's comes with the group.
-const NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWPID
-    .union(CloneFlags::CLONE_NEWNS)
-    .union(CloneFlags::CLONE_NEWIPC)
-    .union(CloneFlags::CLONE_NEWUTS);
 
 impl Cells {
     /// Moves this process to where cells can be made. There is no way back, and no path to the host's files.
@@ -126,8 +127,12 @@ impl Cells {
         }
         // For good: a warden needs no network, and all its cells are in this one, in which there is nothing.
         unshare(CloneFlags::CLONE_NEWNET).at(Step::NetworkNamespace)?;
+        unshare(CloneFlags::CLONE_NEWUTS).at(Step::HostName)?;
+        sethostname("cell").at(Step::HostName)?;
         unshare(CloneFlags::CLONE_NEWNS).at(Step::MountNamespace)?;
         template::move_in(settings, &who)?;
+        // What no process that comes from here can ever get need not be taken from each.
+        power::bound_capabilities().at(Step::BoundingSet)?;
         let space = Space {
             bytes: settings.space,
             files: settings.files,
@@ -138,8 +143,10 @@ impl Cells {
             filter: Filter::new(),
             networks,
             lock,
+            stack: Stack::new().at(Step::Stub)?,
             space,
             ready: None,
+            deserted: Vec::new(),
         };
         cells.mount_task()?;
         cells.ready = Some(cells.make(Reach::Nothing)?);
@@ -160,6 +167,7 @@ impl Cells {
     pub(crate) fn renew(&mut self) -> Result<(), Fault> {
         self.ready = None;
         umount2(WORKSPACE, MntFlags::MNT_DETACH).at(Step::ClearTask)?;
+        self.deserted.clear();
         if let Some(group) = &mut self.group {
             group.settle()?;
         }
@@ -197,25 +205,23 @@ impl Cells {
     /// Does not wait until it is parked: that goes on while there is nothing to run yet.
     fn make(&self, reach: Reach<'_>) -> Result<Cell, StepError> {
         let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;
-        let (reading, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
-        match process::copy_into(NAMESPACES.bits()).at(Step::Cell)? {
-            Copy::Child => Init {
-                who: self.who,
-                reach,
-                group: self.group.as_ref(),
-                filter: &self.filter,
-                socket: theirs,
-                status: writing,
-                lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
-            }
-            .run(),
-            Copy::Parent { child } => Ok(Cell {
-                init: Pid::from_raw(child),
-                socket: ours,
-                status: reading.into(),
-                stage: Stage::Starting,
-            }),
-        }
+        let (status, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
+        let init = Init {
+            who: self.who,
+            reach,
+            group: self.group.as_ref(),
+            filter: &self.filter,
+            socket: &theirs,
+            status: writing.as_raw_fd(),
+            lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
+            stack: &self.stack,
+        };
+        Ok(Cell {
+            init: Pid::from_raw(init.start()?),
+            socket: ours,
+            status: status.into(),
+            stage: Stage::Starting,
+        })
     }
 
     /// A cell that has given up all power, for one command: the one that is ready, if it will do.
@@ -234,6 +240,22 @@ impl Cells {
         Ok(cell)
     }
 
+    /// Returns when no process of the command is left, and says what kept it from starting, if anything did.
+    pub(crate) fn end(&mut self, mut cell: Cell) -> Result<Option<StepError>, StepError> {
+        if cell.stage != Stage::Deserted {
+            cell.kill();
+        }
+        // Nobody is left who could say more, so this does not wait.
+        let said = cell.said();
+        if cell.stage == Stage::Deserted {
+            self.deserted.push(cell);
+        }
+        match said? {
+            Some(Said::Failed(error)) => Ok(Some(error)),
+            _ => Ok(None),
+        }
+    }
+
     /// Bounds the task's files, until its end.
     pub(crate) fn give_space(&self, bytes: u64) -> Result<(), StepError> {
         let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
@@ -246,8 +268,16 @@ impl Cells {
         statvfs(WORKSPACE).is_ok_and(|space| space.blocks_available() == 0 || space.files_free() == 0)
     }
 
-    pub(crate) fn group(&mut self) -> Option<&mut Group> {
-        self.group.as_mut()
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// Limits and measures the command of the cell that was taken.
+    pub(crate) fn begin(&mut self, limits: GroupLimits) -> Result<(), Fault> {
+        match &mut self.group {
+            Some(group) => Ok(group.begin(limits)?),
+            None => Ok(()),
+        }
     }
 
     fn reach(&self, name: &str) -> Result<Reach<'_>, Fault> {
@@ -293,29 +323,28 @@ impl Cell {
     }
 
     pub(crate) fn ended(&mut self) -> Ended {
-        let mut status = [0; size_of::<i32>()];
-        match self.status.read_exact(&mut status) {
-            Ok(()) => Ended::With(i32::from_ne_bytes(status)),
+        let mut message = [0; Message::SIZE];
+        match self.status.read_exact(&mut message) {
+            Ok(()) => {
+                let Message { status, company } = Message::decode(message);
+                if company == Company::Nobody {
+                    self.stage = Stage::Deserted;
+                }
+                Ended::With(status)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ended::NotYet,
             Err(_) => Ended::Unknown,
         }
     }
 
-    /// Ends every process of the cell, and says what kept the command from starting, if anything did.
-    pub(crate) fn end(self) -> Result<Option<StepError>, StepError> {
-        self.kill();
-        // Nobody is left who could say more, so this does not wait.
-        match self.said()? {
-            Some(Said::Failed(error)) => Ok(Some(error)),
-            _ => Ok(None),
+    /// The kernel lets the first process be reaped when all others are gone. Then its number may be another's.
+    fn kill(&mut self) {
+        if self.stage != Stage::Gone {
+            // An error means that it has ended by itself.
+            let _ = kill(self.init, Signal::SIGKILL);
+            while waitpid(self.init, None) == Err(nix::errno::Errno::EINTR) {}
+            self.stage = Stage::Gone;
         }
-    }
-
-    /// The kernel lets the first process be reaped when all others are gone.
-    fn kill(&self) {
-        // Errors mean that it has been done.
-        let _ = kill(self.init, Signal::SIGKILL);
-        while waitpid(self.init, None) == Err(nix::errno::Errno::EINTR) {}
     }
 }
 

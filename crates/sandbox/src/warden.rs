@@ -21,7 +21,7 @@ use crate::spec::Spec;
 use crate::wire::{self, Answer, Request, rights};
 
 mod setup;
-mod signals;
+pub(crate) mod signals;
 
 mod in_cell;
 mod run_command;

@@ -1,25 +1,23 @@
 //! The first process of a cell. All others end with it, which the kernel sees to.
+#![allow(unsafe_code)]
 
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns};
-use nix::unistd::sethostname;
 
+use super::filter::Filter;
 use super::loopback;
-use super::orders::Said;
+use super::orders::{Company, Message, Said};
 use super::power;
-use super::process::{self, Copy};
+use super::process::{self, Copy, Stack, Waited};
 use super::settings::WORKSPACE;
 use super::step::{At, Step, StepError};
 use super::stub::{self, Stub};
 use super::user::Who;
 use crate::cgroup::Group;
 use crate::wire;
-
-use super::filter::Filter;
 
 /// Which network the cell is in.
 #[derive(Debug, Clone, Copy)]
@@ -33,78 +31,114 @@ pub(super) enum Reach<'a> {
 }
 
 /// What a cell is made with.
+#[derive(Clone, Copy)]
 pub(super) struct Init<'a> {
     pub(super) who: Who,
     pub(super) reach: Reach<'a>,
     pub(super) group: Option<&'a Group>,
     pub(super) filter: &'a Filter,
     /// Where its failures go, and where the stub listens.
-    pub(super) socket: UnixStream,
+    pub(super) socket: &'a UnixStream,
     /// Where the command's status goes.
-    pub(super) status: OwnedFd,
+    pub(super) status: RawFd,
     pub(super) lock: Option<RawFd>,
+    /// For the command's process, until it is the command.
+    pub(super) stack: &'a Stack,
 }
 
+/// The flags that every cell is started with. In the warden's network and host name no command can leave anything;
+/// the control group's namespace comes with the group.
+const NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWPID
+    .union(CloneFlags::CLONE_NEWNS)
+    .union(CloneFlags::CLONE_NEWIPC);
+
 impl Init<'_> {
-    /// In the new namespaces.
-    pub(super) fn run(mut self) -> ! {
+    /// Returns the first process of the new cell. What it fails at it says on the socket.
+    pub(super) fn start(&self) -> Result<i32, StepError> {
+        match process::copy_into(NAMESPACES.bits()).at(Step::Cell)? {
+            Copy::Parent { child } => Ok(child),
+            Copy::Child => self.run(),
+        }
+    }
+
+    fn run(&self) -> ! {
         let failed = match self.furnish() {
-            Ok(child) => self.wait(child),
+            Ok(()) => self.hold(),
             Err(error) => error,
         };
-        let _ = wire::send(&self.socket, &Said::Failed(failed), &mut Vec::new());
+        let _ = wire::send(self.socket, &Said::Failed(failed), &mut Vec::new());
         process::exit(1)
     }
 
-    fn furnish(&mut self) -> Result<i32, StepError> {
+    fn furnish(&self) -> Result<(), StepError> {
         power::die_with_parent().at(Step::DeathSignal)?;
+        power::hide().at(Step::Hide)?;
+        power::reset_signals();
         match self.reach {
             Reach::Nothing => {}
             Reach::Loopback => loopback::make().at(Step::JoinNetwork)?,
             Reach::Named(namespace) => setns(namespace, CloneFlags::CLONE_NEWNET).at(Step::JoinNetwork)?,
         }
-        sethostname("cell").at(Step::HostName)?;
         mount_processes().at(Step::MountProcesses)?;
         bind(&format!("{WORKSPACE}/tmp"), "/tmp").at(Step::MountTemporary)?;
         bind(&format!("{WORKSPACE}/shm"), "/dev/shm").at(Step::MountShared)?;
         // Over the task's file system itself: what else lies there (the input) is out of sight.
-        bind(&format!("{WORKSPACE}/box"), WORKSPACE).at(Step::MountWorkspace)?;
-
-        let copied = match self.group.and_then(Group::directory) {
-            Some(directory) => process::copy_into_group(directory),
-            None => process::copy_into(0),
-        };
-        match copied.at(Step::Stub)? {
-            Copy::Parent { child } => Ok(child),
-            Copy::Child => stub::run(Stub {
-                who: self.who,
-                group: self.group,
-                filter: self.filter,
-                socket: &self.socket,
-            }),
-        }
+        bind(&format!("{WORKSPACE}/box"), WORKSPACE).at(Step::MountWorkspace)
     }
 
-    /// Waits for the command, and for every orphan of it.
-    fn wait(&mut self, command: i32) -> StepError {
-        // A command must not be able to do anything to this process, nor get anything through it.
-        if let Err(error) = power::keep_only(self.status.as_fd(), self.lock).at(Step::Streams) {
-            return error;
+    /// Starts the process that becomes the command, and holds the cell until its end. Returns only what kept it from
+    /// that.
+    fn hold(&self) -> StepError {
+        let stub = Stub {
+            who: self.who,
+            group: self.group,
+            filter: self.filter,
+            socket: self.socket,
+        };
+        let directory = self.group.and_then(Group::directory);
+        // SAFETY: `wait` does as it must, and does not return, so the stub stays.
+        match unsafe { process::share(directory, self.stack, stub::run, &stub) } {
+            Ok(command) => wait(command, self.status, self.lock),
+            Err(errno) => StepError {
+                step: Step::Stub,
+                errno,
+            },
         }
-        match power::give_up().at(Step::Capabilities) {
-            Ok(()) => {}
-            Err(error) => return error,
-        }
-        loop {
-            match power::wait_for_any() {
-                Ok((ended, status)) if ended == command => {
-                    // The first descriptor is the pipe now. Whether it can be written or not, it is over.
-                    let _ = power::first_descriptor().write_all(&status.to_ne_bytes());
-                    process::exit(0)
-                }
-                Ok(_) => {}
-                Err(_) => process::exit(1),
+    }
+}
+
+/// Waits for the command, and for every orphan of it, without any power.
+///
+/// The stub is at work in this memory at the same time: see [`process::share`].
+fn wait(command: i32, status: RawFd, lock: Option<RawFd>) -> ! {
+    // A command must not be able to do anything to this process, nor get anything through it.
+    let given_up = process::keep_only(status, lock)
+        .and_then(|()| process::drop_capabilities())
+        .and_then(|()| process::forbid_new_privileges());
+    if given_up.is_err() {
+        process::exit(1);
+    }
+    loop {
+        match process::wait_for_child(0) {
+            Waited::Ended { child, status } if child == command => {
+                let company = company();
+                process::say(&Message { status, company }.encode());
+                process::exit(0)
             }
+            Waited::Ended { .. } | Waited::Alive => {}
+            Waited::NoChild => process::exit(1),
+        }
+    }
+}
+
+/// Whether there is another process in the cell. All come from its first one, and those whose parents end become its
+/// children: if it has none, it is alone.
+fn company() -> Company {
+    loop {
+        match process::wait_for_child(libc::WNOHANG) {
+            Waited::Ended { .. } => {}
+            Waited::Alive => return Company::Others,
+            Waited::NoChild => return Company::Nobody,
         }
     }
 }

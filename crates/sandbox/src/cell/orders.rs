@@ -25,3 +25,37 @@ pub(super) enum Said {
     Parked,
     Failed(StepError),
 }
+
+/// From the cell's first process, on a pipe of its own: the command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Message {
+    /// As `wait` gives it.
+    pub(super) status: i32,
+    pub(super) company: Company,
+}
+
+/// Who was left in the cell beside its first process when the command had ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    Nobody,
+    Others,
+}
+
+impl Message {
+    pub(super) const SIZE: usize = size_of::<i32>() + 1;
+
+    pub(super) fn encode(self) -> [u8; Self::SIZE] {
+        let [a, b, c, d] = self.status.to_ne_bytes();
+        [a, b, c, d, (self.company == Company::Others).into()]
+    }
+
+    pub(super) fn decode([a, b, c, d, others]: [u8; Self::SIZE]) -> Self {
+        Self {
+            status: i32::from_ne_bytes([a, b, c, d]),
+            company: match others {
+                0 => Company::Nobody,
+                _ => Company::Others,
+            },
+        }
+    }
+}

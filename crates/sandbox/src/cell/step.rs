@@ -40,6 +40,7 @@ pub enum Step {
     // The cell's.
     Cell,
     DeathSignal,
+    Hide,
     JoinNetwork,
     HostName,
     MountProcesses,
@@ -92,6 +93,7 @@ impl fmt::Display for Step {
             Self::ClearTask => "unmount the task's file system",
             Self::Cell => "start a process in namespaces of its own",
             Self::DeathSignal => "tie the cell's life to the warden's",
+            Self::Hide => "hide the cell's first process",
             Self::JoinNetwork => "join the network",
             Self::HostName => "set the host name",
             Self::MountProcesses => "mount /proc",

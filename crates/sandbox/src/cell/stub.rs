@@ -34,7 +34,7 @@ pub(super) struct Stub<'a> {
     pub(super) socket: &'a UnixStream,
 }
 
-pub(super) fn run(stub: Stub<'_>) -> ! {
+pub(super) extern "C" fn run(stub: &Stub<'_>) -> ! {
     let failed = match stub.become_command() {
         Ok(never) => match never {},
         Err(error) => error,
@@ -53,7 +53,6 @@ impl Stub<'_> {
     }
 
     fn give_up_power(&self) -> Result<(), StepError> {
-        power::reset_signals();
         if let Some(group) = self.group {
             // Where there is a directory, the process was born in it.
             if group.directory().is_none() {
@@ -62,13 +61,12 @@ impl Stub<'_> {
             unshare(CloneFlags::CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
         }
         setsid().at(Step::Session)?;
-        power::bound_capabilities().at(Step::BoundingSet)?;
         if let Who::Root { .. } = self.who {
             power::become_group(self.who.gid()).at(Step::Group)?;
             power::become_user(self.who.uid()).at(Step::User)?;
         }
-        power::drop_capabilities().at(Step::Capabilities)?;
-        power::forbid_new_privileges().at(Step::NoNewPrivileges)?;
+        process::drop_capabilities().at(Step::Capabilities)?;
+        process::forbid_new_privileges().at(Step::NoNewPrivileges)?;
         let writable = ["/tmp", "/dev/shm", WORKSPACE].map(Path::new);
         landlock::restrict(&[Path::new("/")], &writable).at(Step::Landlock)?;
         self.filter.install().at(Step::Seccomp)

@@ -44,14 +44,10 @@ impl CellBench {
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
         let mut cell = self.cells.take(spec.network.as_deref())?;
-        let mut group = self.cells.group();
-        if let Some(group) = &mut group {
-            let limits = GroupLimits {
-                memory: limits.memory,
-                processes: limits.processes,
-            };
-            group.begin(limits).map_err(Fault::from)?;
-        }
+        self.cells.begin(GroupLimits {
+            memory: limits.memory,
+            processes: limits.processes,
+        })?;
         let program = spec.argv[0].clone();
         let orders = Orders {
             argv: spec.argv,
@@ -70,7 +66,7 @@ impl CellBench {
 
         let mut inmate = Inmate {
             cell: &mut cell,
-            group: group.as_deref(),
+            group: self.cells.group(),
             limits: &limits,
             next_look: None,
             ended: Ended::NotYet,
@@ -86,7 +82,7 @@ impl CellBench {
         .run(&mut inmate, &mut outputs);
         let wall = start.elapsed();
         let ended = inmate.ended;
-        let failed = cell.end().map_err(Fault::from)?;
+        let failed = self.cells.end(cell).map_err(Fault::from)?;
         let stopped = match seen {
             Seen::Ended => None,
             Seen::Exceeded(reason) => Some(reason),
@@ -97,7 +93,7 @@ impl CellBench {
         if let Some(failed) = failed {
             return on_failed(failed, &program, outputs, wall);
         }
-        let usage = match group {
+        let usage = match self.cells.group() {
             Some(group) => group.usage().map_err(Fault::from)?,
             None => Usage::default(),
         };

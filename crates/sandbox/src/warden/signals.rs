@@ -12,6 +12,17 @@ use nix::sys::time::TimeSpec;
 /// end it before it has cleaned up.
 pub(super) const IGNORED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE];
 
+/// All that a warden does not leave to the default: what its children have to give back.
+pub(crate) const TAKEN: [Signal; 7] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGPIPE,
+    Signal::SIGCHLD,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+];
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignalError {
     #[error("cannot set what {signal} does")]
@@ -40,18 +51,19 @@ pub(super) fn take_over() -> Result<(), SignalError> {
         // SAFETY: the only handler does nothing, which is safe at any moment.
         unsafe { sigaction(signal, &action) }.map_err(|errno| SignalError::Action { signal, errno })?;
     }
-    restore_internal();
+    restore_unnamed();
     let blocked = SigSet::from(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&blocked), None).map_err(SignalError::Block)
 }
 
-/// glibc keeps two signals to itself: `posix_spawn` leaves them ignored in what it starts, and `sigaction` does
-/// not touch them. Commands should find them as any other. An error would leave things as they are elsewhere.
-fn restore_internal() {
-    const INTERNAL: [libc::c_int; 2] = [32, 33];
+/// The real-time signals, and two that glibc keeps to itself: `posix_spawn` leaves those ignored in what it starts,
+/// and `sigaction` does not touch them. Commands should find them as any other. An error would leave things as they
+/// are elsewhere.
+fn restore_unnamed() {
+    const UNNAMED: std::ops::RangeInclusive<libc::c_int> = 32..=64;
     /// The kernel's own layout: handler, flags, restorer, mask; all zero is the default action.
     const DEFAULT: [u64; 4] = [0; 4];
-    for signal in INTERNAL {
+    for signal in UNNAMED {
         let unwanted = std::ptr::null_mut::<u64>();
         // SAFETY: reads four words, writes nothing, and nobody in this process of one thread uses the signals.
         unsafe {
