@@ -116,7 +116,7 @@ impl Reporter {
             },
         };
         let (sender, events) = mpsc::unbounded_channel();
-        let bench = Bench::new(equipment, options.slots, sender);
+        let bench = Bench::new(equipment, sender);
         let fetcher = Arc::new(Fetcher {
             calls: calls.clone(),
             bench: bench.clone(),

@@ -1,4 +1,4 @@
-//! The slots' threads: each has a warden of its own and runs one task after another.
+//! The slots' threads: each has wardens of its own and runs one task after another.
 //!
 //! Threads, not async tasks: a run is file work and waiting for one process, from begin to end.
 
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use model::{Complete, End, Handout, Status, TaskSpec, with_causes};
-use sandbox::{LaunchError, Launcher, Remote, Ticket, WallError, Warden};
+use sandbox::{Isolation, LaunchError, Launcher, Remote, Ticket, WallError, Warden, WardenError};
 use tokio::sync::mpsc;
 
 use crate::ExecutorError;
@@ -71,6 +71,13 @@ pub(crate) struct Bench {
     wardens: Mutex<Wardens>,
 }
 
+/// A warden and where it works, one of those that take turns in a slot.
+struct Post {
+    number: usize,
+    warden: Option<Warden>,
+    workspace: Workspace,
+}
+
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
@@ -94,11 +101,7 @@ pub(crate) struct Equipment {
 }
 
 impl Bench {
-    pub(crate) fn new(
-        equipment: Equipment,
-        slots: u32,
-        events: mpsc::UnboundedSender<(Instant, Event)>,
-    ) -> Arc<Bench> {
+    pub(crate) fn new(equipment: Equipment, events: mpsc::UnboundedSender<(Instant, Event)>) -> Arc<Bench> {
         let Equipment {
             work,
             cache,
@@ -118,7 +121,7 @@ impl Bench {
             queue: Mutex::default(),
             ready: Condvar::new(),
             wardens: Mutex::new(Wardens {
-                remotes: vec![None; slots as usize],
+                remotes: Vec::new(),
                 in_touch_until: None,
             }),
         })
@@ -126,38 +129,60 @@ impl Bench {
 
     /// Starts every slot, so that a machine on which no warden starts is known at once.
     pub(crate) fn start(self: &Arc<Self>, slots: u32) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
-        let wardens = (0..slots as usize)
-            .map(|slot| self.start_warden(slot).map_err(WallError::from))
-            .collect::<Result<Vec<_>, _>>()?;
+        let turns = self.turns();
+        let total = slots as usize * turns;
+        self.wardens().remotes.resize(total, None);
+        let posts = (0..total)
+            .map(|number| self.start_post(number))
+            .collect::<Result<VecDeque<_>, _>>()?;
+        let mut posts = posts.into_iter();
         let mut threads = Vec::new();
-        for (slot, warden) in wardens.into_iter().enumerate() {
+        for slot in 0..slots {
             let bench = self.clone();
+            let posts = posts.by_ref().take(turns).collect();
             let thread = std::thread::Builder::new()
                 .name(format!("slot-{slot}"))
-                .spawn(move || bench.slot(slot, warden))
+                .spawn(move || bench.slot(posts))
                 .map_err(ExecutorError::Thread)?;
             threads.push(thread);
         }
         Ok(threads)
     }
 
-    fn slot(&self, slot: usize, warden: Warden) {
-        let mut warden = Some(warden);
-        let mut workspace = Workspace::new(&self.work, slot, &self.launcher.isolation.of_slot(slot as u32));
+    /// How many wardens take turns in a slot. One in whose cell a task has run has to make another cell: so long
+    /// there is a second one.
+    fn turns(&self) -> usize {
+        match self.launcher.isolation {
+            Isolation::None => 1,
+            Isolation::Cell(_) => 2,
+        }
+    }
+
+    fn start_post(&self, number: usize) -> Result<Post, WallError> {
+        let isolation = self.launcher.isolation.of_warden(number as u32);
+        Ok(Post {
+            number,
+            warden: Some(self.start_warden(number)?),
+            workspace: Workspace::new(&self.work, number, &isolation),
+        })
+    }
+
+    fn slot(&self, mut posts: VecDeque<Post>) {
         while let Some(job) = self.next() {
-            let end = match warden.take().map_or_else(|| self.start_warden(slot), Ok) {
-                Ok(mut running) => {
+            // There is one at least.
+            let Some(mut post) = posts.pop_front() else { return };
+            let end = match self.ready_warden(&mut post) {
+                Ok(mut warden) => {
+                    let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut post.workspace, &job));
                     // A slot that is lost to a mistake of ours would hold its task for ever.
-                    let end =
-                        catch_unwind(AssertUnwindSafe(|| run(self, &mut running, &mut workspace, &job)))
-                            .unwrap_or_else(|_| {
-                                Err(Failure::WardenLost(
-                                    "the executor failed; its log says why".into(),
-                                ))
-                            });
+                    let end = catch_unwind(attempt).unwrap_or_else(|_| {
+                        Err(Failure::WardenLost(
+                            "the executor failed; its log says why".into(),
+                        ))
+                    });
                     // One that broke is not used again.
                     if !matches!(end, Err(Failure::WardenLost(_))) {
-                        warden = Some(running);
+                        post.warden = Some(warden);
                     }
                     end
                 }
@@ -177,23 +202,25 @@ impl Bench {
                 }
                 Err(Failure::Withdrawn) => self.tell(Event::Ended(handout, Ending::Withdrawn)),
             }
-            // Only now, when the task's end is told: nobody waits for what is done here.
-            warden = warden.and_then(|warden| self.renew(warden));
+            // Only now, when the task's end is told: nobody waits for what is done then.
+            let renewed = post.warden.as_mut().map_or(Ok(()), Warden::renew);
+            if let Err(error) = renewed {
+                on_not_ready(&error);
+                post.warden = None;
+            }
+            posts.push_back(post);
         }
     }
 
-    /// Has the warden make ready for the next task. One that cannot is replaced when that comes.
-    fn renew(&self, mut warden: Warden) -> Option<Warden> {
-        match warden.renew() {
-            Ok(()) => Some(warden),
-            Err(error) => {
-                tracing::warn!(
-                    why = with_causes(&error),
-                    "a warden could not make ready for another task"
-                );
-                None
+    /// The one that is there, or another where that cannot go on.
+    fn ready_warden(&self, post: &mut Post) -> Result<Warden, LaunchError> {
+        if let Some(mut warden) = post.warden.take() {
+            match warden.wait_until_ready() {
+                Ok(()) => return Ok(warden),
+                Err(error) => on_not_ready(&error),
             }
         }
+        self.start_warden(post.number)
     }
 
     /// Puts the result into the spool, then says that it is there.
@@ -265,9 +292,9 @@ impl Bench {
         }
     }
 
-    fn start_warden(&self, slot: usize) -> Result<Warden, LaunchError> {
+    fn start_warden(&self, number: usize) -> Result<Warden, LaunchError> {
         let launcher = Launcher {
-            isolation: self.launcher.isolation.of_slot(slot as u32),
+            isolation: self.launcher.isolation.of_warden(number as u32),
             ..self.launcher.clone()
         };
         let warden = launcher.start()?;
@@ -281,7 +308,7 @@ impl Bench {
                 tracing::debug!(%error, "could not reach a warden");
             }
         }
-        wardens.remotes[slot] = Some(remote);
+        wardens.remotes[number] = Some(remote);
         Ok(warden)
     }
 
@@ -296,6 +323,13 @@ impl Bench {
     fn wardens(&self) -> MutexGuard<'_, Wardens> {
         self.wardens.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn on_not_ready(error: &WardenError) {
+    tracing::warn!(
+        why = with_causes(error),
+        "a warden could not make ready for another task"
+    );
 }
 
 impl Control {

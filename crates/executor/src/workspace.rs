@@ -1,7 +1,7 @@
-//! A slot's workspace: each task's files laid out in it, and nothing left of them afterwards.
+//! A warden's workspace: each task's files laid out in it, and nothing left of them afterwards.
 //!
 //! ```text
-//! work/SLOT/attempt   which attempt began here last
+//! work/NUMBER/attempt which attempt began here last
 //! box/                where the commands run: the source files, and the data files in data/
 //! tmp/                TMPDIR
 //! input               standard input, where it is a blob
@@ -45,8 +45,8 @@ pub(crate) enum Workspace {
 }
 
 impl Workspace {
-    pub(crate) fn new(work: &Path, slot: usize, isolation: &Isolation) -> Workspace {
-        let root = work.join(slot.to_string());
+    pub(crate) fn new(work: &Path, number: usize, isolation: &Isolation) -> Workspace {
+        let root = work.join(number.to_string());
         match isolation {
             Isolation::None => Workspace::OnDisk(OnDisk::new(root)),
             Isolation::Cell(_) => Workspace::InCell(InCell::new(root, isolation.owner())),

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         for _ in 0..ROUNDS {
             best[0].keep(on_threads(threads, |_| raw(RUNS / threads)));
             for (index, isolation) in [(1, &none), (2, &cell)] {
-                let work = |thread| through_warden(&isolation.of_slot(thread), RUNS / threads);
+                let work = |thread| through_warden(&isolation.of_warden(thread), RUNS / threads);
                 best[index].keep(on_threads(threads, work));
             }
         }
@@ -126,6 +126,7 @@ fn through_warden(isolation: &Isolation, runs: u32) -> Times {
         assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
         let start = Instant::now();
         warden.renew().expect("the warden makes ready");
+        warden.wait_until_ready().expect("the warden is ready");
         renew.push(start.elapsed());
     }
     Times {

@@ -44,6 +44,7 @@ pub(crate) use landlock::version as landlock_version;
 
 use filter::Filter;
 use init::{Init, Reach};
+use landlock::Rules;
 pub(crate) use orders::Orders;
 use orders::{Company, Message, Said};
 use process::Stack;
@@ -59,6 +60,8 @@ pub(crate) struct Cells {
     who: Who,
     group: Option<Group>,
     filter: Filter,
+    /// Of the task's folders. None where the kernel has no such wall.
+    rules: Option<Rules>,
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
     lock: Option<OwnedFd>,
@@ -141,6 +144,7 @@ impl Cells {
             who,
             group,
             filter: Filter::new(),
+            rules: None,
             networks,
             lock,
             stack: Stack::new().at(Step::Stub)?,
@@ -176,7 +180,7 @@ impl Cells {
         Ok(())
     }
 
-    fn mount_task(&self) -> Result<(), StepError> {
+    fn mount_task(&mut self) -> Result<(), StepError> {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         let Space { bytes, files } = self.space;
         let options = format!("mode=0711,size={bytes},nr_inodes={files}");
@@ -188,18 +192,22 @@ impl Cells {
             Some(options.as_str()),
         )
         .at(Step::MountTask)?;
-        let make = |name: &str| {
-            let path: PathBuf = Path::new(WORKSPACE).join(name);
-            DirBuilder::new().mode(0o700).create(&path)?;
-            match self.who {
-                Who::Root { command } => chown(&path, Some(command), Some(command)),
-                Who::Ordinary => Ok(()),
-            }
-        };
-        ["box", "tmp", "shm"]
-            .into_iter()
-            .try_for_each(make)
-            .at(Step::MakeFolders)
+        let folders = ["box", "tmp", "shm"].map(|name| Path::new(WORKSPACE).join(name));
+        let folders = folders.each_ref().map(PathBuf::as_path);
+        folders
+            .iter()
+            .try_for_each(|folder| self.make_folder(folder))
+            .at(Step::MakeFolders)?;
+        self.rules = Rules::new(&[Path::new("/")], &folders).at(Step::Landlock)?;
+        Ok(())
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)?;
+        match self.who {
+            Who::Root { command } => chown(path, Some(command), Some(command)),
+            Who::Ordinary => Ok(()),
+        }
     }
 
     /// Does not wait until it is parked: that goes on while there is nothing to run yet.
@@ -210,6 +218,7 @@ impl Cells {
             who: self.who,
             reach,
             group: self.group.as_ref(),
+            rules: self.rules.as_ref(),
             filter: &self.filter,
             socket: &theirs,
             status: writing.as_raw_fd(),

@@ -24,10 +24,19 @@ pub struct Warden {
     reach: Arc<Reach>,
     buffer: Vec<u8>,
     /// Where the files of the next command go, if it runs in a cell.
-    folder: Option<OwnedFd>,
+    folder: Folder,
     /// The number of the last ticket made, and of the last one used.
     made: u64,
     used: u64,
+}
+
+#[derive(Debug)]
+enum Folder {
+    /// Commands run without cells.
+    None,
+    /// The warden is at it, and will answer.
+    ToCome,
+    Here(OwnedFd),
 }
 
 /// Stands for one run, and can kill it from any thread: before it starts, while it lasts, and to no effect
@@ -77,7 +86,7 @@ impl Warden {
             socket,
             reach: Arc::new(reach),
             buffer: Vec::new(),
-            folder,
+            folder: folder.map_or(Folder::None, Folder::Here),
             made: 0,
             used: 0,
         }
@@ -109,6 +118,7 @@ impl Warden {
             return Err(WardenError::Ticket);
         }
         self.used = ticket.number;
+        self.wait_until_ready()?;
         let request = Request::Run {
             number: ticket.number,
             spec,
@@ -121,15 +131,20 @@ impl Warden {
 
     /// The task's folder, if commands run in cells: `box` is their workspace, and what lies beside it is not seen by
     /// them, except `tmp` and `shm`. Whoever opens something there after a command has run must not follow links.
+    /// There is none while the warden makes ready: see [`Warden::wait_until_ready`].
     pub fn folder(&self) -> Option<PathBuf> {
         // It has no path of its own; this leads there by the descriptor.
         let by = |folder: &OwnedFd| format!("/proc/self/fd/{}", folder.as_raw_fd()).into();
-        self.folder.as_ref().map(by)
+        match &self.folder {
+            Folder::Here(folder) => Some(by(folder)),
+            Folder::None | Folder::ToCome => None,
+        }
     }
 
     /// How large all files of the task may be together, until [`Warden::renew`]. Without cells this has no meaning.
     pub fn give_space(&mut self, bytes: u64) -> Result<(), WardenError> {
-        if self.folder.is_none() {
+        self.wait_until_ready()?;
+        if matches!(self.folder, Folder::None) {
             return Ok(());
         }
         match self.ask(&Request::<&Spec>::Space { bytes })? {
@@ -138,25 +153,48 @@ impl Warden {
         }
     }
 
-    /// The task is over. Its files are gone, and the folder is another one.
+    /// The task is over. Its files go, and the folder will be another one. Does not wait for that: whatever is wanted
+    /// of the warden next does.
     pub fn renew(&mut self) -> Result<(), WardenError> {
-        // Without a cell there is nothing to make ready.
-        if self.folder.take().is_none() {
-            return Ok(());
-        }
-        match self.ask(&Request::<&Spec>::Renew)? {
-            (Answer::Ready, folder) => {
-                self.folder = folder;
-                Ok(())
+        match self.folder {
+            // Without a cell there is nothing to make ready.
+            Folder::None | Folder::ToCome => Ok(()),
+            Folder::Here(_) => {
+                self.folder = Folder::ToCome;
+                self.tell(&Request::Renew)
             }
-            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
     }
 
-    fn ask(&mut self, request: &Request<&Spec>) -> Result<(Answer, Option<OwnedFd>), WardenError> {
-        if let Err(error) = wire::send(&self.socket, request, &mut self.buffer) {
-            return Err(self.on_broken_socket(error));
+    /// Waits until what [`Warden::renew`] has begun is done.
+    pub fn wait_until_ready(&mut self) -> Result<(), WardenError> {
+        if let Folder::ToCome = self.folder {
+            match self.hear() {
+                Ok((Answer::Ready, Some(folder))) => self.folder = Folder::Here(folder),
+                Ok(_) => return Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+                Err(error) => {
+                    // It cannot run anything more, and must not be asked again.
+                    self.end();
+                    return Err(error);
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn ask(&mut self, request: &Request<&Spec>) -> Result<(Answer, Option<OwnedFd>), WardenError> {
+        self.tell(request)?;
+        self.hear()
+    }
+
+    fn tell(&mut self, request: &Request<&Spec>) -> Result<(), WardenError> {
+        match wire::send(&self.socket, request, &mut self.buffer) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.on_broken_socket(error)),
+        }
+    }
+
+    fn hear(&mut self) -> Result<(Answer, Option<OwnedFd>), WardenError> {
         let mut receiver = rights::Receiver {
             stream: &self.socket,
             descriptors: Vec::new(),

@@ -35,14 +35,14 @@ impl Isolation {
     }
 
     /// For one of several wardens: each has a group and a user of its own, so that their commands are strangers.
-    pub fn of_slot(&self, slot: u32) -> Isolation {
+    pub fn of_warden(&self, number: u32) -> Isolation {
         match self {
             Self::None => Self::None,
             Self::Cell(settings) => {
                 let mut settings = settings.clone();
-                settings.user += slot;
+                settings.user += number;
                 if let Some((_, name)) = &mut settings.group {
-                    *name = format!("{name}-{slot}");
+                    *name = format!("{name}-{number}");
                 }
                 Self::Cell(settings)
             }

@@ -95,8 +95,8 @@ pub(crate) fn receive<T: DeserializeOwned>(
     buffer: &mut Vec<u8>,
 ) -> io::Result<Option<T>> {
     const PREFIX: usize = size_of::<u32>();
-    const FIRST_READ: usize = 16 << 10;
-    buffer.resize(FIRST_READ.max(buffer.capacity().min(BUFFER_KEPT)), 0);
+    const FIRST_READ: usize = 2 << 10;
+    buffer.resize(FIRST_READ, 0);
     let mut filled = 0;
     let mut wanted = PREFIX;
     while filled < wanted {

@@ -32,7 +32,7 @@ async fn what_is_seen_from_within() {
     let seen: Value = serde_json::from_str(&said).unwrap();
     let user = seen["ids"][0].as_u64().unwrap();
     assert!(
-        (first_user()..first_user() + 2).contains(&(user as u32)),
+        (first_user()..first_user() + 4).contains(&(user as u32)),
         "{seen:#}"
     );
     assert_eq!(seen["ids"], json!([user, user, user, user, []]), "{seen:#}");

@@ -214,7 +214,7 @@ pub(crate) fn inmates() -> Vec<String> {
             .and_then(|id| id.parse().ok())
             .unwrap_or(0);
         let is_parked = is_ours(&entry.path());
-        if (first_user()..first_user() + SLOTS).contains(&user) && !is_parked {
+        if (first_user()..first_user() + 2 * SLOTS).contains(&user) && !is_parked {
             found.push(format!(
                 "{} {}",
                 entry.file_name().to_string_lossy(),

@@ -143,6 +143,7 @@ fn runs(warden: &mut Warden, bwrap: &str, rounds: usize) -> Result<Runs> {
         );
         let began = Instant::now();
         warden.renew()?;
+        warden.wait_until_ready()?;
         runs.ready.push(began.elapsed());
 
         let began = Instant::now();

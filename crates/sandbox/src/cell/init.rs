@@ -8,6 +8,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns};
 
 use super::filter::Filter;
+use super::landlock::Rules;
 use super::loopback;
 use super::orders::{Company, Message, Said};
 use super::power;
@@ -36,6 +37,7 @@ pub(super) struct Init<'a> {
     pub(super) who: Who,
     pub(super) reach: Reach<'a>,
     pub(super) group: Option<&'a Group>,
+    pub(super) rules: Option<&'a Rules>,
     pub(super) filter: &'a Filter,
     /// Where its failures go, and where the stub listens.
     pub(super) socket: &'a UnixStream,
@@ -92,6 +94,7 @@ impl Init<'_> {
         let stub = Stub {
             who: self.who,
             group: self.group,
+            rules: self.rules,
             filter: self.filter,
             socket: self.socket,
         };

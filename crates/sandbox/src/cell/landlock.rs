@@ -23,14 +23,8 @@ const KNOWN: ABI = ABI::V6;
 /// The first kernels could only forbid to move files from one folder to another, which no program would expect.
 const OLDEST: i32 = 2;
 
-/// Written to by all kinds of programs, and of no consequence.
-const DEVICES: [&str; 5] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-];
+/// What is there is written to by all kinds of programs, and in a cell of no consequence.
+const DEVICES: &str = "/dev";
 
 /// The kernel's version of this wall. None: it has none, or one that is too old to be of use.
 pub(crate) fn version() -> Option<i32> {
@@ -47,21 +41,14 @@ pub(crate) fn version() -> Option<i32> {
     Some(version as i32).filter(|version| *version >= OLDEST)
 }
 
-/// From here on, for this process and all that come from it. New privileges must be forbidden already.
-/// Nothing happens where [`version`] is none.
-pub(crate) fn restrict(readable: &[&Path], writable: &[&Path]) -> Result<(), Errno> {
-    match Rules::new(readable, writable)? {
-        Some(rules) => rules.enforce(),
-        None => Ok(()),
-    }
-}
-
 /// What is allowed beneath which folders. Of the folders as they are now: another that is mounted over one of them
-/// is another one.
-struct Rules(OwnedFd);
+/// is another one, and one of them that is mounted elsewhere stays the same.
+#[derive(Debug)]
+pub(super) struct Rules(OwnedFd);
 
 impl Rules {
-    fn new(readable: &[&Path], writable: &[&Path]) -> Result<Option<Self>, Errno> {
+    /// None where [`version`] is none.
+    pub(super) fn new(readable: &[&Path], writable: &[&Path]) -> Result<Option<Self>, Errno> {
         let read = AccessFs::from_read(KNOWN);
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
         let mut rules = match version() {
@@ -74,14 +61,14 @@ impl Rules {
         for path in writable {
             rules = allow(rules, path, AccessFs::from_all(KNOWN))?;
         }
-        for path in DEVICES {
-            rules = allow(rules, Path::new(path), device)?;
-        }
+        rules = allow(rules, Path::new(DEVICES), device)?;
         Ok(Option::<OwnedFd>::from(rules).map(Self))
     }
 
+    /// From here on, for this process and all that come from it. New privileges must be forbidden already.
+    ///
     /// Makes one system call and does nothing else, so that a child may do it between fork and exec.
-    fn enforce(&self) -> Result<(), Errno> {
+    pub(super) fn enforce(&self) -> Result<(), Errno> {
         // SAFETY: numbers only.
         match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) } {
             0 => Ok(()),

@@ -7,18 +7,16 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, setsid};
 
 use super::filter::Filter;
-use super::landlock;
+use super::landlock::Rules;
 use super::orders::{Orders, Said};
 use super::power;
 use super::process;
-use super::settings::WORKSPACE;
 use super::step::{At, Step, StepError};
 use super::user::Who;
 use crate::cgroup::Group;
@@ -30,6 +28,7 @@ use crate::wire::{self, rights};
 pub(super) struct Stub<'a> {
     pub(super) who: Who,
     pub(super) group: Option<&'a Group>,
+    pub(super) rules: Option<&'a Rules>,
     pub(super) filter: &'a Filter,
     pub(super) socket: &'a UnixStream,
 }
@@ -67,8 +66,9 @@ impl Stub<'_> {
         }
         process::drop_capabilities().at(Step::Capabilities)?;
         process::forbid_new_privileges().at(Step::NoNewPrivileges)?;
-        let writable = ["/tmp", "/dev/shm", WORKSPACE].map(Path::new);
-        landlock::restrict(&[Path::new("/")], &writable).at(Step::Landlock)?;
+        if let Some(rules) = self.rules {
+            rules.enforce().at(Step::Landlock)?;
+        }
         self.filter.install().at(Step::Seccomp)
     }
 

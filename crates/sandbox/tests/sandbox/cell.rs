@@ -141,6 +141,7 @@ fn files_go_in_and_stay_within_the_task() {
     let outcome = stage.run(&sh("cat out /tmp/t /dev/shm/s"));
     assert_eq!(stdout(&outcome), "more\nt\ns\n");
     stage.warden().renew().unwrap();
+    stage.warden().wait_until_ready().unwrap();
     let outcome = stage.run(&sh("ls -A /box /tmp /dev/shm"));
     assert_eq!(stdout(&outcome), "/box:\n\n/dev/shm:\n\n/tmp:\n");
 }
@@ -176,6 +177,7 @@ fn a_full_file_system_is_told() {
     let outcome = stage.run(&sh("head -c 200m /dev/zero > /tmp/x"));
     assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
     stage.warden().renew().unwrap();
+    stage.warden().wait_until_ready().unwrap();
     stage.warden().give_space(1 << 20).unwrap();
     let outcome = stage.run(&sh("head -c 2m /dev/zero > x"));
     assert_eq!(outcome.reason, Reason::DiskLimit, "{outcome:?}");
@@ -183,6 +185,7 @@ fn a_full_file_system_is_told() {
     let outcome = stage.run(&sh("head -c 2m /dev/zero > y 2>/dev/null; exit 0"));
     assert_eq!(outcome.reason, Reason::Exited, "{outcome:?}");
     stage.warden().renew().unwrap();
+    stage.warden().wait_until_ready().unwrap();
     let outcome = stage.run(&sh("head -c 2m /dev/zero > x"));
     assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
 }
