@@ -1,8 +1,10 @@
 //! A cell: namespaces, a root of its own, a control group, and a process that has given up all power before it takes
 //! orders. Made ahead of need, used for one command, and gone with its first process.
 //!
-//! Reading order: `settings` says how cells are made; `user`, `template` are what the warden does once; `init` and
-//! `stub` are the two processes of each cell, in the order in which power is given up.
+//! Reading order: `settings` says how cells are made; `user`, `template`, `power` are what the warden does once; `init`
+//! and `stub` are the two processes of each cell, in the order in which power is given up. Both are at work in the
+//! warden's memory, by the calls in `bare` only, until there is a program in the place of the second.
+#![allow(unsafe_code)]
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
@@ -10,9 +12,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -29,8 +34,9 @@ mod template;
 
 mod filter;
 mod landlock;
-mod loopback;
 mod power;
+
+mod bare;
 mod process;
 
 mod init;
@@ -43,29 +49,29 @@ pub use step::{Step, StepError};
 pub(crate) use landlock::version as landlock_version;
 
 use filter::Filter;
-use init::{Init, Reach};
+use init::{Desk, Reach, Stacks};
 use landlock::Rules;
 pub(crate) use orders::Orders;
-use orders::{Company, Message, Said};
-use process::Stack;
+use orders::{Company, Word};
 use step::At;
 use user::{Outer, Who};
 
 use crate::cgroup::{Group, GroupLimits};
 use crate::fault::{Errno, Fault};
-use crate::wire::{self, rights};
+use crate::wire::rights;
 
 /// What a warden needs to make one cell after another.
 pub(crate) struct Cells {
     who: Who,
     group: Option<Group>,
-    filter: Filter,
+    filter: Rc<Filter>,
     /// Of the task's folders. None where the kernel has no such wall.
     rules: Option<Rules>,
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
     lock: Option<OwnedFd>,
-    stack: Stack,
+    /// Of cells that are gone, to be used again.
+    stacks: Vec<Stacks>,
     space: Space,
     ready: Option<Cell>,
     /// In which no command is left, and whose first process is on its way out: that takes the kernel longer than a
@@ -82,9 +88,13 @@ struct Space {
 /// One cell, for one command. Dropping it ends all its processes and waits for their end.
 pub(crate) struct Cell {
     init: Pid,
-    socket: UnixStream,
-    status: File,
+    streams: UnixStream,
+    words: File,
     stage: Stage,
+    failed: Option<StepError>,
+    /// For as long as there is a process in the cell, whom they are for.
+    orders: Option<Box<Orders>>,
+    desk: Option<Box<Desk>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +146,7 @@ impl Cells {
         template::move_in(settings, &who)?;
         // What no process that comes from here can ever get need not be taken from each.
         power::bound_capabilities().at(Step::BoundingSet)?;
+        power::hide().at(Step::Hide)?;
         let space = Space {
             bytes: settings.space,
             files: settings.files,
@@ -143,11 +154,11 @@ impl Cells {
         let mut cells = Cells {
             who,
             group,
-            filter: Filter::new(),
+            filter: Rc::new(Filter::new()),
             rules: None,
             networks,
             lock,
-            stack: Stack::new().at(Step::Stub)?,
+            stacks: Vec::new(),
             space,
             ready: None,
             deserted: Vec::new(),
@@ -169,9 +180,10 @@ impl Cells {
 
     /// Forgets the task, its files and its cell, and makes everything ready for the next.
     pub(crate) fn renew(&mut self) -> Result<(), Fault> {
-        self.ready = None;
         umount2(WORKSPACE, MntFlags::MNT_DETACH).at(Step::ClearTask)?;
-        self.deserted.clear();
+        let left = self.ready.take().into_iter().chain(self.deserted.drain(..));
+        let left: Vec<Cell> = left.collect();
+        left.into_iter().for_each(|cell| self.retire(cell));
         if let Some(group) = &mut self.group {
             group.settle()?;
         }
@@ -211,26 +223,50 @@ impl Cells {
     }
 
     /// Does not wait until it is parked: that goes on while there is nothing to run yet.
-    fn make(&self, reach: Reach<'_>) -> Result<Cell, StepError> {
+    fn make(&mut self, reach: Reach) -> Result<Cell, StepError> {
         let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;
-        let (status, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
-        let init = Init {
+        let (hearing, saying) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
+        let stacks = match self.stacks.pop() {
+            Some(stacks) => stacks,
+            None => Stacks::new().at(Step::Cell)?,
+        };
+        let group = self.group.as_ref();
+        let born_in = group.and_then(Group::directory);
+        let to_enter = group.filter(|_| born_in.is_none());
+        let desk = Box::new(Desk {
             who: self.who,
             reach,
-            group: self.group.as_ref(),
-            rules: self.rules.as_ref(),
-            filter: &self.filter,
-            socket: &theirs,
-            status: writing.as_raw_fd(),
+            entrances: to_enter
+                .into_iter()
+                .flat_map(Group::entrances)
+                .map(|entrance| entrance.as_raw_fd())
+                .collect(),
+            group: born_in.map(|group| group.as_raw_fd()),
+            rules: self.rules.as_ref().map(AsRawFd::as_raw_fd),
+            filter: Rc::clone(&self.filter),
+            streams: theirs.as_raw_fd(),
+            words: saying.as_raw_fd(),
             lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
-            stack: &self.stack,
-        };
+            orders: AtomicPtr::default(),
+            stacks,
+        });
+        // SAFETY: the cell keeps the desk, and is not dropped before all its processes are gone.
+        let init = unsafe { desk.open_cell() }?;
         Ok(Cell {
-            init: Pid::from_raw(init.start()?),
-            socket: ours,
-            status: status.into(),
+            init: Pid::from_raw(init),
+            streams: ours,
+            words: hearing.into(),
             stage: Stage::Starting,
+            failed: None,
+            orders: None,
+            desk: Some(desk),
         })
+    }
+
+    /// Waits until nothing is left of a cell.
+    fn retire(&mut self, mut cell: Cell) {
+        cell.kill();
+        self.stacks.extend(cell.desk.take().map(|desk| desk.stacks));
     }
 
     /// A cell that has given up all power, for one command: the one that is ready, if it will do.
@@ -242,7 +278,8 @@ impl Cells {
             (Some(name), ready) => {
                 // There is one group, and one cell in it at a time.
                 drop(ready);
-                self.make(self.reach(name)?)?
+                let reach = self.reach(name)?;
+                self.make(reach)?
             }
         };
         cell.park()?;
@@ -250,19 +287,16 @@ impl Cells {
     }
 
     /// Returns when no process of the command is left, and says what kept it from starting, if anything did.
-    pub(crate) fn end(&mut self, mut cell: Cell) -> Result<Option<StepError>, StepError> {
+    pub(crate) fn end(&mut self, mut cell: Cell) -> Option<StepError> {
         if cell.stage != Stage::Deserted {
-            cell.kill();
+            cell.listen();
         }
-        // Nobody is left who could say more, so this does not wait.
-        let said = cell.said();
-        if cell.stage == Stage::Deserted {
-            self.deserted.push(cell);
+        let failed = cell.failed;
+        match cell.stage {
+            Stage::Deserted => self.deserted.push(cell),
+            _ => self.retire(cell),
         }
-        match said? {
-            Some(Said::Failed(error)) => Ok(Some(error)),
-            _ => Ok(None),
-        }
+        failed
     }
 
     /// Bounds the task's files, until its end.
@@ -289,13 +323,13 @@ impl Cells {
         }
     }
 
-    fn reach(&self, name: &str) -> Result<Reach<'_>, Fault> {
+    fn reach(&self, name: &str) -> Result<Reach, Fault> {
         if name == LOOPBACK {
             return Ok(Reach::Loopback);
         }
         let known = self.networks.iter().find(|(known, _)| known == name);
         known
-            .map(|(_, namespace)| Reach::Named(namespace.as_fd()))
+            .map(|(_, namespace)| Reach::Named(namespace.as_raw_fd()))
             .ok_or_else(|| Fault::Network {
                 name: name.to_string(),
             })
@@ -305,44 +339,61 @@ impl Cells {
 impl Cell {
     /// Waits until it has given up all power.
     fn park(&mut self) -> Result<(), StepError> {
-        if self.stage == Stage::Starting {
-            match self.said()? {
-                Some(Said::Parked) => self.stage = Stage::Parked,
-                Some(Said::Failed(error)) => return Err(error),
-                None => return Err(Errno(libc::EPIPE)).at(Step::Talk),
+        loop {
+            let heard = self.listen();
+            match self.stage {
+                Stage::Starting => {}
+                _ => return Ok(()),
+            }
+            if let Some(failed) = self.failed {
+                return Err(failed);
+            }
+            if heard == Ended::Unknown {
+                return Err(Errno(libc::EPIPE)).at(Step::Talk);
+            }
+            let mut words = [PollFd::new(self.words.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut words, PollTimeout::NONE) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(errno).at(Step::Talk),
             }
         }
-        Ok(())
-    }
-
-    fn said(&self) -> Result<Option<Said>, StepError> {
-        wire::receive(&self.socket, &mut Vec::new()).at(Step::Talk)
     }
 
     /// Starts the command.
-    pub(crate) fn order(&self, orders: &Orders, streams: [BorrowedFd<'_>; 3]) -> Result<(), StepError> {
-        let mut frame = Vec::new();
-        wire::encode(orders, &mut frame).at(Step::Orders)?;
-        rights::send(&self.socket, &frame, &streams).at(Step::Orders)
+    pub(crate) fn order(&mut self, orders: Orders, streams: [BorrowedFd<'_>; 3]) -> Result<(), StepError> {
+        let orders = self.orders.insert(Box::new(orders));
+        if let Some(desk) = &self.desk {
+            desk.orders.store(&raw mut **orders, Ordering::Release);
+        }
+        const GO: [u8; 1] = [0];
+        rights::send(&self.streams, &GO, &streams).at(Step::Orders)
     }
 
     /// Readable when there is news of the command's end.
     pub(crate) fn news(&self) -> BorrowedFd<'_> {
-        self.status.as_fd()
+        self.words.as_fd()
     }
 
-    pub(crate) fn ended(&mut self) -> Ended {
-        let mut message = [0; Message::SIZE];
-        match self.status.read_exact(&mut message) {
-            Ok(()) => {
-                let Message { status, company } = Message::decode(message);
-                if company == Company::Nobody {
-                    self.stage = Stage::Deserted;
-                }
-                Ended::With(status)
+    /// Takes in what was said.
+    pub(crate) fn listen(&mut self) -> Ended {
+        let mut word = [0; Word::SIZE];
+        loop {
+            match self.words.read_exact(&mut word) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ended::NotYet,
+                Err(_) => return Ended::Unknown,
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ended::NotYet,
-            Err(_) => Ended::Unknown,
+            match Word::decode(word) {
+                Some(Word::Parked) => self.stage = Stage::Parked,
+                Some(Word::Failed(error)) => self.failed = Some(error),
+                Some(Word::Ended { status, company }) => {
+                    if company == Company::Nobody {
+                        self.stage = Stage::Deserted;
+                    }
+                    return Ended::With(status);
+                }
+                None => return Ended::Unknown,
+            }
         }
     }
 

@@ -160,6 +160,11 @@ impl Group {
         Ok(())
     }
 
+    /// Where a process, which must have one thread, writes `0` to move into the group: one for each hierarchy.
+    pub fn entrances(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.files.entrances.iter().map(AsFd::as_fd)
+    }
+
     /// The directory to give to `clone3`, so that a process is born in the group. Version 2 only.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.files.directory.as_ref().map(AsFd::as_fd)

@@ -8,16 +8,12 @@
 //! The filter is one program with one return for each answer, found by halving the numbers. A list that is gone
 //! through from the top, or a filter for each answer, takes the kernel several times as long to take in, and that
 //! is paid for every cell.
-#![allow(unsafe_code)]
-
 mod bpf;
 mod calls;
 #[cfg(test)]
 mod tests;
 
-use libc::{c_int, c_ulong, sock_filter, sock_fprog};
-
-use crate::fault::Errno;
+use libc::{c_int, sock_filter};
 
 /// Made once by each warden, installed by each of its stubs.
 #[derive(Debug)]
@@ -28,27 +24,9 @@ impl Filter {
         Self(bpf::assemble(&calls::known()))
     }
 
-    /// From here on, for this process and all that come from it. New privileges must be forbidden already.
-    ///
-    /// Makes one system call and does nothing else, so that a child may do it between fork and exec.
-    pub(crate) fn install(&self) -> Result<(), Errno> {
-        let program = sock_fprog {
-            len: self.0.len() as u16,
-            filter: self.0.as_ptr().cast_mut(),
-        };
-        let no_flags: c_ulong = 0;
-        // SAFETY: the program is valid for the call, which copies it and does not write to it.
-        match unsafe {
-            libc::syscall(
-                libc::SYS_seccomp,
-                libc::SECCOMP_SET_MODE_FILTER,
-                no_flags,
-                &program,
-            )
-        } {
-            0 => Ok(()),
-            _ => Err(Errno::last()),
-        }
+    /// To be installed when new privileges are forbidden already.
+    pub(crate) fn program(&self) -> &[sock_filter] {
+        &self.0
     }
 }
 

@@ -1,157 +1,198 @@
 //! The first process of a cell. All others end with it, which the kernel sees to.
 #![allow(unsafe_code)]
 
-use std::os::fd::{BorrowedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::atomic::AtomicPtr;
 
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, setns};
+use libc::c_int;
 
+use super::bare::{self, Mount, Waited};
 use super::filter::Filter;
-use super::landlock::Rules;
-use super::loopback;
-use super::orders::{Company, Message, Said};
-use super::power;
-use super::process::{self, Copy, Stack, Waited};
-use super::settings::WORKSPACE;
+use super::orders::{Company, Orders, Word};
+use super::process::{Birth, Stack, share};
 use super::step::{At, Step, StepError};
-use super::stub::{self, Stub};
+use super::stub;
 use super::user::Who;
-use crate::cgroup::Group;
-use crate::wire;
+use crate::fault::Errno;
+
+/// What a cell is made with, for its two processes to read. Descriptors by number: the processes have copies of all
+/// that the warden had when the cell was made.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) who: Who,
+    pub(super) reach: Reach,
+    /// To the control groups, where processes are not born in theirs.
+    pub(super) entrances: Vec<RawFd>,
+    /// The control group to be born in.
+    pub(super) group: Option<RawFd>,
+    pub(super) rules: Option<RawFd>,
+    pub(super) filter: Rc<Filter>,
+    /// Where the command's streams come from.
+    pub(super) streams: RawFd,
+    /// Where words go.
+    pub(super) words: RawFd,
+    pub(super) lock: Option<RawFd>,
+    /// Valid when the streams have come.
+    pub(super) orders: AtomicPtr<Orders>,
+    pub(super) stacks: Stacks,
+}
+
+/// One for each process.
+#[derive(Debug)]
+pub(super) struct Stacks {
+    init: Stack,
+    stub: Stack,
+}
+
+impl Stacks {
+    pub(super) fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            init: Stack::new()?,
+            stub: Stack::new()?,
+        })
+    }
+}
 
 /// Which network the cell is in.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Reach<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
     /// The warden's, in which there is nothing.
     Nothing,
     /// Itself.
     Loopback,
     /// What the operator has put there.
-    Named(BorrowedFd<'a>),
+    Named(RawFd),
 }
 
-/// What a cell is made with.
-#[derive(Clone, Copy)]
-pub(super) struct Init<'a> {
-    pub(super) who: Who,
-    pub(super) reach: Reach<'a>,
-    pub(super) group: Option<&'a Group>,
-    pub(super) rules: Option<&'a Rules>,
-    pub(super) filter: &'a Filter,
-    /// Where its failures go, and where the stub listens.
-    pub(super) socket: &'a UnixStream,
-    /// Where the command's status goes.
-    pub(super) status: RawFd,
-    pub(super) lock: Option<RawFd>,
-    /// For the command's process, until it is the command.
-    pub(super) stack: &'a Stack,
+/// What every cell has of its own. The network's is the warden's, and so is the host name: in neither can a command
+/// leave anything. The control group's comes with the group.
+const NAMESPACES: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+
+impl Desk {
+    /// Starts the first process.
+    ///
+    /// # Safety
+    ///
+    /// The desk must stay until that process and all others of the cell are gone.
+    pub(super) unsafe fn open_cell(&self) -> Result<i32, StepError> {
+        let birth = Birth {
+            namespaces: NAMESPACES,
+            group: None,
+        };
+        // SAFETY: the caller's promise; and the warden touches nothing of the desk but the orders.
+        unsafe { share(birth, &self.stacks.init, run, self) }.at(Step::Cell)
+    }
+
+    fn say(&self, word: Word) {
+        // Whoever is to hear it sees it if nothing comes.
+        let _ = bare::write(self.words, &word.encode());
+    }
+
+    pub(super) fn fail(&self, error: StepError) -> ! {
+        self.say(Word::Failed(error));
+        bare::exit(127)
+    }
+
+    pub(super) fn park(&self) {
+        self.say(Word::Parked);
+    }
 }
 
-/// The flags that every cell is started with. In the warden's network and host name no command can leave anything;
-/// the control group's namespace comes with the group.
-const NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWPID
-    .union(CloneFlags::CLONE_NEWNS)
-    .union(CloneFlags::CLONE_NEWIPC);
-
-impl Init<'_> {
-    /// Returns the first process of the new cell. What it fails at it says on the socket.
-    pub(super) fn start(&self) -> Result<i32, StepError> {
-        match process::copy_into(NAMESPACES.bits()).at(Step::Cell)? {
-            Copy::Parent { child } => Ok(child),
-            Copy::Child => self.run(),
-        }
+/// In the new namespaces.
+extern "C" fn run(desk: &Desk) -> ! {
+    match furnish(desk).and_then(|()| start_stub(desk)) {
+        Ok(command) => wait(desk, command),
+        Err(error) => desk.fail(error),
     }
+}
 
-    fn run(&self) -> ! {
-        let failed = match self.furnish() {
-            Ok(()) => self.hold(),
-            Err(error) => error,
-        };
-        let _ = wire::send(self.socket, &Said::Failed(failed), &mut Vec::new());
-        process::exit(1)
+fn furnish(desk: &Desk) -> Result<(), StepError> {
+    bare::die_with_parent().at(Step::DeathSignal)?;
+    match desk.reach {
+        Reach::Nothing => {}
+        // Used once: a port that a task has closed stays taken for a while.
+        Reach::Loopback => bare::leave_namespaces(libc::CLONE_NEWNET)
+            .and_then(|()| bare::raise_loopback())
+            .at(Step::JoinNetwork)?,
+        Reach::Named(namespace) => bare::join_network(namespace).at(Step::JoinNetwork)?,
     }
+    PROCESSES.make().at(Step::MountProcesses)?;
+    bind(c"/box/tmp", c"/tmp").at(Step::MountTemporary)?;
+    bind(c"/box/shm", c"/dev/shm").at(Step::MountShared)?;
+    // Over the task's file system itself: what else lies there (the input) is out of sight.
+    bind(c"/box/box", c"/box").at(Step::MountWorkspace)
+}
 
-    fn furnish(&self) -> Result<(), StepError> {
-        power::die_with_parent().at(Step::DeathSignal)?;
-        power::hide().at(Step::Hide)?;
-        power::reset_signals();
-        match self.reach {
-            Reach::Nothing => {}
-            Reach::Loopback => loopback::make().at(Step::JoinNetwork)?,
-            Reach::Named(namespace) => setns(namespace, CloneFlags::CLONE_NEWNET).at(Step::JoinNetwork)?,
-        }
-        mount_processes().at(Step::MountProcesses)?;
-        bind(&format!("{WORKSPACE}/tmp"), "/tmp").at(Step::MountTemporary)?;
-        bind(&format!("{WORKSPACE}/shm"), "/dev/shm").at(Step::MountShared)?;
-        // Over the task's file system itself: what else lies there (the input) is out of sight.
-        bind(&format!("{WORKSPACE}/box"), WORKSPACE).at(Step::MountWorkspace)
-    }
+/// Shows the cell's own processes and no others, and of those not ours.
+const PROCESSES: Mount<'_> = Mount {
+    from: c"proc",
+    to: c"/proc",
+    kind: Some(c"proc"),
+    flags: libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY,
+    options: Some(c"hidepid=2"),
+};
 
-    /// Starts the process that becomes the command, and holds the cell until its end. Returns only what kept it from
-    /// that.
-    fn hold(&self) -> StepError {
-        let stub = Stub {
-            who: self.who,
-            group: self.group,
-            rules: self.rules,
-            filter: self.filter,
-            socket: self.socket,
-        };
-        let directory = self.group.and_then(Group::directory);
-        // SAFETY: `wait` does as it must, and does not return, so the stub stays.
-        match unsafe { process::share(directory, self.stack, stub::run, &stub) } {
-            Ok(command) => wait(command, self.status, self.lock),
-            Err(errno) => StepError {
-                step: Step::Stub,
-                errno,
-            },
-        }
+fn bind(from: &CStr, to: &CStr) -> Result<(), Errno> {
+    Mount {
+        from,
+        to,
+        kind: None,
+        flags: libc::MS_BIND,
+        options: None,
     }
+    .make()
+}
+
+fn start_stub(desk: &Desk) -> Result<i32, StepError> {
+    let birth = Birth {
+        namespaces: 0,
+        group: desk.group,
+    };
+    // SAFETY: the desk outlives the cell, and both processes make bare calls only.
+    unsafe { share(birth, &desk.stacks.stub, stub::run, desk) }.at(Step::Stub)
 }
 
 /// Waits for the command, and for every orphan of it, without any power.
-///
-/// The stub is at work in this memory at the same time: see [`process::share`].
-fn wait(command: i32, status: RawFd, lock: Option<RawFd>) -> ! {
-    // A command must not be able to do anything to this process, nor get anything through it.
-    let given_up = process::keep_only(status, lock)
-        .and_then(|()| process::drop_capabilities())
-        .and_then(|()| process::forbid_new_privileges());
-    if given_up.is_err() {
-        process::exit(1);
+fn wait(desk: &Desk, command: i32) -> ! {
+    if give_up(desk).is_err() {
+        bare::exit(1);
     }
     loop {
-        match process::wait_for_child(0) {
+        match bare::wait_for_child(0) {
             Waited::Ended { child, status } if child == command => {
                 let company = company();
-                process::say(&Message { status, company }.encode());
-                process::exit(0)
+                let _ = bare::write(WORDS, &Word::Ended { status, company }.encode());
+                bare::exit(0)
             }
             Waited::Ended { .. } | Waited::Alive => {}
-            Waited::NoChild => process::exit(1),
+            Waited::NoChild => bare::exit(1),
         }
     }
+}
+
+/// Where this process says words when it has given up all else.
+const WORDS: RawFd = 0;
+
+/// A command must not be able to do anything to this process, nor get anything through it.
+fn give_up(desk: &Desk) -> Result<(), Errno> {
+    bare::put_descriptor(desk.words, WORDS)?;
+    // So that the lock lives as long as any cell does.
+    bare::put_descriptor(desk.lock.unwrap_or(WORDS), WORDS + 1)?;
+    bare::close_from(WORDS + 2)?;
+    bare::drop_capabilities()?;
+    bare::forbid_new_privileges()
 }
 
 /// Whether there is another process in the cell. All come from its first one, and those whose parents end become its
 /// children: if it has none, it is alone.
 fn company() -> Company {
     loop {
-        match process::wait_for_child(libc::WNOHANG) {
+        match bare::wait_for_child(libc::WNOHANG) {
             Waited::Ended { .. } => {}
             Waited::Alive => return Company::Others,
             Waited::NoChild => return Company::Nobody,
         }
     }
-}
-
-/// Shows the cell's own processes and no others, and of those not ours.
-fn mount_processes() -> nix::Result<()> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
-    mount(Some("proc"), "/proc", Some("proc"), flags, Some("hidepid=2"))
-}
-
-fn bind(from: &str, to: &str) -> nix::Result<()> {
-    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)
 }

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use landlock::{
@@ -64,16 +64,11 @@ impl Rules {
         rules = allow(rules, Path::new(DEVICES), device)?;
         Ok(Option::<OwnedFd>::from(rules).map(Self))
     }
+}
 
-    /// From here on, for this process and all that come from it. New privileges must be forbidden already.
-    ///
-    /// Makes one system call and does nothing else, so that a child may do it between fork and exec.
-    pub(super) fn enforce(&self) -> Result<(), Errno> {
-        // SAFETY: numbers only.
-        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) } {
-            0 => Ok(()),
-            _ => Err(Errno::last()),
-        }
+impl AsRawFd for Rules {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

@@ -1,61 +1,187 @@
 //! What warden and cell say to each other.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use libc::c_char;
 
-use super::step::StepError;
+use super::step::{At, Step, StepError};
+use crate::fault::Errno;
 use crate::warden::child::Rlimit;
-use crate::wire;
+use crate::warden::resolve::candidates;
 
-/// To a stub that is parked, with the three standard streams as descriptors.
-#[derive(Debug, Serialize, Deserialize)]
+/// To a process that is parked, in the memory that it shares with the warden; the three standard streams come as
+/// descriptors. All in the form that the kernel takes, because the process can make none.
+#[derive(Debug)]
 pub(crate) struct Orders {
-    pub(crate) argv: Vec<OsString>,
-    pub(crate) env: Vec<(OsString, OsString)>,
-    #[serde(with = "wire::path")]
-    pub(crate) directory: PathBuf,
-    pub(crate) rlimits: Vec<Rlimit>,
+    programs: Vec<CString>,
+    directory: CString,
+    pub(super) rlimits: Vec<Rlimit>,
+    argv: Texts,
+    env: Texts,
 }
 
-/// From the cell. After its orders a stub says nothing more, unless it fails: exec closes the socket.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Said {
+#[derive(Debug)]
+struct Texts {
+    texts: Vec<CString>,
+    /// To each of them, and a null pointer.
+    pointers: Vec<*const c_char>,
+}
+
+impl Orders {
+    pub(crate) fn new(
+        argv: &[OsString],
+        env: &[(OsString, OsString)],
+        directory: &Path,
+        rlimits: Vec<Rlimit>,
+    ) -> Result<Self, StepError> {
+        Self::in_texts(argv, env, directory, rlimits).at(Step::Orders)
+    }
+
+    fn in_texts(
+        argv: &[OsString],
+        env: &[(OsString, OsString)],
+        directory: &Path,
+        rlimits: Vec<Rlimit>,
+    ) -> Result<Self, Errno> {
+        let programs = candidates(&argv[0], env, directory);
+        let entry =
+            |(name, value): &(OsString, OsString)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat());
+        Ok(Self {
+            programs: programs
+                .iter()
+                .map(|program| text(program.as_os_str().as_bytes()))
+                .collect::<Result<_, _>>()?,
+            directory: text(directory.as_os_str().as_bytes())?,
+            rlimits,
+            argv: Texts::new(argv.iter().map(|word| text(OsStr::as_bytes(word))))?,
+            env: Texts::new(env.iter().map(entry))?,
+        })
+    }
+
+    /// How many bytes the kernel copies to the new program.
+    pub(crate) fn size(&self) -> usize {
+        let texts = self.argv.texts.iter().chain(&self.env.texts);
+        texts
+            .map(|text| text.count_bytes() + 1 + size_of::<*const c_char>())
+            .sum()
+    }
+
+    /// What to execute, in this order, until one is there.
+    pub(super) fn programs(&self) -> impl Iterator<Item = &CStr> {
+        self.programs.iter().map(CString::as_c_str)
+    }
+
+    pub(super) fn directory(&self) -> &CStr {
+        &self.directory
+    }
+
+    pub(super) fn argv(&self) -> *const *const c_char {
+        self.argv.pointers.as_ptr()
+    }
+
+    pub(super) fn env(&self) -> *const *const c_char {
+        self.env.pointers.as_ptr()
+    }
+}
+
+impl Texts {
+    fn new(texts: impl Iterator<Item = Result<CString, Errno>>) -> Result<Self, Errno> {
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let ended = std::iter::once(std::ptr::null());
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ended).collect();
+        Ok(Self { texts, pointers })
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<CString, Errno> {
+    CString::new(bytes).map_err(|_| Errno(libc::EINVAL))
+}
+
+/// From the cell, on a pipe. After its orders the command's process says nothing more, unless it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// All power is given up.
     Parked,
     Failed(StepError),
+    Ended {
+        /// As `wait` gives it.
+        status: i32,
+        company: Company,
+    },
 }
 
-/// From the cell's first process, on a pipe of its own: the command has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
-    /// As `wait` gives it.
-    pub(super) status: i32,
-    pub(super) company: Company,
-}
-
-/// Who was left in the cell beside its first process when the command had ended.
+/// Who is left in the cell beside its first process when the command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Company {
     Nobody,
     Others,
 }
 
-impl Message {
-    pub(super) const SIZE: usize = size_of::<i32>() + 1;
+impl Word {
+    pub(super) const SIZE: usize = 6;
 
+    const PARKED: u8 = 0;
+    const FAILED: u8 = 1;
+    const DESERTED: u8 = 2;
+    const ENDED: u8 = 3;
+
+    /// Without allocation.
     pub(super) fn encode(self) -> [u8; Self::SIZE] {
-        let [a, b, c, d] = self.status.to_ne_bytes();
-        [a, b, c, d, (self.company == Company::Others).into()]
+        let (kind, step, number) = match self {
+            Self::Parked => (Self::PARKED, 0, 0),
+            Self::Failed(StepError { step, errno }) => (Self::FAILED, step as u8, errno.0),
+            Self::Ended { status, company } => match company {
+                Company::Nobody => (Self::DESERTED, 0, status),
+                Company::Others => (Self::ENDED, 0, status),
+            },
+        };
+        let [a, b, c, d] = number.to_ne_bytes();
+        [kind, step, a, b, c, d]
     }
 
-    pub(super) fn decode([a, b, c, d, others]: [u8; Self::SIZE]) -> Self {
-        Self {
-            status: i32::from_ne_bytes([a, b, c, d]),
-            company: match others {
-                0 => Company::Nobody,
-                _ => Company::Others,
-            },
+    pub(super) fn decode([kind, step, a, b, c, d]: [u8; Self::SIZE]) -> Option<Self> {
+        let number = i32::from_ne_bytes([a, b, c, d]);
+        match kind {
+            Self::PARKED => Some(Self::Parked),
+            Self::FAILED => Some(Self::Failed(StepError {
+                step: Step::numbered(step)?,
+                errno: Errno(number),
+            })),
+            Self::DESERTED => Some(Self::Ended {
+                status: number,
+                company: Company::Nobody,
+            }),
+            Self::ENDED => Some(Self::Ended {
+                status: number,
+                company: Company::Others,
+            }),
+            _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_comes_as_it_was_said() {
+        fn check(word: Word) {
+            assert_eq!(Word::decode(word.encode()), Some(word));
+        }
+        check(Word::Parked);
+        for step in [Step::UserNamespace, Step::Seccomp, Step::Wait] {
+            let errno = Errno(libc::EPERM);
+            check(Word::Failed(StepError { step, errno }));
+        }
+        for company in [Company::Nobody, Company::Others] {
+            for status in [0, 9, 256, -1] {
+                check(Word::Ended { status, company });
+            }
+        }
+        assert_eq!(Word::decode([9, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Word::decode([Word::FAILED, 255, 0, 0, 0, 0]), None);
     }
 }

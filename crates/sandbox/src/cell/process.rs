@@ -1,54 +1,44 @@
-//! Start the two processes of a cell. Only in a process of one thread.
-//!
-//! The first is a copy of the warden. The second shares the memory of the first until it executes its program, because
-//! to copy memory costs more than all else about a process. From then on the first may use nothing but its stack, not
-//! even `errno`; so it is left with the few calls at the end of this file.
+//! Start the two processes of a cell. They share the warden's memory, because to copy it costs more than all else
+//! about them; so what they do is done by the calls of `bare` only.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 use std::num::NonZero;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 use libc::{c_int, c_void};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use syscalls::{Sysno, syscall};
 
 use crate::fault::Errno;
 
-pub(super) enum Copy {
-    Parent { child: i32 },
-    Child,
+/// How a process starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Birth {
+    /// The flags of `clone` for the new namespaces.
+    pub(super) namespaces: c_int,
+    /// The control group to be born in. Needs cgroup v2, where to move a process later makes everyone on the machine
+    /// who forks wait.
+    pub(super) group: Option<RawFd>,
 }
 
-/// Starts a process in new namespaces, by the flags of `clone`, as a copy of this one.
-pub(super) fn copy_into(namespaces: c_int) -> Result<Copy, Errno> {
-    let flags = (namespaces | libc::SIGCHLD) as libc::c_long;
-    // SAFETY: like fork: no stack and no shared memory, and this process has one thread, so that whatever the copy
-    // finds (the allocator above all) is in order.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
-        0 => Ok(Copy::Child),
-        child if child > 0 => Ok(Copy::Parent { child: child as i32 }),
-        _ => Err(Errno::last()),
-    }
-}
-
-/// Starts a process that shares the memory of this one, and may be born in a control group: that needs cgroup v2, where
-/// to move a process later makes everyone on the machine who forks wait.
+/// Starts a process in this one's memory. No signal that is caught here is caught there.
 ///
 /// # Safety
 ///
-/// From here on this process may use its stack and nothing else: no allocation, no `errno`. The argument must be what
-/// the work takes, and stay.
+/// Until the process has ended or executed a program, the stack and the argument must stay and be nobody else's, and
+/// whoever is at work in this memory must touch nothing that another uses: no allocation, no `errno`.
 pub(super) unsafe fn share<T>(
-    group: Option<BorrowedFd<'_>>,
+    birth: Birth,
     stack: &Stack,
     work: extern "C" fn(&T) -> !,
     argument: &T,
 ) -> Result<i32, Errno> {
+    const DEFAULT_SIGNALS: u64 = 0x1_0000_0000;
     const INTO_GROUP: u64 = 0x2_0000_0000;
+    let into_group = birth.group.map_or(0, |_| INTO_GROUP);
     let arguments = libc::clone_args {
-        flags: libc::CLONE_VM as u64 | group.map_or(0, |_| INTO_GROUP),
+        flags: libc::CLONE_VM as u64 | birth.namespaces as u64 | DEFAULT_SIGNALS | into_group,
         pidfd: 0,
         child_tid: 0,
         parent_tid: 0,
@@ -58,7 +48,7 @@ pub(super) unsafe fn share<T>(
         tls: 0,
         set_tid: 0,
         set_tid_size: 0,
-        cgroup: group.map_or(0, |group| group.as_raw_fd() as u64),
+        cgroup: birth.group.map_or(0, |group| group as u64),
     };
     let result: isize;
     // SAFETY: the child comes back from the call on the new stack, where there is no way to return to, so it goes
@@ -105,7 +95,6 @@ pub(super) unsafe fn share<T>(
     }
 }
 
-/// The stack of a process that shares memory. Each copy of the warden has its own copy of it.
 #[derive(Debug)]
 pub(super) struct Stack(NonNull<c_void>);
 
@@ -132,94 +121,5 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: it is ours, and nobody runs on it.
         let _ = unsafe { munmap(self.0, Self::SIZE.get()) };
-    }
-}
-
-/// Keeps one descriptor, as the first, and perhaps another.
-pub(super) fn keep_only(first: RawFd, second: Option<RawFd>) -> Result<(), Errno> {
-    const NO_FLAGS: usize = 0;
-    let second = second.unwrap_or(KEPT);
-    // SAFETY: numbers only. Nothing in this process uses a descriptor after this but the one that is kept.
-    unsafe {
-        done(syscall!(Sysno::dup3, first, KEPT, NO_FLAGS))?;
-        done(syscall!(Sysno::dup3, second, KEPT + 1, NO_FLAGS))?;
-        done(syscall!(Sysno::close_range, KEPT + 2, u32::MAX, NO_FLAGS))
-    }
-}
-
-/// Where [`keep_only`] puts what is kept.
-const KEPT: RawFd = 0;
-
-pub(super) fn drop_capabilities() -> Result<(), Errno> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: c_int,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
-        version: VERSION_3,
-        pid: 0,
-    };
-    // Effective, permitted and inheritable, twice 32 bits each. What is in none of them cannot be ambient.
-    let none = [0_u32; 6];
-    // SAFETY: header and sets have the layout of this version.
-    done(unsafe { syscall!(Sysno::capset, &raw const header, none.as_ptr()) })
-}
-
-pub(super) fn forbid_new_privileges() -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
-}
-
-/// To the descriptor that was kept. Whoever is to get the bytes sees it if they do not come.
-pub(super) fn say(bytes: &[u8]) {
-    // SAFETY: reads the bytes.
-    let _ = unsafe { syscall!(Sysno::write, KEPT, bytes.as_ptr(), bytes.len()) };
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waited {
-    Ended {
-        child: i32,
-        status: i32,
-    },
-    /// There are children, but none has ended.
-    Alive,
-    NoChild,
-}
-
-/// Waits for any child, unless the flags say otherwise.
-pub(super) fn wait_for_child(flags: c_int) -> Waited {
-    const ANY: isize = -1;
-    let mut status = 0;
-    loop {
-        // SAFETY: a valid place for the status.
-        match unsafe { syscall!(Sysno::wait4, ANY, &raw mut status, flags, 0) } {
-            Ok(0) => return Waited::Alive,
-            Ok(child) => {
-                return Waited::Ended {
-                    child: child as i32,
-                    status,
-                };
-            }
-            Err(syscalls::Errno::EINTR) => {}
-            Err(_) => return Waited::NoChild,
-        }
-    }
-}
-
-/// Without running anything that this process would do at its end: the warden will.
-pub(super) fn exit(code: i32) -> ! {
-    loop {
-        // SAFETY: ends the process.
-        let _ = unsafe { syscall!(Sysno::exit_group, code) };
-    }
-}
-
-fn done(result: Result<usize, syscalls::Errno>) -> Result<(), Errno> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(errno) => Err(Errno(errno.into_raw())),
     }
 }

@@ -32,6 +32,8 @@ pub enum Step {
     PivotRoot,
     LeaveOldRoot,
     SealRoot,
+    BoundingSet,
+    Hide,
     // The warden's, for each task.
     MountTask,
     MakeFolders,
@@ -40,7 +42,6 @@ pub enum Step {
     // The cell's.
     Cell,
     DeathSignal,
-    Hide,
     JoinNetwork,
     HostName,
     MountProcesses,
@@ -49,10 +50,10 @@ pub enum Step {
     MountWorkspace,
     Stub,
     // The command's, in the order in which it gives up power.
+    Signals,
     EnterGroup,
     GroupNamespace,
     Session,
-    BoundingSet,
     Group,
     User,
     Capabilities,
@@ -68,6 +69,14 @@ pub enum Step {
     // To the warden again.
     Talk,
     Wait,
+}
+
+impl Step {
+    /// By its place in the order.
+    pub(super) fn numbered(number: u8) -> Option<Step> {
+        // That is how the format numbers what has names.
+        postcard::from_bytes(&[number]).ok()
+    }
 }
 
 impl fmt::Display for Step {
@@ -87,13 +96,13 @@ impl fmt::Display for Step {
             Self::PivotRoot => "change to the cells' root",
             Self::LeaveOldRoot => "leave the host's root",
             Self::SealRoot => "make the cells' root read-only",
+            Self::Hide => "hide the warden's memory",
             Self::MountTask => "mount the task's file system",
             Self::MakeFolders => "make the task's folders",
             Self::ResizeTask => "set the size of the task's file system",
             Self::ClearTask => "unmount the task's file system",
             Self::Cell => "start a process in namespaces of its own",
             Self::DeathSignal => "tie the cell's life to the warden's",
-            Self::Hide => "hide the cell's first process",
             Self::JoinNetwork => "join the network",
             Self::HostName => "set the host name",
             Self::MountProcesses => "mount /proc",
@@ -101,6 +110,7 @@ impl fmt::Display for Step {
             Self::MountShared => "mount /dev/shm",
             Self::MountWorkspace => "mount the workspace",
             Self::Stub => "start the command's process",
+            Self::Signals => "reset signals",
             Self::EnterGroup => "enter the control group",
             Self::GroupNamespace => "make a control group namespace",
             Self::Session => "start a session",

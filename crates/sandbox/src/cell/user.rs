@@ -31,14 +31,6 @@ impl Who {
             Who::Ordinary => INNER,
         }
     }
-
-    pub(super) fn uid(self) -> Uid {
-        Uid::from_raw(self.id())
-    }
-
-    pub(super) fn gid(self) -> Gid {
-        Gid::from_raw(self.id())
-    }
 }
 
 /// The one user that there is. Its ids have to be asked for before the namespace is made.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::run_command::{Failure, Owner, refused};
+use super::run_command::{Failure, Owner, never_started, refused};
 use super::spawn::rlimits;
 use super::streams::{Output, drain, open_input, scratch};
 use super::verdict::{End, Facts, verdict};
@@ -43,25 +43,26 @@ impl CellBench {
         let (limits, keep) = (spec.limits, spec.keep);
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
+        let rlimits = rlimits(&limits).into_iter().flatten().collect();
+        let orders = Orders::new(&spec.argv, &spec.env, &spec.directory, rlimits).map_err(Fault::from)?;
+        // Whom the kernel kills for memory it kills with all who share that memory, as the warden does until there is
+        // a program: so what the program is given must fit easily.
+        let room = limits.memory.map(|limit| limit.max(Group::LEAST_MEMORY) / 2);
+        if room.is_some_and(|room| orders.size() as u64 > room) {
+            return Ok(never_started(Reason::MemoryLimit));
+        }
         let mut cell = self.cells.take(spec.network.as_deref())?;
         self.cells.begin(GroupLimits {
             memory: limits.memory,
             processes: limits.processes,
         })?;
-        let program = spec.argv[0].clone();
-        let orders = Orders {
-            argv: spec.argv,
-            env: spec.env,
-            directory: spec.directory,
-            rlimits: rlimits(&limits).into_iter().flatten().collect(),
-        };
         let streams = [
             input.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd),
             outputs[0].writing(),
             outputs[1].writing(),
         ];
         let start = Instant::now();
-        cell.order(&orders, streams).map_err(Fault::from)?;
+        cell.order(orders, streams).map_err(Fault::from)?;
         drop(input);
 
         let mut inmate = Inmate {
@@ -82,7 +83,7 @@ impl CellBench {
         .run(&mut inmate, &mut outputs);
         let wall = start.elapsed();
         let ended = inmate.ended;
-        let failed = self.cells.end(cell).map_err(Fault::from)?;
+        let failed = self.cells.end(cell);
         let stopped = match seen {
             Seen::Ended => None,
             Seen::Exceeded(reason) => Some(reason),
@@ -91,7 +92,7 @@ impl CellBench {
         };
         drain(&mut outputs, &mut self.scratch);
         if let Some(failed) = failed {
-            return on_failed(failed, &program, outputs, wall);
+            return on_failed(failed, &spec.argv[0], outputs, wall);
         }
         let usage = match self.cells.group() {
             Some(group) => group.usage().map_err(Fault::from)?,
@@ -194,7 +195,7 @@ impl Watched for Inmate<'_> {
     }
 
     fn has_ended(&mut self) -> bool {
-        self.ended = self.cell.ended();
+        self.ended = self.cell.listen();
         self.ended != Ended::NotYet
     }
 

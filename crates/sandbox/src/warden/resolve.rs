@@ -13,22 +13,16 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What to execute, relative to `directory` or absolute. As a shell does it: a name with a slash is a path,
 /// another is looked up; the first executable file wins; one that may not be executed is remembered.
-pub(crate) fn resolve(
+pub(super) fn resolve(
     program: &OsStr,
     env: &[(OsString, OsString)],
     directory: &Path,
 ) -> Result<PathBuf, Errno> {
-    if program.as_bytes().contains(&b'/') {
+    if is_path(program) {
         return Ok(program.into());
     }
-    let path = env
-        .iter()
-        .find(|(name, _)| name == "PATH")
-        .map(|(_, value)| value.as_os_str());
     let mut errno = Errno(libc::ENOENT);
-    for folder in std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
-        // An empty entry is the working directory, and joining keeps absolute ones as they are.
-        let candidate = directory.join(folder).join(program);
+    for candidate in candidates(program, env, directory) {
         if !candidate.is_file() {
             continue;
         }
@@ -38,6 +32,26 @@ pub(crate) fn resolve(
         }
     }
     Err(errno)
+}
+
+/// Where the program may be, in the order in which it is to be looked for.
+pub(crate) fn candidates(program: &OsStr, env: &[(OsString, OsString)], directory: &Path) -> Vec<PathBuf> {
+    if is_path(program) {
+        return vec![program.into()];
+    }
+    let path = env
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value.as_os_str());
+    let folders = std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)));
+    // An empty entry is the working directory, and joining keeps absolute ones as they are.
+    folders
+        .map(|folder| directory.join(folder).join(program))
+        .collect()
+}
+
+fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
 }
 
 #[cfg(test)]

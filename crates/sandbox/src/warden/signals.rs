@@ -10,18 +10,7 @@ use nix::sys::time::TimeSpec;
 
 /// The owner decides when a warden ends, by hanging up. A signal sent to every process of a service must not
 /// end it before it has cleaned up.
-pub(super) const IGNORED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE];
-
-/// All that a warden does not leave to the default: what its children have to give back.
-pub(crate) const TAKEN: [Signal; 7] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGPIPE,
-    Signal::SIGCHLD,
-    Signal::SIGSEGV,
-    Signal::SIGBUS,
-];
+pub(crate) const IGNORED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE];
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignalError {

@@ -1,5 +1,5 @@
 //! The program against the table, for every number; and real processes under the real filter.
-#![allow(clippy::unwrap_used)]
+#![allow(unsafe_code, clippy::unwrap_used)]
 
 mod ordinary;
 mod program;
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Filter;
+use crate::cell::bare;
 
 /// A process that is filtered before it executes the program.
 fn filtered(program: impl AsRef<Path>) -> Command {
@@ -21,9 +22,7 @@ fn filtered(program: impl AsRef<Path>) -> Command {
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        filter
-            .install()
-            .map_err(|errno| io::Error::from_raw_os_error(errno.0))
+        bare::filter_calls(filter.program()).map_err(|errno| io::Error::from_raw_os_error(errno.0))
     };
     // SAFETY: makes two system calls and nothing else.
     unsafe { command.pre_exec(confine) };

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::{Rules, version};
+use crate::cell::bare;
 
 /// Two folders, of which processes may write to the first.
 struct Stage {
@@ -44,9 +46,7 @@ impl Stage {
             if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            rules
-                .enforce()
-                .map_err(|errno| io::Error::from_raw_os_error(errno.0))
+            bare::restrict_files(rules.as_raw_fd()).map_err(|errno| io::Error::from_raw_os_error(errno.0))
         };
         let mut command = Command::new("/usr/bin/python3");
         command
