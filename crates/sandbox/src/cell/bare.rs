@@ -189,7 +189,7 @@ pub(super) fn receive_descriptors(socket: RawFd) -> Result<Option<[RawFd; 3]>, E
         }
     }
     let wanted = size_of::<libc::cmsghdr>() + size_of::<[RawFd; 3]>();
-    match control.header.cmsg_len as usize == wanted && message.msg_flags & libc::MSG_CTRUNC == 0 {
+    match control.header.cmsg_len == wanted && message.msg_flags & libc::MSG_CTRUNC == 0 {
         true => Ok(Some(control.descriptors)),
         false => Err(Errno(libc::EPROTO)),
     }

@@ -133,8 +133,8 @@ const OF_OLD: &[c_long] = &[];
 #[rustfmt::skip]
 const DANGEROUS: &[c_long] = &[
     // Memory, descriptors and secrets of others.
-    SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_kcmp, SYS_add_key,
-    SYS_request_key, SYS_keyctl, SYS_perf_event_open, SYS_syslog, SYS_move_pages, SYS_migrate_pages,
+    SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_kcmp, SYS_add_key, SYS_request_key,
+    SYS_keyctl, SYS_perf_event_open, SYS_syslog, SYS_move_pages, SYS_migrate_pages,
     // Files by other ways than their names.
     SYS_open_by_handle_at, SYS_name_to_handle_at, SYS_fanotify_init, SYS_fanotify_mark, SYS_quotactl,
     SYS_quotactl_fd,
@@ -176,6 +176,7 @@ const LOOKED_AT: &[(c_long, Rule)] = &[
     (SYS_personality, PERSONALITY),
     (SYS_madvise, ADVISE),
     (SYS_mknodat, make_node::<2>()),
+    (SYS_ptrace, TRACE),
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -285,6 +286,7 @@ const PROCESS_CONTROL: Rule = Rule::Ask {
         PR_GET_KEEPCAPS as u32,
         PR_CAPBSET_READ as u32,
         PR_CAP_AMBIENT as u32,
+        PR_SET_PTRACER as u32,
         PR_SET_TIMERSLACK as u32,
         PR_GET_TIMERSLACK as u32,
         PR_SET_THP_DISABLE as u32,
@@ -323,6 +325,26 @@ const ADVISE: Rule = Rule::Ask {
     yes: &Rule::Flat(Answer(EINVAL)),
     no: &ALLOW,
 };
+
+/// What a leak sanitizer does to its own threads when the program ends. Whom a command could do it to are its own
+/// processes: the cell's first one is another user's, or hidden.
+const TRACE: Rule = Rule::Ask {
+    argument: 0,
+    mask: ALL_BITS,
+    among: &[
+        PTRACE_ATTACH as u32,
+        PTRACE_DETACH as u32,
+        PTRACE_CONT as u32,
+        PTRACE_GETREGS,
+        PTRACE_GETREGSET,
+    ],
+    yes: &ALLOW,
+    no: &FORBID,
+};
+
+/// Not in every release of `libc` for every machine.
+const PTRACE_GETREGS: u32 = 12;
+const PTRACE_GETREGSET: u32 = 0x4204;
 
 /// Pipes, sockets and files, but no devices. `MODE` is the argument that says which.
 const fn make_node<const MODE: u8>() -> Rule {

@@ -81,6 +81,33 @@ END
 }
 
 #[test]
+fn sanitizers_find_what_they_are_for() {
+    let leak = r#"
+        echo 'int main(void) { volatile char *p = __builtin_malloc(7); p = 0; return p != 0; }' > a.c
+        gcc -g -fsanitize=address -o a a.c && ./a 2> said
+        grep -c 'LeakSanitizer: detected memory leaks' said
+    "#;
+    check_runs("sh", &["-c", leak], "1");
+    let race = r#"
+        cat > a.c <<- 'END'
+        #include <pthread.h>
+        static int sum;
+        static void *add(void *nothing) { sum++; return nothing; }
+        int main(void) {
+            pthread_t one, two;
+            pthread_create(&one, 0, add, 0);
+            pthread_create(&two, 0, add, 0);
+            pthread_join(one, 0);
+            pthread_join(two, 0);
+        }
+END
+        gcc -g -fsanitize=thread -o a a.c && ./a 2> said
+        grep -c 'WARNING: ThreadSanitizer: data race' said
+    "#;
+    check_runs("sh", &["-c", race], "1");
+}
+
+#[test]
 fn python_runs() {
     let script = r#"
 import asyncio, ctypes, mmap, multiprocessing, os, signal, socket, subprocess, threading, time
