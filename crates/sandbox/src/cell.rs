@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -33,6 +33,7 @@ mod mount;
 mod template;
 
 mod filter;
+mod ipc;
 mod landlock;
 mod power;
 
@@ -50,6 +51,7 @@ pub(crate) use landlock::version as landlock_version;
 
 use filter::Filter;
 use init::{Desk, Reach, Stacks};
+use ipc::Ipc;
 use landlock::Rules;
 pub(crate) use orders::Orders;
 use orders::{Company, Word};
@@ -65,8 +67,7 @@ pub(crate) struct Cells {
     who: Who,
     group: Option<Group>,
     filter: Rc<Filter>,
-    /// Of the task's folders. None where the kernel has no such wall.
-    rules: Option<Rules>,
+    ipc: Ipc,
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
     lock: Option<OwnedFd>,
@@ -116,6 +117,9 @@ pub(crate) enum Ended {
     Unknown,
 }
 
+/// In the task's file system: what a cell shows as its workspace, as `/tmp` and as `/dev/shm`.
+const FOLDERS: [&str; 3] = ["/box/box", "/box/tmp", "/box/shm"];
+
 /// A network that every cell can ask for.
 pub const LOOPBACK: &str = "loopback";
 
@@ -140,6 +144,7 @@ impl Cells {
         }
         // For good: a warden needs no network, and all its cells are in this one, in which there is nothing.
         unshare(CloneFlags::CLONE_NEWNET).at(Step::NetworkNamespace)?;
+        let ipc = Ipc::make().at(Step::IpcNamespace)?;
         unshare(CloneFlags::CLONE_NEWUTS).at(Step::HostName)?;
         sethostname("cell").at(Step::HostName)?;
         unshare(CloneFlags::CLONE_NEWNS).at(Step::MountNamespace)?;
@@ -155,7 +160,7 @@ impl Cells {
             who,
             group,
             filter: Rc::new(Filter::new()),
-            rules: None,
+            ipc,
             networks,
             lock,
             stacks: Vec::new(),
@@ -192,7 +197,7 @@ impl Cells {
         Ok(())
     }
 
-    fn mount_task(&mut self) -> Result<(), StepError> {
+    fn mount_task(&self) -> Result<(), StepError> {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         let Space { bytes, files } = self.space;
         let options = format!("mode=0711,size={bytes},nr_inodes={files}");
@@ -204,14 +209,10 @@ impl Cells {
             Some(options.as_str()),
         )
         .at(Step::MountTask)?;
-        let folders = ["box", "tmp", "shm"].map(|name| Path::new(WORKSPACE).join(name));
-        let folders = folders.each_ref().map(PathBuf::as_path);
-        folders
+        FOLDERS
             .iter()
-            .try_for_each(|folder| self.make_folder(folder))
-            .at(Step::MakeFolders)?;
-        self.rules = Rules::new(&[Path::new("/")], &folders).at(Step::Landlock)?;
-        Ok(())
+            .try_for_each(|folder| self.make_folder(Path::new(folder)))
+            .at(Step::MakeFolders)
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
@@ -230,6 +231,16 @@ impl Cells {
             Some(stacks) => stacks,
             None => Stacks::new().at(Step::Cell)?,
         };
+        // A command may have left something, and is gone.
+        if !self.ipc.is_empty().at(Step::IpcNamespace)? {
+            self.ipc = Ipc::make().at(Step::IpcNamespace)?;
+        }
+        let rules = Rules::new(
+            &[Path::new("/")],
+            &FOLDERS.map(Path::new),
+            Some(self.ipc.queues()),
+        )
+        .at(Step::Landlock)?;
         let group = self.group.as_ref();
         let born_in = group.and_then(Group::directory);
         let to_enter = group.filter(|_| born_in.is_none());
@@ -242,7 +253,7 @@ impl Cells {
                 .map(|entrance| entrance.as_raw_fd())
                 .collect(),
             group: born_in.map(|group| group.as_raw_fd()),
-            rules: self.rules.as_ref().map(AsRawFd::as_raw_fd),
+            rules: rules.as_ref().map(AsRawFd::as_raw_fd),
             filter: Rc::clone(&self.filter),
             streams: theirs.as_raw_fd(),
             words: saying.as_raw_fd(),

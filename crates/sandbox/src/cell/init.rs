@@ -66,9 +66,9 @@ pub(super) enum Reach {
     Named(RawFd),
 }
 
-/// What every cell has of its own. The network's is the warden's, and so is the host name: in neither can a command
-/// leave anything. The control group's comes with the group.
-const NAMESPACES: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+/// What every cell has of its own. Others are the warden's: network and host name, in which no command can leave
+/// anything, and `ipc`, where it is seen to that none did. The control group's comes with the group.
+const NAMESPACES: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
 
 impl Desk {
     /// Starts the first process.

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use landlock::{
@@ -47,8 +47,12 @@ pub(crate) fn version() -> Option<i32> {
 pub(super) struct Rules(OwnedFd);
 
 impl Rules {
-    /// None where [`version`] is none.
-    pub(super) fn new(readable: &[&Path], writable: &[&Path]) -> Result<Option<Self>, Errno> {
+    /// None where [`version`] is none. The queues are another folder that may be written to, which has no path.
+    pub(super) fn new(
+        readable: &[&Path],
+        writable: &[&Path],
+        queues: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<Self>, Errno> {
         let read = AccessFs::from_read(KNOWN);
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
         let mut rules = match version() {
@@ -60,6 +64,10 @@ impl Rules {
         }
         for path in writable {
             rules = allow(rules, path, AccessFs::from_all(KNOWN))?;
+        }
+        if let Some(queues) = queues {
+            let rule = PathBeneath::new(queues, AccessFs::from_all(KNOWN));
+            rules = rules.add_rule(rule).map_err(errno)?;
         }
         rules = allow(rules, Path::new(DEVICES), device)?;
         Ok(Option::<OwnedFd>::from(rules).map(Self))

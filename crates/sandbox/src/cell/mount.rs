@@ -1,7 +1,7 @@
 //! The few calls about mounts that go by descriptor.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,12 +13,34 @@ pub(super) fn copy_tree(path: &Path) -> Result<OwnedFd, Errno> {
     let path = c_path(path)?;
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint;
     // SAFETY: the path is a valid C string; the result is checked.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(Errno::last());
+    opened(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
+}
+
+/// A new file system of this kind, attached nowhere.
+pub(super) fn make_detached(kind: &CStr) -> Result<OwnedFd, Errno> {
+    const CREATE: libc::c_uint = 6;
+    let nothing = std::ptr::null::<libc::c_char>();
+    // SAFETY: the kind is a valid C string, and where the kernel could read another text there is none.
+    unsafe {
+        let context = opened(libc::syscall(
+            libc::SYS_fsopen,
+            kind.as_ptr(),
+            libc::FSOPEN_CLOEXEC,
+        ))?;
+        let fd = context.as_raw_fd();
+        if libc::syscall(libc::SYS_fsconfig, fd, CREATE, nothing, nothing, 0) < 0 {
+            return Err(Errno::last());
+        }
+        opened(libc::syscall(libc::SYS_fsmount, fd, libc::FSMOUNT_CLOEXEC, 0))
     }
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn opened(result: libc::c_long) -> Result<OwnedFd, Errno> {
+    match result {
+        // SAFETY: the kernel has just made this descriptor for us.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as i32) }),
+        _ => Err(Errno::last()),
+    }
 }
 
 /// Sets attributes of a mount and of all beneath it.

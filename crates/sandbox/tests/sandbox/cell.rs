@@ -191,6 +191,50 @@ fn a_full_file_system_is_told() {
 }
 
 #[test]
+fn what_is_shared_without_files_ends_with_the_command() {
+    let mut stage = Stage::new();
+    let look = r#"
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget(1, 0, 0), libc.semget(1, 0, 0), libc.msgget(1, 0), libc.mq_open(b'/left', 2))
+"#;
+    let nothing = "-1 -1 -1 -1\n";
+    let python = |program: &str| command(&["/usr/bin/python3", "-c", program]);
+    // Each alone: what one leaves must be noticed without the others.
+    for left in [
+        "shmget(1, 4096, 0o1600)",
+        "semget(1, 3, 0o1600)",
+        "msgget(1, 0o1600)",
+        "mq_open(b'/left', 0o102, 0o600, None)",
+    ] {
+        let outcome = stage.run(&python(look));
+        assert_eq!(stdout(&outcome), nothing, "before {left}: {outcome:?}");
+        let leave = format!("import ctypes; print(ctypes.CDLL(None).{left} >= 0)");
+        let outcome = stage.run(&python(&leave));
+        assert_eq!(stdout(&outcome), "True\n", "{left}: {outcome:?}");
+    }
+    let outcome = stage.run(&python(look));
+    assert_eq!(stdout(&outcome), nothing, "{outcome:?}");
+}
+
+#[test]
+fn arguments_beyond_the_memory_are_the_commands_own_fault() {
+    let mut stage = Stage::new();
+    let long = "x".repeat(100_000);
+    let words: Vec<&str> = std::iter::once("/bin/true")
+        .chain(std::iter::repeat_n(long.as_str(), 15))
+        .collect();
+    let limits = Limits {
+        memory: Some(2 << 20),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(command(&words), limits));
+    assert_eq!(outcome.reason, Reason::MemoryLimit, "{outcome:?}");
+    let outcome = stage.run(&command(&words));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+}
+
+#[test]
 fn what_cannot_be_executed_is_told_as_a_shell_would() {
     let mut stage = Stage::new();
     let outcome = stage.run(&command(&["nowhere-to-be-found"]));

@@ -40,7 +40,9 @@ impl Stage {
 
     /// The script finds the folders in `writable` and `other`.
     fn run(&self, script: &str) -> Output {
-        let rules = Rules::new(&[Path::new("/")], &[&self.writable]).unwrap().unwrap();
+        let rules = Rules::new(&[Path::new("/")], &[&self.writable], None)
+            .unwrap()
+            .unwrap();
         let confine = move || {
             // SAFETY: numbers only.
             if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
