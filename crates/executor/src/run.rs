@@ -1,16 +1,18 @@
 //! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use model::{
     Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskResult, with_causes,
 };
-use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
+use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
 /// into one report, or no report would ever be taken again.
@@ -58,7 +60,10 @@ pub(crate) fn run(
     let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &bench.cache);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
-        Err(error) => Err(Failure::Broken(error.to_string())),
+        Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
+        Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
+            Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))
+        }
     };
     workspace.clear(&job.spec);
     result
@@ -99,6 +104,15 @@ fn run_steps(
     Ok(result)
 }
 
+/// There is no other step then: the first did not succeed.
+fn result_of_first_step(job: &Job, outcome: Outcome) -> TaskResult {
+    let (compile, execute) = match job.spec.compile {
+        Some(_) => (Some(outcome), None),
+        None => (None, Some(outcome)),
+    };
+    TaskResult { compile, execute }
+}
+
 fn run_step(
     bench: &Bench,
     warden: &mut Warden,
@@ -122,7 +136,32 @@ fn run_step(
     match warden.run(&ticket, &spec) {
         // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
         Ok(outcome) => outcome_of(outcome).ok_or(Failure::Withdrawn),
+        // Told as a program that cannot be executed is: it is what the task asked for that is not there.
+        Err(WardenError::Run(fault @ Fault::Network { .. })) => Ok(Outcome {
+            exit_code: Some(NOT_EXECUTED),
+            ..unable(Reason::Exited, &fault)
+        }),
         Err(error) => Err(on_warden_error(bench, job, workspace, error)),
+    }
+}
+
+/// The exit code by which a shell says that a program is there and cannot be executed.
+const NOT_EXECUTED: i32 = 126;
+
+/// The outcome of a step that could not begin because of what the task is, and would not on a second attempt.
+fn unable(reason: Reason, why: &dyn Error) -> Outcome {
+    Outcome {
+        reason,
+        exit_code: None,
+        signal: None,
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        memory: 0,
+        stdout: Captured::default(),
+        stderr: Captured {
+            bytes: format!("conclave: {why}\n").into(),
+            truncated: false,
+        },
     }
 }
 
