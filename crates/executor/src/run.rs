@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use model::{
@@ -121,7 +120,7 @@ fn run_step(
     step: Step<'_>,
 ) -> Result<Outcome, Failure> {
     let spec = Spec {
-        argv: argv(step.command, step.args),
+        argv: argv(bench.shell, step.command, step.args),
         env: environment(bench, job, workspace),
         directory: workspace.directory(),
         input: step.input,
@@ -259,27 +258,26 @@ fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString
 }
 
 /// Text goes to the shell, with the arguments as further words of its last command; a list is run as it is.
-fn argv(command: &Command, args: &[String]) -> Vec<OsString> {
+fn argv(shell: &str, command: &Command, args: &[String]) -> Vec<OsString> {
     let mut argv: Vec<OsString> = match command {
         Command::Argv(words) => words.iter().map(Into::into).collect(),
-        Command::Shell(text) if args.is_empty() => vec![shell().into(), "-c".into(), text.into()],
+        Command::Shell(text) if args.is_empty() => vec![shell.into(), "-c".into(), text.into()],
         Command::Shell(text) => {
             let text = format!("{} \"$@\"", text.trim_end());
-            vec![shell().into(), "-c".into(), text.into(), shell().into()]
+            vec![shell.into(), "-c".into(), text.into(), shell.into()]
         }
     };
     argv.extend(args.iter().map(OsString::from));
     argv
 }
 
-fn shell() -> &'static str {
-    static SHELL: OnceLock<&str> = OnceLock::new();
-    SHELL.get_or_init(|| {
-        let has_bash = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
-            .iter()
-            .any(|path| Path::new(path).exists());
-        if has_bash { "bash" } else { "sh" }
-    })
+/// The shell of those who run commands beneath this root, which need not be the machine's own.
+pub(crate) fn shell_beneath(root: &Path) -> &'static str {
+    // A link in there may only lead anywhere from within.
+    let has_bash = ["bin/bash", "usr/bin/bash", "usr/local/bin/bash"]
+        .iter()
+        .any(|path| root.join(path).symlink_metadata().is_ok());
+    if has_bash { "bash" } else { "sh" }
 }
 
 #[cfg(test)]
@@ -288,12 +286,12 @@ mod tests {
 
     #[test]
     fn commands_become_words() {
+        let shell = "ksh";
         let check = |command: Command, args: &[&str], expected: &[&str]| {
             let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
-            let found = argv(&command, &args);
+            let found = argv(shell, &command, &args);
             assert_eq!(found, expected.iter().map(OsString::from).collect::<Vec<_>>());
         };
-        let shell = shell();
         check(Command::Shell("a | b".into()), &[], &[shell, "-c", "a | b"]);
         check(
             Command::Shell("./m\n".into()),
@@ -305,5 +303,14 @@ mod tests {
             &["2"],
             &["m", "1", "2"],
         );
+    }
+
+    #[test]
+    fn the_shell_is_one_that_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(shell_beneath(root.path()), "sh");
+        std::fs::create_dir_all(root.path().join("usr/bin")).unwrap();
+        std::os::unix::fs::symlink("/nowhere/bash", root.path().join("usr/bin/bash")).unwrap();
+        assert_eq!(shell_beneath(root.path()), "bash");
     }
 }
