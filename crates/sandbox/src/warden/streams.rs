@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::pipe2;
@@ -76,6 +76,9 @@ impl Output {
     /// passed it.
     pub(super) fn open(keep: u64) -> Result<Self, Fault> {
         let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Fault::Pipe(e.into()))?;
+        // Our end alone, which is no concern of the command. A command of our own user can open the pipe for reading
+        // by its name in /proc, and take what was there to be read: whoever waited for that would wait for ever.
+        fcntl(&reading, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| Fault::Pipe(e.into()))?;
         Ok(Self {
             reading: reading.into(),
             writing,
@@ -98,10 +101,10 @@ impl Output {
         self.total
     }
 
-    /// Reads once. To be called when there is something to read, else it blocks. What goes beyond `keep` is
-    /// read too, because a full pipe would stop the command.
+    /// Reads once, what there is. What goes beyond `keep` is read too, because a full pipe would stop the command.
     pub(super) fn pull(&mut self, scratch: &mut [u8]) {
-        // Reading from a pipe of our own fails only by interruption, and then the next round reads it.
+        // Reading from a pipe of our own fails only by interruption, and then the next round reads it, or because
+        // somebody else has been faster.
         let Ok(count) = self.reading.read(scratch) else {
             return;
         };
