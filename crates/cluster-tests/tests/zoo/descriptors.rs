@@ -48,3 +48,19 @@ int main() {
          2 pipe enter ENOTDIR leave ENOTDIR peer ENOTSOCK read EACCES\n"
     );
 }
+
+const MARKER: &str = r#"
+import fcntl, os
+print(bool(fcntl.fcntl(0, fcntl.F_GETFL) & os.O_NONBLOCK))
+fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK)
+"#;
+
+#[tokio::test]
+async fn what_was_handed_to_one_is_not_handed_to_the_next() {
+    let zoo = Zoo::open();
+    // Each would find what any before it has left; there are fewer wardens than this.
+    for _ in 0..8 {
+        let said = zoo.says(Animal::new("marker", Program::Python(MARKER))).await;
+        assert_eq!(said, "False\n");
+    }
+}

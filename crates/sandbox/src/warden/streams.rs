@@ -22,10 +22,11 @@ pub(super) fn scratch() -> Vec<u8> {
     vec![0; SIZE]
 }
 
-/// Opens what the command reads; `None` stands for `/dev/null`.
-pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
+/// Opens what the command reads. Anew for each run, be it nothing: the flags and locks that a command puts on what it
+/// was handed would be there for the next one to find.
+pub(super) fn open_input(input: Input) -> Result<OwnedFd, Fault> {
     match input {
-        Input::Bytes(bytes) if bytes.is_empty() => Ok(None),
+        Input::Bytes(bytes) if bytes.is_empty() => open_at(Path::new("/dev/null"), |path| File::open(path)),
         // A file in memory rather than a pipe: nobody has to feed it while the command runs, and a command that
         // does not read it cannot hold anyone up.
         Input::Bytes(bytes) => {
@@ -34,21 +35,23 @@ pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
             let mut file = File::from(memfd);
             file.write_all(&bytes).map_err(|e| Fault::HoldInput(e.into()))?;
             file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
-            Ok(Some(file.into()))
+            Ok(file.into())
         }
-        Input::File(path) => match open_file(&path) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(error) => Err(Fault::OpenInput {
-                path,
-                errno: error.into(),
-            }),
-        },
+        Input::File(path) => open_at(&path, open_plain),
     }
+}
+
+fn open_at(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<OwnedFd, Fault> {
+    let opened = open(path).map_err(|error| Fault::OpenInput {
+        path: path.into(),
+        errno: error.into(),
+    });
+    Ok(opened?.into())
 }
 
 /// An earlier command may have put something else in its place: to open a pipe would wait for ever, and a link may
 /// lead anywhere.
-fn open_file(path: &Path) -> io::Result<File> {
+fn open_plain(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
