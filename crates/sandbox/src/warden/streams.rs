@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::pipe2;
 
 use super::signals;
@@ -82,6 +83,9 @@ impl Output {
         // Our end alone, which is no concern of the command. A command of our own user can open the pipe for reading
         // by its name in /proc, and take what was there to be read: whoever waited for that would wait for ever.
         fcntl(&reading, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| Fault::Pipe(e.into()))?;
+        // So that `/dev/stdout` can be opened by a command of another user, to write and not to read.
+        let writable = Mode::S_IWUSR | Mode::S_IWGRP | Mode::S_IWOTH;
+        fchmod(&writing, writable).map_err(|e| Fault::Pipe(e.into()))?;
         Ok(Self {
             reading: reading.into(),
             writing,
