@@ -1,7 +1,7 @@
 //! A network with two ends, one of them in a namespace of its own, and a cable between that can be pulled.
 
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::conclave;
@@ -41,6 +41,11 @@ impl Network {
     /// The address of this side, where everything else is.
     pub fn outside(&self) -> String {
         self.address(1)
+    }
+
+    /// The far side, as a file that stands for it.
+    pub fn namespace(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.name)
     }
 
     fn inside(&self) -> String {

@@ -57,7 +57,8 @@ impl System {
         Node::spawn("up", self.folder.path(), self.up_command(more))
     }
 
-    fn up_command(&self, more: &[&str]) -> Command {
+    /// What becomes such a node, for those who want to give it more than arguments.
+    pub fn up_command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(conclave());
         command
             .args(["up", "--listen", &self.http, "--rpc", &self.rpc, "--data"])

@@ -12,6 +12,8 @@ mod bytes;
 mod checker;
 #[path = "zoo/compilers.rs"]
 mod compilers;
+#[path = "zoo/descriptors.rs"]
+mod descriptors;
 #[path = "zoo/escapes.rs"]
 mod escapes;
 #[path = "zoo/floods.rs"]
@@ -22,5 +24,13 @@ mod foreign_calls;
 mod neighbours;
 #[path = "zoo/networks.rs"]
 mod networks;
+#[path = "zoo/own_root.rs"]
+mod own_root;
+#[path = "zoo/privileges.rs"]
+mod privileges;
+#[path = "zoo/shared_memory.rs"]
+mod shared_memory;
+#[path = "zoo/space.rs"]
+mod space;
 #[path = "zoo/times.rs"]
 mod times;

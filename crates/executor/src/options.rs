@@ -1,5 +1,5 @@
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::ExecutorName;
@@ -27,4 +27,12 @@ pub struct Options {
     pub cells: Option<CellPlan>,
     /// A program and arguments that end up in `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
+}
+
+impl Options {
+    /// Of the files that commands see.
+    pub(crate) fn root(&self) -> &Path {
+        let own = self.cells.as_ref().and_then(|cells| cells.root.as_deref());
+        own.unwrap_or(Path::new("/"))
+    }
 }

@@ -26,6 +26,7 @@ use self::watch::Watching;
 use crate::cache::Cache;
 use crate::fetch::Fetcher;
 use crate::home::{Home, failed};
+use crate::run::shell_beneath;
 use crate::slots::{PATIENCE, Slots};
 use crate::spool::{Spool, weight};
 use crate::work::{Bench, Control, Ending, Equipment, Event, Job};
@@ -108,6 +109,7 @@ impl Reporter {
             spool,
             mark: home.mark.clone(),
             keep_output: options.keep_output,
+            shell: shell_beneath(options.root()),
             launcher: Launcher {
                 isolation,
                 program,

@@ -1,16 +1,17 @@
 //! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::time::Duration;
 
 use model::{
     Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskResult, with_causes,
 };
-use sandbox::{Input, Marker, Spec, Warden, WardenError, kill_strays};
+use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
 /// into one report, or no report would ever be taken again.
@@ -58,7 +59,10 @@ pub(crate) fn run(
     let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &bench.cache);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
-        Err(error) => Err(Failure::Broken(error.to_string())),
+        Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
+        Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
+            Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))
+        }
     };
     workspace.clear(&job.spec);
     result
@@ -99,6 +103,15 @@ fn run_steps(
     Ok(result)
 }
 
+/// There is no other step then: the first did not succeed.
+fn result_of_first_step(job: &Job, outcome: Outcome) -> TaskResult {
+    let (compile, execute) = match job.spec.compile {
+        Some(_) => (Some(outcome), None),
+        None => (None, Some(outcome)),
+    };
+    TaskResult { compile, execute }
+}
+
 fn run_step(
     bench: &Bench,
     warden: &mut Warden,
@@ -107,7 +120,7 @@ fn run_step(
     step: Step<'_>,
 ) -> Result<Outcome, Failure> {
     let spec = Spec {
-        argv: argv(step.command, step.args),
+        argv: argv(bench.shell, step.command, step.args),
         env: environment(bench, job, workspace),
         directory: workspace.directory(),
         input: step.input,
@@ -122,7 +135,32 @@ fn run_step(
     match warden.run(&ticket, &spec) {
         // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
         Ok(outcome) => outcome_of(outcome).ok_or(Failure::Withdrawn),
+        // Told as a program that cannot be executed is: it is what the task asked for that is not there.
+        Err(WardenError::Run(fault @ Fault::Network { .. })) => Ok(Outcome {
+            exit_code: Some(NOT_EXECUTED),
+            ..unable(Reason::Exited, &fault)
+        }),
         Err(error) => Err(on_warden_error(bench, job, workspace, error)),
+    }
+}
+
+/// The exit code by which a shell says that a program is there and cannot be executed.
+const NOT_EXECUTED: i32 = 126;
+
+/// The outcome of a step that could not begin because of what the task is, and would not on a second attempt.
+fn unable(reason: Reason, why: &dyn Error) -> Outcome {
+    Outcome {
+        reason,
+        exit_code: None,
+        signal: None,
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        memory: 0,
+        stdout: Captured::default(),
+        stderr: Captured {
+            bytes: format!("conclave: {why}\n").into(),
+            truncated: false,
+        },
     }
 }
 
@@ -220,27 +258,26 @@ fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString
 }
 
 /// Text goes to the shell, with the arguments as further words of its last command; a list is run as it is.
-fn argv(command: &Command, args: &[String]) -> Vec<OsString> {
+fn argv(shell: &str, command: &Command, args: &[String]) -> Vec<OsString> {
     let mut argv: Vec<OsString> = match command {
         Command::Argv(words) => words.iter().map(Into::into).collect(),
-        Command::Shell(text) if args.is_empty() => vec![shell().into(), "-c".into(), text.into()],
+        Command::Shell(text) if args.is_empty() => vec![shell.into(), "-c".into(), text.into()],
         Command::Shell(text) => {
             let text = format!("{} \"$@\"", text.trim_end());
-            vec![shell().into(), "-c".into(), text.into(), shell().into()]
+            vec![shell.into(), "-c".into(), text.into(), shell.into()]
         }
     };
     argv.extend(args.iter().map(OsString::from));
     argv
 }
 
-fn shell() -> &'static str {
-    static SHELL: OnceLock<&str> = OnceLock::new();
-    SHELL.get_or_init(|| {
-        let has_bash = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
-            .iter()
-            .any(|path| Path::new(path).exists());
-        if has_bash { "bash" } else { "sh" }
-    })
+/// The shell of those who run commands beneath this root, which need not be the machine's own.
+pub(crate) fn shell_beneath(root: &Path) -> &'static str {
+    // A link in there may only lead anywhere from within.
+    let has_bash = ["bin/bash", "usr/bin/bash", "usr/local/bin/bash"]
+        .iter()
+        .any(|path| root.join(path).symlink_metadata().is_ok());
+    if has_bash { "bash" } else { "sh" }
 }
 
 #[cfg(test)]
@@ -249,12 +286,12 @@ mod tests {
 
     #[test]
     fn commands_become_words() {
+        let shell = "ksh";
         let check = |command: Command, args: &[&str], expected: &[&str]| {
             let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
-            let found = argv(&command, &args);
+            let found = argv(shell, &command, &args);
             assert_eq!(found, expected.iter().map(OsString::from).collect::<Vec<_>>());
         };
-        let shell = shell();
         check(Command::Shell("a | b".into()), &[], &[shell, "-c", "a | b"]);
         check(
             Command::Shell("./m\n".into()),
@@ -266,5 +303,14 @@ mod tests {
             &["2"],
             &["m", "1", "2"],
         );
+    }
+
+    #[test]
+    fn the_shell_is_one_that_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(shell_beneath(root.path()), "sh");
+        std::fs::create_dir_all(root.path().join("usr/bin")).unwrap();
+        std::os::unix::fs::symlink("/nowhere/bash", root.path().join("usr/bin/bash")).unwrap();
+        assert_eq!(shell_beneath(root.path()), "bash");
     }
 }

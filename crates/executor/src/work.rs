@@ -64,6 +64,8 @@ pub(crate) struct Bench {
     pub(crate) spool: Mutex<Spool>,
     pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
+    /// What runs commands that are text.
+    pub(crate) shell: &'static str,
     pub(crate) events: mpsc::UnboundedSender<(Instant, Event)>,
     launcher: Launcher,
     queue: Mutex<Queue>,
@@ -97,6 +99,7 @@ pub(crate) struct Equipment {
     pub(crate) spool: Spool,
     pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
+    pub(crate) shell: &'static str,
     pub(crate) launcher: Launcher,
 }
 
@@ -108,6 +111,7 @@ impl Bench {
             spool,
             mark,
             keep_output,
+            shell,
             launcher,
         } = equipment;
         Arc::new(Bench {
@@ -116,6 +120,7 @@ impl Bench {
             spool: Mutex::new(spool),
             mark,
             keep_output,
+            shell,
             events,
             launcher,
             queue: Mutex::default(),

@@ -32,11 +32,21 @@ pub(crate) use self::remove::clear;
 use crate::cache::Cache;
 
 #[derive(Debug, Error)]
-#[error("could not {step} {path}: {source}")]
-pub(crate) struct WorkspaceError {
-    step: &'static str,
-    path: PathBuf,
-    source: io::Error,
+pub(crate) enum WorkspaceError {
+    #[error("could not {step} {path}: {source}")]
+    Failed {
+        step: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// The task's own doing, as all below: its file system is nobody else's, and of the size that it has asked for.
+    #[error("the task's files do not fit into its space of {bytes} bytes: raise `space` in its limits")]
+    NoSpace { bytes: u64 },
+    #[error(
+        "the task has more files and folders than the {files} that this executor has room for: give it fewer, or have \
+         the operator raise sandbox.files"
+    )]
+    TooManyFiles { files: u64 },
 }
 
 pub(crate) enum Workspace {
@@ -200,7 +210,7 @@ fn read_attempt(line: &str) -> Option<Handout> {
 
 fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
     let path = path.to_path_buf();
-    move |source| WorkspaceError { step, path, source }
+    move |source| WorkspaceError::Failed { step, path, source }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Why a warden could not run a command: always the platform's fault, never the command's.
+//! Why a warden could not run a command: never by anything that the command did.
 
 use std::fmt;
 use std::io;
@@ -49,7 +49,10 @@ pub enum Fault {
     Cell(#[from] StepError),
     #[error("cannot keep the limits of a cell")]
     Group(#[from] GroupError),
-    #[error("this executor has no network {name:?}: its operator names those that tasks may ask for")]
+    /// The one fault that is no failure of the platform: the command asked for what the operator has not set up.
+    #[error(
+        "there is no network {name:?} here: ask for another, or have the operator name it in sandbox.networks"
+    )]
     Network { name: String },
 }
 

@@ -83,14 +83,13 @@ fn serve() -> Result<(), ServeError> {
         lock,
     } = on_hello(&socket, &mut buffer)?;
     let mut words = Words::new(urgent);
-    let nothing = setup::open_nothing()?;
     let mut runner = match isolation {
         Isolation::None => Runner::Tree {
-            bench: Bench::new(setup::process_table()?, nothing),
+            bench: Bench::new(setup::process_table()?),
             _lock: lock,
         },
         Isolation::Cell(settings) => match Cells::set_up(&settings, lock) {
-            Ok(cells) => Runner::Cell(CellBench::new(cells, nothing)),
+            Ok(cells) => Runner::Cell(CellBench::new(cells)),
             Err(fault) => {
                 let _ = wire::send(&socket, &Answer::Failed(fault), &mut buffer);
                 return Ok(());

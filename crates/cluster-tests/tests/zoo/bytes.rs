@@ -29,3 +29,15 @@ async fn nobody_writes_their_own_verdict() {
         .await;
     assert_eq!(outcome["exit_code"], 3);
 }
+
+#[tokio::test]
+async fn outputs_can_be_opened_by_their_names() {
+    let zoo = Zoo::open();
+    let text = "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin";
+    let outcome = zoo
+        .ends_by("exited", Animal::new("names", Program::Shell(text)))
+        .await;
+    assert_eq!(outcome["exit_code"], 0, "{outcome:#}");
+    assert_eq!(outcome["stdout"], "out\n", "{outcome:#}");
+    assert_eq!(outcome["stderr"], "err\n", "{outcome:#}");
+}

@@ -1,11 +1,15 @@
 //! Those that look for what is not theirs, and those that leave traps for whoever comes after them.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use cluster_tests::{await_that, shell};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stage::{Animal, Program, Zoo, groups, inmates};
+use crate::stage::{Animal, Program, SECRET, Zoo, groups, inmates};
+
+const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn there_is_nothing_of_others_to_be_seen() {
@@ -66,6 +70,150 @@ ls /dev | tr '\n' ' '
     );
 }
 
+const READER: &str = r#"
+import json, os
+seen = {}
+for process in os.listdir('/proc') + ['1', '2', '3']:
+    try:
+        seen[process] = open('/proc/' + process + '/environ').read().split('\0')[:-1]
+    except OSError:
+        pass
+print(json.dumps(seen))
+"#;
+
+#[tokio::test]
+async fn no_environment_can_be_read_but_the_own() {
+    let zoo = Zoo::open();
+    let (name, secret) = SECRET;
+    let keeper = fs::read(format!("/proc/{}/environ", zoo.pid())).unwrap();
+    let keeper = String::from_utf8_lossy(&keeper).into_owned();
+    assert!(keeper.contains(&format!("{name}={secret}")), "{keeper}");
+    let task = json!({
+        "source": {"main.py": READER},
+        "execute": {"command": ["python3", "-S", "main.py"], "env": {"OWN": "mine"}},
+    });
+    let task = zoo.task(&task).await;
+    let said = task["result"]["execute"]["stdout"].as_str().unwrap_or_default();
+    let seen: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {task:#}"));
+    let seen = seen.as_object().expect("an object");
+    // Itself, by each of its names.
+    assert!(
+        seen.contains_key("self") && seen.contains_key("thread-self"),
+        "{task:#}"
+    );
+    for (process, variables) in seen {
+        let variables = variables.as_array().expect("a list").iter();
+        let mut names: Vec<_> = variables
+            .filter_map(|variable| variable.as_str()?.split('=').next())
+            .collect();
+        names.sort_unstable();
+        let expected = [
+            "CONCLAVE_EXECUTOR",
+            "CONCLAVE_TASK",
+            "HOME",
+            "LANG",
+            "OWN",
+            "PATH",
+            "TMPDIR",
+        ];
+        assert_eq!(names, expected, "{process}: {task:#}");
+    }
+    assert!(!said.contains(secret), "{task:#}");
+}
+
+/// Hides nothing: only the cell keeps others away.
+const OWNER: &str = r#"
+import ctypes, os, signal, socket
+os.umask(0)
+for folder in ('/box', '/tmp', '/dev/shm'): os.chmod(folder, 0o777)
+assert ctypes.CDLL(None).shmget(0x7a6f6f, 4096, 0o1666) >= 0
+listener = socket.socket(socket.AF_UNIX)
+listener.bind('\0zoo-treasure')
+listener.listen()
+held = open('/box/treasure', 'w')
+open('/dev/shm/treasure', 'w').close()
+open('/tmp/treasure', 'w').close()
+signal.pause()
+"#;
+
+/// Has a treasure of its own, which it must find, and by several ways.
+const SEEKER: &str = r#"
+import ctypes, errno, json, os, socket
+open('/tmp/treasure', 'w').close()
+ways, files = [], set()
+def look(path):
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    ways.append(path)
+    files.add((status.st_dev, status.st_ino))
+for folder, folders, _ in os.walk('/'):
+    if folder == '/': folders[:] = [name for name in folders if name not in ('proc', 'usr')]
+    look(folder + '/treasure')
+for process in {name for name in os.listdir('/proc') if name.isdigit()} | set(map(str, range(1, 5000))):
+    for root in ('root', 'cwd'):
+        for folder in ('', 'box/', 'tmp/', 'dev/shm/'):
+            look('/proc/' + process + '/' + root + '/' + folder + 'treasure')
+try:
+    socket.socket(socket.AF_UNIX).connect('\0zoo-treasure'); called = 'CONNECTED'
+except OSError as e:
+    called = errno.errorcode[e.errno]
+libc = ctypes.CDLL(None, use_errno=True)
+segment = libc.shmget(0x7a6f6f, 0, 0)
+print(json.dumps({
+    'user': os.getuid(), 'ways': len(ways), 'files': len(files), 'called': called,
+    'segment': 'FOUND' if segment >= 0 else errno.errorcode[ctypes.get_errno()],
+    'others': [name for name in os.listdir('/proc') if name.isdigit() and int(name) != os.getpid()],
+}))
+"#;
+
+/// The user of the process that has the treasure, once it is there.
+fn owner() -> Option<u32> {
+    let has_treasure = |process: &Path| process.join("root/tmp/treasure").exists();
+    let user = |process: &Path| {
+        let status = fs::read_to_string(process.join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let inmates = inmates();
+    let processes = inmates.iter().filter_map(|inmate| inmate.split(' ').next());
+    let mut processes = processes.map(|pid| Path::new("/proc").join(pid));
+    user(&processes.find(|process| has_treasure(process))?)
+}
+
+#[tokio::test]
+async fn a_task_that_runs_at_the_same_time_is_out_of_sight() {
+    let zoo = Zoo::open();
+    let task = |text: &str| {
+        json!({
+            "source": {"main.py": text},
+            "execute": {"command": ["python3", "-S", "main.py"], "limits": {"wall": "120s"}},
+        })
+    };
+    let first = zoo.system.add(task(OWNER)).await;
+    let owner = await_that("a treasure", SOON, async || owner()).await;
+    let second = zoo.system.run(task(SEEKER)).await;
+    let now = zoo.system.client.get(first.id, None).await.unwrap();
+    assert!(!now.done, "the two did not run at the same time: {now:?}");
+
+    let outcome = second
+        .result
+        .and_then(|result| result.execute)
+        .expect("an outcome");
+    let seen: Value =
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
+    assert_ne!(seen["user"], owner, "{seen:#}");
+    // Its own, in /tmp and by way of /proc.
+    assert!(seen["ways"].as_u64() >= Some(2), "{seen:#}");
+    assert_eq!(seen["files"], 1, "{seen:#}");
+    assert_eq!(seen["called"], "ECONNREFUSED", "{seen:#}");
+    assert_eq!(seen["segment"], "ENOENT", "{seen:#}");
+    assert_eq!(seen["others"], json!([]), "{seen:#}");
+    zoo.system.client.cancel(first.id).await.unwrap();
+    zoo.look_around().await;
+}
+
 #[tokio::test]
 async fn what_a_compiler_left_is_run_as_what_it_is() {
     let zoo = Zoo::open();
@@ -109,7 +257,6 @@ async fn trees_that_resist_are_gone_with_their_task() {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_life_that_was_killed() {
-    const SOON: Duration = Duration::from_secs(30);
     let mut zoo = Zoo::open();
     let task = zoo.system.add(shell("setsid sleep 600 & sleep 600")).await;
     await_that("two sleepers", SOON, async || {

@@ -2,8 +2,13 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use serde_json::json;
+use cluster_tests::{Network, System};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
 use crate::stage::{Animal, Program, Zoo};
 
@@ -35,19 +40,22 @@ except socket.gaierror:
     print('no name')
 "#;
 
+fn caller(zoo: &Zoo) -> String {
+    // The node's own ports, and those that etcd and mongod have.
+    let (http, rpc) = (port(zoo.system.http()), port(zoo.system.rpc()));
+    CALLER.replace("PORTS", &format!("[{http}, {rpc}, 2379, 2380, 27017]"))
+}
+
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().unwrap_or_default()
+}
+
 #[tokio::test]
 async fn nobody_can_be_reached() {
     let zoo = Zoo::open();
     let name = SocketAddr::from_abstract_name("conclave-zoo").unwrap();
     let _host = UnixListener::bind_addr(&name).unwrap();
-    let port = |address: &str| address.rsplit(':').next().unwrap().to_string();
-    // The node's own ports, and those that etcd and mongod have.
-    let ports = format!(
-        "[{}, {}, 2379, 2380, 27017]",
-        port(zoo.system.http()),
-        port(zoo.system.rpc())
-    );
-    let program: &'static str = Box::leak(CALLER.replace("PORTS", &ports).into_boxed_str());
+    let program: &'static str = Box::leak(caller(&zoo).into_boxed_str());
     let said = zoo.says(Animal::new("caller", Program::Python(program))).await;
     assert!(
         !said.contains("CONNECTED") && !said.contains("RESOLVED"),
@@ -88,4 +96,120 @@ async fn a_task_may_talk_to_itself_where_it_asks_to() {
     }
     let done = zoo.task(&task(None)).await;
     assert_eq!(done["status"], "run_failed", "{done:#}");
+}
+
+#[tokio::test]
+async fn who_may_talk_to_itself_reaches_nobody_else() {
+    let zoo = Zoo::open();
+    let name = SocketAddr::from_abstract_name("conclave-zoo-loopback").unwrap();
+    let _host = UnixListener::bind_addr(&name).unwrap();
+    let program = caller(&zoo).replace("conclave-zoo", "conclave-zoo-loopback");
+    let done = zoo
+        .task(&json!({
+            "source": {"main.py": program},
+            "execute": {"command": "python3 -S main.py", "network": "loopback"},
+        }))
+        .await;
+    let said = done["result"]["execute"]["stdout"].as_str().unwrap_or_default();
+    assert!(
+        !said.contains("CONNECTED") && !said.contains("RESOLVED"),
+        "{done:#}"
+    );
+    // The way there is open, and leads to nobody: the ports are its own.
+    let refused = said.lines().filter(|line| *line == "local ECONNREFUSED").count();
+    assert_eq!(refused, 5, "{said}");
+    for expected in ["tcp ENETUNREACH", "metadata ENETUNREACH", "abstract ECONNREFUSED"] {
+        assert!(said.lines().any(|line| line == expected), "{expected} in {said}");
+    }
+}
+
+const VISITOR: &str = r#"
+import errno, socket, sys
+try:
+    print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 20).recv(5).decode())
+except OSError as e:
+    print(errno.errorcode.get(e.errno, e))
+"#;
+
+/// Says hello to everybody, and counts.
+async fn greet(listener: TcpListener, greeted: Arc<AtomicU32>) {
+    while let Ok((mut visitor, _)) = listener.accept().await {
+        greeted.fetch_add(1, Ordering::SeqCst);
+        let _ = visitor.write_all(b"hello").await;
+    }
+}
+
+#[tokio::test]
+async fn a_network_of_the_operator_is_for_those_who_ask_for_it() {
+    let network = Network::make();
+    let settings = [format!("sandbox.networks=lab={}", network.namespace().display())];
+    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings);
+    let listener = TcpListener::bind((network.outside().as_str(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let greeted = Arc::new(AtomicU32::new(0));
+    tokio::spawn(greet(listener, greeted.clone()));
+
+    let visit = |address: &str, network: Option<&str>| {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let command = json!(["python3", "-S", "main.py", host, port(address)]);
+        json!({"command": command, "network": network, "limits": {"wall": "30s"}})
+    };
+    let task = |execute: Value| json!({"source": {"main.py": VISITOR}, "execute": execute});
+    let unreachable = "ENETUNREACH\n";
+
+    let done = zoo.task(&task(visit(&address, Some("lab")))).await;
+    assert_eq!(done["result"]["execute"]["stdout"], "hello\n", "{done:#}");
+    for network in [None, Some("loopback")] {
+        let done = zoo.task(&task(visit(&address, network))).await;
+        assert_eq!(done["result"]["execute"]["stdout"], unreachable, "{done:#}");
+    }
+    assert_eq!(greeted.load(Ordering::SeqCst), 1);
+
+    // It is the step's, not the task's nor the warden's.
+    let mut both = task(visit(&address, None));
+    both["compile"] = visit(&address, Some("lab"));
+    let done = zoo.task(&both).await;
+    assert_eq!(done["result"]["compile"]["stdout"], "hello\n", "{done:#}");
+    assert_eq!(done["result"]["execute"]["stdout"], unreachable, "{done:#}");
+    assert_eq!(greeted.load(Ordering::SeqCst), 2);
+
+    // The node that listens on this machine is not on that network.
+    let done = zoo.task(&task(visit(zoo.system.http(), Some("lab")))).await;
+    assert_eq!(done["result"]["execute"]["stdout"], unreachable, "{done:#}");
+}
+
+#[tokio::test]
+async fn a_network_that_is_not_there_is_the_tasks_own_failure() {
+    let zoo = Zoo::open();
+    let (with, without) = (
+        json!({"command": "echo ran", "network": "nowhere"}),
+        json!({"command": "echo ran"}),
+    );
+    for (task, step, status) in [
+        (json!({"execute": with}), "execute", "run_failed"),
+        (
+            json!({"compile": without, "execute": with}),
+            "execute",
+            "run_failed",
+        ),
+        (
+            json!({"compile": with, "execute": without}),
+            "compile",
+            "compile_failed",
+        ),
+    ] {
+        let done = zoo.task(&task).await;
+        let outcome = &done["result"][step];
+        assert_eq!(done["status"], status, "{done:#}");
+        assert_eq!(done["attempt"], 1, "{done:#}");
+        assert_eq!(outcome["reason"], "exited", "{done:#}");
+        assert_eq!(outcome["exit_code"], 126, "{done:#}");
+        assert_eq!(outcome["stdout"], "", "{done:#}");
+        assert_eq!(
+            outcome["stderr"],
+            "conclave: there is no network \"nowhere\" here: ask for another, or have the operator name it in \
+             sandbox.networks\n",
+            "{done:#}"
+        );
+    }
 }

@@ -16,9 +16,13 @@ pub(crate) fn first_user() -> u32 {
 const SLOTS: u32 = 2;
 const GONE: Duration = Duration::from_secs(20);
 
+/// In the environment of every node here, and nobody's business but the node's.
+pub(crate) const SECRET: (&str, &str) = ("ZOO_KEEPER", "has-the-keys-to-all-cages");
+
 pub(crate) struct Zoo {
     up: Option<Node>,
     web: Web,
+    settings: Vec<String>,
     pub(crate) system: System,
 }
 
@@ -82,12 +86,17 @@ impl Animal {
 
 impl Zoo {
     pub(crate) fn open() -> Zoo {
-        let system = System::new().expect("a folder");
-        let up = start(&system).expect("conclave up serves");
+        Zoo::open_with(System::new().expect("a folder"), &[])
+    }
+
+    /// With the operator's settings, each as KEY=VALUE.
+    pub(crate) fn open_with(system: System, settings: &[String]) -> Zoo {
+        let up = start(&system, settings).expect("conclave up serves");
         let web = Web::new(&system.url(""));
         Zoo {
             up: Some(up),
             web,
+            settings: settings.to_vec(),
             system,
         }
     }
@@ -123,12 +132,16 @@ impl Zoo {
         done
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        self.up.as_ref().expect("it is open").pid()
+    }
+
     /// As a power failure of this one process, and then its next life on the same folder.
     pub(crate) fn kill_and_start_again(&mut self) {
         if let Some(up) = self.up.take() {
             up.kill();
         }
-        self.up = Some(start(&self.system).expect("conclave up serves again"));
+        self.up = Some(start(&self.system, &self.settings).expect("conclave up serves again"));
         self.web = Web::new(&self.system.url(""));
     }
 
@@ -157,9 +170,15 @@ impl Zoo {
     }
 }
 
-fn start(system: &System) -> anyhow::Result<Node> {
+fn start(system: &System, settings: &[String]) -> anyhow::Result<Node> {
     let (slots, user) = (SLOTS.to_string(), format!("sandbox.first_user={}", first_user()));
-    system.up(&["--isolation", "cell", "--slots", &slots, "--set", &user])
+    let mut command = system.up_command(&["--isolation", "cell", "--slots", &slots, "--set", &user]);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let (name, value) = SECRET;
+    command.env(name, value);
+    Node::launch("up", system.folder.path(), command)
 }
 
 /// The control groups of an executor, wherever they are.

@@ -6,6 +6,7 @@ use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use model::{Handout, TaskSpec};
+use nix::sys::statvfs::statvfs;
 use sandbox::Warden;
 
 use super::{ATTEMPT, BOX, INPUT, WorkspaceError, failed, put, write, write_attempt};
@@ -46,6 +47,11 @@ impl InCell {
             .folder()
             .ok_or_else(missing)
             .map_err(failed("reach", Path::new(BOX)))?;
+        self.fill(&folder, spec, cache)
+            .map_err(|error| if_full(error, &folder))
+    }
+
+    fn fill(&self, folder: &Path, spec: &TaskSpec, cache: &Cache) -> Result<(), WorkspaceError> {
         if spec.execute.input.blob().is_some() {
             write(&folder.join(INPUT), 0o644, &spec.execute.input, cache)?;
         }
@@ -80,5 +86,52 @@ impl InCell {
         write_attempt(&file, handout)?;
         self.attempt = Some(file);
         Ok(())
+    }
+}
+
+/// That there is no room left is told as what the task has too much of. Any other error stays what it is.
+fn if_full(error: WorkspaceError, folder: &Path) -> WorkspaceError {
+    let is_full = |source: &io::Error| {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(source.kind(), StorageFull | QuotaExceeded)
+    };
+    match (&error, statvfs(folder)) {
+        (WorkspaceError::Failed { source, .. }, Ok(space)) if is_full(source) => {
+            match space.files_free() == 0 && space.blocks_available() > 0 {
+                true => WorkspaceError::TooManyFiles { files: space.files() },
+                false => WorkspaceError::NoSpace {
+                    bytes: space.blocks() * space.fragment_size(),
+                },
+            }
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_file_system_is_the_tasks_doing() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |errno: i32| {
+            let error = failed("write", Path::new("x"))(io::Error::from_raw_os_error(errno));
+            if_full(error, folder.path())
+        };
+        let (no_space, quota, no_memory, broken) = (28, 122, 12, 5);
+        for errno in [no_space, quota] {
+            let error = told(errno);
+            // Which of the two, the file system beneath the test decides.
+            let is_tasks = matches!(
+                error,
+                WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. }
+            );
+            assert!(is_tasks, "{error}");
+        }
+        for errno in [no_memory, broken] {
+            let error = told(errno);
+            assert!(matches!(error, WorkspaceError::Failed { .. }), "{error}");
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! One run in a cell, from the request to the outcome.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -20,15 +19,13 @@ use crate::spec::{Limits, Spec};
 /// The tools that every run uses again.
 pub(super) struct CellBench {
     pub(super) cells: Cells,
-    nothing: File,
     scratch: Vec<u8>,
 }
 
 impl CellBench {
-    pub(super) fn new(cells: Cells, nothing: File) -> Self {
+    pub(super) fn new(cells: Cells) -> Self {
         Self {
             cells,
-            nothing,
             scratch: scratch(),
         }
     }
@@ -56,11 +53,7 @@ impl CellBench {
             memory: limits.memory,
             processes: limits.processes,
         })?;
-        let streams = [
-            input.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd),
-            outputs[0].writing(),
-            outputs[1].writing(),
-        ];
+        let streams = [input.as_fd(), outputs[0].writing(), outputs[1].writing()];
         let start = Instant::now();
         cell.order(orders, streams).map_err(Fault::from)?;
         drop(input);

@@ -1,6 +1,5 @@
 //! One run, from the request to the outcome.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -28,8 +27,6 @@ pub(super) struct Bench {
     table: Table,
     spawner: Spawner,
     footprint: Footprint,
-    /// `/dev/null`.
-    nothing: File,
     scratch: Vec<u8>,
 }
 
@@ -52,13 +49,12 @@ pub(super) struct Owner<'a> {
 }
 
 impl Bench {
-    pub(super) fn new(table: Table, nothing: File) -> Self {
+    pub(super) fn new(table: Table) -> Self {
         let (spawner, footprint) = (Spawner::new(), Footprint::new());
         Self {
             table,
             spawner,
             footprint,
-            nothing,
             scratch: scratch(),
         }
     }
@@ -92,11 +88,7 @@ impl Bench {
                 argv: &argv,
                 env: &env,
                 directory: &directory,
-                streams: [
-                    input.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd),
-                    outputs[0].writing(),
-                    outputs[1].writing(),
-                ],
+                streams: [input.as_fd(), outputs[0].writing(), outputs[1].writing()],
                 limits: &limits,
             }),
             Err(errno) => Err(NotStarted::Refused(errno)),

@@ -28,8 +28,6 @@ pub(super) enum SetupError {
     Subreaper(#[source] io::Error),
     #[error("cannot take a name")]
     Name(#[source] io::Error),
-    #[error("cannot open /dev/null")]
-    OpenNothing(#[source] io::Error),
     #[error("cannot read the process table in /proc, without which no command can be cleaned up")]
     ProcessTable(#[source] io::Error),
 }
@@ -53,11 +51,6 @@ pub(super) fn become_warden() -> Result<UnixStream, SetupError> {
 /// Checked once at the start: later it would be too late to refuse.
 pub(super) fn process_table() -> Result<Table, SetupError> {
     Table::new("/proc", std::process::id() as i32).map_err(SetupError::ProcessTable)
-}
-
-/// What commands without input read.
-pub(super) fn open_nothing() -> Result<File, SetupError> {
-    File::open("/dev/null").map_err(SetupError::OpenNothing)
 }
 
 /// Whatever the owner's own parents let slip through would otherwise be held open for as long as we live.

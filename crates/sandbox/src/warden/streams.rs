@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::pipe2;
 
 use super::signals;
@@ -22,10 +23,11 @@ pub(super) fn scratch() -> Vec<u8> {
     vec![0; SIZE]
 }
 
-/// Opens what the command reads; `None` stands for `/dev/null`.
-pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
+/// Opens what the command reads. Anew for each run, be it nothing: the flags and locks that a command puts on what it
+/// was handed would be there for the next one to find.
+pub(super) fn open_input(input: Input) -> Result<OwnedFd, Fault> {
     match input {
-        Input::Bytes(bytes) if bytes.is_empty() => Ok(None),
+        Input::Bytes(bytes) if bytes.is_empty() => open_at(Path::new("/dev/null"), |path| File::open(path)),
         // A file in memory rather than a pipe: nobody has to feed it while the command runs, and a command that
         // does not read it cannot hold anyone up.
         Input::Bytes(bytes) => {
@@ -34,21 +36,23 @@ pub(super) fn open_input(input: Input) -> Result<Option<OwnedFd>, Fault> {
             let mut file = File::from(memfd);
             file.write_all(&bytes).map_err(|e| Fault::HoldInput(e.into()))?;
             file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
-            Ok(Some(file.into()))
+            Ok(file.into())
         }
-        Input::File(path) => match open_file(&path) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(error) => Err(Fault::OpenInput {
-                path,
-                errno: error.into(),
-            }),
-        },
+        Input::File(path) => open_at(&path, open_plain),
     }
+}
+
+fn open_at(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<OwnedFd, Fault> {
+    let opened = open(path).map_err(|error| Fault::OpenInput {
+        path: path.into(),
+        errno: error.into(),
+    });
+    Ok(opened?.into())
 }
 
 /// An earlier command may have put something else in its place: to open a pipe would wait for ever, and a link may
 /// lead anywhere.
-fn open_file(path: &Path) -> io::Result<File> {
+fn open_plain(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
@@ -76,6 +80,12 @@ impl Output {
     /// passed it.
     pub(super) fn open(keep: u64) -> Result<Self, Fault> {
         let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Fault::Pipe(e.into()))?;
+        // Our end alone, which is no concern of the command. A command of our own user can open the pipe for reading
+        // by its name in /proc, and take what was there to be read: whoever waited for that would wait for ever.
+        fcntl(&reading, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| Fault::Pipe(e.into()))?;
+        // So that `/dev/stdout` can be opened by a command of another user, to write and not to read.
+        let writable = Mode::S_IWUSR | Mode::S_IWGRP | Mode::S_IWOTH;
+        fchmod(&writing, writable).map_err(|e| Fault::Pipe(e.into()))?;
         Ok(Self {
             reading: reading.into(),
             writing,
@@ -98,10 +108,10 @@ impl Output {
         self.total
     }
 
-    /// Reads once. To be called when there is something to read, else it blocks. What goes beyond `keep` is
-    /// read too, because a full pipe would stop the command.
+    /// Reads once, what there is. What goes beyond `keep` is read too, because a full pipe would stop the command.
     pub(super) fn pull(&mut self, scratch: &mut [u8]) {
-        // Reading from a pipe of our own fails only by interruption, and then the next round reads it.
+        // Reading from a pipe of our own fails only by interruption, and then the next round reads it, or because
+        // somebody else has been faster.
         let Ok(count) = self.reading.read(scratch) else {
             return;
         };

@@ -1,0 +1,66 @@
+//! Those that look at what they were handed.
+
+use crate::stage::{Animal, Program, Zoo};
+
+#[tokio::test]
+async fn nothing_is_handed_down_but_three_streams() {
+    let zoo = Zoo::open();
+    let program = Program::C(
+        r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+static const char *end(long result) { return result < 0 ? strerrorname_np(errno) : "SUCCESS"; }
+static const char *kind(struct stat *s) {
+    if (S_ISCHR(s->st_mode) && s->st_rdev == makedev(1, 3)) return "null";
+    return S_ISFIFO(s->st_mode) ? "pipe" : S_ISSOCK(s->st_mode) ? "socket" : "other";
+}
+int main() {
+    for (int fd = 0; fd < 4096; fd++) {
+        struct stat s;
+        struct sockaddr_storage peer;
+        socklen_t size = sizeof peer;
+        char path[64];
+        if (fstat(fd, &s) < 0) continue;
+        sprintf(path, "/proc/self/fd/%d", fd);
+        printf("%d %s", fd, kind(&s));
+        printf(" enter %s", end(fchdir(fd)));
+        printf(" leave %s", end(openat(fd, "..", O_RDONLY)));
+        printf(" peer %s", end(getpeername(fd, (struct sockaddr *)&peer, &size)));
+        printf(" read %s\n", fd == 0 ? "-" : end(open(path, O_RDONLY)));
+    }
+    return 0;
+}
+"#,
+    );
+    let said = zoo.says(Animal::new("heir", program)).await;
+    // Who could read what it has written could take it away from the warden, which waits for it.
+    assert_eq!(
+        said,
+        "0 null enter ENOTDIR leave ENOTDIR peer ENOTSOCK read -\n\
+         1 pipe enter ENOTDIR leave ENOTDIR peer ENOTSOCK read EACCES\n\
+         2 pipe enter ENOTDIR leave ENOTDIR peer ENOTSOCK read EACCES\n"
+    );
+}
+
+const MARKER: &str = r#"
+import fcntl, os
+print(bool(fcntl.fcntl(0, fcntl.F_GETFL) & os.O_NONBLOCK))
+fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK)
+"#;
+
+#[tokio::test]
+async fn what_was_handed_to_one_is_not_handed_to_the_next() {
+    let zoo = Zoo::open();
+    // Each would find what any before it has left; there are fewer wardens than this.
+    for _ in 0..8 {
+        let said = zoo.says(Animal::new("marker", Program::Python(MARKER))).await;
+        assert_eq!(said, "False\n");
+    }
+}
