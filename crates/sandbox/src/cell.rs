@@ -144,10 +144,10 @@ impl Cells {
         }
         // For good: a warden needs no network, and all its cells are in this one, in which there is nothing.
         unshare(CloneFlags::CLONE_NEWNET).at(Step::NetworkNamespace)?;
-        let ipc = Ipc::make().at(Step::IpcNamespace)?;
         unshare(CloneFlags::CLONE_NEWUTS).at(Step::HostName)?;
         sethostname("cell").at(Step::HostName)?;
         unshare(CloneFlags::CLONE_NEWNS).at(Step::MountNamespace)?;
+        let ipc = Ipc::make().at(Step::IpcNamespace)?;
         template::move_in(settings, &who)?;
         // What no process that comes from here can ever get need not be taken from each.
         power::bound_capabilities().at(Step::BoundingSet)?;
