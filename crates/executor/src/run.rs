@@ -33,6 +33,13 @@ struct Step<'a> {
     input: Input,
     network: Option<&'a NetworkName>,
     limits: Limits,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    First,
+    Last,
 }
 
 pub(crate) fn run(
@@ -82,6 +89,7 @@ fn run_steps(
             input: Input::Bytes(Vec::new()),
             network: compile.network.as_ref(),
             limits: compile.limits,
+            place: Place::First,
         };
         let outcome = run_step(bench, warden, workspace, job, step)?;
         let succeeded = outcome.succeeded();
@@ -98,6 +106,7 @@ fn run_steps(
         input: input(workspace, &execute.input),
         network: execute.network.as_ref(),
         limits: execute.limits,
+        place: Place::Last,
     };
     result.execute = Some(run_step(bench, warden, workspace, job, step)?);
     Ok(result)
@@ -132,7 +141,11 @@ fn run_step(
     if !job.control.begin(&ticket) {
         return Err(Failure::Withdrawn);
     }
-    match warden.run(&ticket, &spec) {
+    let ran = match step.place {
+        Place::First => warden.run(&ticket, &spec),
+        Place::Last => warden.run_last(&ticket, &spec),
+    };
+    match ran {
         // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
         Ok(outcome) => outcome_of(outcome).ok_or(Failure::Withdrawn),
         // Told as a program that cannot be executed is: it is what the task asked for that is not there.

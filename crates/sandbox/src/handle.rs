@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::outcome::Outcome;
 use crate::pidfd::PidFd;
 use crate::spec::{Spec, SpecError};
-use crate::wire::{self, Answer, Request, Urgent, rights};
+use crate::wire::{self, Answer, Request, Then, Urgent, rights};
 
 /// A running warden. Dropping it ends the warden and whatever it runs, and waits until both are gone.
 #[derive(Debug)]
@@ -113,6 +113,23 @@ impl Warden {
 
     /// Runs a command and blocks until nothing of it is left.
     pub fn run(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
+        self.run_then(ticket, spec, Then::Stay)
+    }
+
+    /// The same for the last command of a task: if it has an outcome, no [`Warden::renew`] need be asked for.
+    pub fn run_last(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
+        let then = match self.folder {
+            Folder::None => Then::Stay,
+            Folder::ToCome | Folder::Here(_) => Then::Renew,
+        };
+        let outcome = self.run_then(ticket, spec, then)?;
+        if then == Then::Renew {
+            self.folder = Folder::ToCome;
+        }
+        Ok(outcome)
+    }
+
+    fn run_then(&mut self, ticket: &Ticket, spec: &Spec, then: Then) -> Result<Outcome, WardenError> {
         spec.check()?;
         if !Arc::ptr_eq(&ticket.reach, &self.reach) || ticket.number <= self.used {
             return Err(WardenError::Ticket);
@@ -122,6 +139,7 @@ impl Warden {
         let request = Request::Run {
             number: ticket.number,
             spec,
+            then,
         };
         match self.ask(&request)? {
             (Answer::Ended(outcome), _) => Ok(outcome),

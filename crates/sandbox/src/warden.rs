@@ -18,7 +18,7 @@ use crate::fault::{Fault, with_causes};
 use crate::launch::Isolation;
 use crate::outcome::Outcome;
 use crate::spec::Spec;
-use crate::wire::{self, Answer, Request, rights};
+use crate::wire::{self, Answer, Request, Then, rights};
 
 mod setup;
 pub(crate) mod signals;
@@ -107,8 +107,9 @@ fn serve() -> Result<(), ServeError> {
     }
     loop {
         wait_for_owner(&socket, &mut words)?;
+        let mut afterwards = Then::Stay;
         let said = match wire::receive(&socket, &mut buffer).map_err(ServeError::Receive)? {
-            Some(Request::Run { number, spec }) => {
+            Some(Request::Run { number, spec, then }) => {
                 let owner = Owner {
                     socket: &socket,
                     words: &mut words,
@@ -116,18 +117,24 @@ fn serve() -> Result<(), ServeError> {
                 let ended = runner.run_command(owner, number, spec);
                 words.forget(number);
                 match ended {
-                    Ok(outcome) => Ok((Answer::Ended(outcome), None)),
+                    Ok(outcome) => {
+                        afterwards = then;
+                        Ok((Answer::Ended(outcome), None))
+                    }
                     Err(Failure::Fault(fault)) => Err(fault),
                     Err(Failure::HungUp) => return Ok(()),
                 }
             }
             Some(Request::Space { bytes }) => runner.give_space(bytes).map(|()| (Answer::Ready, None)),
-            Some(Request::Renew) => runner.renew().map(|folder| (Answer::Ready, folder)),
+            Some(Request::Renew) => runner.renew(),
             Some(Request::Hello { .. }) => return Err(ServeError::Hello),
             None => return Ok(()),
         };
         // An owner that went away in the meantime leaves nothing to do: the command is over and cleaned up.
         if answer(&socket, said, &mut buffer).is_err() {
+            return Ok(());
+        }
+        if afterwards == Then::Renew && answer(&socket, runner.renew(), &mut buffer).is_err() {
             return Ok(());
         }
     }
@@ -165,11 +172,11 @@ impl Runner {
     }
 
     /// Makes ready for another task.
-    fn renew(&mut self) -> Result<Option<OwnedFd>, Fault> {
+    fn renew(&mut self) -> Result<(Answer, Option<OwnedFd>), Fault> {
         if let Self::Cell(bench) = self {
             bench.cells.renew()?;
         }
-        self.folder()
+        Ok((Answer::Ready, self.folder()?))
     }
 
     /// Where the task's files go, if that is ours to say.

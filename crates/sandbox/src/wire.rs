@@ -1,6 +1,6 @@
 //! What owner and warden say to each other: two closed enums for the work, one for urgent words.
 //!
-//! Work travels on a stream socket as a `u32` length and a postcard body, strictly one request and one answer.
+//! Work travels on a stream socket as a `u32` length and a postcard body, one answer for each request.
 //! Urgent words have a packet socket of their own, so that a kill never waits behind a large input, needs no
 //! lock on the owner's side, and is either there as a whole or not at all.
 
@@ -30,12 +30,21 @@ pub(crate) enum Request<S = Spec> {
     Run {
         number: u64,
         spec: S,
+        then: Then,
     },
     /// Bounds the task's files, before any of them is there.
     Space {
         bytes: u64,
     },
     /// The task is over: its files are not needed any more.
+    Renew,
+}
+
+/// What the warden does when a run has ended and it has said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Then {
+    Stay,
+    /// As if asked to by [`Request::Renew`], and says so in the same way.
     Renew,
 }
 
@@ -88,42 +97,47 @@ pub(crate) fn encode<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Resul
     Ok(())
 }
 
-/// Receives one frame, usually with one read: since requests and answers alternate, what follows a frame
-/// cannot be the start of another. `None` is the end of the stream between frames.
+/// Receives one frame and no byte of the next. `None` is the end of the stream between frames.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut from: impl Read,
     buffer: &mut Vec<u8>,
 ) -> io::Result<Option<T>> {
-    const PREFIX: usize = size_of::<u32>();
-    const FIRST_READ: usize = 2 << 10;
-    buffer.resize(FIRST_READ, 0);
-    let mut filled = 0;
-    let mut wanted = PREFIX;
-    while filled < wanted {
-        match from.read(&mut buffer[filled..]) {
-            Ok(0) if filled == 0 => return Ok(None),
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        if let Some(prefix) = buffer[..filled].first_chunk::<PREFIX>() {
-            wanted = PREFIX + u32::from_le_bytes(*prefix) as usize;
-            if wanted > PREFIX + LARGEST_FRAME || filled > wanted {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "not a frame of this protocol",
-                ));
-            }
-            if wanted > buffer.len() {
-                buffer.resize(wanted, 0);
-            }
-        }
+    let mut prefix = [0; size_of::<u32>()];
+    match fill(&mut from, &mut prefix)? {
+        0 => return Ok(None),
+        length if length < prefix.len() => return Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => {}
     }
-    let frame = postcard::from_bytes(&buffer[PREFIX..wanted]).map_err(io::Error::other);
+    let length = u32::from_le_bytes(prefix) as usize;
+    if length > LARGEST_FRAME {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a frame of this protocol",
+        ));
+    }
+    buffer.clear();
+    buffer.resize(length, 0);
+    if fill(&mut from, buffer)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let frame = postcard::from_bytes(buffer).map_err(io::Error::other);
     buffer.clear();
     buffer.shrink_to(BUFFER_KEPT);
     frame.map(Some)
+}
+
+/// How many bytes there were before the end.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// The two ends of a packet socket for [`Urgent`] words.

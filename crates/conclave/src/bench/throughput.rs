@@ -9,11 +9,19 @@ use serde::Serialize;
 
 use super::trivial;
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Throughput {
     pub(crate) tasks: usize,
     pub(crate) seconds: f64,
     pub(crate) per_second: f64,
+}
+
+impl Throughput {
+    pub(super) fn add(&mut self, other: Throughput) {
+        self.tasks += other.tasks;
+        self.seconds += other.seconds;
+        self.per_second = self.tasks as f64 / self.seconds;
+    }
 }
 
 const BATCH: usize = 250;

@@ -175,8 +175,10 @@ fn measured_cells(figures: &CellFigures) -> Table {
     row("one run by bwrap, p50", millis(figures.bwrap_p50_seconds));
     row("tasks without cells", rate(figures.none.per_second));
     row("tasks in cells", rate(figures.cell.per_second));
-    row("a warden's own memory", kibibytes(figures.warden_bytes));
-    row("a ready cell's own memory", kibibytes(figures.cell_bytes));
+    row(
+        "a warden's own memory, with its cell",
+        kibibytes(figures.warden_bytes),
+    );
     row("a busy program outside", millis(figures.outside_seconds));
     row("the same in a cell", millis(figures.inside_seconds));
     row("  its CPU time, as it says", millis(figures.own_cpu_seconds));

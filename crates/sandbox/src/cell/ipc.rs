@@ -2,7 +2,7 @@
 //! outlive them. A namespace in which none is left serves the next task too; another would cost a tenth of its cell.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_int;
 use nix::dir::Dir;
@@ -16,15 +16,16 @@ use crate::fault::Errno;
 #[derive(Debug)]
 pub(super) struct Ipc {
     /// Where the POSIX queues of the namespace can be seen.
-    queues: OwnedFd,
+    queues: Dir,
 }
 
 impl Ipc {
     /// A new namespace, which this process moves to.
     pub(super) fn make() -> Result<Self, Errno> {
         unshare(CloneFlags::CLONE_NEWIPC)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self {
-            queues: make_detached(c"mqueue")?,
+            queues: Dir::openat(make_detached(c"mqueue")?, ".", flags, Mode::empty())?,
         })
     }
 
@@ -33,14 +34,12 @@ impl Ipc {
     }
 
     /// Whether all is gone that was made here.
-    pub(super) fn is_empty(&self) -> Result<bool, Errno> {
+    pub(super) fn is_empty(&mut self) -> Result<bool, Errno> {
         Ok(system_v_objects()? == 0 && !self.has_queues()?)
     }
 
-    fn has_queues(&self) -> Result<bool, Errno> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut folder = Dir::openat(self.queues.as_fd(), ".", flags, Mode::empty())?;
-        for entry in folder.iter() {
+    fn has_queues(&mut self) -> Result<bool, Errno> {
+        for entry in self.queues.iter() {
             if ![c".", c".."].contains(&entry?.file_name()) {
                 return Ok(true);
             }

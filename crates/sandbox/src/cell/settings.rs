@@ -45,6 +45,13 @@ pub enum Part {
         #[serde(with = "wire::path")]
         to: PathBuf,
     },
+    /// A small file of the host, as it is when the warden starts. Each mount is a cost to every cell.
+    Copy {
+        #[serde(with = "wire::path")]
+        from: PathBuf,
+        #[serde(with = "wire::path")]
+        to: PathBuf,
+    },
     Link {
         #[serde(with = "wire::path")]
         at: PathBuf,
@@ -58,14 +65,13 @@ const PROGRAMS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"
 
 /// Of the host's settings only what programs need to start: which libraries there are, which program a name stands
 /// for, the time zone, the certificates, and what Java will not start without.
-const CONFIGURATION: [&str; 10] = [
+const CONFIGURATION: [&str; 9] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
     "/etc/alternatives",
     "/etc/localtime",
     "/etc/ssl/certs",
-    "/etc/ca-certificates",
     "/etc/protocols",
     "/etc/services",
     "/etc/mime.types",
@@ -78,8 +84,12 @@ impl Part {
     /// The host's own programs, without its data and without its settings.
     pub fn of_host() -> io::Result<Vec<Part>> {
         let mut parts = Vec::new();
-        for path in PROGRAMS.iter().chain(&CONFIGURATION) {
+        for path in PROGRAMS {
             parts.extend(part(Path::new(path), Path::new(path))?);
+        }
+        for path in CONFIGURATION {
+            let part = part(Path::new(path), Path::new(path))?;
+            parts.extend(part.map(Part::copied_if_small));
         }
         for entry in fs::read_dir("/etc").into_iter().flatten() {
             let path = entry?.path();
@@ -91,6 +101,15 @@ impl Part {
             }
         }
         Ok(parts)
+    }
+
+    fn copied_if_small(self) -> Part {
+        const SMALL: u64 = 256 << 10;
+        let is_small = |path: &Path| fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= SMALL);
+        match self {
+            Part::Bind { from, to } if is_small(&from) => Part::Copy { from, to },
+            part => part,
+        }
     }
 
     /// A folder with a whole root file system, as an image unpacks to.

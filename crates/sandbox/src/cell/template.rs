@@ -39,6 +39,7 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).at(Step::PrivateMounts)?;
 
     let parts = open_parts(&settings.root).at(Step::OpenPart)?;
+    let copies = read_copies(&settings.root).at(Step::OpenPart)?;
     let devices = open_devices().at(Step::MountDevice)?;
     // The kernel lets an ordinary user mount a new /proc only where an old one can be seen in full.
     let processes = match who {
@@ -58,6 +59,9 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     let root = open(SITE, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).at(Step::MountRoot)?;
     fchdir(&root).at(Step::MountRoot)?;
     furnish(&settings.root, who).at(Step::MakeRoot)?;
+    for (to, content) in copies {
+        put_copy(&to, &content).at(Step::MakeRoot)?;
+    }
 
     for part in &parts {
         put(&root, part).at(Step::MountPart)?;
@@ -90,6 +94,19 @@ fn open_parts(parts: &[Part]) -> Result<Vec<Opened>, Errno> {
         }
     }
     Ok(opened)
+}
+
+fn read_copies(parts: &[Part]) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let copies = parts.iter().filter_map(|part| match part {
+        Part::Copy { from, to } => Some((from, beneath_root(to))),
+        Part::Bind { .. } | Part::Link { .. } => None,
+    });
+    copies.map(|(from, to)| Ok((to, fs::read(from)?))).collect()
+}
+
+fn put_copy(to: &Path, content: &[u8]) -> io::Result<()> {
+    folder_at(to.parent().unwrap_or(Path::new("")))?;
+    fs::write(to, content)
 }
 
 fn open_devices() -> Result<Vec<Opened>, Errno> {

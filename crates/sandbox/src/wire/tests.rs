@@ -32,9 +32,8 @@ fn frames_of_any_size_arrive_whole() {
     });
     let mut buffer = Vec::new();
     for size in sizes {
-        // One at a time, as the protocol has it: a frame is only sent after the one before was read, which
-        // the sender's blocking on a full socket does not guarantee for small ones.
-        let frame: Option<Answer> = receive(one_frame(&ours), &mut buffer).unwrap();
+        // The next may have come already.
+        let frame: Option<Answer> = receive(&ours, &mut buffer).unwrap();
         let Some(Answer::Ended(received)) = frame else {
             panic!("got {frame:?}")
         };
@@ -48,15 +47,6 @@ fn frames_of_any_size_arrive_whole() {
     assert!(receive::<Answer>(&ours, &mut buffer).unwrap().is_none());
 }
 
-/// Cuts the stream at the end of the next frame.
-fn one_frame(mut stream: &UnixStream) -> impl Read {
-    let mut prefix = [0; 4];
-    stream.read_exact(&mut prefix).unwrap();
-    let mut frame = vec![0; u32::from_le_bytes(prefix) as usize];
-    stream.read_exact(&mut frame).unwrap();
-    io::Cursor::new([prefix.to_vec(), frame].concat())
-}
-
 #[test]
 fn a_broken_frame_is_an_error() {
     fn check(sent: &[u8], expected: io::ErrorKind) {
@@ -66,7 +56,6 @@ fn a_broken_frame_is_an_error() {
     check(&[3, 0], io::ErrorKind::UnexpectedEof);
     check(&[3, 0, 0, 0, 1], io::ErrorKind::UnexpectedEof);
     check(&[0xff; 8], io::ErrorKind::InvalidData);
-    check(&[1, 0, 0, 0, 0, 0], io::ErrorKind::InvalidData);
     check(&[1, 0, 0, 0, 0x7f], io::ErrorKind::Other);
 }
 
