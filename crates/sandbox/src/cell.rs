@@ -49,6 +49,7 @@ pub use step::{Step, StepError};
 
 pub(crate) use landlock::version as landlock_version;
 
+pub(crate) use bare::Used;
 use filter::Filter;
 use init::{Desk, Reach, Stacks};
 use ipc::Ipc;
@@ -111,8 +112,8 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     NotYet,
-    /// As `wait` gives it.
-    With(i32),
+    /// As `wait` gives it, and what all that have ended in the cell have used.
+    With(i32, Used),
     /// The cell's first process is gone and has not said.
     Unknown,
 }
@@ -397,11 +398,15 @@ impl Cell {
             match Word::decode(word) {
                 Some(Word::Parked) => self.stage = Stage::Parked,
                 Some(Word::Failed(error)) => self.failed = Some(error),
-                Some(Word::Ended { status, company }) => {
+                Some(Word::Ended {
+                    status,
+                    company,
+                    used,
+                }) => {
                     if company == Company::Nobody {
                         self.stage = Stage::Deserted;
                     }
-                    return Ended::With(status);
+                    return Ended::With(status, used);
                 }
                 None => return Ended::Unknown,
             }

@@ -221,6 +221,10 @@ impl Group {
         })
     }
 
+    pub fn keeps_memory(&self) -> bool {
+        self.files.memory.is_some()
+    }
+
     /// Bytes held now.
     pub fn held(&self) -> Result<Option<u64>, GroupError> {
         self.files.memory.as_ref().map(Memory::held).transpose()

@@ -127,7 +127,7 @@ impl CellPlan {
                         wall,
                         "its controller is not there, or was not given to this group",
                     )?;
-                    "nothing (given up)".to_string()
+                    wall.instead().to_string()
                 }
             };
             statements.push(Statement {
@@ -246,6 +246,17 @@ impl Wall {
             Self::Memory => "memory",
             Self::Processes => "processes",
             Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl Wall {
+    /// What there is when it was given up.
+    fn instead(self) -> &'static str {
+        match self {
+            Self::Memory => "nothing: a peak beyond the limit is told afterwards (given up)",
+            Self::Processes => "nothing (given up)",
+            Self::Cpu => "rlimit, for each process alone and in whole seconds (given up for all together)",
         }
     }
 }

@@ -264,24 +264,49 @@ pub(super) enum Waited {
     Ended {
         child: i32,
         status: i32,
+        used: Used,
     },
     /// There are children, but none has ended.
     Alive,
     NoChild,
 }
 
+/// What a process and those that it waited for have used, as the kernel counts it for any process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub(crate) cpu_micros: u64,
+    /// The largest of them, at its peak.
+    pub(crate) memory_kib: u64,
+}
+
+impl Used {
+    pub(super) fn and(self, other: Used) -> Used {
+        Used {
+            cpu_micros: self.cpu_micros.saturating_add(other.cpu_micros),
+            memory_kib: self.memory_kib.max(other.memory_kib),
+        }
+    }
+}
+
 /// Waits for any child, unless the flags say otherwise.
 pub(super) fn wait_for_child(flags: c_int) -> Waited {
     const ANY: isize = -1;
     let mut status = 0;
+    // SAFETY: all-zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: a valid place for the status.
-        match unsafe { syscall!(Sysno::wait4, ANY, &raw mut status, flags, 0) } {
+        // SAFETY: valid places for the status and the usage.
+        match unsafe { syscall!(Sysno::wait4, ANY, &raw mut status, flags, &raw mut usage) } {
             Ok(0) => return Waited::Alive,
             Ok(child) => {
+                let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
                 return Waited::Ended {
                     child: child as i32,
                     status,
+                    used: Used {
+                        cpu_micros: micros(usage.ru_utime) + micros(usage.ru_stime),
+                        memory_kib: usage.ru_maxrss as u64,
+                    },
                 };
             }
             Err(syscalls::Errno::EINTR) => {}

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicPtr;
 
 use libc::c_int;
 
-use super::bare::{self, Mount, Waited};
+use super::bare::{self, Mount, Used, Waited};
 use super::filter::Filter;
 use super::orders::{Company, Orders, Word};
 use super::process::{Birth, Stack, share};
@@ -159,14 +159,27 @@ fn wait(desk: &Desk, command: i32) -> ! {
     if give_up(desk).is_err() {
         bare::exit(1);
     }
+    let mut used = Used::default();
     loop {
         match bare::wait_for_child(0) {
-            Waited::Ended { child, status } if child == command => {
-                let company = company();
-                let _ = bare::write(WORDS, &Word::Ended { status, company }.encode());
-                bare::exit(0)
+            Waited::Ended {
+                child,
+                status,
+                used: by_child,
+            } => {
+                used = used.and(by_child);
+                if child == command {
+                    let (company, by_others) = company();
+                    let ended = Word::Ended {
+                        status,
+                        company,
+                        used: used.and(by_others),
+                    };
+                    let _ = bare::write(WORDS, &ended.encode());
+                    bare::exit(0)
+                }
             }
-            Waited::Ended { .. } | Waited::Alive => {}
+            Waited::Alive => {}
             Waited::NoChild => bare::exit(1),
         }
     }
@@ -186,13 +199,14 @@ fn give_up(desk: &Desk) -> Result<(), Errno> {
 }
 
 /// Whether there is another process in the cell. All come from its first one, and those whose parents end become its
-/// children: if it has none, it is alone.
-fn company() -> Company {
+/// children: if it has none, it is alone. Those that have ended meanwhile are counted.
+fn company() -> (Company, Used) {
+    let mut used = Used::default();
     loop {
         match bare::wait_for_child(libc::WNOHANG) {
-            Waited::Ended { .. } => {}
-            Waited::Alive => return Company::Others,
-            Waited::NoChild => return Company::Nobody,
+            Waited::Ended { used: by_child, .. } => used = used.and(by_child),
+            Waited::Alive => return (Company::Others, used),
+            Waited::NoChild => return (Company::Nobody, used),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use libc::c_char;
 
+use super::bare::Used;
 use super::step::{At, Step, StepError};
 use crate::fault::Errno;
 use crate::warden::child::Rlimit;
@@ -109,6 +110,7 @@ pub(super) enum Word {
         /// As `wait` gives it.
         status: i32,
         company: Company,
+        used: Used,
     },
 }
 
@@ -120,7 +122,7 @@ pub(super) enum Company {
 }
 
 impl Word {
-    pub(super) const SIZE: usize = 6;
+    pub(super) const SIZE: usize = 2 + size_of::<i32>() + 2 * size_of::<u64>();
 
     const PARKED: u8 = 0;
     const FAILED: u8 = 1;
@@ -129,34 +131,49 @@ impl Word {
 
     /// Without allocation.
     pub(super) fn encode(self) -> [u8; Self::SIZE] {
-        let (kind, step, number) = match self {
-            Self::Parked => (Self::PARKED, 0, 0),
-            Self::Failed(StepError { step, errno }) => (Self::FAILED, step as u8, errno.0),
-            Self::Ended { status, company } => match company {
-                Company::Nobody => (Self::DESERTED, 0, status),
-                Company::Others => (Self::ENDED, 0, status),
+        let nothing = Used::default();
+        let (kind, step, number, used) = match self {
+            Self::Parked => (Self::PARKED, 0, 0, nothing),
+            Self::Failed(StepError { step, errno }) => (Self::FAILED, step as u8, errno.0, nothing),
+            Self::Ended {
+                status,
+                company,
+                used,
+            } => match company {
+                Company::Nobody => (Self::DESERTED, 0, status, used),
+                Company::Others => (Self::ENDED, 0, status, used),
             },
         };
         let [a, b, c, d] = number.to_ne_bytes();
-        [kind, step, a, b, c, d]
+        let mut word = [0; Self::SIZE];
+        let (head, rest) = word.split_at_mut(6);
+        head.copy_from_slice(&[kind, step, a, b, c, d]);
+        let (cpu, memory) = rest.split_at_mut(size_of::<u64>());
+        cpu.copy_from_slice(&used.cpu_micros.to_ne_bytes());
+        memory.copy_from_slice(&used.memory_kib.to_ne_bytes());
+        word
     }
 
-    pub(super) fn decode([kind, step, a, b, c, d]: [u8; Self::SIZE]) -> Option<Self> {
+    pub(super) fn decode(word: [u8; Self::SIZE]) -> Option<Self> {
+        let (&[kind, step, a, b, c, d], rest) = word.split_first_chunk()?;
+        let (cpu, memory) = rest.split_first_chunk()?;
         let number = i32::from_ne_bytes([a, b, c, d]);
+        let ended = |company| Self::Ended {
+            status: number,
+            company,
+            used: Used {
+                cpu_micros: u64::from_ne_bytes(*cpu),
+                memory_kib: memory.first_chunk().map_or(0, |kib| u64::from_ne_bytes(*kib)),
+            },
+        };
         match kind {
             Self::PARKED => Some(Self::Parked),
             Self::FAILED => Some(Self::Failed(StepError {
                 step: Step::numbered(step)?,
                 errno: Errno(number),
             })),
-            Self::DESERTED => Some(Self::Ended {
-                status: number,
-                company: Company::Nobody,
-            }),
-            Self::ENDED => Some(Self::Ended {
-                status: number,
-                company: Company::Others,
-            }),
+            Self::DESERTED => Some(ended(Company::Nobody)),
+            Self::ENDED => Some(ended(Company::Others)),
             _ => None,
         }
     }
@@ -178,10 +195,21 @@ mod tests {
         }
         for company in [Company::Nobody, Company::Others] {
             for status in [0, 9, 256, -1] {
-                check(Word::Ended { status, company });
+                let used = Used {
+                    cpu_micros: 1 << 40,
+                    memory_kib: 7,
+                };
+                check(Word::Ended {
+                    status,
+                    company,
+                    used,
+                });
             }
         }
-        assert_eq!(Word::decode([9, 0, 0, 0, 0, 0]), None);
-        assert_eq!(Word::decode([Word::FAILED, 255, 0, 0, 0, 0]), None);
+        let mut garbage = [0; Word::SIZE];
+        garbage[0] = 9;
+        assert_eq!(Word::decode(garbage), None);
+        garbage[..2].copy_from_slice(&[Word::FAILED, 255]);
+        assert_eq!(Word::decode(garbage), None);
     }
 }

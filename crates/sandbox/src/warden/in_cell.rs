@@ -4,13 +4,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::resource::{UsageWho, getrusage};
 
 use super::run_command::{Failure, Owner, never_started, refused};
 use super::spawn::rlimits;
 use super::streams::{Output, drain, open_input, scratch};
 use super::verdict::{End, Facts, verdict};
 use super::watch::{Noticed, Seen, Watch, Watched};
-use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError};
+use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError, Used};
 use crate::cgroup::{Group, GroupLimits, Usage};
 use crate::fault::{Errno, Fault};
 use crate::outcome::{Outcome, Reason};
@@ -91,20 +92,22 @@ impl CellBench {
             Some(group) => group.usage().map_err(Fault::from)?,
             None => Usage::default(),
         };
-        let end = match ended {
-            Ended::With(status) => End::of(status),
+        let (end, used) = match ended {
+            Ended::With(status, used) => (End::of(status), used),
             // We ended it.
-            Ended::NotYet => End::Signal(libc::SIGKILL),
+            Ended::NotYet => (End::Signal(libc::SIGKILL), Used::default()),
             Ended::Unknown => return Err(Fault::Wait(Errno(libc::ECHILD)).into()),
         };
-        let memory = usage.memory.unwrap_or_default();
-        // The kernel keeps the limit, unless it is too low to be set.
-        let too_low = limits.memory.is_some_and(|limit| limit < Group::LEAST_MEMORY);
+        // Without a group that counts, what the kernel counts for each process has to do.
+        let memory = usage.memory.unwrap_or_else(|| own_memory(used));
+        // The kernel keeps the limit, unless it is too low to be set, or no group is there for it.
+        let is_kept =
+            self.cells.group().is_some_and(Group::keeps_memory) && limits.memory >= Some(Group::LEAST_MEMORY);
         let facts = Facts {
             stopped: stopped.or_else(|| exceeded(&usage)),
             end,
-            cpu: usage.cpu.unwrap_or_default(),
-            memory: if too_low { memory } else { 0 },
+            cpu: usage.cpu.unwrap_or(Duration::from_micros(used.cpu_micros)),
+            memory: if is_kept { 0 } else { memory },
             output: outputs[0].total().max(outputs[1].total()),
         };
         let reason = match verdict(&facts, &limits) {
@@ -124,6 +127,16 @@ impl CellBench {
             stdout,
             stderr,
         })
+    }
+}
+
+/// The peak of the largest process, in bytes. The kernel starts it with that of the warden, whose memory the process
+/// shared until it executed: what is no more than that says nothing.
+fn own_memory(used: Used) -> u64 {
+    let warden = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss() as u64);
+    match used.memory_kib > warden {
+        true => used.memory_kib << 10,
+        false => 0,
     }
 }
 

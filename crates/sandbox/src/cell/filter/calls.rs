@@ -332,9 +332,9 @@ const TRACE: Rule = Rule::Ask {
     argument: 0,
     mask: ALL_BITS,
     among: &[
-        PTRACE_ATTACH as u32,
-        PTRACE_DETACH as u32,
-        PTRACE_CONT as u32,
+        PTRACE_ATTACH,
+        PTRACE_DETACH,
+        PTRACE_CONT,
         PTRACE_GETREGS,
         PTRACE_GETREGSET,
     ],
