@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::ExecutorError;
 pub use options::Options;
-pub use run::{outcome_of, sandbox_limits};
+pub use run::{outcome_of, sandbox_limits, usual_environment};
 
 /// Runs tasks until told to stop; then gives back what it has not begun, lets what runs end within the grace
 /// time, and says goodbye.

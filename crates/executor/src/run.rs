@@ -247,17 +247,20 @@ fn input(workspace: &Workspace, content: &Content) -> Input {
 
 const TASK: &str = "CONCLAVE_TASK";
 
+/// What every command finds that works in these folders.
+pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, OsString)> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    vec![
+        ("PATH".into(), path.into()),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("HOME".into(), directory.into()),
+        ("TMPDIR".into(), temporary.into()),
+    ]
+}
+
 /// What every command finds, then what the task says, which wins; then our marks, which always stand.
 fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString, OsString)> {
-    let mut env: Vec<(OsString, OsString)> = vec![
-        (
-            "PATH".into(),
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
-        ),
-        ("LANG".into(), "C.UTF-8".into()),
-        ("HOME".into(), workspace.directory().into()),
-        ("TMPDIR".into(), workspace.temporary().into()),
-    ];
+    let mut env = usual_environment(&workspace.directory(), &workspace.temporary());
     let mut put = |name: OsString, value: OsString| match env.iter_mut().find(|(known, _)| *known == name) {
         Some(variable) => variable.1 = value,
         None => env.push((name, value)),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::lchown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -121,12 +121,7 @@ fn spec(args: &Args, limits: &model::Limits, config: &Config) -> Result<Spec> {
     }
     Ok(Spec {
         argv: args.words.iter().map(Into::into).collect(),
-        env: vec![
-            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
-            ("LANG".into(), "C.UTF-8".into()),
-            ("HOME".into(), WORKSPACE.into()),
-            ("TMPDIR".into(), "/tmp".into()),
-        ],
+        env: executor::usual_environment(Path::new(WORKSPACE), Path::new("/tmp")),
         directory: WORKSPACE.into(),
         input: Input::Bytes(input),
         limits: executor::sandbox_limits(limits),
