@@ -1,77 +1,148 @@
 //! A program that lists what it can see and reach from within, as a task. All of it is judged.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::stage::{Animal, Program, Zoo, first_user};
 
 const CHECKER: &str = r#"
-import json, os
+import json, os, resource
 def read(path): return open(path).read()
 status = dict(line.split(':\t', 1) for line in read('/proc/self/status').splitlines() if ':\t' in line)
-limits = {line[:25].strip(): line[26:].split()[:2] for line in read('/proc/self/limits').splitlines()[1:]}
+mounts = [line.split() for line in read('/proc/self/mountinfo').splitlines()]
+family = (os.getpid(), os.getppid())
 print(json.dumps({
-    'ids': [os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()],
-    'pid': os.getpid(), 'parent': os.getppid(), 'leads_session': os.getsid(0) in (2, os.getpid()),
+    'ids': [os.getresuid(), os.getresgid(), os.getgroups()],
+    'id maps': [read('/proc/self/' + name).split() for name in ('uid_map', 'gid_map')],
     'capabilities': [status[c] for c in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')],
-    'no_new_privileges': status['NoNewPrivs'], 'seccomp': status['Seccomp'],
-    'descriptors': sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:3],
-    'mounts': sorted(line.split()[4] for line in read('/proc/self/mountinfo').splitlines()),
-    'writable': sorted(line.split()[4] for line in read('/proc/self/mountinfo').splitlines() if line.split()[5].startswith('rw')),
+    'no new privileges': status['NoNewPrivs'], 'seccomp': [status['Seccomp'], status['Seccomp_filters']],
+    # Not the one by which they are listed, which is gone then.
+    'descriptors': sorted(int(fd) for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)),
+    'mounts': sorted(mount[4] for mount in mounts),
+    'writable': sorted(mount[4] for mount in mounts if 'rw' in mount[5].split(',')),
+    'without nosuid': [mount[4] for mount in mounts if 'nosuid' not in mount[5].split(',')],
     'interfaces': [line.split(':')[0].strip() for line in read('/proc/net/dev').splitlines()[2:]],
-    'processes': sorted(int(p) for p in os.listdir('/proc') if p.isdigit()),
-    'group': sorted({line.split(':')[2] for line in read('/proc/self/cgroup').splitlines() if line.split(':')[1] in ('', 'memory', 'pids', 'cpuacct')}),
-    'host': os.uname().nodename, 'core': limits['Max core file size'], 'cwd': os.getcwd(),
-    'terminal': any(os.isatty(fd) for fd in (0, 1, 2)),
+    'addresses': read('/proc/net/if_inet6') + ''.join(read('/proc/net/route').splitlines()[1:]),
+    'other processes': [p for p in os.listdir('/proc') if p.isdigit() and int(p) not in family],
+    'groups': sorted({line.split(':')[2] for line in read('/proc/self/cgroup').splitlines() if line.split(':')[1] in ('', 'memory', 'pids', 'cpuacct')}),
+    'host': os.uname().nodename, 'core': resource.getrlimit(resource.RLIMIT_CORE), 'cwd': os.getcwd(),
+    'terminals': [fd for fd in (0, 1, 2) if os.isatty(fd)] + [os.path.exists('/dev/tty')],
+    'session': os.getsid(0) in family,
+    'root': sorted(os.listdir('/')), 'devices': sorted(os.listdir('/dev')),
+    'namespaces': {name: os.readlink('/proc/self/ns/' + name) for name in ('cgroup', 'ipc', 'mnt', 'net', 'pid', 'user', 'uts')},
 }))
 "#;
+
+const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
 
 #[tokio::test]
 async fn what_is_seen_from_within() {
     let zoo = Zoo::open();
     let said = zoo.says(Animal::new("checker", Program::Python(CHECKER))).await;
-    let seen: Value = serde_json::from_str(&said).unwrap();
-    let user = seen["ids"][0].as_u64().unwrap();
+    let mut seen: Value = serde_json::from_str(&said).unwrap();
+
+    // All but the user's are others than the machine's: root needs no namespace to be somebody else.
+    let namespaces = seen["namespaces"].take();
+    for (name, namespace) in namespaces.as_object().unwrap() {
+        let own = fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
+        let is_own = namespace.as_str().unwrap() == own.to_string_lossy();
+        assert_eq!(
+            is_own,
+            name == "user",
+            "{name}: {namespace} and {}",
+            own.display()
+        );
+    }
+    let user = seen["ids"][0][0].as_u64().unwrap();
     assert!(
         (first_user()..first_user() + 4).contains(&(user as u32)),
         "{seen:#}"
     );
-    assert_eq!(seen["ids"], json!([user, user, user, user, []]), "{seen:#}");
     let none = "0000000000000000";
-    assert_eq!(seen["capabilities"], json!([none, none, none, none, none]));
-    assert_eq!(seen["no_new_privileges"], "1");
-    assert_eq!(seen["seccomp"], "2");
-    assert_eq!(seen["descriptors"], json!([0, 1, 2]));
-    assert_eq!(seen["leads_session"], true, "{seen:#}");
-    assert_eq!(seen["interfaces"], json!(["lo"]), "{seen:#}");
-    assert_eq!(seen["host"], "cell");
-    assert_eq!(seen["core"], json!(["0", "0"]), "{seen:#}");
-    assert_eq!(seen["cwd"], "/box");
-    assert_eq!(seen["terminal"], false);
-    let processes = seen["processes"].as_array().unwrap();
-    assert!(
-        processes.iter().all(|pid| pid != 1) && processes.len() <= 2,
-        "{seen:#}"
-    );
-    // On each hierarchy the own group looks like the root of all.
-    assert_eq!(seen["group"], json!(["/"]), "{seen:#}");
-    for mount in seen["writable"].as_array().unwrap() {
-        let mount = mount.as_str().unwrap();
-        let is_ours = ["/box", "/tmp", "/dev/shm"].contains(&mount) || mount.starts_with("/dev/");
-        assert!(is_ours, "{mount} can be written to: {seen:#}");
+    let expected = json!({
+        "ids": [[user, user, user], [user, user, user], []],
+        "id maps": [["0", "0", "4294967295"], ["0", "0", "4294967295"]],
+        "capabilities": [none, none, none, none, none],
+        "no new privileges": "1",
+        "seccomp": ["2", "1"],
+        "descriptors": [0, 1, 2],
+        "mounts": mounts(),
+        "writable": writable(),
+        "without nosuid": [],
+        "interfaces": ["lo"],
+        "addresses": "",
+        "other processes": [],
+        // On each hierarchy the own group looks like the root of all.
+        "groups": ["/"],
+        "host": "cell",
+        "core": [0, 0],
+        "cwd": "/box",
+        "terminals": [false],
+        "session": true,
+        "root": root(),
+        "devices": devices(),
+        "namespaces": null,
+    });
+    assert_eq!(seen, expected, "seen:\n{seen:#}\nexpected:\n{expected:#}");
+}
+
+fn sorted(paths: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut paths: Vec<String> = paths.into_iter().collect();
+    paths.sort();
+    paths
+}
+
+/// Of the host's, what holds programs and is no link to another of these.
+fn programs() -> Vec<&'static str> {
+    let mut programs = vec!["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+    programs.retain(|path| fs::symlink_metadata(path).is_ok_and(|it| it.is_dir()));
+    programs
+}
+
+fn settings() -> Vec<String> {
+    let mut folders = vec![
+        "/etc/ld.so.conf.d".to_string(),
+        "/etc/alternatives".to_string(),
+        "/etc/ssl/certs".to_string(),
+    ];
+    for entry in fs::read_dir("/etc").unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        if path.starts_with("/etc/java-") {
+            folders.push(path);
+        }
     }
-    let mounts: Vec<&str> = seen["mounts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    for expected in ["/", "/box", "/dev/null", "/dev/shm", "/proc", "/tmp", "/usr"] {
-        assert!(mounts.contains(&expected), "{expected}: {mounts:?}");
-    }
-    for forbidden in ["/sys", "/home", "/root", "/var", "/run"] {
-        assert!(
-            !mounts.iter().any(|mount| mount.starts_with(forbidden)),
-            "{mounts:?}"
-        );
-    }
+    folders.retain(|path| Path::new(path).is_dir());
+    folders
+}
+
+fn writable() -> Vec<String> {
+    let devices = DEVICES.map(|name| format!("/dev/{name}"));
+    // The workspace lies over the task's file system, which is there too.
+    let folders = ["/box", "/box", "/dev/shm", "/tmp"].map(String::from);
+    sorted(devices.into_iter().chain(folders))
+}
+
+fn mounts() -> Vec<String> {
+    let own = ["/", "/proc"].map(String::from);
+    let programs = programs().into_iter().map(String::from);
+    sorted(
+        own.into_iter()
+            .chain(programs)
+            .chain(settings())
+            .chain(writable()),
+    )
+}
+
+fn root() -> Vec<String> {
+    let all = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+    let there = all.into_iter().filter(|path| fs::symlink_metadata(path).is_ok());
+    let programs = there.map(|path| path[1..].to_string());
+    sorted(programs.chain(["box", "dev", "etc", "proc", "tmp"].map(String::from)))
+}
+
+fn devices() -> Vec<String> {
+    let links = ["fd", "shm", "stderr", "stdin", "stdout"];
+    sorted(DEVICES.into_iter().chain(links).map(String::from))
 }
