@@ -22,7 +22,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2, sethostname};
 
 mod settings;
@@ -101,7 +101,10 @@ pub(crate) struct Cell {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// Neither process has given up all power yet.
     Starting,
+    /// One of them has.
+    HalfParked,
     Parked,
     /// Only the first process is left, and that is about to end.
     Deserted,
@@ -190,9 +193,6 @@ impl Cells {
         let left = self.ready.take().into_iter().chain(self.deserted.drain(..));
         let left: Vec<Cell> = left.collect();
         left.into_iter().for_each(|cell| self.retire(cell));
-        if let Some(group) = &mut self.group {
-            group.settle()?;
-        }
         self.mount_task()?;
         self.ready = Some(self.make(Reach::Nothing)?);
         Ok(())
@@ -225,7 +225,13 @@ impl Cells {
     }
 
     /// Does not wait until it is parked: that goes on while there is nothing to run yet.
-    fn make(&mut self, reach: Reach) -> Result<Cell, StepError> {
+    fn make(&mut self, reach: Reach) -> Result<Cell, Fault> {
+        self.retire_those_that_are_gone();
+        // What an earlier step has written counts as its own. It must not be held against this one, and least of all
+        // against the process that waits in the group.
+        if let Some(group) = &mut self.group {
+            group.settle()?;
+        }
         let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;
         let (hearing, saying) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
         let stacks = match self.stacks.pop() {
@@ -258,6 +264,7 @@ impl Cells {
             filter: Rc::clone(&self.filter),
             streams: theirs.as_raw_fd(),
             words: saying.as_raw_fd(),
+            of_warden: [ours.as_raw_fd(), hearing.as_raw_fd()],
             lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
             orders: AtomicPtr::default(),
             stacks,
@@ -273,6 +280,12 @@ impl Cells {
             orders: None,
             desk: Some(desk),
         })
+    }
+
+    fn retire_those_that_are_gone(&mut self) {
+        for cell in self.deserted.extract_if(.., Cell::is_gone).collect::<Vec<_>>() {
+            self.retire(cell);
+        }
     }
 
     /// Waits until nothing is left of a cell.
@@ -353,15 +366,11 @@ impl Cell {
     fn park(&mut self) -> Result<(), StepError> {
         loop {
             let heard = self.listen();
-            match self.stage {
-                Stage::Starting => {}
-                _ => return Ok(()),
-            }
-            if let Some(failed) = self.failed {
-                return Err(failed);
-            }
-            if heard == Ended::Unknown {
-                return Err(Errno(libc::EPIPE)).at(Step::Talk);
+            match (self.failed, self.stage) {
+                (Some(failed), _) => return Err(failed),
+                (None, Stage::Parked) => return Ok(()),
+                (None, _) if heard == Ended::NotYet => {}
+                (None, _) => return Err(Errno(libc::EPIPE)).at(Step::Talk),
             }
             let mut words = [PollFd::new(self.words.as_fd(), PollFlags::POLLIN)];
             match poll(&mut words, PollTimeout::NONE) {
@@ -396,7 +405,12 @@ impl Cell {
                 Err(_) => return Ended::Unknown,
             }
             match Word::decode(word) {
-                Some(Word::Parked) => self.stage = Stage::Parked,
+                Some(Word::Parked) => {
+                    self.stage = match self.stage {
+                        Stage::Starting => Stage::HalfParked,
+                        _ => Stage::Parked,
+                    }
+                }
                 Some(Word::Failed(error)) => self.failed = Some(error),
                 Some(Word::Ended {
                     status,
@@ -411,6 +425,15 @@ impl Cell {
                 None => return Ended::Unknown,
             }
         }
+    }
+
+    fn is_gone(&mut self) -> bool {
+        if let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
+            waitpid(self.init, Some(WaitPidFlag::WNOHANG))
+        {
+            self.stage = Stage::Gone;
+        }
+        self.stage == Stage::Gone
     }
 
     /// The kernel lets the first process be reaped when all others are gone. Then its number may be another's.

@@ -135,6 +135,9 @@ impl Group {
     /// held, version 2 kills for it.
     pub const LEAST_MEMORY: u64 = 2 << 20;
 
+    /// Where a run begins, no more than this is charged to the group already.
+    pub const HELD_AT_FIRST: u64 = WORTH;
+
     /// A new group. It takes the place of an empty one of that name.
     pub fn make(place: &Place, name: &str) -> Result<Self, GroupError> {
         let parents = place

@@ -66,12 +66,14 @@ pub enum WardenError {
     Talk(#[source] io::Error),
     #[error("the warden could not run the command")]
     Run(#[from] Fault),
+    #[error("the warden could not make ready for another task; start another one")]
+    NotReady(#[source] Fault),
 }
 
 impl WardenError {
     /// Whether the warden can run nothing more and has to be replaced.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Died { .. } | Self::Talk(_))
+        matches!(self, Self::Died { .. } | Self::Talk(_) | Self::NotReady(_))
     }
 }
 
@@ -190,11 +192,12 @@ impl Warden {
             match self.hear() {
                 Ok((Answer::Ready, Some(folder))) => self.folder = Folder::Here(folder),
                 Ok(_) => return Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
-                Err(error) => {
+                Err(WardenError::Run(fault)) => {
                     // It cannot run anything more, and must not be asked again.
                     self.end();
-                    return Err(error);
+                    return Err(WardenError::NotReady(fault));
                 }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -13,8 +13,35 @@ const FORKS: &str = "#include <unistd.h>\nint main() { for (;;) fork(); }";
 const BURN: &str = "int main() { for (;;); }";
 const HOLD: &str = "#include <stdlib.h>\n#include <string.h>\nint main() { volatile char *p = malloc(24 << 20); for (int i = 0; i < 24 << 20; i += 512) p[i] = 1; return p[512] != 1; }";
 
+/// Says how much of it the kernel took. An ordinary user's commands have their user in common with the first process.
+const ATTACK: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+int main() {
+    struct rlimit one = {1, 1};
+    struct sched_param idle = {0};
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    int taken = 0;
+    taken += prlimit(1, RLIMIT_CPU, &one, 0) == 0;
+    taken += prlimit(1, RLIMIT_NOFILE, 0, &one) == 0;
+    taken += setpriority(PRIO_PROCESS, 1, 19) == 0;
+    taken += sched_setaffinity(1, sizeof first, &first) == 0;
+    taken += sched_setscheduler(1, SCHED_IDLE, &idle) == 0;
+    taken += ptrace(PTRACE_ATTACH, 1, 0, 0) == 0;
+    kill(1, SIGKILL);
+    kill(1, SIGSTOP);
+    return taken;
+}
+"#;
+
 /// Name, limits, command, reason.
-const CELLS: [(&str, &str, &str, &str); 8] = [
+const CELLS: [(&str, &str, &str, &str); 9] = [
+    ("attack", "--wall 60s", "attack", "exited"),
     ("true", "--wall 60s", "true", "exited"),
     ("hog", "--wall 60s --memory 48MiB", "hog", "memory_limit"),
     ("forks", "--wall 60s --processes 16", "forks", "process_limit"),
@@ -54,6 +81,8 @@ fn judge(ran: &Ran, who: &str, user: &str) {
         let outcome: Value = said.json();
         assert_eq!(outcome["reason"], reason, "{name} {who}: {outcome:#}");
     }
+    let attack: Value = ran[&format!("attack {who}") as &str].json();
+    assert_eq!(attack["exit_code"], 0, "{who}: {attack:#}");
     let hold: Value = ran[&format!("hold {who}") as &str].json();
     let memory = hold["memory_bytes"].as_u64().unwrap();
     assert!((24 << 20..32 << 20).contains(&memory), "{who}: {hold:#}");
@@ -114,5 +143,6 @@ fn guest() -> Guest {
         .c_program("hog", HOG)
         .c_program("forks", FORKS)
         .c_program("burn", BURN)
+        .c_program("attack", ATTACK)
         .c_program("hold", HOLD)
 }

@@ -54,6 +54,20 @@ async fn input_that_does_not_fit_is_the_tasks_own_failure() {
 }
 
 #[tokio::test]
+async fn what_a_compiler_wrote_is_not_held_against_the_program() {
+    let zoo = Zoo::open();
+    let task = json!({
+        "compile": {"command": "head -c 40M /dev/zero > big", "limits": {"memory": "64MiB", "space": "64MiB"}},
+        "execute": {"command": "wc -c < big", "limits": {"memory": "16MiB", "space": "64MiB"}},
+    });
+    let task = zoo.task(&task).await;
+    assert_eq!(task["status"], "success", "{task:#}");
+    assert_eq!(task["result"]["execute"]["stdout"], "41943040\n", "{task:#}");
+    assert_eq!(task["attempt"], 1, "{task:#}");
+    zoo.look_around().await;
+}
+
+#[tokio::test]
 async fn the_first_step_is_the_one_that_fails() {
     let zoo = Zoo::open();
     let task = json!({

@@ -21,6 +21,24 @@ pub(super) fn die_with_parent() -> Result<(), Errno> {
     done(unsafe { syscall!(Sysno::prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
 }
 
+/// For the end of a pair of sockets: whether nobody has the other one any more.
+pub(super) fn is_hung_up(socket: RawFd) -> Result<bool, Errno> {
+    let mut polled = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let at_once = [0_i64; 2];
+    // SAFETY: one valid entry, and a time as the kernel has it on machines of 64 bits.
+    done(unsafe { syscall!(Sysno::ppoll, &raw mut polled, 1, at_once.as_ptr(), 0, 0) })?;
+    Ok(polled.revents & libc::POLLHUP != 0)
+}
+
+pub(super) fn close(descriptor: RawFd) -> Result<(), Errno> {
+    // SAFETY: numbers only. The caller does not use it any more.
+    done(unsafe { syscall!(Sysno::close, descriptor) })
+}
+
 /// These signals do what they do by default, and none is blocked.
 pub(super) fn reset_signals(ignored: &[c_int]) -> Result<(), Errno> {
     /// The kernel's own layouts: handler, flags, restorer, mask; all zero is the default action.
@@ -248,6 +266,23 @@ pub(super) unsafe fn execute(program: &CStr, argv: *const *const c_char, env: *c
     }
 }
 
+pub(super) fn is_file(path: &CStr) -> bool {
+    // SAFETY: all-zero is a valid value.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: a text that stays for the call, and a valid place.
+    let looked = unsafe {
+        syscall!(
+            Sysno::statx,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            NO_FLAGS,
+            libc::STATX_TYPE,
+            &raw mut found
+        )
+    };
+    looked.is_ok() && u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFREG
+}
+
 pub(super) fn sleep_millis(millis: i64) {
     let time = [0_i64, millis * 1_000_000];
     // SAFETY: seconds and nanoseconds, as the kernel has them on machines of 64 bits.
@@ -296,7 +331,15 @@ pub(super) fn wait_for_child(flags: c_int) -> Waited {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         // SAFETY: valid places for the status and the usage.
-        match unsafe { syscall!(Sysno::wait4, ANY, &raw mut status, flags, &raw mut usage) } {
+        match unsafe {
+            syscall!(
+                Sysno::wait4,
+                ANY,
+                &raw mut status,
+                flags | libc::__WALL,
+                &raw mut usage
+            )
+        } {
             Ok(0) => return Waited::Alive,
             Ok(child) => {
                 let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;

@@ -33,6 +33,8 @@ pub(super) struct Desk {
     pub(super) streams: RawFd,
     /// Where words go.
     pub(super) words: RawFd,
+    /// The warden's ends of both, which nobody else may have: by their being closed its death is known.
+    pub(super) of_warden: [RawFd; 2],
     pub(super) lock: Option<RawFd>,
     /// Valid when the streams have come.
     pub(super) orders: AtomicPtr<Orders>,
@@ -109,7 +111,14 @@ extern "C" fn run(desk: &Desk) -> ! {
 }
 
 fn furnish(desk: &Desk) -> Result<(), StepError> {
+    for end in desk.of_warden {
+        bare::close(end).at(Step::DeathSignal)?;
+    }
     bare::die_with_parent().at(Step::DeathSignal)?;
+    // It may have died before.
+    if bare::is_hung_up(desk.streams).at(Step::DeathSignal)? {
+        bare::exit(1);
+    }
     match desk.reach {
         Reach::Nothing => {}
         // Used once: a port that a task has closed stays taken for a while.
@@ -156,8 +165,9 @@ fn start_stub(desk: &Desk) -> Result<i32, StepError> {
 
 /// Waits for the command, and for every orphan of it, without any power.
 fn wait(desk: &Desk, command: i32) -> ! {
-    if give_up(desk).is_err() {
-        bare::exit(1);
+    match give_up(desk).at(Step::GiveUp) {
+        Ok(()) => drop(bare::write(WORDS, &Word::Parked.encode())),
+        Err(error) => desk.fail(error),
     }
     let mut used = Used::default();
     loop {

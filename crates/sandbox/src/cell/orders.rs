@@ -103,7 +103,7 @@ fn text(bytes: &[u8]) -> Result<CString, Errno> {
 /// From the cell, on a pipe. After its orders the command's process says nothing more, unless it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
-    /// All power is given up.
+    /// All power is given up. Each of the two processes says so.
     Parked,
     Failed(StepError),
     Ended {

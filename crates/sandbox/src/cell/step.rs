@@ -50,6 +50,7 @@ pub enum Step {
     MountShared,
     MountWorkspace,
     Stub,
+    GiveUp,
     // The command's, in the order in which it gives up power.
     Signals,
     EnterGroup,
@@ -112,6 +113,7 @@ impl fmt::Display for Step {
             Self::MountShared => "mount /dev/shm",
             Self::MountWorkspace => "mount the workspace",
             Self::Stub => "start the command's process",
+            Self::GiveUp => "give up the power of the cell's first process",
             Self::Signals => "reset signals",
             Self::EnterGroup => "enter the control group",
             Self::GroupNamespace => "make a control group namespace",

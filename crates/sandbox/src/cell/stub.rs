@@ -87,7 +87,10 @@ fn execute(orders: &Orders) -> Result<Never, Errno> {
                 }
                 Errno(libc::ENOENT | libc::ENOTDIR) => break,
                 Errno(libc::EACCES) => {
-                    refused = Errno(libc::EACCES);
+                    // A folder is passed over, as by a shell.
+                    if bare::is_file(program) {
+                        refused = Errno(libc::EACCES);
+                    }
                     break;
                 }
                 errno => return Err(errno),

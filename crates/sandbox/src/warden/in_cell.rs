@@ -45,7 +45,9 @@ impl CellBench {
         let orders = Orders::new(&spec.argv, &spec.env, &spec.directory, rlimits).map_err(Fault::from)?;
         // Whom the kernel kills for memory it kills with all who share that memory, as the warden does until there is
         // a program: so what the program is given must fit easily.
-        let room = limits.memory.map(|limit| limit.max(Group::LEAST_MEMORY) / 2);
+        let room = limits
+            .memory
+            .map(|limit| (limit.max(Group::LEAST_MEMORY) - Group::HELD_AT_FIRST) / 2);
         if room.is_some_and(|room| orders.size() as u64 > room) {
             return Ok(never_started(Reason::MemoryLimit));
         }

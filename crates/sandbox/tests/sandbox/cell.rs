@@ -218,6 +218,24 @@ print(libc.shmget(1, 0, 0), libc.semget(1, 0, 0), libc.msgget(1, 0), libc.mq_ope
 }
 
 #[test]
+fn what_one_command_wrote_is_not_held_against_the_next() {
+    let mut stage = Stage::new();
+    let limits = Limits {
+        memory: Some(60 << 20),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(sh("head -c 40m /dev/zero > big"), limits));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+    let limits = Limits {
+        memory: Some(16 << 20),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(sh("wc -c < big"), limits));
+    assert_eq!(stdout(&outcome), "41943040\n", "{outcome:?}");
+    assert!(outcome.memory < 16 << 20, "{outcome:?}");
+}
+
+#[test]
 fn arguments_beyond_the_memory_are_the_commands_own_fault() {
     let mut stage = Stage::new();
     let long = "x".repeat(100_000);
@@ -241,4 +259,22 @@ fn what_cannot_be_executed_is_told_as_a_shell_would() {
     assert_eq!(outcome.exit_code, Some(127), "{outcome:?}");
     let outcome = stage.run(&command(&["/etc/passwd"]));
     assert_eq!(outcome.exit_code, Some(126), "{outcome:?}");
+    // What is looked for is a file that may be executed.
+    let on_path = |path: &str| Spec {
+        env: vec![("PATH".into(), path.into())],
+        ..command(&["true"])
+    };
+    let folder = stage.folder();
+    fs::create_dir_all(folder.join("box/folder/true")).unwrap();
+    fs::create_dir_all(folder.join("box/plain")).unwrap();
+    fs::write(folder.join("box/plain/true"), "").unwrap();
+    for (path, code) in [
+        ("/box/folder", 127),
+        ("/box/plain", 126),
+        ("/box/folder:plain:/bin", 0),
+        ("", 127),
+    ] {
+        let outcome = stage.run(&on_path(path));
+        assert_eq!(outcome.exit_code, Some(code), "{path}: {outcome:?}");
+    }
 }

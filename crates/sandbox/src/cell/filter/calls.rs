@@ -63,10 +63,10 @@ const MEMORY: &[c_long] = &[
 #[rustfmt::skip]
 const PROCESSES: &[c_long] = &[
     SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_getpid, SYS_getppid, SYS_gettid,
-    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address, SYS_prlimit64, SYS_getrlimit,
-    SYS_setrlimit, SYS_getrusage, SYS_times, SYS_getpriority, SYS_setpriority, SYS_sched_yield,
-    SYS_sched_getaffinity, SYS_sched_setaffinity, SYS_sched_getparam, SYS_sched_setparam, SYS_sched_getscheduler,
-    SYS_sched_setscheduler, SYS_sched_getattr, SYS_sched_get_priority_max, SYS_sched_get_priority_min,
+    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address, SYS_getrlimit,
+    SYS_setrlimit, SYS_getrusage, SYS_times, SYS_getpriority, SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_sched_getparam, SYS_sched_getscheduler,
+    SYS_sched_getattr, SYS_sched_get_priority_max, SYS_sched_get_priority_min,
     SYS_sched_rr_get_interval, SYS_pidfd_open, SYS_pidfd_send_signal,
 ];
 
@@ -177,6 +177,11 @@ const LOOKED_AT: &[(c_long, Rule)] = &[
     (SYS_madvise, ADVISE),
     (SYS_mknodat, make_node::<2>()),
     (SYS_ptrace, TRACE),
+    (SYS_prlimit64, of_others::<0>()),
+    (SYS_sched_setaffinity, of_others::<0>()),
+    (SYS_sched_setparam, of_others::<0>()),
+    (SYS_sched_setscheduler, of_others::<0>()),
+    (SYS_setpriority, of_others::<1>()),
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -345,6 +350,19 @@ const TRACE: Rule = Rule::Ask {
 /// Not in every release of `libc` for every machine.
 const PTRACE_GETREGS: u32 = 12;
 const PTRACE_GETREGSET: u32 = 0x4204;
+
+/// Not for the cell's first process, which an ordinary user's commands have their user in common with: a limit of CPU
+/// time would end it. `PROCESS` is the argument that says whom.
+const fn of_others<const PROCESS: u8>() -> Rule {
+    const FIRST: u32 = 1;
+    Rule::Ask {
+        argument: PROCESS,
+        mask: ALL_BITS,
+        among: &[FIRST],
+        yes: &FORBID,
+        no: &ALLOW,
+    }
+}
 
 /// Pipes, sockets and files, but no devices. `MODE` is the argument that says which.
 const fn make_node<const MODE: u8>() -> Rule {

@@ -135,12 +135,22 @@ fn a_stub_can_take_its_orders() {
     let known = calls::known();
     #[rustfmt::skip]
     let needed = [
-        SYS_sendmsg, SYS_sendto, SYS_write, SYS_recvmsg, SYS_recvfrom, SYS_read, SYS_close, SYS_dup3, SYS_fcntl,
-        SYS_close_range, SYS_chdir, SYS_prlimit64, SYS_getrlimit, SYS_setrlimit, SYS_newfstatat, SYS_statx,
-        SYS_faccessat, SYS_faccessat2, SYS_execve, SYS_clock_nanosleep, SYS_nanosleep, SYS_brk, SYS_mmap,
-        SYS_mremap, SYS_munmap, SYS_exit_group,
+        SYS_write, SYS_recvmsg, SYS_dup3, SYS_chdir, SYS_execve, SYS_statx, SYS_nanosleep, SYS_exit_group,
     ];
     for call in needed {
         assert_eq!(known.get(&(call as u32)), Some(&Rule::Flat(Allow)), "call {call}");
     }
+    // Of itself, which is no process 1.
+    let limits = known.get(&(SYS_prlimit64 as u32));
+    assert!(
+        matches!(
+            limits,
+            Some(Rule::Ask {
+                among: [1],
+                no: Rule::Flat(Allow),
+                ..
+            })
+        ),
+        "{limits:?}"
+    );
 }

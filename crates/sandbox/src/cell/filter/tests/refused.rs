@@ -94,6 +94,19 @@ fn refused_calls_are_refused() {
     check(SYS_io_setup, &[], unknown);
     check(1000, &[], unknown);
     check(SYS_sync, &[], done);
+
+    // Of the first process, whoever that is; of others the kernel decides.
+    for call in [
+        SYS_prlimit64,
+        SYS_sched_setaffinity,
+        SYS_sched_setparam,
+        SYS_sched_setscheduler,
+    ] {
+        check(call, &[1], forbidden);
+    }
+    check(SYS_setpriority, &[0, 1, 19], forbidden);
+    check(SYS_setpriority, &[0, 0, 19], done);
+    check(SYS_prlimit64, &[0], done);
     check(SYS_syncfs, &[u64::MAX], done);
 
     for namespace in [
