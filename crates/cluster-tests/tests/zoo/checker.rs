@@ -107,8 +107,8 @@ fn settings() -> Vec<String> {
         "/etc/alternatives".to_string(),
         "/etc/ssl/certs".to_string(),
     ];
-    for entry in fs::read_dir("/etc").unwrap() {
-        let path = entry.unwrap().path().display().to_string();
+    for entry in fs::read_dir("/etc").into_iter().flatten().flatten() {
+        let path = entry.path().display().to_string();
         if path.starts_with("/etc/java-") {
             folders.push(path);
         }
