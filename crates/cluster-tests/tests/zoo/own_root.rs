@@ -13,8 +13,8 @@ const TOOLS: [&str; 4] = ["cat", "ls", "sh", "touch"];
 
 /// Everybody may write to it, so that whoever cannot is kept from it by the cell.
 fn make_folder(path: &Path) {
-    fs::create_dir_all(path).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir_all(path).expect("a folder");
+    fs::set_permissions(path, Permissions::from_mode(0o777)).expect("a folder of our own");
 }
 
 fn make_root(root: &Path) {
@@ -24,14 +24,14 @@ fn make_root(root: &Path) {
         .into_iter()
         .find(|path| Path::new(path).exists())
         .expect("busybox-static, which `scripts/setup test` installs");
-    fs::copy(busybox, bin.join("busybox")).unwrap();
+    fs::copy(busybox, bin.join("busybox")).expect("room for busybox");
     for tool in TOOLS {
-        symlink("busybox", bin.join(tool)).unwrap();
+        symlink("busybox", bin.join(tool)).expect("a new folder");
     }
     // What every cell has of its own is not taken from here.
     for folder in ["box", "dev/shm", "run", "tmp"] {
         make_folder(&root.join(folder));
-        fs::write(root.join(folder).join("decoy"), "x").unwrap();
+        fs::write(root.join(folder).join("decoy"), "x").expect("a new folder");
     }
 }
 
