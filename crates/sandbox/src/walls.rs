@@ -20,7 +20,7 @@ pub struct CellPlan {
     pub root: Option<PathBuf>,
     /// Further files and folders of the host, to be read only.
     pub binds: Vec<(PathBuf, PathBuf)>,
-    /// Users and groups from here on are the commands', one for each slot.
+    /// Users and groups from here on are the commands', one for each warden.
     pub first_user: u32,
     /// Beneath which control group; none is our own.
     pub parent_group: Option<PathBuf>,
@@ -188,7 +188,7 @@ impl From<LaunchError> for WallError {
 fn fixed_walls() -> Vec<Statement> {
     let is_root = nix::unistd::geteuid().is_root();
     let user = match is_root {
-        true => "a user of its own for each slot",
+        true => "a user that nobody else is",
         false => "user namespace",
     };
     let landlock = match landlock_version() {

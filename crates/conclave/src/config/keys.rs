@@ -188,7 +188,7 @@ keys! {
         root: Option<PathBuf> = "none",
         /// Further files and folders of this machine that cells see, read-only, as PATH or PATH:PATH-IN-THE-CELL.
         binds: Option<Vec<Bind>> = "none",
-        /// First of the ids of users and groups that tasks run as, one for each slot; only for root.
+        /// First of the ids of users and groups that tasks run as, two for each slot; only for root.
         first_user: UserNumber = "1900000000",
         /// Control group in which the tasks' groups are made; `none` is the executor's own.
         cgroup: Option<GroupPath> = "none",
