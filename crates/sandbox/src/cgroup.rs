@@ -155,14 +155,6 @@ impl Group {
         })
     }
 
-    /// Moves the calling process, which must have one thread, into the group. Only system calls.
-    pub fn enter(&self) -> Result<(), Errno> {
-        for entrance in &self.files.entrances {
-            write(entrance, b"0")?;
-        }
-        Ok(())
-    }
-
     /// Where a process, which must have one thread, writes `0` to move into the group: one for each hierarchy.
     pub fn entrances(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.files.entrances.iter().map(AsFd::as_fd)

@@ -71,6 +71,11 @@ impl Errno {
         Self::from(io::Error::last_os_error())
     }
 
+    /// The machine has none left, which is no fault of whoever asked.
+    pub(crate) fn is_shortage(self) -> bool {
+        matches!(self.0, libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE)
+    }
+
     /// What `strerror` says, without the number that `io::Error` appends.
     pub(crate) fn text(self) -> &'static str {
         nix::errno::Errno::from_raw(self.0).desc()

@@ -248,9 +248,7 @@ impl Wall {
             Self::Cpu => "cpu",
         }
     }
-}
 
-impl Wall {
     /// What there is when it was given up.
     fn instead(self) -> &'static str {
         match self {

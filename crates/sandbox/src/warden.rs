@@ -28,6 +28,7 @@ mod run_command;
 
 pub(crate) mod resolve;
 mod streams;
+pub(crate) mod texts;
 
 pub(crate) mod child;
 mod spawn;

@@ -75,11 +75,19 @@ pub(crate) async fn measure_cells(plan: &Plan, bwrap: &str, folder: &Path) -> Re
     }
     without.stop().await?;
     with.stop().await?;
+    let p50 = |mut spans: Vec<Duration>| percentile(&mut spans, 50).as_secs_f64();
     Ok(CellFigures {
+        spawn_p50_seconds: p50(runs.bare),
+        run_p50_seconds: p50(runs.cell),
+        ready_p50_seconds: p50(runs.ready),
+        bwrap_p50_seconds: p50(runs.bwrap),
         none,
         cell,
         warden_bytes,
-        ..figures_of(runs, burnt, none, cell)
+        outside_seconds: burnt.outside.as_secs_f64(),
+        inside_seconds: burnt.inside.as_secs_f64(),
+        own_cpu_seconds: burnt.own,
+        measured_cpu_seconds: burnt.measured.as_secs_f64(),
     })
 }
 
@@ -95,23 +103,6 @@ struct Burnt {
     inside: Duration,
     own: f64,
     measured: Duration,
-}
-
-fn figures_of(mut runs: Runs, burnt: Burnt, none: Throughput, cell: Throughput) -> CellFigures {
-    let p50 = |spans: &mut Vec<Duration>| percentile(spans, 50).as_secs_f64();
-    CellFigures {
-        spawn_p50_seconds: p50(&mut runs.bare),
-        run_p50_seconds: p50(&mut runs.cell),
-        ready_p50_seconds: p50(&mut runs.ready),
-        bwrap_p50_seconds: p50(&mut runs.bwrap),
-        none,
-        cell,
-        warden_bytes: 0,
-        outside_seconds: burnt.outside.as_secs_f64(),
-        inside_seconds: burnt.inside.as_secs_f64(),
-        own_cpu_seconds: burnt.own,
-        measured_cpu_seconds: burnt.measured.as_secs_f64(),
-    }
 }
 
 /// In turns, so that whatever else the machine does hits all of them alike.

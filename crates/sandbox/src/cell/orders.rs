@@ -1,33 +1,25 @@
 //! What warden and cell say to each other.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CString, OsString};
 use std::path::Path;
 
-use libc::c_char;
-
 use super::bare::Used;
-use super::step::{At, Step, StepError};
+use super::step::{Step, StepError};
 use crate::fault::Errno;
 use crate::warden::child::Rlimit;
 use crate::warden::resolve::candidates;
+use crate::warden::texts::{Texts, c_string};
 
 /// To a process that is parked, in the memory that it shares with the warden; the three standard streams come as
 /// descriptors. All in the form that the kernel takes, because the process can make none.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    programs: Vec<CString>,
-    directory: CString,
+    /// What to execute, in this order, until one is there.
+    pub(super) programs: Vec<CString>,
+    pub(super) directory: CString,
     pub(super) rlimits: Vec<Rlimit>,
-    argv: Texts,
-    env: Texts,
-}
-
-#[derive(Debug)]
-struct Texts {
-    texts: Vec<CString>,
-    /// To each of them, and a null pointer.
-    pointers: Vec<*const c_char>,
+    pub(super) argv: Texts,
+    pub(super) env: Texts,
 }
 
 impl Orders {
@@ -36,68 +28,21 @@ impl Orders {
         env: &[(OsString, OsString)],
         directory: &Path,
         rlimits: Vec<Rlimit>,
-    ) -> Result<Self, StepError> {
-        Self::in_texts(argv, env, directory, rlimits).at(Step::Orders)
-    }
-
-    fn in_texts(
-        argv: &[OsString],
-        env: &[(OsString, OsString)],
-        directory: &Path,
-        rlimits: Vec<Rlimit>,
-    ) -> Result<Self, Errno> {
+    ) -> Self {
         let programs = candidates(&argv[0], env, directory);
-        let entry =
-            |(name, value): &(OsString, OsString)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat());
-        Ok(Self {
-            programs: programs
-                .iter()
-                .map(|program| text(program.as_os_str().as_bytes()))
-                .collect::<Result<_, _>>()?,
-            directory: text(directory.as_os_str().as_bytes())?,
+        Self {
+            programs: programs.iter().map(|it| c_string(it.as_os_str())).collect(),
+            directory: c_string(directory.as_os_str()),
             rlimits,
-            argv: Texts::new(argv.iter().map(|word| text(OsStr::as_bytes(word))))?,
-            env: Texts::new(env.iter().map(entry))?,
-        })
+            argv: Texts::of_words(argv),
+            env: Texts::of_environment(env),
+        }
     }
 
     /// How many bytes the kernel copies to the new program.
     pub(crate) fn size(&self) -> usize {
-        let texts = self.argv.texts.iter().chain(&self.env.texts);
-        texts
-            .map(|text| text.count_bytes() + 1 + size_of::<*const c_char>())
-            .sum()
+        self.argv.size() + self.env.size()
     }
-
-    /// What to execute, in this order, until one is there.
-    pub(super) fn programs(&self) -> impl Iterator<Item = &CStr> {
-        self.programs.iter().map(CString::as_c_str)
-    }
-
-    pub(super) fn directory(&self) -> &CStr {
-        &self.directory
-    }
-
-    pub(super) fn argv(&self) -> *const *const c_char {
-        self.argv.pointers.as_ptr()
-    }
-
-    pub(super) fn env(&self) -> *const *const c_char {
-        self.env.pointers.as_ptr()
-    }
-}
-
-impl Texts {
-    fn new(texts: impl Iterator<Item = Result<CString, Errno>>) -> Result<Self, Errno> {
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        let ended = std::iter::once(std::ptr::null());
-        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ended).collect();
-        Ok(Self { texts, pointers })
-    }
-}
-
-fn text(bytes: &[u8]) -> Result<CString, Errno> {
-    CString::new(bytes).map_err(|_| Errno(libc::EINVAL))
 }
 
 /// From the cell, on a pipe. After its orders the command's process says nothing more, unless it fails.

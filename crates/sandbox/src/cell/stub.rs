@@ -62,7 +62,7 @@ fn follow(orders: &Orders, streams: [i32; 3]) -> Result<Never, StepError> {
     for (stream, standard) in streams.into_iter().zip(0..) {
         bare::put_descriptor(stream, standard).at(Step::Streams)?;
     }
-    bare::change_directory(orders.directory()).at(Step::ChangeDirectory)?;
+    bare::change_directory(&orders.directory).at(Step::ChangeDirectory)?;
     for limit in &orders.rlimits {
         bare::limit(limit).at(Step::Rlimit)?;
     }
@@ -77,10 +77,10 @@ fn execute(orders: &Orders) -> Result<Never, Errno> {
     const BUSY_TRIES: u32 = 50;
     const BUSY_PAUSE_MILLIS: i64 = 2;
     let mut refused = Errno(libc::ENOENT);
-    for program in orders.programs() {
+    for program in &orders.programs {
         for _ in 0..BUSY_TRIES {
             // SAFETY: the orders hold valid texts.
-            match unsafe { bare::execute(program, orders.argv(), orders.env()) } {
+            match unsafe { bare::execute(program, orders.argv.as_ptr(), orders.env.as_ptr()) } {
                 Errno(libc::ETXTBSY) => {
                     refused = Errno(libc::ETXTBSY);
                     bare::sleep_millis(BUSY_PAUSE_MILLIS);

@@ -10,7 +10,7 @@ use super::run_command::{Failure, Owner, never_started, refused};
 use super::spawn::rlimits;
 use super::streams::{Output, drain, open_input, scratch};
 use super::verdict::{End, Facts, verdict};
-use super::watch::{Noticed, Seen, Watch, Watched};
+use super::watch::{Noticed, Watch, Watched};
 use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError, Used};
 use crate::cgroup::{Group, GroupLimits, Usage};
 use crate::fault::{Errno, Fault};
@@ -42,7 +42,7 @@ impl CellBench {
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
         let rlimits = rlimits(&limits).into_iter().flatten().collect();
-        let orders = Orders::new(&spec.argv, &spec.env, &spec.directory, rlimits).map_err(Fault::from)?;
+        let orders = Orders::new(&spec.argv, &spec.env, &spec.directory, rlimits);
         // Whom the kernel kills for memory it kills with all who share that memory, as the warden does until there is
         // a program: so what the program is given must fit easily.
         let room = limits
@@ -80,12 +80,7 @@ impl CellBench {
         let wall = start.elapsed();
         let ended = inmate.ended;
         let failed = self.cells.end(cell);
-        let stopped = match seen {
-            Seen::Ended => None,
-            Seen::Exceeded(reason) => Some(reason),
-            Seen::HungUp => return Err(Failure::HungUp),
-            Seen::Blind(errno) => return Err(Fault::Wait(errno).into()),
-        };
+        let stopped = seen.stopped()?;
         drain(&mut outputs, &mut self.scratch);
         if let Some(failed) = failed {
             return on_failed(failed, &spec.argv[0], outputs, wall);
@@ -160,12 +155,11 @@ fn on_failed(
     outputs: [Output; 2],
     wall: Duration,
 ) -> Result<Outcome, Failure> {
-    let ours = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
     match failed {
         StepError {
             step: Step::Execute,
             errno,
-        } if !ours.contains(&errno.0) => Ok(refused(program, errno, outputs, wall)),
+        } if !errno.is_shortage() => Ok(refused(program, errno, outputs, wall)),
         failed => Err(Fault::from(failed).into()),
     }
 }

@@ -17,7 +17,7 @@ use super::streams::{Output, drain, open_input, scratch};
 use super::tree::Table;
 use super::urgent::Words;
 use super::verdict::{End, Facts, verdict};
-use super::watch::{Noticed, Seen, Watch, Watched};
+use super::watch::{Noticed, Watch, Watched};
 use crate::fault::{Errno, Fault};
 use crate::outcome::{Captured, Outcome, Reason};
 use crate::spec::Spec;
@@ -123,12 +123,7 @@ impl Bench {
             mut tally, sampler, ..
         } = tree;
         destroy(&mut self.table, &mut tally);
-        let stopped = match seen {
-            Seen::Ended => None,
-            Seen::Exceeded(reason) => Some(reason),
-            Seen::HungUp => return Err(Failure::HungUp),
-            Seen::Blind(errno) => return Err(Fault::Wait(errno).into()),
-        };
+        let stopped = seen.stopped()?;
         drain(&mut outputs, &mut self.scratch);
 
         let end = End::of(tally.status.ok_or(Fault::Wait(Errno(libc::ECHILD)))?);

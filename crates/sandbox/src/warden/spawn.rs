@@ -4,15 +4,15 @@
 //! nothing is copied, and a failure to exec is simply written down where the parent reads it.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libc::{c_char, c_void};
+use libc::c_void;
 
 use super::child::{self, Orders, Rlimit, Rlimits, Step};
+use super::texts::{Texts, c_string};
 use crate::fault::{Errno, Fault};
 use crate::spec::Limits;
 
@@ -52,9 +52,7 @@ impl Spawner {
     /// Returns the process id of a child that has exec'd.
     pub(super) fn spawn(&mut self, plan: &Plan<'_>) -> Result<i32, NotStarted> {
         let program = c_string(plan.program.as_os_str());
-        let argv: Vec<CString> = plan.argv.iter().map(|argument| c_string(argument)).collect();
-        let env: Vec<CString> = plan.env.iter().map(|(name, value)| entry(name, value)).collect();
-        let (argv, envp) = (pointers(&argv), pointers(&env));
+        let (argv, envp) = (Texts::of_words(plan.argv), Texts::of_environment(plan.env));
         let directory = c_string(plan.directory.as_os_str());
         let mut orders = Orders {
             program: program.as_ptr(),
@@ -106,11 +104,9 @@ fn on_failed(step: Step, errno: Errno, plan: &Plan<'_>) -> NotStarted {
         },
         Step::NoNewPrivileges => Fault::NoNewPrivileges(errno),
         Step::Rlimit => Fault::Rlimit(errno),
-        Step::Execute => match errno.0 {
-            libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE => Fault::Execute(errno),
-            // Not found, no permission, no program, too many arguments: whatever it is, the command asked for it.
-            _ => return NotStarted::Refused(errno),
-        },
+        Step::Execute if errno.is_shortage() => Fault::Execute(errno),
+        // Not found, no permission, no program, too many arguments: whatever it is, the command asked for it.
+        Step::Execute => return NotStarted::Refused(errno),
     })
 }
 
@@ -138,33 +134,6 @@ pub(super) fn rlimits(limits: &Limits) -> Rlimits {
         limits.open_files.map(|count| same(libc::RLIMIT_NOFILE, count)),
         limits.stack.map(|bytes| same(libc::RLIMIT_STACK, bytes)),
     ]
-}
-
-/// The owner's side has refused NUL bytes already; should one get here, the text ends before it.
-fn c_string(text: &OsStr) -> CString {
-    terminated(text.as_bytes().to_vec())
-}
-
-fn entry(name: &OsStr, value: &OsStr) -> CString {
-    terminated([name.as_bytes(), b"=", value.as_bytes()].concat())
-}
-
-fn terminated(text: Vec<u8>) -> CString {
-    CString::new(text).unwrap_or_else(|error| {
-        let end = error.nul_position();
-        let mut text = error.into_vec();
-        text.truncate(end);
-        CString::new(text).unwrap_or_default()
-    })
-}
-
-/// As exec wants them, with a null at the end. Valid as long as `texts`.
-fn pointers(texts: &[CString]) -> Vec<*const c_char> {
-    texts
-        .iter()
-        .map(|text| text.as_ptr())
-        .chain([std::ptr::null()])
-        .collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::run_command::Owner;
+use super::run_command::{Failure, Owner};
 use super::signals;
 use super::streams::{Output, is_readable};
-use crate::fault::Errno;
+use crate::fault::{Errno, Fault};
 use crate::outcome::Reason;
 use crate::spec::Limits;
 
@@ -49,6 +49,18 @@ pub(super) enum Seen {
     HungUp,
     /// The kernel does not let us wait.
     Blind(Errno),
+}
+
+impl Seen {
+    /// Which limit has ended it, if one has.
+    pub(super) fn stopped(self) -> Result<Option<Reason>, Failure> {
+        match self {
+            Self::Ended => Ok(None),
+            Self::Exceeded(reason) => Ok(Some(reason)),
+            Self::HungUp => Err(Failure::HungUp),
+            Self::Blind(errno) => Err(Fault::Wait(errno).into()),
+        }
+    }
 }
 
 impl Watch<'_> {

@@ -56,7 +56,8 @@ fn start(group: &Group, argv: &[&str]) -> Pid {
     match unsafe { fork() }.unwrap() {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
-            if group.enter().is_ok() {
+            let enter = |entrance| nix::unistd::write(entrance, b"0").is_ok();
+            if group.entrances().all(enter) {
                 // SAFETY: a list of strings that all live, with a null at its end.
                 unsafe { libc::execv(pointers[0], pointers.as_ptr()) };
             }
