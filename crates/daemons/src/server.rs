@@ -83,22 +83,25 @@ impl Server {
         }
     }
 
-    /// Asks it to end, and makes it end when it has not within `grace`. Returns when it is gone.
-    pub(crate) async fn stop(mut self, grace: Duration) {
+    /// Asks it to end, and makes it end when it has not within `grace`. Returns when it is gone, and tells how it
+    /// went.
+    pub(crate) async fn stop(mut self, grace: Duration) -> String {
         self.signal(Signal::SIGTERM);
-        match tokio::time::timeout(grace, self.ended()).await {
-            Ok(how) => tracing::info!("{how}"),
-            Err(_) => {
-                tracing::warn!("{} did not end within {grace:?} and is killed", self.what);
-                self.kill().await;
-            }
-        }
+        let Ok(how) = tokio::time::timeout(grace, self.ended()).await else {
+            tracing::warn!("{} did not end within {grace:?} and is killed", self.what);
+            return self.kill().await;
+        };
+        tracing::info!("{how}");
+        how
     }
 
-    /// Ends it at once. Returns when it is gone.
-    pub(crate) async fn kill(mut self) {
+    /// Ends it at once. Returns when it is gone, and tells how it went.
+    pub(crate) async fn kill(mut self) -> String {
         self.signal(Signal::SIGKILL);
-        tracing::info!("{}", self.ended().await);
+        // Not within the log line: what stands there happens only if lines of its level are written.
+        let how = self.ended().await;
+        tracing::info!("{how}");
+        how
     }
 
     /// The child's id is ours only until the child was waited for.
@@ -149,9 +152,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_end_when_asked_is_killed() {
-        let server = sh("trap '' TERM; while :; do sleep 0.05; done", &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let deaf = folder.path().join("deaf");
+        nix::unistd::mkfifo(&deaf, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let server = sh(
+            &format!("trap '' TERM; echo > {deaf:?}; while :; do sleep 0.05; done"),
+            &[],
+        );
         let pid = server.pid();
-        server.stop(Duration::from_millis(200)).await;
+        assert_eq!(std::fs::read(&deaf).unwrap(), b"\n");
+        let how = server.stop(Duration::from_millis(200)).await;
+        assert_eq!(how, "sh was ended by SIGKILL");
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }
 

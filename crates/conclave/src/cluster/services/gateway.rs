@@ -15,7 +15,8 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
     let registry = registry::etcd::follow(access(&config, &secrets, Own::Proxy), CancellationToken::new());
     let calls = Arc::new(rpc::Client::new(registry.judicators, secrets.cluster.clone()));
     let metrics = start::metrics()?;
-    tracing::info!(address = %http.local_addr()?, threads = config.gateway.threads.0, "serving HTTP");
+    let address = http.local_addr()?;
+    tracing::info!(%address, threads = config.gateway.threads.0, "serving HTTP");
     let parts = vec![
         start::upkeep(metrics.clone()),
         start::gateway(&config, http, calls, &secrets, metrics),
