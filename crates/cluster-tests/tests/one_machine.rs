@@ -41,6 +41,8 @@ mod events;
 mod files;
 #[path = "one_machine/first_task.rs"]
 mod first_task;
+#[path = "one_machine/in_a_cell.rs"]
+mod in_a_cell;
 #[path = "one_machine/limits.rs"]
 mod limits;
 #[path = "one_machine/nodes.rs"]

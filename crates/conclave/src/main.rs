@@ -27,8 +27,9 @@ fn main() -> ExitCode {
         _ => {}
     }
     let args::Cli { verb } = args::Cli::parse();
-    let failure = match verb {
+    let failure = match &verb {
         args::Verb::Run(_) => exit::OWN_FAILURE,
+        args::Verb::Sandbox(sandbox) if !sandbox.check => exit::OWN_FAILURE,
         _ => 1,
     };
     match commands::run(verb) {

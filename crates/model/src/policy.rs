@@ -47,7 +47,8 @@ impl LimitPolicy {
         Ok(())
     }
 
-    fn resolve(&self, asked: Limits) -> Result<Limits, Invalid> {
+    /// The same for the limits of one step.
+    pub fn resolve(&self, asked: Limits) -> Result<Limits, Invalid> {
         let Limits {
             wall,
             cpu,

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         root: Part::of_host().expect("the host's programs can be listed"),
         user: 1_900_000_000,
         group: Some((place.clone(), "slot".into())),
+        usual: sandbox::Usual::default(),
         space: 64 << 20,
         files: 10_000,
         networks: Vec::new(),

@@ -30,6 +30,7 @@ mod step;
 mod user;
 
 mod mount;
+mod network;
 mod template;
 
 mod filter;
@@ -44,10 +45,12 @@ mod init;
 mod orders;
 mod stub;
 
-pub use settings::{CellSettings, Network, Part, WORKSPACE};
+pub(crate) use settings::OWN;
+pub use settings::{CellSettings, Network, Part, Usual, WORKSPACE};
 pub use step::{Step, StepError};
 
 pub(crate) use landlock::version as landlock_version;
+pub(crate) use network::open_network;
 
 pub(crate) use bare::Used;
 use filter::Filter;
@@ -61,6 +64,7 @@ use user::{Outer, Who};
 
 use crate::cgroup::{Group, GroupLimits};
 use crate::fault::{Errno, Fault};
+use crate::spec::Limits;
 use crate::wire::rights;
 
 /// What a warden needs to make one cell after another.
@@ -74,6 +78,7 @@ pub(crate) struct Cells {
     lock: Option<OwnedFd>,
     /// Of cells that are gone, to be used again.
     stacks: Vec<Stacks>,
+    usual: Usual,
     space: Space,
     ready: Option<Cell>,
     /// In which no command is left, and whose first process is on its way out: that takes the kernel longer than a
@@ -140,10 +145,9 @@ impl Cells {
             unshare(CloneFlags::CLONE_NEWUSER).at(Step::UserNamespace)?;
             outer.map().at(Step::MapUser)?;
         }
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let mut networks = Vec::new();
         for network in &settings.networks {
-            let namespace = open(&network.namespace, flags, Mode::empty()).at(Step::OpenNetwork)?;
+            let namespace = open_network(&network.namespace).at(Step::OpenNetwork)?;
             networks.push((network.name.clone(), namespace));
         }
         // For good: a warden needs no network, and all its cells are in this one, in which there is nothing.
@@ -168,6 +172,7 @@ impl Cells {
             networks,
             lock,
             stacks: Vec::new(),
+            usual: settings.usual,
             space,
             ready: None,
             deserted: Vec::new(),
@@ -334,6 +339,11 @@ impl Cells {
     /// Whether the task could write nothing more.
     pub(crate) fn is_full(&self) -> bool {
         statvfs(WORKSPACE).is_ok_and(|space| space.blocks_available() == 0 || space.files_free() == 0)
+    }
+
+    /// With what the operator has set for those who ask for nothing.
+    pub(crate) fn complete(&self, limits: Limits) -> Limits {
+        self.usual.complete(limits)
     }
 
     pub(crate) fn group(&self) -> Option<&Group> {

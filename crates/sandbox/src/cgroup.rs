@@ -367,6 +367,9 @@ impl Processes {
     }
 
     fn limit(&self, most: Option<u32>) -> Result<(), GroupError> {
+        // No more can be on any machine, and the kernel refuses to write it down.
+        const MOST: u32 = 1 << 22;
+        let most = most.filter(|most| *most <= MOST);
         let text = most.map_or("max".to_owned(), |most| most.to_string());
         write(&self.max, text.as_bytes()).map_err(GroupError::LimitProcesses)
     }

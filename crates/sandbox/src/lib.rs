@@ -31,7 +31,7 @@ mod walls;
 mod pidfd;
 mod strays;
 
-pub use cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, WORKSPACE};
+pub use cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, Usual, WORKSPACE};
 pub use fault::{Errno, Fault};
 pub use handle::{Remote, Ticket, Warden, WardenError};
 pub use launch::{Isolation, LaunchError, Launcher};

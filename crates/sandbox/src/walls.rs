@@ -2,13 +2,17 @@
 //! wall is missing that the operator has not given up by name.
 
 use std::fmt;
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nix::fcntl::Flock;
 use serde::Serialize;
 
-use crate::cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, landlock_version};
+use crate::cell::{
+    CellSettings, LOOPBACK, Network, OWN, Part, Step, StepError, Usual, landlock_version, open_network,
+};
 use crate::cgroup::{Place, PlaceError};
 use crate::fault::{Fault, with_causes};
 use crate::launch::{Isolation, LaunchError};
@@ -24,6 +28,8 @@ pub struct CellPlan {
     pub first_user: u32,
     /// Beneath which control group; none is our own.
     pub parent_group: Option<PathBuf>,
+    /// What a task may have that asks for no limit of its own.
+    pub usual: Usual,
     pub space: u64,
     pub files: u64,
     pub networks: Vec<Network>,
@@ -52,6 +58,8 @@ pub struct Ground {
     pub isolation: Isolation,
     pub statements: Vec<Statement>,
     place: Option<Place>,
+    /// While these are, the place is not taken for abandoned.
+    held: Vec<Flock<File>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +77,17 @@ pub enum WallError {
         #[source]
         source: io::Error,
     },
+    #[error("cells cannot have {from:?} as {to:?} (sandbox.binds): {why}")]
+    Bind { from: PathBuf, to: PathBuf, why: String },
+    #[error(
+        "{namespace:?} cannot be the network {name} (sandbox.networks): {why}; name the file of a network namespace, \
+         as `ip netns add {name}` makes at /run/netns/{name}"
+    )]
+    Network {
+        name: String,
+        namespace: PathBuf,
+        why: String,
+    },
     #[error("cells cannot be made on this machine: {remedy}. Trusted work can be run with --isolation none")]
     Cell {
         remedy: &'static str,
@@ -82,6 +101,9 @@ pub enum WallError {
 impl CellPlan {
     /// Makes everything ready. `name` is that of the control groups, and nobody else's: what is in these is ended.
     pub fn prepare(&self, name: &str) -> Result<Ground, WallError> {
+        // All that can be wrong with the settings comes first: then nothing is there yet that would be left.
+        let root = self.parts()?;
+        self.networks.iter().try_for_each(look_at_network)?;
         let place = match Place::prepare(name, self.parent_group.as_deref()) {
             Ok(place) => Some(place),
             Err(error) => {
@@ -91,15 +113,16 @@ impl CellPlan {
                 None
             }
         };
-        if let Some(place) = &place {
-            place.clear().map_err(WallError::Clear)?;
-        }
-        let mut statements = self.limits(place.as_ref())?;
-        statements.extend(fixed_walls());
+        let statements = self.take_over(place.as_ref()).inspect_err(|_| {
+            if let Some(place) = place.clone() {
+                let _ = place.remove();
+            }
+        })?;
         let settings = CellSettings {
-            root: self.parts()?,
+            root,
             user: self.first_user,
             group: place.clone().map(|place| (place, "slot".to_string())),
+            usual: self.usual,
             space: self.space,
             files: self.files,
             networks: self.networks.clone(),
@@ -108,7 +131,30 @@ impl CellPlan {
             isolation: Isolation::Cell(Box::new(settings)),
             statements,
             place,
+            held: Vec::new(),
         })
+    }
+
+    /// The same for a process that has no name of its own and does not come back: what such a one has left is
+    /// removed by the next.
+    pub fn prepare_once(&self) -> Result<Ground, WallError> {
+        const PREFIX: &str = "conclave-once-";
+        let mut ground = self.prepare(&format!("{PREFIX}{}", std::process::id()))?;
+        if let Some(place) = &ground.place {
+            // Without it another may take us for gone; that it takes this process away as well is not to be feared.
+            ground.held = place.hold().unwrap_or_default();
+            place.remove_abandoned(PREFIX);
+        }
+        Ok(ground)
+    }
+
+    fn take_over(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
+        if let Some(place) = place {
+            place.clear().map_err(WallError::Clear)?;
+        }
+        let mut statements = self.limits(place)?;
+        statements.extend(fixed_walls());
+        Ok(statements)
     }
 
     fn limits(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
@@ -121,6 +167,12 @@ impl CellPlan {
                 Wall::Cpu => keeps.cpu,
             });
             let by = match kept {
+                Some(keeps) if wall == Wall::Memory && !keeps.peak => {
+                    format!(
+                        "{} (of the peak this kernel tells only that of the largest process)",
+                        keeps.by
+                    )
+                }
                 Some(keeps) => keeps.by.to_string(),
                 None => {
                     self.miss(
@@ -157,18 +209,72 @@ impl CellPlan {
             path: self.root.clone().unwrap_or_else(|| "/".into()),
             source,
         })?;
-        parts.extend(self.binds.iter().map(|(from, to)| Part::Bind {
-            from: from.clone(),
-            to: to.clone(),
-        }));
+        for (from, to) in &self.binds {
+            check_bind(from, to, &parts).map_err(|why| WallError::Bind {
+                from: from.clone(),
+                to: to.clone(),
+                why,
+            })?;
+            parts.push(Part::Bind {
+                from: from.clone(),
+                to: to.clone(),
+            });
+        }
         Ok(parts)
     }
+}
+
+/// The root is put together once and then read-only, so there must be something for the bind to lie upon.
+fn check_bind(from: &Path, to: &Path, parts: &[Part]) -> Result<(), String> {
+    let source = fs::metadata(from).map_err(|error| error.to_string())?;
+    if OWN.iter().any(|own| to.starts_with(Path::new("/").join(own))) {
+        return Err("that is for each cell's own; choose another place in the cell".to_string());
+    }
+    for part in parts {
+        match part {
+            Part::Link { at, target } if to.starts_with(at) => {
+                return Err(format!(
+                    "{at:?} is a link to {target:?} in the cells' root; name where it leads"
+                ));
+            }
+            Part::Bind { from, to: covered } if to.starts_with(covered) && to != covered => {
+                let there = from.join(to.strip_prefix(covered).unwrap_or(to));
+                let fits = fs::symlink_metadata(&there)
+                    .is_ok_and(|there| !there.is_symlink() && there.is_dir() == source.is_dir());
+                if !fits {
+                    let kind = if source.is_dir() { "folder" } else { "file" };
+                    return Err(format!(
+                        "there is no {kind} {there:?} for it to lie upon; make one, or choose another place"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn look_at_network(network: &Network) -> Result<(), WallError> {
+    let Network { name, namespace } = network;
+    open_network(namespace)
+        .map(drop)
+        .map_err(|errno| WallError::Network {
+            name: name.clone(),
+            namespace: namespace.clone(),
+            why: match errno.0 {
+                libc::EINVAL | libc::ENOTTY => "it is no network namespace".to_string(),
+                _ => errno.text().to_string(),
+            },
+        })
 }
 
 impl Ground {
     /// Removes the control groups, when no warden is left.
     pub fn leave(self) -> Result<(), PlaceError> {
-        self.place.map_or(Ok(()), Place::remove)
+        let Self { place, held, .. } = self;
+        let left = place.map_or(Ok(()), Place::remove);
+        drop(held);
+        left
     }
 }
 
@@ -227,7 +333,6 @@ fn remedy(fault: &Fault) -> &'static str {
              --security-opt systempaths=unconfined, or privileged"
         }
         Step::OpenPart => "a file or folder that is to be in every cell is not there, or may not be read",
-        Step::OpenNetwork => "a network namespace that is named in the configuration is not there",
         Step::Seccomp => "the kernel has no filter for system calls (CONFIG_SECCOMP_FILTER)",
         _ if errno.0 == libc::ENOSYS => "the kernel is too old: it takes Linux 5.12 or newer",
         _ if matches!(errno.0, libc::EPERM | libc::EACCES) => {

@@ -1,24 +1,29 @@
 //! `conclave sandbox`: one command in a cell, for trying out and for finding out why a task fails.
 
-use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+mod interrupts;
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use model::{LimitPolicy, Limits, Status};
 use sandbox::{Ground, Input, Launcher, Spec, Statement, WORKSPACE, Warden};
 
+use self::interrupts::Interrupts;
 use crate::args::{ExecutorFlags, LimitFlags, NodeFlags};
 use crate::config::{Config, Isolation};
+use crate::exit;
 use crate::node::options;
-use crate::print::{Form, Out, Table};
+use crate::print::{Form, Out, Table, complain};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Say what this machine enforces and by what means, and run nothing
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
     /// File to copy to where the command runs; repeatable
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
@@ -44,6 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         args.check == args.words.is_empty(),
         "name a command after `--`, or give --check, but not both"
     );
+    let limits = asked(&args.limits)?;
     let config = args.node.layers(args.executor.flags())?.config()?;
     ensure!(
         config.executor.isolation == Isolation::Cell,
@@ -52,36 +58,74 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let Some(plan) = options::cells(&config) else {
         bail!("no cells are configured");
     };
-    let form = match args.json {
-        true => Form::Json,
-        false => Form::People,
-    };
-    // Two of these at a time must not end each other's commands.
-    let ground = plan.prepare(&format!("conclave-sandbox-{}", std::process::id()))?;
-    let ended = in_cell(&args, &config, &ground, form);
+    // From here on there is something to be cleaned up.
+    let interrupts = Interrupts::listen()?;
+    let ground = plan.prepare_once()?;
+    let ended = in_cell(&args, &limits, &config, &ground, interrupts);
     ground.leave().context("could not remove the control groups")?;
     ended
 }
 
-fn in_cell(args: &Args, config: &Config, ground: &Ground, form: Form) -> Result<ExitCode> {
+/// What is refused to tasks is refused here.
+fn asked(flags: &LimitFlags) -> Result<Limits> {
+    let anything = LimitPolicy {
+        default: Limits::default(),
+        max: Limits::default(),
+    };
+    Ok(anything.resolve(Limits::from(flags.limits()))?)
+}
+
+fn in_cell(
+    args: &Args,
+    limits: &Limits,
+    config: &Config,
+    ground: &Ground,
+    interrupts: Interrupts,
+) -> Result<ExitCode> {
+    let form = match args.json {
+        true => Form::Json,
+        false => Form::People,
+    };
     let launcher = Launcher::this_binary(ground.isolation.clone());
     let mut warden = launcher.start().map_err(sandbox::WallError::from)?;
     if args.check {
         say(&ground.statements, form)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let limits = model::Limits::from(args.limits.limits());
     if let Some(space) = limits.space {
         warden.give_space(space)?;
     }
-    copy_in(&args.file, &warden, ground.isolation.owner())?;
-    let spec = spec(args, &limits, config)?;
-    let ticket = warden.ticket();
-    let ended = warden.run(&ticket, &spec).context("could not run the command")?;
-    let Some(outcome) = executor::outcome_of(ended) else {
-        bail!("the command was ended from outside");
+    let folder = warden
+        .folder()
+        .context("the warden has made no folder for the command")?;
+    copy_files(&args.file, &folder.join("box"), ground.isolation.owner())?;
+    let input = match io::stdin().is_terminal() {
+        true => Input::Bytes(Vec::new()),
+        false => match copy_input(&folder, &interrupts)? {
+            Some(input) => input,
+            None => return Ok(interrupts.code()),
+        },
     };
-    tell(outcome, form)
+    let spec = Spec {
+        argv: args.words.iter().map(Into::into).collect(),
+        env: executor::usual_environment(Path::new(WORKSPACE), Path::new("/tmp")),
+        directory: WORKSPACE.into(),
+        input,
+        limits: executor::sandbox_limits(limits),
+        keep: limits.output.unwrap_or(config.executor.keep_output.0),
+        network: args.network.clone(),
+    };
+    run_command(&mut warden, &spec, interrupts, form)
+}
+
+fn run_command(warden: &mut Warden, spec: &Spec, interrupts: Interrupts, form: Form) -> Result<ExitCode> {
+    let ticket = warden.ticket();
+    let interrupts = interrupts.kill(ticket.clone());
+    let ended = warden.run(&ticket, spec).context("could not run the command")?;
+    match executor::outcome_of(ended) {
+        Some(outcome) => tell(outcome, form),
+        None => Ok(interrupts.code()),
+    }
 }
 
 fn say(statements: &[Statement], form: Form) -> Result<()> {
@@ -97,57 +141,62 @@ fn say(statements: &[Statement], form: Form) -> Result<()> {
     }
 }
 
-fn copy_in(files: &[PathBuf], warden: &Warden, owner: Option<u32>) -> Result<()> {
-    let folder = warden
-        .folder()
-        .context("the warden has made no folder for the command")?;
+fn copy_files(files: &[PathBuf], folder: &Path, owner: Option<u32>) -> Result<()> {
     for file in files {
         let name = file
             .file_name()
             .with_context(|| format!("{} has no name", file.display()))?;
-        let to = folder.join("box").join(name);
+        let to = folder.join(name);
+        ensure!(
+            !to.exists(),
+            "there are two files of the name {}: all go into one folder",
+            name.display()
+        );
         fs::copy(file, &to).with_context(|| format!("could not copy {} into the cell", file.display()))?;
         lchown(&to, owner, owner).context("could not hand a file over to the command's user")?;
     }
     Ok(())
 }
 
-fn spec(args: &Args, limits: &model::Limits, config: &Config) -> Result<Spec> {
-    let mut input = Vec::new();
-    if !io::stdin().is_terminal() {
-        io::stdin()
-            .read_to_end(&mut input)
-            .context("could not read standard input")?;
-    }
-    Ok(Spec {
-        argv: args.words.iter().map(Into::into).collect(),
-        env: executor::usual_environment(Path::new(WORKSPACE), Path::new("/tmp")),
-        directory: WORKSPACE.into(),
-        input: Input::Bytes(input),
-        limits: executor::sandbox_limits(limits),
-        keep: limits.output.unwrap_or(config.executor.keep_output.0),
-        network: args.network.clone(),
-    })
+/// Beside the command's files, and held against the same `space`. None if it was interrupted.
+fn copy_input(folder: &Path, interrupts: &Interrupts) -> Result<Option<Input>> {
+    const NAME: &str = "input";
+    let mut to = File::create_new(folder.join(NAME)).context("could not make a file for standard input")?;
+    let mut from = io::stdin().lock();
+    let copied = interrupts
+        .copy(&mut from, &mut to)
+        .context("could not take in standard input, which has to fit into --space")?;
+    Ok(copied.then(|| Input::File(Path::new(WORKSPACE).join(NAME))))
 }
 
-/// Exits as the command did, or with 1 where a limit ended it.
+/// Exits as `conclave run` does.
 fn tell(outcome: model::Outcome, form: Form) -> Result<ExitCode> {
-    let code = outcome
-        .exit_code
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(1);
-    let outcome = api::Outcome::from(outcome);
+    let code = exit::code(exit::Ending {
+        status: match outcome.succeeded() {
+            true => Status::Success,
+            false => Status::RunFailed,
+        },
+        reason: Some(outcome.reason),
+        exit_code: outcome.exit_code,
+        signal: outcome.signal,
+    });
     match form {
-        Form::Json => Out::open().json(&outcome)?,
+        Form::Json => Out::open().json(&api::Outcome::from(outcome))?,
         Form::People => {
-            Out::open().text(&outcome.stdout)?;
-            let mut err = io::stderr().lock();
-            err.write_all(outcome.stderr.as_bytes())?;
-            let mut shown = serde_json::to_value(&outcome)?;
+            Out::open().bytes(&outcome.stdout.bytes)?;
+            io::stderr().write_all(&outcome.stderr.bytes)?;
+            for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+                if output.truncated {
+                    complain(format_args!(
+                        "{name} was longer than is kept; its end is missing (--output keeps more)"
+                    ));
+                }
+            }
+            let mut shown = serde_json::to_value(api::Outcome::from(outcome))?;
             for field in ["stdout", "stderr"] {
                 shown.as_object_mut().map(|fields| fields.remove(field));
             }
-            writeln!(err, "{shown}")?;
+            writeln!(io::stderr(), "{shown}")?;
         }
     }
     Ok(ExitCode::from(code))

@@ -16,6 +16,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         gateway,
         limits_default,
         limits_max,
+        sandbox,
         ..
     } = config;
     let said = |name: &str| match layers.setting(name) {
@@ -98,6 +99,39 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     below("stack", fits(limits_default.stack, limits_max.stack))?;
     below("space", fits(limits_default.space, limits_max.space))?;
 
+    // To a file system it would mean no limit at all.
+    ensure!(
+        sandbox.space.0 > 0,
+        "{}; it must be more than zero",
+        said("sandbox.space")
+    );
+    ensure!(
+        sandbox.memory.is_none_or(|memory| memory.0 > 0),
+        "{}; it must be more than zero, or none",
+        said("sandbox.memory")
+    );
+    ensure!(
+        sandbox.files.get() >= LEAST_FILES,
+        "{}; a task needs {LEAST_FILES} for its folders and a few files",
+        said("sandbox.files")
+    );
+    for (name, spans) in [
+        ("wall", [limits_default.wall, limits_max.wall]),
+        ("cpu", [limits_default.cpu, limits_max.cpu]),
+    ] {
+        let is_zero = spans.map(|span| span == Some(Duration::ZERO));
+        more_than_zero(name, is_zero, &said)?;
+    }
+    for (name, sizes) in [
+        ("memory", [limits_default.memory, limits_max.memory]),
+        ("output", [limits_default.output, limits_max.output]),
+        ("file_size", [limits_default.file_size, limits_max.file_size]),
+        ("space", [limits_default.space, limits_max.space]),
+    ] {
+        let is_zero = sizes.map(|size| size.is_some_and(|size| size.0 == 0));
+        more_than_zero(name, is_zero, &said)?;
+    }
+
     // A step that asks for nothing is given these unasked; no program could start.
     for (name, count) in [
         ("limits.default.open_files", limits_default.open_files),
@@ -125,6 +159,19 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     Ok(())
 }
 
+/// What no task may ask for must not be given to one that asks for nothing.
+fn more_than_zero(name: &str, is_zero: [bool; 2], said: &impl Fn(&str) -> String) -> Result<()> {
+    for (of, is_zero) in ["default", "max"].into_iter().zip(is_zero) {
+        ensure!(
+            !is_zero,
+            "{}; it must be more than zero, or none",
+            said(&format!("limits.{of}.{name}"))
+        );
+    }
+    Ok(())
+}
+
+const LEAST_FILES: u32 = 16;
 const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 const INLINE_MOST: u64 = 32 << 20;
 const LEAST_SPAN: Duration = Duration::from_millis(10);
@@ -208,5 +255,15 @@ mod tests {
             Some("limits.max.stack is 63KiB (flag --set); it must be at least 64KiB"),
         );
         check(&[("executor.keep_output", "9MiB")], Some("at most 8MiB"));
+        check(&[("sandbox.space", "0")], Some("sandbox.space is 0 (flag --set)"));
+        check(&[("sandbox.memory", "0")], Some("more than zero, or none"));
+        check(&[("sandbox.memory", "none")], None);
+        check(&[("sandbox.files", "3")], Some("needs 16"));
+        check(&[("limits.max.wall", "0s")], Some("limits.default.wall is 60s"));
+        check(&[("limits.default.cpu", "0s")], Some("limits.default.cpu is 0s"));
+        check(
+            &[("limits.default.space", "0")],
+            Some("limits.default.space is 0"),
+        );
     }
 }

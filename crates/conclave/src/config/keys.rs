@@ -192,6 +192,10 @@ keys! {
         first_user: UserNumber = "1900000000",
         /// Control group in which the tasks' groups are made; `none` is the executor's own.
         cgroup: Option<GroupPath> = "none",
+        /// Memory of a step that asks for no limit, over all its processes; `none` is all that there is.
+        memory: Option<Size> = "1GiB",
+        /// Processes and threads at one time of a step that asks for no limit; `none` is as many as can be.
+        processes: Option<NonZeroU32> = "512",
         /// Size of all files of a task together, where it asks for no more; they are in memory.
         space: Size = "256MiB",
         /// Number of files and folders of a task.
@@ -230,11 +234,11 @@ keys! {
         wall: Option<Duration> = "60s",
         /// CPU time, over all processes of the step.
         cpu: Option<Duration> = "none",
-        /// Memory, over all processes of the step.
+        /// Memory, over all processes of the step; `none` is, in a cell, the executor's `sandbox.memory`.
         memory: Option<Size> = "none",
         /// Bytes on each of stdout and stderr.
         output: Option<Size> = "none",
-        /// Processes and threads at one time.
+        /// Processes and threads at one time; `none` is, in a cell, the executor's `sandbox.processes`.
         processes: Option<NonZeroU32> = "none",
         /// Size of the largest file that the step may write.
         file_size: Option<Size> = "none",

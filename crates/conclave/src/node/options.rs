@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use anyhow::Result;
 use model::{Bounds, LimitPolicy, Limits};
-use sandbox::CellPlan;
+use sandbox::{CellPlan, Usual};
 
 use super::{Folder, Secrets};
 use crate::config::{Config, Isolation};
@@ -60,6 +60,10 @@ pub(crate) fn cells(config: &Config) -> Option<CellPlan> {
             binds: binds.map(|bind| (bind.from.clone(), bind.to.clone())).collect(),
             first_user: section.first_user.0,
             parent_group: section.cgroup.clone().map(|group| group.0),
+            usual: Usual {
+                memory: section.memory.map(|size| size.0),
+                processes: section.processes.map(|number| number.get()),
+            },
             space: section.space.0,
             files: section.files.get().into(),
             networks: section.networks.clone().unwrap_or_default(),

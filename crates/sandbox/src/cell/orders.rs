@@ -1,6 +1,7 @@
 //! What warden and cell say to each other.
 
 use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::bare::Used;
@@ -16,6 +17,8 @@ use crate::warden::texts::{Texts, c_string};
 pub(crate) struct Orders {
     /// What to execute, in this order, until one is there.
     pub(super) programs: Vec<CString>,
+    /// Whether they were looked for in `PATH`.
+    pub(super) looked_for: bool,
     pub(super) directory: CString,
     pub(super) rlimits: Vec<Rlimit>,
     pub(super) argv: Texts,
@@ -32,6 +35,7 @@ impl Orders {
         let programs = candidates(&argv[0], env, directory);
         Self {
             programs: programs.iter().map(|it| c_string(it.as_os_str())).collect(),
+            looked_for: !argv[0].as_bytes().contains(&b'/'),
             directory: c_string(directory.as_os_str()),
             rlimits,
             argv: Texts::of_words(argv),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Place;
+use crate::spec::Limits;
 use crate::wire;
 
 /// Where commands find their files, in every cell.
@@ -20,12 +21,31 @@ pub struct CellSettings {
     pub user: u32,
     /// Where the groups are, and the name of this warden's. None: the operator does without.
     pub group: Option<(Place, String)>,
+    /// What a command may have that asks for no limit of its own.
+    pub usual: Usual,
     /// Bytes that a task may have in files, all its folders together.
     pub space: u64,
     /// Files and folders that a task may have.
     pub files: u64,
     /// Networks that a command may ask for: a name, and a network namespace that the operator has made.
     pub networks: Vec<Network>,
+}
+
+/// So that a command of which nobody thought cannot take the whole machine. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usual {
+    pub memory: Option<u64>,
+    pub processes: Option<u32>,
+}
+
+impl Usual {
+    pub(crate) fn complete(self, limits: Limits) -> Limits {
+        Limits {
+            memory: limits.memory.or(self.memory),
+            processes: limits.processes.or(self.processes),
+            ..limits
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +98,7 @@ const CONFIGURATION: [&str; 9] = [
 ];
 
 /// What every cell has of its own; a root that brings these does not change that.
-const OWN: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "box"];
+pub(crate) const OWN: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "box"];
 
 impl Part {
     /// The host's own programs, without its data and without its settings.

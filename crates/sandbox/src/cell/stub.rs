@@ -87,8 +87,8 @@ fn execute(orders: &Orders) -> Result<Never, Errno> {
                 }
                 Errno(libc::ENOENT | libc::ENOTDIR) => break,
                 Errno(libc::EACCES) => {
-                    // A folder is passed over, as by a shell.
-                    if bare::is_file(program) {
+                    // A folder is passed over on the way through `PATH`, as by a shell.
+                    if !orders.looked_for || bare::is_file(program) {
                         refused = Errno(libc::EACCES);
                     }
                     break;

@@ -1,10 +1,11 @@
 //! Where the groups of one executor are.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::find::{Hierarchy, find};
@@ -41,6 +42,8 @@ pub struct Keeps {
     pub memory: bool,
     pub processes: bool,
     pub cpu: bool,
+    /// Whether the kernel tells the most memory that a group has held.
+    pub peak: bool,
 }
 
 /// A directory that was made by us, and all beneath it is ours.
@@ -147,6 +150,11 @@ impl Place {
             memory: keeps(Controller::Memory),
             processes: keeps(Controller::Processes),
             cpu: keeps(Controller::Cpu),
+            peak: self.version == Version::V1
+                || self
+                    .bases
+                    .iter()
+                    .any(|base| base.path.join("memory.peak").exists()),
         }
     }
 
@@ -165,12 +173,48 @@ impl Place {
         Ok(killed)
     }
 
+    /// Says to others that its owner is alive, for as long as the result is held.
+    pub(crate) fn hold(&self) -> io::Result<Vec<Flock<File>>> {
+        self.bases
+            .iter()
+            .filter_map(|base| try_hold(&base.path).transpose())
+            .collect()
+    }
+
+    /// Removes what is beside it with such a name and the number of a process after that, and is held by nobody.
+    /// Where there is a process of that number, it may be about to hold it.
+    pub(crate) fn remove_abandoned(&self, prefix: &str) {
+        for base in &self.bases {
+            let beside = base.path.parent().and_then(|parent| fs::read_dir(parent).ok());
+            for entry in beside.into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let owner = name.to_str().and_then(|name| name.strip_prefix(prefix));
+                let is_gone =
+                    |owner: &str| owner.parse::<u32>().is_ok() && !Path::new("/proc").join(owner).exists();
+                if owner.is_some_and(is_gone)
+                    && let Ok(Some(_held)) = try_hold(&entry.path())
+                {
+                    let _ = clear::clear(&entry.path()).and_then(|_| clear::remove(&entry.path()));
+                }
+            }
+        }
+    }
+
     /// With all that is in it.
     pub fn remove(self) -> Result<(), PlaceError> {
         self.clear()?;
         self.bases
             .into_iter()
             .try_for_each(|base| clear::remove(&base.path))
+    }
+}
+
+/// None if somebody else holds it.
+fn try_hold(group: &Path) -> io::Result<Option<Flock<File>>> {
+    match Flock::lock(File::open(group)?, FlockArg::LockExclusiveNonblock) {
+        Ok(held) => Ok(Some(held)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(errno.into()),
     }
 }
 

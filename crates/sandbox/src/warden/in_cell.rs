@@ -38,7 +38,7 @@ impl CellBench {
         number: u64,
         spec: Spec,
     ) -> Result<Outcome, Failure> {
-        let (limits, keep) = (spec.limits, spec.keep);
+        let (limits, keep) = (self.cells.complete(spec.limits), spec.keep);
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
         let rlimits = rlimits(&limits).into_iter().flatten().collect();

@@ -47,6 +47,9 @@ pub(super) struct Facts {
     pub(super) output: u64,
 }
 
+/// The kernel's signal for it, or a shell that says that a command of its own was ended by that.
+const FILE_TOO_LARGE: [End; 2] = [End::Signal(libc::SIGXFSZ), End::Code(128 + libc::SIGXFSZ)];
+
 /// What the warden did comes first, then what the exact figures show that no sample saw.
 pub(super) fn verdict(facts: &Facts, limits: &Limits) -> Reason {
     if let Some(stopped) = facts.stopped {
@@ -60,7 +63,7 @@ pub(super) fn verdict(facts: &Facts, limits: &Limits) -> Reason {
     if limits.memory.is_some_and(|limit| facts.memory > limit) {
         return Reason::MemoryLimit;
     }
-    let file_too_large = limits.file_size.is_some() && facts.end == End::Signal(libc::SIGXFSZ);
+    let file_too_large = limits.file_size.is_some() && FILE_TOO_LARGE.contains(&facts.end);
     if file_too_large || limits.output.is_some_and(|limit| facts.output > limit) {
         return Reason::OutputLimit;
     }
@@ -82,7 +85,7 @@ mod tests {
             memory: Some(100),
             output: Some(10),
             processes: None,
-            file_size: None,
+            file_size: Some(1),
             open_files: None,
             stack: None,
         };
@@ -124,6 +127,12 @@ mod tests {
             Reason::Signalled,
         );
         check(Facts { output: 11, ..FINE }, Reason::OutputLimit, Reason::Exited);
+        for (end, unlimited) in [
+            (End::Signal(libc::SIGXFSZ), Reason::Signalled),
+            (End::Code(153), Reason::Exited),
+        ] {
+            check(Facts { end, ..FINE }, Reason::OutputLimit, unlimited);
+        }
         check(
             Facts {
                 cpu: late,

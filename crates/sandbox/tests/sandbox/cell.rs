@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sandbox::cgroup::Place;
-use sandbox::{CellSettings, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, WORKSPACE, Warden};
+use sandbox::{
+    CellSettings, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Usual, WORKSPACE, Warden,
+};
 
 use super::stage::{command, launcher, limited, run_in, sh, stdout};
 
@@ -26,6 +28,7 @@ impl Stage {
             root: Part::of_host().unwrap(),
             user: 1_900_000_000,
             group: Some((place.clone(), "slot".into())),
+            usual: Usual::default(),
             space: 64 << 20,
             files: 10_000,
             networks: Vec::new(),
@@ -257,8 +260,10 @@ fn what_cannot_be_executed_is_told_as_a_shell_would() {
     let mut stage = Stage::new();
     let outcome = stage.run(&command(&["nowhere-to-be-found"]));
     assert_eq!(outcome.exit_code, Some(127), "{outcome:?}");
-    let outcome = stage.run(&command(&["/etc/passwd"]));
-    assert_eq!(outcome.exit_code, Some(126), "{outcome:?}");
+    for path in ["/etc/passwd", "/etc"] {
+        let outcome = stage.run(&command(&[path]));
+        assert_eq!(outcome.exit_code, Some(126), "{outcome:?}");
+    }
     // What is looked for is a file that may be executed.
     let on_path = |path: &str| Spec {
         env: vec![("PATH".into(), path.into())],

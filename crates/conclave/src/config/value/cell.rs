@@ -77,12 +77,12 @@ impl Value for Vec<Bind> {
 }
 
 impl Value for UserNumber {
-    const ACCEPTS: &'static str = "a number from 1000 to 4000000000";
+    const ACCEPTS: &'static str = "a number from 65536 to 4000000000";
 
     fn parse(text: &str) -> Result<UserNumber, String> {
         let number: u32 = text.parse().map_err(|_| "not a number".to_string())?;
         match number {
-            1000..=4_000_000_000 => Ok(UserNumber(number)),
+            65_536..=4_000_000_000 => Ok(UserNumber(number)),
             _ => Err("out of range".to_string()),
         }
     }
@@ -173,6 +173,7 @@ mod tests {
         check::<Vec<Bind>>("/a:/b/../..", Err("beneath"));
         check::<UserNumber>("1900000000", Ok("1900000000"));
         check::<UserNumber>("0", Err("out of range"));
+        check::<UserNumber>("65534", Err("out of range"));
         check::<GroupPath>("/a", Ok("/a"));
         check::<GroupPath>("a", Err("start"));
         check::<Vec<Network>>("out=/run/netns/out", Ok("out=/run/netns/out"));
