@@ -1,6 +1,8 @@
 //! Hostile programs, each through the whole executor. Each has the outcome that it should have; after each the node is
 //! healthy, the next task is right, and nothing is left.
 
+#[path = "zoo/scene.rs"]
+mod scene;
 #[path = "zoo/stage.rs"]
 mod stage;
 
@@ -34,3 +36,5 @@ mod shared_memory;
 mod space;
 #[path = "zoo/times.rs"]
 mod times;
+#[path = "zoo/traces.rs"]
+mod traces;

@@ -6,7 +6,7 @@ use crate::stage::{Animal, Program, Zoo};
 
 #[tokio::test]
 async fn whatever_multiplies_meets_the_limit_of_processes() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, program) in [
         (
             "fork bomb",
@@ -44,7 +44,7 @@ async fn whatever_multiplies_meets_the_limit_of_processes() {
 
 #[tokio::test]
 async fn whatever_hoards_meets_the_limit_of_memory() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, program) in [
         (
             "malloc and touch",
@@ -97,7 +97,7 @@ async fn whatever_hoards_meets_the_limit_of_memory() {
 
 #[tokio::test]
 async fn endless_recursion_ends_by_its_stack() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let program = Program::C(
         "int f(volatile int x) { volatile char a[4096]; a[x % 4096] = 1; return f(x + 1) + a[0]; }\nint main() { return f(0); }",
     );

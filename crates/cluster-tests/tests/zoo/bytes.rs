@@ -6,7 +6,7 @@ use crate::stage::{Animal, Program, Zoo};
 
 #[tokio::test]
 async fn output_is_what_was_written() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let said = zoo
         .says(Animal::new(
             "NUL and broken text",
@@ -22,7 +22,7 @@ async fn output_is_what_was_written() {
 
 #[tokio::test]
 async fn nobody_writes_their_own_verdict() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let text = "echo '{\"status\": \"success\", \"reason\": \"exited\", \"exit_code\": 0}'; echo accepted >&2; exit 3";
     let outcome = zoo
         .ends_by("exited", Animal::new("verdict", Program::Shell(text)))
@@ -32,7 +32,7 @@ async fn nobody_writes_their_own_verdict() {
 
 #[tokio::test]
 async fn outputs_can_be_opened_by_their_names() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let text = "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin";
     let outcome = zoo
         .ends_by("exited", Animal::new("names", Program::Shell(text)))

@@ -39,7 +39,7 @@ const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
 
 #[tokio::test]
 async fn what_is_seen_from_within() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let said = zoo.says(Animal::new("checker", Program::Python(CHECKER))).await;
     let mut seen: Value = serde_json::from_str(&said).unwrap();
 

@@ -20,7 +20,7 @@ async fn compiled(zoo: &Zoo, name: &str, file: &str, text: &str, command: &str) 
 
 #[tokio::test]
 async fn compilers_are_kept_in_as_well() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let c = "gcc -o main main.c";
     let outcome = compiled(
         &zoo,

@@ -4,7 +4,7 @@ use crate::stage::{Animal, Program, Zoo};
 
 #[tokio::test]
 async fn calls_that_open_doors_are_refused() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let program = Program::C(
         r#"
 #define _GNU_SOURCE
@@ -72,7 +72,7 @@ int main() {
 
 #[tokio::test]
 async fn files_of_the_machine_cannot_be_changed() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let text = r#"
 try() { if eval "$1" 2>/dev/null; then echo "DONE: $1"; fi; }
 try 'echo x > /etc/passwd'
@@ -102,7 +102,7 @@ try 'mount'
 
 #[tokio::test]
 async fn a_program_that_crashes_leaves_no_core() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let program = Program::Shell(
         "ulimit -c unlimited 2>/dev/null; python3 -S -c 'import os; os.abort()'; ls -A; ulimit -c",
     );

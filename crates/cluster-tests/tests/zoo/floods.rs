@@ -6,7 +6,7 @@ use crate::stage::{Animal, Program, Zoo};
 
 #[tokio::test]
 async fn streams_are_cut() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, text) in [("stdout flood", "yes"), ("stderr flood", "yes >&2")] {
         let outcome = zoo
             .ends_by("output_limit", Animal::new(name, Program::Shell(text)))
@@ -22,7 +22,7 @@ async fn streams_are_cut() {
 
 #[tokio::test]
 async fn files_are_bounded() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let big = "dd if=/dev/zero of=big bs=1M count=102400 2>/dev/null";
     zoo.ends_by("disk_limit", Animal::new("100 GB file", Program::Shell(big)))
         .await;
@@ -55,7 +55,7 @@ async fn files_are_bounded() {
 
 #[tokio::test]
 async fn descriptors_run_out_for_the_program_alone() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let program = "import os\nfds = []\ntry:\n    while True: fds.append(os.dup(0))\nexcept OSError as e: print(e.errno, len(fds))";
     let said = zoo
         .says(Animal::new("descriptor exhaustion", Program::Python(program)))

@@ -1,19 +1,19 @@
 //! Those that look for what is not theirs, and those that leave traps for whoever comes after them.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use cluster_tests::{await_that, shell};
 use serde_json::{Value, json};
 
-use crate::stage::{Animal, Program, SECRET, Zoo, groups, inmates};
+use crate::scene::{groups, inmates};
+use crate::stage::{Animal, Program, SECRET, Zoo};
 
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn there_is_nothing_of_others_to_be_seen() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let text = r#"
 echo "processes: $(ls /proc | grep -c '^[0-9]')"
 cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | sed 's/=.*//' | sort -u | tr '\n' ' '
@@ -83,7 +83,7 @@ print(json.dumps(seen))
 
 #[tokio::test]
 async fn no_environment_can_be_read_but_the_own() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let (name, secret) = SECRET;
     let keeper = fs::read(format!("/proc/{}/environ", zoo.pid())).unwrap();
     let keeper = String::from_utf8_lossy(&keeper).into_owned();
@@ -170,21 +170,14 @@ print(json.dumps({
 
 /// The user of the process that has the treasure, once it is there.
 fn owner() -> Option<u32> {
-    let has_treasure = |process: &Path| process.join("root/tmp/treasure").exists();
-    let user = |process: &Path| {
-        let status = fs::read_to_string(process.join("status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        line.split_whitespace().next()?.parse().ok()
-    };
-    let inmates = inmates();
-    let processes = inmates.iter().filter_map(|inmate| inmate.split(' ').next());
-    let mut processes = processes.map(|pid| Path::new("/proc").join(pid));
-    user(&processes.find(|process| has_treasure(process))?)
+    let mut inmates = inmates().into_iter();
+    let owner = inmates.find(|inmate| inmate.path("tmp/treasure").exists());
+    owner.map(|owner| owner.user)
 }
 
 #[tokio::test]
 async fn a_task_that_runs_at_the_same_time_is_out_of_sight() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = |text: &str| {
         json!({
             "source": {"main.py": text},
@@ -216,7 +209,7 @@ async fn a_task_that_runs_at_the_same_time_is_out_of_sight() {
 
 #[tokio::test]
 async fn what_a_compiler_left_is_run_as_what_it_is() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, compile) in [
         ("a link out", "ln -s /etc/shadow main"),
         ("a link to a device", "ln -s /dev/zero main"),
@@ -240,7 +233,7 @@ async fn what_a_compiler_left_is_run_as_what_it_is() {
 
 #[tokio::test]
 async fn trees_that_resist_are_gone_with_their_task() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, text) in [
         (
             "closed tree",
@@ -257,10 +250,11 @@ async fn trees_that_resist_are_gone_with_their_task() {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_life_that_was_killed() {
-    let mut zoo = Zoo::open();
+    let mut zoo = Zoo::open().await;
     let task = zoo.system.add(shell("setsid sleep 600 & sleep 600")).await;
     await_that("two sleepers", SOON, async || {
-        (inmates().len() >= 2).then_some(())
+        let sleepers = inmates().iter().filter(|inmate| inmate.name == "sleep").count();
+        (sleepers == 2).then_some(())
     })
     .await;
     zoo.kill_and_start_again();

@@ -52,7 +52,7 @@ fn port(address: &str) -> &str {
 
 #[tokio::test]
 async fn nobody_can_be_reached() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let name = SocketAddr::from_abstract_name("conclave-zoo").unwrap();
     let _host = UnixListener::bind_addr(&name).unwrap();
     let program: &'static str = Box::leak(caller(&zoo).into_boxed_str());
@@ -78,7 +78,7 @@ print(c.recv(5).decode())
 
 #[tokio::test]
 async fn a_task_may_talk_to_itself_where_it_asks_to() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = |network: Option<&str>| {
         let mut task = json!({
             "source": {"main.py": SELF_CALLER},
@@ -100,7 +100,7 @@ async fn a_task_may_talk_to_itself_where_it_asks_to() {
 
 #[tokio::test]
 async fn who_may_talk_to_itself_reaches_nobody_else() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let name = SocketAddr::from_abstract_name("conclave-zoo-loopback").unwrap();
     let _host = UnixListener::bind_addr(&name).unwrap();
     let program = caller(&zoo).replace("conclave-zoo", "conclave-zoo-loopback");
@@ -143,7 +143,7 @@ async fn greet(listener: TcpListener, greeted: Arc<AtomicU32>) {
 async fn a_network_of_the_operator_is_for_those_who_ask_for_it() {
     let network = Network::make();
     let settings = [format!("sandbox.networks=lab={}", network.namespace().display())];
-    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings);
+    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings).await;
     let listener = TcpListener::bind((network.outside().as_str(), 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let greeted = Arc::new(AtomicU32::new(0));
@@ -180,7 +180,7 @@ async fn a_network_of_the_operator_is_for_those_who_ask_for_it() {
 
 #[tokio::test]
 async fn a_network_that_is_not_there_is_the_tasks_own_failure() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let (with, without) = (
         json!({"command": "echo ran", "network": "nowhere"}),
         json!({"command": "echo ran"}),

@@ -50,7 +50,7 @@ async fn a_root_of_their_own_is_all_that_cells_see() {
         format!("sandbox.root={}", root.display()),
         format!("sandbox.binds={}:/corpus", corpus.display()),
     ];
-    let zoo = Zoo::open_with(system, &settings);
+    let zoo = Zoo::open_with(system, &settings).await;
 
     let done = zoo
         .task(&json!({"execute": {"command": "ls /; echo; ls /bin"}}))

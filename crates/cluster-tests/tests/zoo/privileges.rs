@@ -40,7 +40,7 @@ print(json.dumps({
 
 #[tokio::test]
 async fn programs_that_make_others_somebody_else_do_not() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = json!({
         "source": {"who.c": WHO, "main.py": CLIMBER},
         "compile": {"command": "gcc -shared -fPIC -o who.so who.c"},

@@ -18,7 +18,7 @@ fn refused(task: &Value, step: &str, status: &str) -> String {
 
 #[tokio::test]
 async fn files_that_do_not_fit_are_the_tasks_own_failure() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     // Inside the task, and as a blob, which is what larger ones become.
     for (size, space) in [(20 << 10, 8 << 10), (3 << 20, 1 << 20)] {
         let task = |space: u64| {
@@ -45,7 +45,7 @@ async fn files_that_do_not_fit_are_the_tasks_own_failure() {
 
 #[tokio::test]
 async fn input_that_does_not_fit_is_the_tasks_own_failure() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = json!({
         "execute": {"command": "wc -c", "input": "x".repeat(3 << 20), "limits": {"space": "1MiB"}},
     });
@@ -55,7 +55,7 @@ async fn input_that_does_not_fit_is_the_tasks_own_failure() {
 
 #[tokio::test]
 async fn what_a_compiler_wrote_is_not_held_against_the_program() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = json!({
         "compile": {"command": "head -c 40M /dev/zero > big", "limits": {"memory": "64MiB", "space": "64MiB"}},
         "execute": {"command": "wc -c < big", "limits": {"memory": "16MiB", "space": "64MiB"}},
@@ -69,7 +69,7 @@ async fn what_a_compiler_wrote_is_not_held_against_the_program() {
 
 #[tokio::test]
 async fn the_first_step_is_the_one_that_fails() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let task = json!({
         "source": {"main.c": "x".repeat(3 << 20)},
         "compile": {"command": "gcc main.c", "limits": {"space": "1MiB"}},
@@ -84,7 +84,7 @@ async fn the_first_step_is_the_one_that_fails() {
 #[tokio::test]
 async fn more_files_than_there_may_be_are_the_tasks_own_failure() {
     let settings = ["sandbox.files=32".to_string()];
-    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings);
+    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings).await;
     let task = |count: usize| {
         let files: Map<String, Value> = (0..count).map(|n| (format!("f{n}"), json!("x"))).collect();
         json!({"source": files, "execute": {"command": "ls | wc -l"}})

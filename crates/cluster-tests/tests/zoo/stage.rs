@@ -1,12 +1,14 @@
 //! A node with cells, and a look around after each task.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cluster_tests::{Node, System, Web, await_that};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+
+use crate::scene::Scene;
 
 /// Where the users of this zoo's cells begin. Another's are other users, so that each looks at its own.
 pub(crate) fn first_user() -> u32 {
@@ -14,6 +16,8 @@ pub(crate) fn first_user() -> u32 {
 }
 
 const SLOTS: u32 = 2;
+/// Two take turns in each slot. Each has a user of its own.
+pub(crate) const WARDENS: u32 = 2 * SLOTS;
 const GONE: Duration = Duration::from_secs(20);
 
 /// In the environment of every node here, and nobody's business but the node's.
@@ -23,6 +27,8 @@ pub(crate) struct Zoo {
     up: Option<Node>,
     web: Web,
     settings: Vec<String>,
+    /// What there was when each warden had had one task, and none was left.
+    quiet: Scene,
     pub(crate) system: System,
 }
 
@@ -85,18 +91,24 @@ impl Animal {
 }
 
 impl Zoo {
-    pub(crate) fn open() -> Zoo {
-        Zoo::open_with(System::new().expect("a folder"), &[])
+    pub(crate) async fn open() -> Zoo {
+        Zoo::open_with(System::new().expect("a folder"), &[]).await
     }
 
     /// With the operator's settings, each as KEY=VALUE.
-    pub(crate) fn open_with(system: System, settings: &[String]) -> Zoo {
+    pub(crate) async fn open_with(system: System, settings: &[String]) -> Zoo {
         let up = start(&system, settings).expect("conclave up serves");
         let web = Web::new(&system.url(""));
+        every_warden_says(&web, &next_task(), NEXT).await;
+        let quiet = await_that("every warden to have a cell ready", GONE, async || {
+            Some(Scene::of(up.pid(), &system)).filter(Scene::is_quiet)
+        })
+        .await;
         Zoo {
             up: Some(up),
             web,
             settings: settings.to_vec(),
+            quiet,
             system,
         }
     }
@@ -128,8 +140,16 @@ impl Zoo {
     /// Any task. What it says is judged by the caller; that it leaves nothing, here.
     pub(crate) async fn task(&self, task: &Value) -> Value {
         let done = self.web.run(task).await;
+        // One that takes its warden along is tried again: whoever asks only for its end would not see that.
+        assert_eq!(done["attempt"], 1, "{done:#}");
         self.look_around().await;
         done
+    }
+
+    /// Runs it, which is a shell's text, until every warden has had it. It must say this each time.
+    pub(crate) async fn every_warden_says(&self, task: &Value, expected: &str) {
+        every_warden_says(&self.web, task, expected).await;
+        self.await_quiet().await;
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -154,19 +174,59 @@ impl Zoo {
     }
 
     pub(crate) async fn look_around(&self) {
-        let next = self
-            .web
-            .run(&json!({"execute": {"command": "echo $((6 * 7)); ls -A /box /tmp /dev/shm"}}))
-            .await;
-        let outcome = &next["result"]["execute"];
-        assert_eq!(outcome["stdout"], "42\n/box:\n\n/dev/shm:\n\n/tmp:\n", "{next:#}");
+        every_warden_says(&self.web, &next_task(), NEXT).await;
+        self.await_quiet().await;
+    }
+
+    /// Whether there is now what there was when it was opened.
+    pub(crate) fn is_quiet(&self) -> bool {
+        Scene::of(self.pid(), &self.system) == self.quiet
+    }
+
+    async fn await_quiet(&self) {
         self.system.remains().await_none().await;
-        let mut left = Vec::new();
-        await_that("nothing to be left in cells", GONE, async || {
-            left = inmates();
-            left.is_empty().then_some(())
+        let deadline = Instant::now() + GONE;
+        let seen = await_that("a look around", 2 * GONE, async || {
+            let seen = Scene::of(self.pid(), &self.system);
+            (seen == self.quiet || Instant::now() > deadline).then_some(seen)
         })
         .await;
+        assert_eq!(seen, self.quiet, "what is left, and what there was before");
+        await_that("all slots of the executor to be free", GONE, async || {
+            let stats = self.web.get("/api/v1/stats").await.json();
+            assert_eq!(
+                (&stats["executors"], &stats["slots"]),
+                (&json!(1), &json!(SLOTS)),
+                "{stats:#}"
+            );
+            (stats["held"] == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Finds nothing of any task before it.
+fn next_task() -> Value {
+    json!({"execute": {"command": "echo $((6 * 7)); ls -A /box /tmp /dev/shm"}})
+}
+
+const NEXT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
+
+async fn every_warden_says(web: &Web, task: &Value, expected: &str) {
+    let mut task = task.clone();
+    let command = task["execute"]["command"].as_str().expect("a shell's text");
+    // Not every root has `id`.
+    task["execute"]["command"] = json!(format!("set -- $(ls -nd /box); echo $3; {command}"));
+    let mut users = BTreeSet::new();
+    let deadline = Instant::now() + GONE;
+    while users.len() < WARDENS as usize {
+        assert!(Instant::now() < deadline, "tasks run as {users:?} only");
+        let done = web.run(&task).await;
+        let said = done["result"]["execute"]["stdout"].as_str().unwrap_or_default();
+        let (user, rest) = said.split_once('\n').unwrap_or_default();
+        assert_eq!(rest, expected, "{done:#}");
+        assert_eq!(done["attempt"], 1, "{done:#}");
+        users.insert(user.to_string());
     }
 }
 
@@ -179,24 +239,6 @@ fn start(system: &System, settings: &[String]) -> anyhow::Result<Node> {
     let (name, value) = SECRET;
     command.env(name, value);
     Node::launch("up", system.folder.path(), command)
-}
-
-/// The control groups of an executor, wherever they are.
-pub(crate) fn groups(system: &System) -> Vec<PathBuf> {
-    let id = fs::read_to_string(system.data().join("executor/id")).unwrap_or_default();
-    let name = format!("conclave-{}", id.trim());
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && entry.file_name() == name.as_str() => found.push(entry.path()),
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    found
 }
 
 impl Drop for Zoo {
@@ -216,35 +258,4 @@ fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-/// Processes of the cells' users, but for those that wait for a task: these are still ours.
-pub(crate) fn inmates() -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.map(|line| line.trim().to_string()).unwrap_or_default()
-        };
-        let user: u32 = field("Uid:")
-            .split_whitespace()
-            .next()
-            .and_then(|id| id.parse().ok())
-            .unwrap_or(0);
-        let is_parked = is_ours(&entry.path());
-        if (first_user()..first_user() + 2 * SLOTS).contains(&user) && !is_parked {
-            found.push(format!(
-                "{} {}",
-                entry.file_name().to_string_lossy(),
-                field("Name:")
-            ));
-        }
-    }
-    found
-}
-
-fn is_ours(process: &Path) -> bool {
-    let program = fs::read_link(process.join("exe"));
-    program.is_ok_and(|program| program.to_string_lossy().contains("conclave"))
 }

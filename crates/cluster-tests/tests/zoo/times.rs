@@ -6,7 +6,7 @@ use crate::stage::{Animal, Program, Zoo};
 
 #[tokio::test]
 async fn time_runs_out() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, program, reason) in [
         ("busy loop", Program::C("int main() { for (;;); }"), "time_limit"),
         (
@@ -47,7 +47,7 @@ async fn time_runs_out() {
 
 #[tokio::test]
 async fn nobody_outlives_the_first() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     for (name, text) in [
         (
             "double-fork daemon",
@@ -71,7 +71,7 @@ async fn nobody_outlives_the_first() {
 
 #[tokio::test]
 async fn the_first_process_of_the_cell_is_out_of_reach() {
-    let zoo = Zoo::open();
+    let zoo = Zoo::open().await;
     let program = r#"
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
