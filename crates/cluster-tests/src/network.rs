@@ -48,6 +48,11 @@ impl Network {
         Path::new("/run/netns").join(&self.name)
     }
 
+    /// So that those on the far side can reach each other.
+    pub fn raise_loopback(&self) {
+        ip(&format!("-n {} link set lo up", self.name));
+    }
+
     fn inside(&self) -> String {
         self.address(2)
     }

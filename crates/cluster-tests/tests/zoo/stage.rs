@@ -156,6 +156,10 @@ impl Zoo {
         self.up.as_ref().expect("it is open").pid()
     }
 
+    pub(crate) fn log(&self) -> String {
+        self.up.as_ref().expect("it is open").log()
+    }
+
     /// As a power failure of this one process, and then its next life on the same folder.
     pub(crate) fn kill_and_start_again(&mut self) {
         if let Some(up) = self.up.take() {
