@@ -1,8 +1,19 @@
 //! Those that take their time, and those that will not go.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use cluster_tests::{await_that, shell};
+use nix::fcntl::OFlag;
 use serde_json::json;
 
-use crate::stage::{Animal, Program, Zoo};
+use crate::scene::inmates;
+use crate::stage::{Animal, Program, Zoo, usual};
+
+const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn time_runs_out() {
@@ -24,7 +35,16 @@ async fn time_runs_out() {
             "time_limit",
         ),
         (
-            "burning children",
+            // Each alone stays below the limit.
+            "children that burn for a while",
+            Program::C(
+                "#include <sys/wait.h>\n#include <time.h>\n#include <unistd.h>\nint main() { for (int i = 0; i < 8; i++) if (fork() == 0) { while (clock() < CLOCKS_PER_SEC / 5); _exit(0); }\
+                 while (wait(0) > 0); return 0; }",
+            ),
+            "time_limit",
+        ),
+        (
+            "burning children, too many",
             Program::C("#include <unistd.h>\nint main() { for (int i = 0; i < 8; i++) fork(); for (;;); }"),
             "process_limit",
         ),
@@ -48,25 +68,72 @@ async fn time_runs_out() {
 #[tokio::test]
 async fn nobody_outlives_the_first() {
     let zoo = Zoo::open().await;
-    for (name, text) in [
+    for (name, text, expected) in [
         (
             "double-fork daemon",
             "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\ntime.sleep(600)",
+            "",
         ),
         (
             "child that keeps stdout",
             "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('done', flush=True)",
-        ),
-        (
-            "kills all that it can",
-            "import os, signal\nfor _ in range(5):\n    if os.fork() == 0: signal.pause()\ntry:\n    os.kill(-1, 9)\nexcept OSError: pass\nos.kill(os.getpid(), 0)",
+            "done\n",
         ),
     ] {
-        let outcome = zoo
-            .ends_by("exited", Animal::new(name, Program::Python(text)))
-            .await;
-        assert_eq!(outcome["exit_code"], 0, "{name}: {outcome:#}");
+        let said = zoo.says(Animal::new(name, Program::Python(text))).await;
+        assert_eq!(said, expected, "{name}");
     }
+}
+
+const KILLER: &str = r#"
+import os, signal
+children = []
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        while True: signal.pause()
+    children.append(child)
+os.kill(-1, 9)
+print([os.WTERMSIG(os.waitpid(child, 0)[1]) for child in children])
+"#;
+
+/// Somebody who reads from this pipe. None where nobody does.
+fn speak_to(pipe: &Path) -> Option<File> {
+    let flags = OFlag::O_NONBLOCK.bits();
+    File::options().write(true).custom_flags(flags).open(pipe).ok()
+}
+
+#[tokio::test]
+async fn whoever_kills_all_that_it_can_kills_its_own() {
+    let zoo = Zoo::open().await;
+    let other = zoo.system.add(shell("mkfifo /tmp/word && cat /tmp/word")).await;
+    let mut word = await_that("another to listen", SOON, async || {
+        let mut inmates = inmates().into_iter();
+        inmates.find_map(|inmate| speak_to(&inmate.path("tmp/word")))
+    })
+    .await;
+    let killer = json!({
+        "source": {"main.py": KILLER},
+        "execute": {"command": ["python3", "-S", "main.py"], "limits": usual()},
+    });
+    let killer = zoo.system.run(killer).await;
+    assert_eq!(killer.attempt, 1, "{killer:?}");
+    let outcome = killer
+        .result
+        .and_then(|result| result.execute)
+        .expect("an outcome");
+    assert_eq!(outcome.stdout, "[9, 9, 9, 9, 9]\n", "{outcome:?}");
+
+    word.write_all(b"alive").expect("somebody who listens");
+    drop(word);
+    let other = zoo.system.done(other.id).await;
+    assert_eq!(other.attempt, 1, "{other:?}");
+    let outcome = other
+        .result
+        .and_then(|result| result.execute)
+        .expect("an outcome");
+    assert_eq!(outcome.stdout, "alive", "{outcome:?}");
+    zoo.look_around().await;
 }
 
 #[tokio::test]
