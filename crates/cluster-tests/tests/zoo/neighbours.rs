@@ -1,6 +1,8 @@
 //! Those that look for what is not theirs, and those that leave traps for whoever comes after them.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use cluster_tests::{await_that, shell};
@@ -11,63 +13,51 @@ use crate::stage::{Animal, Program, SECRET, Zoo};
 
 const SOON: Duration = Duration::from_secs(30);
 
-#[tokio::test]
-async fn there_is_nothing_of_others_to_be_seen() {
-    let zoo = Zoo::open().await;
-    let text = r#"
-echo "processes: $(ls /proc | grep -c '^[0-9]')"
-cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | sed 's/=.*//' | sort -u | tr '\n' ' '
+/// Has planted one file itself, which it must find. Of variables, shells add some of their own.
+const SPY: &str = r#"
+touch /tmp/zoo-plant
+for process in /proc/[0-9]*; do
+    case ${process#/proc/} in $$) echo itself;; $PPID) ;; *) echo "another: $process";; esac
+done
+cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | sed 's/=.*//' | grep -vxE 'OLDPWD|PWD|SHLVL|_' | sort -u | tr '\n' ' '
 echo
-find / -xdev -newer /proc/1 -not -path '/proc*' -type f 2>/dev/null | grep -v '^/box/main.sh$' | head
+find / -path /proc -prune -o -name 'zoo-plant*' -print 2>/dev/null
+find /box /tmp /dev/shm -mindepth 1 | sort
 ls -A / | tr '\n' ' '
 echo
 ls /dev | tr '\n' ' '
 "#;
-    let said = zoo.says(Animal::new("spy", Program::Shell(text))).await;
-    let variables: Vec<_> = said
-        .lines()
-        .nth(1)
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    for name in &variables {
-        assert!(
-            [
-                "CONCLAVE_EXECUTOR",
-                "CONCLAVE_TASK",
-                "HOME",
-                "LANG",
-                "OLDPWD",
-                "PATH",
-                "PWD",
-                "SHLVL",
-                "TMPDIR",
-                "_"
-            ]
-            .contains(name),
-            "{name} in {said}"
-        );
-    }
-    let root: Vec<_> = said
-        .lines()
-        .nth(2)
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    for name in &root {
-        assert!(
-            [
-                "bin", "box", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"
-            ]
-            .contains(name),
-            "{name} in {said}"
-        );
-    }
-    assert_eq!(
-        said.lines().nth(3).unwrap_or_default().trim(),
+
+#[tokio::test]
+async fn there_is_nothing_of_others_to_be_seen() {
+    let zoo = Zoo::open().await;
+    let plants = ["/tmp", "/var/tmp", "/dev/shm", "/etc", "/run"].map(|folder| {
+        let mut plant = tempfile::Builder::new();
+        plant
+            .prefix("zoo-plant")
+            .permissions(Permissions::from_mode(0o666));
+        plant.tempfile_in(folder).expect("a place of this machine")
+    });
+    let said = zoo.says(Animal::new("spy", Program::Shell(SPY))).await;
+    let said: Vec<&str> = said.lines().map(str::trim_end).collect();
+    let root: Vec<_> = [
+        "bin", "box", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr",
+    ]
+    .into_iter()
+    // Every cell has those of its own; of the others, what the machine has.
+    .filter(|name| ["box", "proc"].contains(name) || Path::new("/").join(name).exists())
+    .collect();
+    let expected = [
+        "itself",
+        "CONCLAVE_EXECUTOR CONCLAVE_TASK HOME LANG PATH TMPDIR",
+        "/tmp/zoo-plant",
+        "/box/main.sh",
+        "/tmp/zoo-plant",
+        &root.join(" "),
         "fd full null random shm stderr stdin stdout urandom zero",
-        "{said}"
-    );
+    ];
+    assert_eq!(said, expected);
+    drop(plants);
 }
 
 const READER: &str = r#"
@@ -227,6 +217,24 @@ async fn what_a_compiler_left_is_run_as_what_it_is() {
         assert!(
             outcome["exit_code"] == 126 || outcome["exit_code"] == 127,
             "{name}: {outcome:#}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_the_machine_cannot_be_made_an_output() {
+    let zoo = Zoo::open().await;
+    for foreign in ["/usr/bin/env", "/etc/passwd"] {
+        // With a file of its own it can be done.
+        let text = format!("echo > own && ln own main && rm main && ln {foreign} main");
+        let task = json!({"compile": {"command": text}, "execute": {"command": ["./main"]}});
+        let task = zoo.task(&task).await;
+        assert_eq!(task["status"], "compile_failed", "{task:#}");
+        let said = task["result"]["compile"]["stderr"].as_str().unwrap_or_default();
+        assert_eq!(
+            said,
+            format!("ln: failed to create hard link 'main' => '{foreign}': Invalid cross-device link\n"),
+            "{task:#}"
         );
     }
 }
