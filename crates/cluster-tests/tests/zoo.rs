@@ -14,6 +14,8 @@ mod bytes;
 mod checker;
 #[path = "zoo/compilers.rs"]
 mod compilers;
+#[path = "zoo/defaults.rs"]
+mod defaults;
 #[path = "zoo/descriptors.rs"]
 mod descriptors;
 #[path = "zoo/escapes.rs"]

@@ -210,6 +210,13 @@ fn all_groups(system: &System) -> Vec<PathBuf> {
     groups.iter().flat_map(|group| with_all_beneath(group)).collect()
 }
 
+/// Those that a process is in.
+pub(crate) fn groups_of(process: &Process, system: &System) -> Vec<PathBuf> {
+    let mut groups = all_groups(system);
+    groups.retain(|group| members(group).contains(&process.pid));
+    groups
+}
+
 fn with_all_beneath(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_path_buf()];
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
