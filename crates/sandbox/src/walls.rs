@@ -141,7 +141,7 @@ impl CellPlan {
         const PREFIX: &str = "conclave-once-";
         let mut ground = self.prepare(&format!("{PREFIX}{}", std::process::id()))?;
         if let Some(place) = &ground.place {
-            // Without it another may take us for gone; that it takes this process away as well is not to be feared.
+            // Where a group cannot be locked, the number of its owner has to do.
             ground.held = place.hold().unwrap_or_default();
             place.remove_abandoned(PREFIX);
         }
@@ -230,28 +230,26 @@ fn check_bind(from: &Path, to: &Path, parts: &[Part]) -> Result<(), String> {
     if OWN.iter().any(|own| to.starts_with(Path::new("/").join(own))) {
         return Err("that is for each cell's own; choose another place in the cell".to_string());
     }
-    for part in parts {
-        match part {
-            Part::Link { at, target } if to.starts_with(at) => {
-                return Err(format!(
-                    "{at:?} is a link to {target:?} in the cells' root; name where it leads"
-                ));
+    // What was mounted last lies on top.
+    let upon = parts.iter().rev().find(|part| to.starts_with(part.place()));
+    match upon {
+        Some(Part::Link { at, target }) => Err(format!(
+            "{at:?} is a link to {target:?} in the cells' root; name where it leads"
+        )),
+        Some(Part::Bind { from, to: covered }) if to != covered => {
+            let there = from.join(to.strip_prefix(covered).unwrap_or(to));
+            let fits = fs::symlink_metadata(&there)
+                .is_ok_and(|there| !there.is_symlink() && there.is_dir() == source.is_dir());
+            let kind = if source.is_dir() { "folder" } else { "file" };
+            match fits {
+                true => Ok(()),
+                false => Err(format!(
+                    "there is no {kind} {there:?} for it to lie upon; make one, or choose another place"
+                )),
             }
-            Part::Bind { from, to: covered } if to.starts_with(covered) && to != covered => {
-                let there = from.join(to.strip_prefix(covered).unwrap_or(to));
-                let fits = fs::symlink_metadata(&there)
-                    .is_ok_and(|there| !there.is_symlink() && there.is_dir() == source.is_dir());
-                if !fits {
-                    let kind = if source.is_dir() { "folder" } else { "file" };
-                    return Err(format!(
-                        "there is no {kind} {there:?} for it to lie upon; make one, or choose another place"
-                    ));
-                }
-            }
-            _ => {}
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn look_at_network(network: &Network) -> Result<(), WallError> {

@@ -143,6 +143,23 @@ async fn what_cannot_be_is_named() {
     }
 }
 
+#[tokio::test]
+async fn one_bind_may_lie_upon_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer = folder.path().join("outer");
+    fs::create_dir_all(outer.join("place")).unwrap();
+    let binds = format!(
+        "sandbox.binds={0}:/usr/local,{0}/place:/usr/local/place,{0}:/over/there",
+        outer.display()
+    );
+    let said = sandbox(&["--set", &binds, "--", "ls", "/usr/local", "/over/there"]).await;
+    assert_eq!(
+        (said.code, said.text()),
+        (0, "/over/there:\nplace\n\n/usr/local:\nplace\n"),
+        "{said:?}"
+    );
+}
+
 /// More than any machine can have is no limit, and nobody's failure.
 #[tokio::test]
 async fn a_limit_beyond_all_machines_is_none() {

@@ -101,6 +101,14 @@ const CONFIGURATION: [&str; 9] = [
 pub(crate) const OWN: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "box"];
 
 impl Part {
+    /// Where it is in the cell.
+    pub(crate) fn place(&self) -> &Path {
+        match self {
+            Part::Bind { to, .. } | Part::Copy { to, .. } => to,
+            Part::Link { at, .. } => at,
+        }
+    }
+
     /// The host's own programs, without its data and without its settings.
     pub fn of_host() -> io::Result<Vec<Part>> {
         let mut parts = Vec::new();

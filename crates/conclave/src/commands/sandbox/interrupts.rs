@@ -80,7 +80,11 @@ impl Interrupts {
 
 impl Killing {
     pub(super) fn code(&self) -> ExitCode {
-        self.by.load(Ordering::SeqCst).into()
+        match self.by.load(Ordering::SeqCst) {
+            // Nobody else can have ended it, but that is no success either.
+            0 => ExitCode::FAILURE,
+            code => code.into(),
+        }
     }
 }
 
