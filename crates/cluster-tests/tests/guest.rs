@@ -7,5 +7,10 @@
 #[path = "guest/machine.rs"]
 mod machine;
 
+#[path = "guest/animals.rs"]
+mod animals;
+#[path = "guest/seen.rs"]
+mod seen;
+
 #[path = "guest/cells.rs"]
 mod cells;
