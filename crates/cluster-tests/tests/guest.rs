@@ -14,3 +14,5 @@ mod seen;
 
 #[path = "guest/cells.rs"]
 mod cells;
+#[path = "guest/weaker.rs"]
+mod weaker;

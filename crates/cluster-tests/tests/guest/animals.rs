@@ -10,15 +10,22 @@ pub(crate) fn guest() -> Guest {
         .fold(guest, |guest, (name, source)| guest.c_program(name, source))
 }
 
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("forks", "#include <unistd.h>\nint main() { for (;;) fork(); }"),
     (
         "hog",
         "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
     ),
     ("burn", "int main() { for (;;); }"),
+    (
+        "burn_children",
+        "#include <unistd.h>\nint main() { fork(); fork(); for (;;); }",
+    ),
     ("hold", HOLD),
     ("attack", ATTACK),
+    ("crowd", CROWD),
+    ("large", LARGE),
+    ("shares", SHARES),
 ];
 
 const HOLD: &str = r#"
@@ -53,5 +60,54 @@ int main() {
     kill(1, SIGKILL);
     kill(1, SIGSTOP);
     return taken;
+}
+"#;
+
+/// Says how many processes there are beside it.
+const CROWD: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int main() {
+    int others = 0;
+    for (int i = 0; i < 40; i++) {
+        int child = fork();
+        if (child == 0) for (;;) pause();
+        others += child > 0;
+    }
+    printf("%d\n", others);
+    return 0;
+}
+"#;
+
+/// Holds 96 MiB and goes.
+const LARGE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main() {
+    volatile char *held = malloc(96 << 20);
+    for (int i = 0; i < 96 << 20; i += 4096) held[i] = 1;
+    puts("had it");
+    return 0;
+}
+"#;
+
+/// Two processes that hold 32 MiB each at the same time.
+const SHARES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void hold(void) {
+    volatile char *held = malloc(32 << 20);
+    for (int i = 0; i < 32 << 20; i += 4096) held[i] = 1;
+}
+int main() {
+    int ends[2];
+    pipe(ends);
+    if (fork() == 0) { hold(); write(ends[1], "x", 1); for (;;) pause(); }
+    hold();
+    char held;
+    read(ends[0], &held, 1);
+    puts("had it");
+    return 0;
 }
 "#;

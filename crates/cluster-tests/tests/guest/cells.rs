@@ -78,22 +78,6 @@ async fn an_ordinary_user_with_a_delegated_group_has_every_wall() {
     judge(&ran, &seen::by_user());
 }
 
-/// Without a group of their own, a user is told what is missing and what to do; and may do without it by name.
-#[tokio::test]
-async fn a_missing_wall_is_named() {
-    let refused = "su user -c 'conclave sandbox --check </dev/null'";
-    let weaker = "su user -c 'conclave sandbox --allow-weaker memory --allow-weaker processes --allow-weaker cpu --json -- true </dev/null'";
-    let ran = guest()
-        .run(
-            &[Step::root("refused", refused), Step::root("weaker", weaker)],
-            DONE,
-        )
-        .await;
-    ran["refused"].fails(1, &["memory", "Delegate=yes", "--allow-weaker memory"]);
-    let outcome: Value = ran["weaker"].json();
-    assert_eq!(outcome["exit_code"], 0, "{outcome:#}");
-}
-
 fn guest() -> Guest {
     seen::put(animals::guest())
 }
