@@ -14,5 +14,7 @@ mod seen;
 
 #[path = "guest/cells.rs"]
 mod cells;
+#[path = "guest/node.rs"]
+mod node;
 #[path = "guest/weaker.rs"]
 mod weaker;

@@ -1,6 +1,81 @@
-//! The part of the zoo that is about limits and measures: programs of C.
+//! The part of the zoo that is about limits and measures: programs of C, and how each has to end as a task.
 
 use cluster_tests::{Guest, conclave};
+
+/// One command, and how it is to be run.
+pub(crate) struct Animal {
+    pub(crate) name: &'static str,
+    /// In the place of the node's own.
+    pub(crate) limits: &'static str,
+    pub(crate) command: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// What tasks have that say nothing of it. Every limit is there, so that each program meets the one that it is about;
+/// those of time are such that no other one has to hurry.
+pub(crate) const USUAL: [&str; 8] = [
+    "wall=120s",
+    "cpu=60s",
+    "memory=64MiB",
+    "processes=32",
+    "output=16KiB",
+    "space=32MiB",
+    "open_files=256",
+    "stack=8MiB",
+];
+
+pub(crate) const ANIMALS: [Animal; 21] = [
+    animal("fork bomb", "", "forks", "process_limit"),
+    animal("thread bomb", "", "threads", "process_limit"),
+    animal("vfork storm", "", "vforks", "process_limit"),
+    animal("zombie storm", "", "zombies", "process_limit"),
+    animal("malloc and touch", "", "hog", "memory_limit"),
+    animal("huge BSS", "", "bss", "memory_limit"),
+    animal("memfd hoard", "", "memfd", "memory_limit"),
+    animal("SysV hoard", "", "segments", "memory_limit"),
+    animal(
+        "shm fill",
+        "--space 1GiB",
+        "dd if=/dev/zero of=/dev/shm/x bs=1M count=256",
+        "memory_limit",
+    ),
+    animal("burning process", "--cpu 300ms", "burn", "time_limit"),
+    animal("burning threads", "--cpu 300ms", "burn_threads", "time_limit"),
+    animal("burning children", "--cpu 300ms", "burn_children", "time_limit"),
+    animal("stdout flood", "", "yes", "output_limit"),
+    animal(
+        "large file",
+        "--file-size 1MiB",
+        "dd if=/dev/zero of=x bs=64K count=64",
+        "output_limit",
+    ),
+    animal("a million inodes", "", "files", "disk_limit"),
+    animal(
+        "many bytes",
+        "--space 4MiB",
+        "dd if=/dev/zero of=x bs=1M count=64",
+        "disk_limit",
+    ),
+    animal("open files", "", "descriptors", "exited"),
+    animal("endless recursion", "", "recursion", "signalled"),
+    animal("stops itself", "--wall 1s", "sh -c 'kill -STOP $$'", "wall_limit"),
+    animal("sleep", "--wall 1s", "sleep 600", "wall_limit"),
+    animal("double-fork daemon", "", "daemon", "exited"),
+];
+
+const fn animal(
+    name: &'static str,
+    limits: &'static str,
+    command: &'static str,
+    reason: &'static str,
+) -> Animal {
+    Animal {
+        name,
+        limits,
+        command,
+        reason,
+    }
+}
 
 /// With conclave and all these programs.
 pub(crate) fn guest() -> Guest {
@@ -10,23 +85,147 @@ pub(crate) fn guest() -> Guest {
         .fold(guest, |guest, (name, source)| guest.c_program(name, source))
 }
 
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 21] = [
     ("forks", "#include <unistd.h>\nint main() { for (;;) fork(); }"),
+    ("threads", THREADS),
+    ("vforks", VFORKS),
+    (
+        "zombies",
+        "#include <unistd.h>\nint main() { for (;;) if (fork() == 0) _exit(0); }",
+    ),
     (
         "hog",
         "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
     ),
+    (
+        "bss",
+        "#include <string.h>\nstatic char all[256 << 20];\nint main() { memset(all, 1, sizeof all); return all[7]; }",
+    ),
+    ("memfd", MEMFD),
+    ("segments", SEGMENTS),
     ("burn", "int main() { for (;;); }"),
+    ("burn_threads", BURN_THREADS),
     (
         "burn_children",
         "#include <unistd.h>\nint main() { fork(); fork(); for (;;); }",
     ),
+    ("files", FILES),
+    ("descriptors", DESCRIPTORS),
+    ("recursion", RECURSION),
+    ("daemon", DAEMON),
+    ("own_time", OWN_TIME),
     ("hold", HOLD),
     ("attack", ATTACK),
     ("crowd", CROWD),
     ("large", LARGE),
     ("shares", SHARES),
 ];
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+static void *wait_for_ever(void *nothing) { for (;;) pause(); }
+int main() { pthread_t thread; for (;;) pthread_create(&thread, 0, wait_for_ever, 0); }
+"#;
+
+const VFORKS: &str = r#"
+#include <unistd.h>
+int main() { for (;;) if (vfork() == 0) { execl("/bin/sleep", "sleep", "600", (char *)0); _exit(1); } }
+"#;
+
+const MEMFD: &str = r#"
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <unistd.h>
+static char bytes[1 << 20];
+int main() { int file = memfd_create("x", 0); while (write(file, bytes, sizeof bytes) > 0); return 1; }
+"#;
+
+const SEGMENTS: &str = r#"
+#include <string.h>
+#include <sys/shm.h>
+int main() {
+    for (;;) {
+        void *at = shmat(shmget(IPC_PRIVATE, 1 << 20, 0600), 0, 0);
+        if (at == (void *)-1) return 1;
+        memset(at, 1, 1 << 20);
+    }
+}
+"#;
+
+const BURN_THREADS: &str = r#"
+#include <pthread.h>
+static void *burn(void *nothing) { for (;;); }
+int main() { pthread_t thread; for (int i = 0; i < 3; i++) pthread_create(&thread, 0, burn, 0); burn(0); }
+"#;
+
+const FILES: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main() {
+    for (int number = 0; number < 1000000; number++) {
+        char name[16];
+        sprintf(name, "%d", number);
+        int file = open(name, O_CREAT | O_WRONLY, 0600);
+        if (file < 0) return 1;
+        close(file);
+    }
+    return 0;
+}
+"#;
+
+/// Says by what error they ran out, and how many there were beside the three that it was given.
+const DESCRIPTORS: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+int main() { int more = 0; while (dup(0) >= 0) more++; printf("%d %d\n", errno, more); return 0; }
+"#;
+
+const RECURSION: &str = r#"
+static int deeper(volatile int level) {
+    volatile char frame[4096];
+    frame[level % 4096] = 1;
+    return deeper(level + 1) + frame[0];
+}
+int main() { return deeper(0); }
+"#;
+
+const DAEMON: &str = r#"
+#include <unistd.h>
+int main() { if (fork()) return 0; setsid(); if (fork()) return 0; for (;;) pause(); }
+"#;
+
+/// Says what CPU time the kernel has counted for its process, its thread and its child together. So long that what
+/// comes after the count, its own end, is little beside it.
+const OWN_TIME: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static double used(int by) {
+    struct rusage usage;
+    getrusage(by, &usage);
+    return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+static void *burn(void *nothing) {
+    while (used(RUSAGE_THREAD) < 2) for (volatile int i = 0; i < 10000; i++);
+    return 0;
+}
+int main() {
+    pthread_t thread;
+    if (fork() == 0) { burn(0); _exit(0); }
+    pthread_create(&thread, 0, burn, 0);
+    burn(0);
+    pthread_join(thread, 0);
+    wait(0);
+    printf("%f\n", used(RUSAGE_SELF) + used(RUSAGE_CHILDREN));
+    return 0;
+}
+"#;
 
 const HOLD: &str = r#"
 #include <stdlib.h>

@@ -1,0 +1,225 @@
+//! A whole node where the kernel has cgroup v2: the animals through its executor, as root and as an ordinary user, and
+//! what is left of them and of a life that was killed.
+
+use std::time::Duration;
+
+use cluster_tests::{Guest, Ran, Step};
+use serde_json::Value;
+
+use crate::animals::{self, ANIMALS, USUAL};
+use crate::seen;
+
+/// There are many steps, and the machine may be busy. Whoever runs the tests ends this one a little later.
+const DONE: Duration = Duration::from_secs(290);
+
+/// As a service manager does: whenever the node has ended it is started again, in the same group.
+const KEEPER: &str = r#"#!/bin/sh
+cd /tmp
+while :; do
+    conclave up --isolation cell --slots 1 --data node SETTINGS >serving 2>>log &
+    echo $! >pid
+    wait
+done
+"#;
+
+const AWAIT_SERVING: &str = r#"
+tries=600
+until grep -q 'is serving' /tmp/serving; do
+    tries=$((tries - 1))
+    [ $tries != 0 ] || exit 1
+    sleep 0.1
+done 2>/dev/null
+"#;
+
+/// Number and name of everybody in the guest but the kernel's own.
+const PROCESSES: &str = r#"#!/bin/sh
+for stat in /proc/[0-9]*/stat; do
+    read -r pid name state parent rest <$stat && [ $pid != 2 ] && [ $parent != 2 ] && echo $pid $name
+done 2>/dev/null
+"#;
+
+/// Who there is, the executor's groups with those who are in them, and files of tasks. Asks again until there is what is
+/// expected, for after each task a cell is made anew.
+const LOOK: &str = r#"#!/bin/sh
+look() {
+    # Before anybody is started to count them.
+    all=$(processes)
+    echo "$all" | grep -vE '(look|processes)' | cut -d' ' -f2 | sort | uniq -c | sed 's/^ *//'
+    find /sys/fs/cgroup -type d -path '*/conclave-*/*' | sort | while read -r group; do
+        echo ${group##*/}: $(for pid in $(cat $group/cgroup.procs); do cat /proc/$pid/comm; done)
+    done
+    find /tmp/node/executor/work -type f ! -name attempt
+}
+tries=100
+until seen=$(look); [ "$seen" = "$1" ] || [ $tries = 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+done
+echo "$seen"
+"#;
+
+/// For the one slot there are two wardens, each with a cell that waits for a task: its first process, and the one that
+/// is in the group already.
+const AT_REST: &str = "1 (conclave)
+6 (conclave-warden)
+1 (init)
+1 (keeper)
+slot-0: conclave-warden
+slot-1: conclave-warden
+";
+
+/// The task has taken the place of one that waited.
+const AT_WORK: &str = "1 (conclave)
+5 (conclave-warden)
+2 (sleep)
+";
+
+/// At work when the node is killed, with somebody in a session of their own.
+const INTERRUPTED: &str = r#"
+conclave add --wall 600s --shell 'setsid sleep 600 & sleep 600' >/tmp/id
+until [ "$(processes | grep -c '(sleep)')" = 2 ]; do sleep 0.1; done
+"#;
+
+const KILL: &str = r#"
+processes | grep -E '[(](conclave|conclave-warden|sleep)[)]' >/tmp/old
+cut -d' ' -f2 /tmp/old | sort | uniq -c | sed 's/^ *//'
+rm /tmp/serving
+kill -9 $(cat /tmp/pid)
+"#;
+
+/// It runs again in the new life, and would be in the way of others.
+const CANCEL: &str = "conclave cancel $(cat /tmp/id)";
+
+const OLD_LIFE: &str = "while read -r pid name; do [ ! -e /proc/$pid ] || echo $pid $name; done </tmp/old";
+
+/// In order, this time. Only the group is left that the node was in, which the keeper was in too.
+const STOP: &str = r#"
+kill -9 $(pidof keeper)
+kill $(cat /tmp/pid)
+while [ -e /proc/$(cat /tmp/pid) ]; do sleep 0.1; done
+processes | grep conclave
+find /sys/fs/cgroup -name 'conclave*' ! -name conclave-main
+"#;
+
+const NEXT: &str = "conclave run --json --shell 'echo $((6 * 7)); ls -A /box /tmp /dev/shm'";
+const RIGHT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
+
+#[tokio::test]
+async fn of_root_keeps_every_limit_and_leaves_nothing() {
+    let ran = guest().run(&steps(Step::root), DONE).await;
+    // Each of the two wardens has a user of its own.
+    judge(&ran, &[1_900_000_000, 1_900_000_001].map(seen::by_root));
+}
+
+#[tokio::test]
+async fn of_an_ordinary_user_keeps_every_limit_and_leaves_nothing() {
+    let ran = guest().run(&steps(Step::user), DONE).await;
+    judge(&ran, &[seen::by_user()]);
+}
+
+fn guest() -> Guest {
+    let usual = USUAL.map(|limit| format!("--set limits.default.{limit}"));
+    // A million would take minutes to make.
+    let settings = format!("--set sandbox.files=2048 {}", usual.join(" "));
+    seen::put(animals::guest())
+        .file("/usr/bin/keeper", KEEPER.replace("SETTINGS", &settings), 0o755)
+        .file("/usr/bin/processes", PROCESSES, 0o755)
+        .file("/usr/bin/look", LOOK, 0o755)
+}
+
+fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
+    let look = |name: &str| Step::root(name, &format!("exec look '{}'", AT_REST.trim_end()));
+    let run = |name: &str, limits: &str, command: &str| {
+        step(name, &format!("conclave run --json {limits} -- {command}"))
+    };
+    let mut steps = vec![
+        step("start", &format!("keeper &{AWAIT_SERVING}")),
+        look("at first"),
+        run("seen", "", "checker"),
+    ];
+    steps.extend(ANIMALS.map(|animal| run(animal.name, animal.limits, animal.command)));
+    steps.extend([
+        run("own time", "", "own_time"),
+        run("hold", "", "hold"),
+        step("next", NEXT),
+        look("after all"),
+        step("interrupted", INTERRUPTED),
+        Step::root("kill", KILL),
+        step("start again", &format!("{AWAIT_SERVING}{CANCEL}")),
+        step("next after the kill", NEXT),
+        Step::root("old life", OLD_LIFE),
+        look("new life"),
+        Step::root("stop", STOP),
+        step("log", "cat /tmp/log"),
+    ]);
+    steps
+}
+
+fn judge(ran: &Ran, seen: &[String]) {
+    let log = ran["log"].text();
+    for ready in ["start", "start again"] {
+        assert_eq!(ran[ready].code, 0, "{:?}\n---- log\n{log}", ran[ready]);
+    }
+    let said = outcome(ran, "seen");
+    assert!(
+        seen.iter().any(|expected| said["stdout"] == expected.as_str()),
+        "{said:#}\nexpected: {seen:#?}"
+    );
+
+    for animal in ANIMALS {
+        let outcome = outcome(ran, animal.name);
+        assert_eq!(outcome["reason"], animal.reason, "{}: {outcome:#}", animal.name);
+        match animal.reason {
+            "memory_limit" => assert_eq!(outcome["memory_bytes"], 64 << 20, "{outcome:#}"),
+            "time_limit" => assert!(seconds(&outcome) >= 0.3, "{outcome:#}"),
+            "exited" => assert_eq!(outcome["exit_code"], 0, "{outcome:#}"),
+            _ => {}
+        }
+    }
+    let flood = outcome(ran, "stdout flood");
+    assert_eq!(flood["stdout"], "y\n".repeat(8 << 10), "{flood:#}");
+    assert_eq!(outcome(ran, "large file")["signal"], 25);
+    assert_eq!(outcome(ran, "open files")["stdout"], "24 253\n");
+    assert_eq!(outcome(ran, "endless recursion")["signal"], 11);
+    measures(ran);
+
+    for next in ["next", "next after the kill"] {
+        let next = outcome(ran, next);
+        assert_eq!(next["stdout"], RIGHT, "{next:#}\n---- log\n{log}");
+    }
+    for look in ["at first", "after all", "new life"] {
+        assert_eq!(ran[look].text(), AT_REST, "{look}\n---- log\n{log}");
+    }
+    // All of them were there, and none of them is.
+    assert_eq!(ran["kill"].text(), AT_WORK, "\n---- log\n{log}");
+    assert_eq!(ran["old life"].text(), "", "\n---- log\n{log}");
+    assert_eq!(ran["stop"].text(), "", "\n---- log\n{log}");
+}
+
+/// Against what the program knows of itself.
+fn measures(ran: &Ran) {
+    let own = outcome(ran, "own time");
+    let (told, measured) = (
+        own["stdout"].as_str().unwrap().trim().parse::<f64>().unwrap(),
+        seconds(&own),
+    );
+    assert!(
+        (told - measured).abs() <= (told * 0.02).max(0.005),
+        "{told} {own:#}"
+    );
+    let hold = outcome(ran, "hold");
+    let memory = hold["memory_bytes"].as_u64().unwrap();
+    assert!((24 << 20..26 << 20).contains(&memory), "{hold:#}");
+}
+
+fn outcome(ran: &Ran, name: &str) -> Value {
+    let task: Value = ran[name].json();
+    let outcome = task["result"]["execute"].clone();
+    assert!(outcome.is_object(), "{name}: {task:#}");
+    assert_eq!(task["attempt"], 1, "{name}: {task:#}");
+    outcome
+}
+
+fn seconds(outcome: &Value) -> f64 {
+    outcome["cpu_seconds"].as_f64().unwrap()
+}
