@@ -2,8 +2,6 @@
 //!
 //! Guests are emulated, and slow. Nothing here measures speed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[path = "guest/machine.rs"]
 mod machine;
 

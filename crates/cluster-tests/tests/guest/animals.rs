@@ -24,7 +24,7 @@ pub(crate) const USUAL: [&str; 8] = [
     "stack=8MiB",
 ];
 
-pub(crate) const ANIMALS: [Animal; 21] = [
+pub(crate) const ANIMALS: [Animal; 22] = [
     animal("fork bomb", "", "forks", "process_limit"),
     animal("thread bomb", "", "threads", "process_limit"),
     animal("vfork storm", "", "vforks", "process_limit"),
@@ -39,6 +39,7 @@ pub(crate) const ANIMALS: [Animal; 21] = [
         "dd if=/dev/zero of=/dev/shm/x bs=1M count=256",
         "memory_limit",
     ),
+    animal("many small ones together", "", "shares", "memory_limit"),
     animal("burning process", "--cpu 300ms", "burn", "time_limit"),
     animal("burning threads", "--cpu 300ms", "burn_threads", "time_limit"),
     animal("burning children", "--cpu 300ms", "burn_children", "time_limit"),

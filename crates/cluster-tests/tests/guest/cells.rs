@@ -51,15 +51,16 @@ fn judge(ran: &Ran, expected: &str) {
     let attack: Value = ran["attack"].json();
     assert_eq!(attack["exit_code"], 0, "{attack:#}");
     let hold: Value = ran["hold"].json();
-    let memory = hold["memory_bytes"].as_u64().unwrap();
+    let memory = hold["memory_bytes"].as_u64().expect("bytes");
     assert!((24 << 20..26 << 20).contains(&memory), "{hold:#}");
     let burn: Value = ran["burn"].json();
-    assert!(burn["cpu_seconds"].as_f64().unwrap() >= 0.3, "{burn:#}");
+    assert!(burn["cpu_seconds"].as_f64() >= Some(0.3), "{burn:#}");
 
     let walls: Value = ran["check"].json();
     for wall in ["memory", "processes", "cpu"] {
-        let by = walls.as_array().unwrap().iter().find(|said| said["wall"] == wall);
-        assert_eq!(by.unwrap()["by"], "cgroup v2", "{walls:#}");
+        let mut walls = walls.as_array().into_iter().flatten();
+        let said = walls.find(|said| said["wall"] == wall).expect("each wall");
+        assert_eq!(said["by"], "cgroup v2", "{wall}");
     }
     let seen: Value = ran["seen"].json();
     assert_eq!(seen["stdout"], expected, "{seen:#}");
