@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{animals, seen};
 
-const DONE: Duration = Duration::from_secs(240);
+const DONE: Duration = Duration::from_secs(450);
 
 /// Name, limits, command, reason.
 const CELLS: [(&str, &str, &str, &str); 9] = [

@@ -10,7 +10,7 @@ use crate::animals::{self, ANIMALS, USUAL};
 use crate::seen;
 
 /// There are many steps, and the machine may be busy. A little later the runner of the tests would end this one.
-const DONE: Duration = Duration::from_secs(290);
+const DONE: Duration = Duration::from_secs(450);
 
 /// As a service manager does: whenever the node has ended it is started again, in the same group.
 const KEEPER: &str = r#"#!/bin/sh

@@ -44,16 +44,16 @@ pub(crate) fn put(guest: Guest) -> Guest {
 
 /// By a command of root's, who becomes somebody else, or of an ordinary user's, who stays who they are.
 pub(crate) fn by_root(user: u32) -> String {
-    from_within(user, "0 0 4294967295", "/proc", "")
+    from_within(user, "0 0 4294967295", "/proc")
 }
 
 /// Beneath the cell's own /proc and out of reach is the machine's: without it the kernel would not let an ordinary user
 /// mount another.
 pub(crate) fn by_user() -> String {
-    from_within(1000, "1000 1000 1", "/proc /proc", " /proc")
+    from_within(1000, "1000 1000 1", "/proc /proc")
 }
 
-fn from_within(user: u32, map: &str, processes: &str, beneath: &str) -> String {
+fn from_within(user: u32, map: &str, processes: &str) -> String {
     format!(
         "processes: /proc/2
 user: {user} {user} {user}
@@ -73,7 +73,7 @@ descriptors: 0 1 2 3
 interfaces: lo
 routes:
 mounts: / /box /box /dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero {processes} /tmp /usr
-writable: /box /box /dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero{beneath} /tmp
+writable: /box /box /dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero /tmp
 root: bin box dev etc lib lib64 proc sbin tmp usr
 settings: group hosts nsswitch.conf passwd
 devices: fd full null random shm stderr stdin stdout urandom zero

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{animals, seen};
 
-const DONE: Duration = Duration::from_secs(240);
+const DONE: Duration = Duration::from_secs(450);
 const ALL_GIVEN_UP: &str = "--allow-weaker memory --allow-weaker processes --allow-weaker cpu";
 
 /// Name, limits, command.

@@ -44,7 +44,7 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     // The kernel lets an ordinary user mount a new /proc only where an old one can be seen in full.
     let processes = match who {
         Who::Root { .. } => None,
-        Who::Ordinary => Some(copy_tree(Path::new("/proc")).at(Step::MountProcesses)?),
+        Who::Ordinary => Some(open_processes().at(Step::MountProcesses)?),
     };
 
     const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
@@ -107,6 +107,13 @@ fn read_copies(parts: &[Part]) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
 fn put_copy(to: &Path, content: &[u8]) -> io::Result<()> {
     folder_at(to.parent().unwrap_or(Path::new("")))?;
     fs::write(to, content)
+}
+
+/// Covered in every cell by its own, and of no use to whoever could uncover it.
+fn open_processes() -> Result<OwnedFd, Errno> {
+    let tree = copy_tree(Path::new("/proc"))?;
+    restrict(tree.as_fd(), READ_ONLY | libc::MOUNT_ATTR_NOEXEC)?;
+    Ok(tree)
 }
 
 fn open_devices() -> Result<Vec<Opened>, Errno> {
