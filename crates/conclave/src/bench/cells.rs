@@ -44,13 +44,14 @@ const CPU_SECONDS: f64 = 0.005;
 /// What the machine's noise may make of it.
 const SAME_SPEED: f64 = 1.1;
 /// Of as many tasks as there are in each, so that whatever else the machine does hits both alike.
-const TURNS: usize = 10;
-const BURN_ROUNDS: &str = "400000000";
+const TURNS: usize = 25;
+const BURN_TURNS: usize = 5;
+const BURN_ROUNDS: &str = "100000000";
 
 pub(crate) async fn measure_cells(plan: &Plan, bwrap: &str, folder: &Path) -> Result<CellFigures> {
     let config = Layers::gather(None, Vec::new())?.config()?;
     let cells = options::cells(&config).context("no cells are configured")?;
-    let ground = cells.prepare(&format!("conclave-bench-{}", std::process::id()))?;
+    let ground = cells.prepare_once()?;
     let mut warden = Launcher::this_binary(ground.isolation.clone())
         .start()
         .map_err(sandbox::WallError::from)?;
@@ -105,6 +106,26 @@ struct Burnt {
     measured: Duration,
 }
 
+impl Burnt {
+    fn wrong(&self) -> f64 {
+        (self.measured.as_secs_f64() - self.own).abs()
+    }
+
+    /// The quickest of both, for what else the machine does only ever adds to it; and the worst of what was measured.
+    fn and(self, other: Burnt) -> Burnt {
+        let (own, measured) = match other.wrong() > self.wrong() {
+            true => (other.own, other.measured),
+            false => (self.own, self.measured),
+        };
+        Burnt {
+            outside: self.outside.min(other.outside),
+            inside: self.inside.min(other.inside),
+            own,
+            measured,
+        }
+    }
+}
+
 /// In turns, so that whatever else the machine does hits all of them alike.
 fn runs(warden: &mut Warden, bwrap: &str, rounds: usize) -> Result<Runs> {
     let mut runs = Runs {
@@ -154,6 +175,14 @@ fn burn_both(warden: &mut Warden) -> Result<Burnt> {
     let program = folder.join("box/burn");
     fs::copy("/proc/self/exe", &program).context("could not copy a program into the cell")?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let mut burnt = burn_once(warden)?;
+    for _ in 1..BURN_TURNS {
+        burnt = burnt.and(burn_once(warden)?);
+    }
+    Ok(burnt)
+}
+
+fn burn_once(warden: &mut Warden) -> Result<Burnt> {
     let words = [burn::VERB, BURN_ROUNDS];
     let began = Instant::now();
     let output = Command::new("/proc/self/exe").args(words).output()?;
