@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::Flock;
 use serde::Serialize;
@@ -139,7 +140,10 @@ impl CellPlan {
     /// removed by the next.
     pub fn prepare_once(&self) -> Result<Ground, WallError> {
         const PREFIX: &str = "conclave-once-";
-        let mut ground = self.prepare(&format!("{PREFIX}{}", std::process::id()))?;
+        // Where others cannot see this process, its number may be theirs as well.
+        let moment = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{PREFIX}{}-{:x}", std::process::id(), moment.as_nanos());
+        let mut ground = self.prepare(&name)?;
         if let Some(place) = &ground.place {
             // Where a group cannot be locked, the number of its owner has to do.
             ground.held = place.hold().unwrap_or_default();
@@ -238,10 +242,13 @@ fn check_bind(from: &Path, to: &Path, parts: &[Part]) -> Result<(), String> {
         )),
         Some(Part::Bind { from, to: covered }) if to != covered => {
             let there = from.join(to.strip_prefix(covered).unwrap_or(to));
-            let fits = fs::symlink_metadata(&there)
-                .is_ok_and(|there| !there.is_symlink() && there.is_dir() == source.is_dir());
+            let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+            let mut on_the_way = there.ancestors().take_while(|path| path != from);
+            if let Some(link) = on_the_way.find(|path| is_link(path)) {
+                return Err(format!("{link:?} is a link; name where it leads"));
+            }
             let kind = if source.is_dir() { "folder" } else { "file" };
-            match fits {
+            match fs::metadata(&there).is_ok_and(|there| there.is_dir() == source.is_dir()) {
                 true => Ok(()),
                 false => Err(format!(
                     "there is no {kind} {there:?} for it to lie upon; make one, or choose another place"
@@ -260,7 +267,7 @@ fn look_at_network(network: &Network) -> Result<(), WallError> {
             name: name.clone(),
             namespace: namespace.clone(),
             why: match errno.0 {
-                libc::EINVAL | libc::ENOTTY => "it is no network namespace".to_string(),
+                libc::EINVAL => "it is no network namespace".to_string(),
                 _ => errno.text().to_string(),
             },
         })
@@ -331,6 +338,7 @@ fn remedy(fault: &Fault) -> &'static str {
              --security-opt systempaths=unconfined, or privileged"
         }
         Step::OpenPart => "a file or folder that is to be in every cell is not there, or may not be read",
+        Step::OpenNetwork => "a network namespace that is named in sandbox.networks is not there any more",
         Step::Seccomp => "the kernel has no filter for system calls (CONFIG_SECCOMP_FILTER)",
         _ if errno.0 == libc::ENOSYS => "the kernel is too old: it takes Linux 5.12 or newer",
         _ if matches!(errno.0, libc::EPERM | libc::EACCES) => {

@@ -195,7 +195,8 @@ fn judge_limits(ran: &Ran) {
         let outcome = outcome(ran, animal.name);
         assert_eq!(outcome["reason"], animal.reason, "{}: {outcome:#}", animal.name);
         match animal.reason {
-            "memory_limit" => assert_eq!(memory(&outcome), 64 << 20, "{outcome:#}"),
+            // The kernel lets those who are about to die have a little more.
+            "memory_limit" => assert!((64 << 20..66 << 20).contains(&memory(&outcome)), "{outcome:#}"),
             "time_limit" => assert!(seconds(&outcome) >= 0.3, "{outcome:#}"),
             "exited" => assert_eq!(outcome["exit_code"], 0, "{outcome:#}"),
             _ => {}

@@ -69,7 +69,8 @@ async fn a_missing_wall_is_named() {
     );
     let delegated = outcome(&ran, "delegated");
     assert_eq!(delegated["reason"], "memory_limit", "{delegated:#}");
-    assert_eq!(delegated["memory_bytes"], 48 << 20, "{delegated:#}");
+    let memory = delegated["memory_bytes"].as_u64().unwrap();
+    assert!((48 << 20..50 << 20).contains(&memory), "{delegated:#}");
 
     let well = outcome(&ran, "true");
     assert_eq!(well["exit_code"], 0, "{well:#}");

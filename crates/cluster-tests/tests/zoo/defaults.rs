@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use cluster_tests::{await_that, shell};
+use cluster_tests::{System, await_that, shell};
 use serde_json::json;
 
 use crate::scene::{groups_of, inmates};
@@ -13,7 +13,9 @@ const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn whoever_names_no_limits_meets_those_of_the_node() {
-    let zoo = Zoo::open().await;
+    // So that there is enough for other tests, too.
+    let settings = ["sandbox.memory=128MiB".to_string()];
+    let zoo = Zoo::open_with(System::new().expect("a folder"), &settings).await;
     // A bomb that meets none would take this machine along.
     there_are_limits(&zoo).await;
     for (name, program, reason) in [

@@ -21,7 +21,7 @@ for process in /proc/[0-9]*; do
 done
 cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | sed 's/=.*//' | grep -vxE 'OLDPWD|PWD|SHLVL|_' | sort -u | tr '\n' ' '
 echo
-find / -path /proc -prune -o -name 'zoo-plant*' -print 2>/dev/null
+find / \( -path /proc -o -path /usr \) -prune -o -name 'zoo-plant*' -print 2>/dev/null
 find /box /tmp /dev/shm -mindepth 1 | sort
 ls -A / | tr '\n' ' '
 echo
@@ -231,11 +231,7 @@ async fn a_file_of_the_machine_cannot_be_made_an_output() {
         let task = zoo.task(&task).await;
         assert_eq!(task["status"], "compile_failed", "{task:#}");
         let said = task["result"]["compile"]["stderr"].as_str().unwrap_or_default();
-        assert_eq!(
-            said,
-            format!("ln: failed to create hard link 'main' => '{foreign}': Invalid cross-device link\n"),
-            "{task:#}"
-        );
+        assert!(said.contains("cross-device"), "{task:#}");
     }
 }
 

@@ -8,18 +8,19 @@ use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use model::{LimitPolicy, Limits, Status};
-use sandbox::{Ground, Input, Launcher, Spec, Statement, WORKSPACE, Warden};
+use sandbox::{Ground, Input, Launcher, Spec, Statement, WORKSPACE};
 
-use self::interrupts::Interrupts;
+use self::interrupts::{Interrupts, Killing};
 use crate::args::{ExecutorFlags, LimitFlags, NodeFlags};
 use crate::config::{Config, Isolation};
 use crate::exit;
 use crate::node::options;
-use crate::print::{Form, Out, Table, complain};
+use crate::print::{Form, Out, Table, complain, is_closed_pipe};
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = exit::HELP)]
 pub(crate) struct Args {
     /// Say what this machine enforces and by what means, and run nothing
     #[arg(long)]
@@ -58,12 +59,33 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let Some(plan) = options::cells(&config) else {
         bail!("no cells are configured");
     };
+    let form = match args.json {
+        true => Form::Json,
+        false => Form::People,
+    };
     // From here on there is something to be cleaned up.
     let interrupts = Interrupts::listen()?;
     let ground = plan.prepare_once()?;
+    let statements = ground.statements.clone();
     let ended = in_cell(&args, &limits, &config, &ground, interrupts);
     ground.leave().context("could not remove the control groups")?;
-    ended
+    match ended? {
+        Ended::Checked => {
+            say(&statements, form)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ended::Interrupted(code) => Ok(code),
+        Ended::With(outcome, killing) => {
+            killing.is_over();
+            tell(outcome, form)
+        }
+    }
+}
+
+enum Ended {
+    Checked,
+    Interrupted(ExitCode),
+    With(model::Outcome, Killing),
 }
 
 /// What is refused to tasks is refused here.
@@ -81,16 +103,11 @@ fn in_cell(
     config: &Config,
     ground: &Ground,
     interrupts: Interrupts,
-) -> Result<ExitCode> {
-    let form = match args.json {
-        true => Form::Json,
-        false => Form::People,
-    };
+) -> Result<Ended> {
     let launcher = Launcher::this_binary(ground.isolation.clone());
     let mut warden = launcher.start().map_err(sandbox::WallError::from)?;
     if args.check {
-        say(&ground.statements, form)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Ended::Checked);
     }
     if let Some(space) = limits.space {
         warden.give_space(space)?;
@@ -103,7 +120,7 @@ fn in_cell(
         true => Input::Bytes(Vec::new()),
         false => match copy_input(&folder, &interrupts)? {
             Some(input) => input,
-            None => return Ok(interrupts.code()),
+            None => return Ok(Ended::Interrupted(interrupts.code())),
         },
     };
     let spec = Spec {
@@ -115,17 +132,13 @@ fn in_cell(
         keep: limits.output.unwrap_or(config.executor.keep_output.0),
         network: args.network.clone(),
     };
-    run_command(&mut warden, &spec, interrupts, form)
-}
-
-fn run_command(warden: &mut Warden, spec: &Spec, interrupts: Interrupts, form: Form) -> Result<ExitCode> {
     let ticket = warden.ticket();
-    let interrupts = interrupts.kill(ticket.clone());
-    let ended = warden.run(&ticket, spec).context("could not run the command")?;
-    match executor::outcome_of(ended) {
-        Some(outcome) => tell(outcome, form),
-        None => Ok(interrupts.code()),
-    }
+    let killing = interrupts.kill(ticket.clone());
+    let ended = warden.run(&ticket, &spec).context("could not run the command")?;
+    Ok(match executor::outcome_of(ended) {
+        Some(outcome) => Ended::With(outcome, killing),
+        None => Ended::Interrupted(killing.code()),
+    })
 }
 
 fn say(statements: &[Statement], form: Form) -> Result<()> {
@@ -146,6 +159,12 @@ fn copy_files(files: &[PathBuf], folder: &Path, owner: Option<u32>) -> Result<()
         let name = file
             .file_name()
             .with_context(|| format!("{} has no name", file.display()))?;
+        // Nobody is heard while it is copied, so it must not be something that is waited for.
+        ensure!(
+            fs::metadata(file).is_ok_and(|it| it.is_file()),
+            "{} is not there, or is no file",
+            file.display()
+        );
         let to = folder.join(name);
         ensure!(
             !to.exists(),
@@ -165,7 +184,10 @@ fn copy_input(folder: &Path, interrupts: &Interrupts) -> Result<Option<Input>> {
     let mut from = io::stdin().lock();
     let copied = interrupts
         .copy(&mut from, &mut to)
-        .context("could not take in standard input, which has to fit into --space")?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull => anyhow!("standard input does not fit into --space"),
+            _ => anyhow!(error).context("could not take in standard input"),
+        })?;
     Ok(copied.then(|| Input::File(Path::new(WORKSPACE).join(NAME))))
 }
 
@@ -180,8 +202,16 @@ fn tell(outcome: model::Outcome, form: Form) -> Result<ExitCode> {
         exit_code: outcome.exit_code,
         signal: outcome.signal,
     });
+    match show(outcome, form) {
+        // That nobody reads the output does not change how the command ended.
+        Err(error) if !is_closed_pipe(&error) => Err(error),
+        _ => Ok(ExitCode::from(code)),
+    }
+}
+
+fn show(outcome: model::Outcome, form: Form) -> Result<()> {
     match form {
-        Form::Json => Out::open().json(&api::Outcome::from(outcome))?,
+        Form::Json => Out::open().json(&api::Outcome::from(outcome)),
         Form::People => {
             Out::open().bytes(&outcome.stdout.bytes)?;
             io::stderr().write_all(&outcome.stderr.bytes)?;
@@ -196,8 +226,7 @@ fn tell(outcome: model::Outcome, form: Form) -> Result<ExitCode> {
             for field in ["stdout", "stderr"] {
                 shown.as_object_mut().map(|fields| fields.remove(field));
             }
-            writeln!(io::stderr(), "{shown}")?;
+            Ok(writeln!(io::stderr(), "{shown}")?)
         }
     }
-    Ok(ExitCode::from(code))
 }

@@ -106,8 +106,8 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         said("sandbox.space")
     );
     ensure!(
-        sandbox.memory.is_none_or(|memory| memory.0 > 0),
-        "{}; it must be more than zero, or none",
+        sandbox.memory.is_none_or(|memory| memory.0 >= LEAST_MEMORY),
+        "{}; it must be at least 16MiB, or none",
         said("sandbox.memory")
     );
     ensure!(
@@ -172,6 +172,8 @@ fn more_than_zero(name: &str, is_zero: [bool; 2], said: &impl Fn(&str) -> String
 }
 
 const LEAST_FILES: u32 = 16;
+/// Hardly any program does with less.
+const LEAST_MEMORY: u64 = 16 << 20;
 const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 const INLINE_MOST: u64 = 32 << 20;
 const LEAST_SPAN: Duration = Duration::from_millis(10);
@@ -256,10 +258,10 @@ mod tests {
         );
         check(&[("executor.keep_output", "9MiB")], Some("at most 8MiB"));
         check(&[("sandbox.space", "0")], Some("sandbox.space is 0 (flag --set)"));
-        check(&[("sandbox.memory", "0")], Some("more than zero, or none"));
+        check(&[("sandbox.memory", "15MiB")], Some("at least 16MiB, or none"));
         check(&[("sandbox.memory", "none")], None);
         check(&[("sandbox.files", "3")], Some("needs 16"));
-        check(&[("limits.max.wall", "0s")], Some("limits.default.wall is 60s"));
+        check(&[("limits.max.cpu", "0s")], Some("limits.max.cpu is 0s"));
         check(&[("limits.default.cpu", "0s")], Some("limits.default.cpu is 0s"));
         check(
             &[("limits.default.space", "0")],

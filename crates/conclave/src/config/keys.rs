@@ -234,11 +234,11 @@ keys! {
         wall: Option<Duration> = "60s",
         /// CPU time, over all processes of the step.
         cpu: Option<Duration> = "none",
-        /// Memory, over all processes of the step; `none` is, in a cell, the executor's `sandbox.memory`.
+        /// Memory, over all processes of the step; `none` is the maximum or, in a cell without one, `sandbox.memory`.
         memory: Option<Size> = "none",
         /// Bytes on each of stdout and stderr.
         output: Option<Size> = "none",
-        /// Processes and threads at one time; `none` is, in a cell, the executor's `sandbox.processes`.
+        /// Processes and threads at one time; `none` is the maximum or, in a cell without one, `sandbox.processes`.
         processes: Option<NonZeroU32> = "none",
         /// Size of the largest file that the step may write.
         file_size: Option<Size> = "none",

@@ -31,12 +31,9 @@ pub async fn may_leave(options: &Options) -> Result<(), MongodbError> {
     let Some(note) = Notes::read(&options.data)?.member else {
         return Ok(());
     };
-    let records = Etcd::new(&options.etcd).read().await?;
-    match is_registered(options, &note, &records) {
-        true => refuse_if_needed(options, &records).await,
-        // It was said before.
-        false => Ok(()),
-    }
+    permission(options, &note, &mut Etcd::new(&options.etcd))
+        .await
+        .map(drop)
 }
 
 /// To be called on the node that leaves, while its daemon runs. Waits until the replica set is rid of it; stopping
@@ -49,12 +46,7 @@ pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, M
         return Ok(Departure::Done);
     };
     let mut etcd = Etcd::new(&options.etcd);
-    loop {
-        let records = etcd.read().await?;
-        if !is_registered(options, &note, &records) {
-            break;
-        }
-        refuse_if_needed(options, &records).await?;
+    while let Some(records) = permission(options, &note, &mut etcd).await? {
         if etcd.deregister(&options.name, &records).await? {
             break;
         }
@@ -93,6 +85,26 @@ pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<D
         }
         if etcd.deregister(name, &records).await? {
             return Ok(await_gone(access, &member.incarnation, patience).await);
+        }
+    }
+}
+
+/// To leave as things are in these records. None if it was said before.
+async fn permission(
+    options: &Options,
+    note: &MemberNote,
+    etcd: &mut Etcd,
+) -> Result<Option<Records>, MongodbError> {
+    loop {
+        let records = etcd.read().await?;
+        if !is_registered(options, note, &records) {
+            return Ok(None);
+        }
+        match refuse_if_needed(options, &records).await {
+            Ok(()) => return Ok(Some(records)),
+            // Another has left since they were read, and was missed for that: who is refused is told what is so now.
+            Err(_) if etcd.read().await?.members != records.members => {}
+            Err(refused) => return Err(refused),
         }
     }
 }

@@ -178,7 +178,10 @@ fn put(root: &OwnedFd, part: &Opened) -> Result<(), Errno> {
         true => folder_at(&part.to)?,
         false => {
             folder_at(part.to.parent().unwrap_or(Path::new("")))?;
-            File::create(&part.to)?;
+            // It may lie in a part that is read-only already.
+            if !part.to.exists() {
+                File::create_new(&part.to)?;
+            }
         }
     }
     attach(part.tree.as_fd(), root.as_fd(), &part.to)

@@ -181,14 +181,16 @@ impl Place {
             .collect()
     }
 
-    /// Removes what is beside it with such a name and the number of a process after that, and is held by nobody.
+    /// Removes what is beside it with such a name, then the number of a process and a dash, and is held by nobody.
     /// Where there is a process of that number, it may be about to hold it.
     pub(crate) fn remove_abandoned(&self, prefix: &str) {
         for base in &self.bases {
             let beside = base.path.parent().and_then(|parent| fs::read_dir(parent).ok());
             for entry in beside.into_iter().flatten().flatten() {
                 let name = entry.file_name();
-                let owner = name.to_str().and_then(|name| name.strip_prefix(prefix));
+                let owner = name
+                    .to_str()
+                    .and_then(|name| name.strip_prefix(prefix)?.split('-').next());
                 let is_gone =
                     |owner: &str| owner.parse::<u32>().is_ok() && !Path::new("/proc").join(owner).exists();
                 if owner.is_some_and(is_gone)

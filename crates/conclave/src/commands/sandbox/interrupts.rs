@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -12,20 +13,30 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sandbox::Ticket;
 
-/// Wherever this process waits, it waits for these too.
+/// Heard of while the input comes in.
 pub(super) struct Interrupts {
     signals: SignalFd,
 }
 
-/// Of a process that has nothing left to wait for but its command.
+/// Heard of by a thread of their own, from the start of the command to the end of the process.
 pub(super) struct Killing {
-    by: Arc<AtomicU8>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The exit code that the first one asks for.
+    code: AtomicU8,
+    /// Nothing is left to be cleaned up.
+    is_over: AtomicBool,
 }
 
 impl Interrupts {
-    /// From here on they no longer end the process by themselves.
+    /// From here on they no longer end the process by themselves. Those that whoever started it had it ignore, as
+    /// `nohup` does, go on being ignored.
     pub(super) fn listen() -> Result<Interrupts> {
-        let mask = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        let heard = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter();
+        let mask = SigSet::from_iter(heard.filter(|signal| !is_ignored(*signal)));
         mask.thread_block().context("could not hold back signals")?;
         let signals =
             SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC).context("could not listen for signals")?;
@@ -51,17 +62,24 @@ impl Interrupts {
         }
     }
 
-    /// Ends the command when one comes, and this process at once when another does.
+    /// Ends the command when one comes, and this process when another does.
     pub(super) fn kill(self, ticket: Ticket) -> Killing {
-        let by = Arc::new(AtomicU8::new(0));
-        let killing = Killing { by: Arc::clone(&by) };
+        let killing = Killing {
+            shared: Arc::default(),
+        };
+        let shared = Arc::clone(&killing.shared);
         // It goes with the process.
         std::thread::spawn(move || {
+            // Whoever signals a process and its whole group, as `timeout` does, means it once.
+            const ONE_AND_THE_SAME: Duration = Duration::from_secs(1);
+            let mut first = None;
             while let Ok(Some(signal)) = self.signals.read_signal() {
                 let code = code_of(signal.ssi_signo);
-                if by.swap(code, Ordering::SeqCst) != 0 {
+                let is_repeated = *first.get_or_insert_with(Instant::now) + ONE_AND_THE_SAME < Instant::now();
+                if is_repeated || shared.is_over.load(Ordering::SeqCst) {
                     std::process::exit(code.into());
                 }
+                shared.code.store(code, Ordering::SeqCst);
                 // If its warden is gone there is nobody left to be ended.
                 let _ = ticket.kill();
             }
@@ -80,12 +98,24 @@ impl Interrupts {
 
 impl Killing {
     pub(super) fn code(&self) -> ExitCode {
-        match self.by.load(Ordering::SeqCst) {
+        match self.shared.code.load(Ordering::SeqCst) {
             // Nobody else can have ended it, but that is no success either.
             0 => ExitCode::FAILURE,
             code => code.into(),
         }
     }
+
+    /// From here on the first one that comes ends this process.
+    pub(super) fn is_over(&self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & 1 << (signal as i32 - 1) != 0)
 }
 
 /// As a shell tells it.
