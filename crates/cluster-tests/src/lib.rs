@@ -9,6 +9,7 @@ mod cluster;
 mod disk;
 mod dns;
 mod gateways;
+mod groups;
 mod guest;
 mod history;
 mod ip;
@@ -29,6 +30,7 @@ pub use cluster::{
 pub use disk::Disk;
 pub use dns::Dns;
 pub use gateways::Gateways;
+pub use groups::{groups_beneath, groups_named};
 pub use guest::{Guest, Ran, Step};
 pub use history::{History, Run};
 pub use lan::{Host, Lan};

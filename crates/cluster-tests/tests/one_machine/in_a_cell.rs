@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cluster_tests::{Cli, Said, await_that};
+use cluster_tests::{Cli, Said, await_that, groups_named};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::Child;
@@ -276,21 +276,7 @@ fn signal_to(child: &Child, signal: Signal) -> String {
     pid.to_string()
 }
 
-/// Those of one process, wherever they are.
+/// Those of one process.
 fn groups(pid: &str) -> Vec<PathBuf> {
-    let is_of = |name: &str| name.starts_with(&format!("conclave-once-{pid}-"));
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && is_of(&entry.file_name().to_string_lossy()) => {
-                    found.push(entry.path());
-                }
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    found
+    groups_named(|name| name.starts_with(&format!("conclave-once-{pid}-")))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cluster_tests::{System, conclave};
+use cluster_tests::{System, conclave, groups_beneath, groups_named};
 
 use crate::stage::{WARDENS, first_user};
 
@@ -200,14 +200,12 @@ pub(crate) fn inmates() -> Vec<Process> {
 pub(crate) fn groups(system: &System) -> Vec<PathBuf> {
     let id = fs::read_to_string(system.data().join("executor/id")).unwrap_or_default();
     let name = format!("conclave-{}", id.trim());
-    let mut groups = with_all_beneath(Path::new("/sys/fs/cgroup"));
-    groups.retain(|group| group.file_name().is_some_and(|last| last == name.as_str()));
-    groups
+    groups_named(|known| known == name)
 }
 
 fn all_groups(system: &System) -> Vec<PathBuf> {
     let groups = groups(system);
-    groups.iter().flat_map(|group| with_all_beneath(group)).collect()
+    groups.iter().flat_map(|group| groups_beneath(group)).collect()
 }
 
 /// Those that a process is in.
@@ -215,16 +213,6 @@ pub(crate) fn groups_of(process: &Process, system: &System) -> Vec<PathBuf> {
     let mut groups = all_groups(system);
     groups.retain(|group| members(group).contains(&process.pid));
     groups
-}
-
-fn with_all_beneath(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![folder.to_path_buf()];
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(with_all_beneath(&entry.path()));
-        }
-    }
-    found
 }
 
 fn members(group: &Path) -> Vec<i32> {
