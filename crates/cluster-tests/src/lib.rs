@@ -36,7 +36,7 @@ pub use history::{History, Run};
 pub use lan::{Host, Lan};
 pub use load::Load;
 pub use network::Network;
-pub use node::{Node, conclave};
+pub use node::{Node, conclave, lives};
 pub use relay::Relay;
 pub use remains::Remains;
 pub use system::{System, shell};

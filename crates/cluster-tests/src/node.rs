@@ -127,6 +127,13 @@ impl Node {
     }
 }
 
+/// Whether a process is there and has not ended.
+pub fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 fn log_of(name: &str, folder: &Path) -> PathBuf {
     folder.join(format!("{name}.log"))
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cluster_tests::await_that;
+use cluster_tests::{await_that, lives};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, lives};
+use crate::stage::Stage;
 
 /// Starts children that want to stay, and goes on when all of them have written their pids.
 const STAY: &str = r#"

@@ -69,12 +69,6 @@ impl Gate {
     }
 }
 
-/// Whether a process is there and has not ended.
-pub(crate) fn lives(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
-}
-
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }

@@ -9,7 +9,7 @@ use cluster_tests::{await_that, shell};
 use serde_json::{Value, json};
 
 use crate::scene::{groups, inmates};
-use crate::stage::{Animal, Program, SECRET, Zoo};
+use crate::stage::{Animal, Program, SECRET, Zoo, executed};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -180,10 +180,7 @@ async fn a_task_that_runs_at_the_same_time_is_out_of_sight() {
     let now = zoo.system.client.get(first.id, None).await.unwrap();
     assert!(!now.done, "the two did not run at the same time: {now:?}");
 
-    let outcome = second
-        .result
-        .and_then(|result| result.execute)
-        .expect("an outcome");
+    let outcome = executed(second);
     let seen: Value =
         serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"));
     assert_ne!(seen["user"], owner, "{seen:#}");

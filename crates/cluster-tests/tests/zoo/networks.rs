@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::scene::inmates;
-use crate::stage::{Animal, Program, Zoo};
+use crate::stage::{Animal, Program, Zoo, executed};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -243,10 +243,7 @@ async fn landlock_keeps_local_sockets_of_tasks_apart() {
     })
     .await;
     let guest = zoo.system.run(task(GUEST)).await;
-    let outcome = guest
-        .result
-        .and_then(|result| result.execute)
-        .expect("an outcome");
+    let outcome = executed(guest);
     // Older kernels have no Landlock, or one that knows of files only: then that wall is missing, and no other answers.
     let answer = match landlock(&zoo) >= 6 {
         true => "EPERM",

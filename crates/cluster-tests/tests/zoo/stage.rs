@@ -1,10 +1,10 @@
 //! A node with cells, and a look around after each task.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Node, System, Web, await_that};
+use api::{Outcome, Task};
+use cluster_tests::{Node, System, Web, await_that, lives};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -209,6 +209,12 @@ impl Zoo {
     }
 }
 
+/// What its execute step came to.
+pub(crate) fn executed(task: Task) -> Outcome {
+    let outcome = task.result.and_then(|result| result.execute);
+    outcome.expect("an outcome")
+}
+
 /// Finds nothing of any task before it.
 fn next_task() -> Value {
     json!({"execute": {"command": "echo $((6 * 7)); ls -A /box /tmp /dev/shm"}})
@@ -256,10 +262,4 @@ impl Drop for Zoo {
             }
         }
     }
-}
-
-fn lives(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use serde_json::json;
 
 use crate::scene::inmates;
-use crate::stage::{Animal, Program, Zoo, usual};
+use crate::stage::{Animal, Program, Zoo, executed, usual};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -120,20 +120,14 @@ async fn whoever_kills_all_that_it_can_kills_its_own() {
     });
     let killer = zoo.system.run(killer).await;
     assert_eq!(killer.attempt, 1, "{killer:?}");
-    let outcome = killer
-        .result
-        .and_then(|result| result.execute)
-        .expect("an outcome");
+    let outcome = executed(killer);
     assert_eq!(outcome.stdout, "[9, 9, 9, 9, 9]\n", "{outcome:?}");
 
     word.write_all(b"alive").expect("somebody who listens");
     drop(word);
     let other = zoo.system.done(other.id).await;
     assert_eq!(other.attempt, 1, "{other:?}");
-    let outcome = other
-        .result
-        .and_then(|result| result.execute)
-        .expect("an outcome");
+    let outcome = executed(other);
     assert_eq!(outcome.stdout, "alive", "{outcome:?}");
     zoo.look_around().await;
 }
