@@ -296,7 +296,8 @@ impl Ticket {
 
 impl Remote {
     /// Promises to be there for this long from now. Once one such time has passed without another promise, the
-    /// warden ends its command by itself, even if the owner hangs or is stopped, and starts no other.
+    /// warden ends its command by itself, even if the owner hangs or is stopped, and starts no other. An owner that
+    /// means it promises before the first run: without any promise the warden counts on it for ever.
     /// Never blocks. An error says that the warden is gone or has been stopped for long.
     pub fn live_until(&self, from_now: Duration) -> io::Result<()> {
         let millis = u64::try_from(from_now.as_millis()).unwrap_or(u64::MAX);
