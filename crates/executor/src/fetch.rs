@@ -44,14 +44,14 @@ impl Fetcher {
             for hash in blobs {
                 if let Err(why) = fetcher.bring(hash, &mut pins, &control).await {
                     // A task that was taken away meanwhile needs no verdict.
-                    match control.is_withdrawn() {
-                        true => fetcher.bench.tell(Event::Ended(handout, Ending::Withdrawn)),
-                        false => fetcher.bench.complete(Complete {
+                    let ending = match control.is_withdrawn() {
+                        true => Ending::Withdrawn,
+                        false => fetcher.bench.keep(Complete {
                             handout,
                             end: End::Broken(why),
                         }),
-                    }
-                    return;
+                    };
+                    return fetcher.bench.tell(Event::Ended(handout, ending));
                 }
             }
             fetcher.bench.push(Job {

@@ -68,7 +68,8 @@ pub(crate) struct Reporter {
 struct Stopping {
     /// `None` once it has been done, or there was nothing left to kill.
     kill_at: Option<Instant>,
-    give_up_at: Instant,
+    /// `None` while tasks are left.
+    give_up_at: Option<Instant>,
 }
 
 enum Sent {
@@ -182,9 +183,10 @@ impl Reporter {
                 self.on_event(event);
             }
             let now = Instant::now();
-            let stuck_at = self.bench.waiting_since().map(|since| since + PATIENCE);
+            let stuck_at = self.bench.too_many_since().map(|since| since + PATIENCE);
             if stuck_at.is_some_and(|at| at <= now) {
-                self.give_back(|job| job.since + PATIENCE <= now);
+                let too_many = self.bench.take_back_too_many();
+                self.on_given_back(too_many);
             }
             if self.stopping.is_some() && self.slots.is_empty() {
                 self.on_all_ended(now);
@@ -200,7 +202,7 @@ impl Reporter {
             if due <= now || self.out_of_time() {
                 return;
             }
-            let give_up_at = self.stopping.as_ref().map(|stopping| stopping.give_up_at);
+            let give_up_at = self.stopping.as_ref().and_then(|stopping| stopping.give_up_at);
             let wake = [stuck_at, kill_at, give_up_at, self.rest.ends()]
                 .into_iter()
                 .flatten()
@@ -299,7 +301,8 @@ impl Reporter {
     fn patience(&self, now: Instant) -> Duration {
         let usual = self.options.self_kill / 2;
         self.stopping.as_ref().map_or(usual, |stopping| {
-            usual.min(stopping.give_up_at.saturating_duration_since(now))
+            let left = stopping.give_up_at.map(|at| at.saturating_duration_since(now));
+            usual.min(left.unwrap_or(FAREWELL))
         })
     }
 
@@ -398,7 +401,7 @@ impl Reporter {
         tracing::info!(tasks = self.slots.all().len(), grace = ?self.options.stop_grace, "executor stops");
         self.stopping = Some(Stopping {
             kill_at: Some(kill_at),
-            give_up_at: kill_at + FAREWELL,
+            give_up_at: None,
         });
         // What has begun goes on for a while, also if that was not heard yet.
         while let Ok(event) = self.events.try_recv() {
@@ -417,10 +420,9 @@ impl Reporter {
 
     /// Nothing is left to wait for but the answer to the goodbye.
     fn on_all_ended(&mut self, now: Instant) {
-        if let Some(stopping) = &mut self.stopping
-            && stopping.kill_at.take().is_some()
-        {
-            stopping.give_up_at = now + FAREWELL;
+        if let Some(stopping) = &mut self.stopping {
+            stopping.kill_at = None;
+            stopping.give_up_at.get_or_insert(now + FAREWELL);
         }
     }
 
@@ -435,15 +437,19 @@ impl Reporter {
     }
 
     fn out_of_time(&self) -> bool {
-        self.stopping
-            .as_ref()
-            .is_some_and(|stopping| Instant::now() >= stopping.give_up_at)
+        let give_up_at = self.stopping.as_ref().and_then(|stopping| stopping.give_up_at);
+        give_up_at.is_some_and(|at| Instant::now() >= at)
     }
 
     /// What has not begun is not named any more: the judicator gives it to another.
     fn give_back(&mut self, which: impl Fn(&Job) -> bool) {
+        let taken = self.bench.take_back(which);
+        self.on_given_back(taken);
+    }
+
+    fn on_given_back(&mut self, handouts: Vec<Handout>) {
         let now = Instant::now();
-        for handout in self.bench.take_back(which) {
+        for handout in handouts {
             self.slots.on_ended(&handout, now);
             self.controls.remove(&handout);
             self.due.on_hint();

@@ -15,7 +15,8 @@ const AHEAD: Duration = Duration::from_millis(40);
 const EXCHANGES_AHEAD: u32 = 3;
 const LONGEST_AHEAD: Duration = Duration::from_millis(200);
 const MOST_AHEAD: usize = 256;
-/// A task taken ahead that has waited for so long was taken in error: another executor may have a free slot.
+/// A task taken ahead that has waited for so long while every slot was at work was taken in error: another executor
+/// may have a free one.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]

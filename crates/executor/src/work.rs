@@ -83,6 +83,8 @@ struct Post {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Slots that run nothing: so many jobs will be begun as soon as the machine lets the slots look.
+    free: usize,
     closed: bool,
 }
 
@@ -137,6 +139,7 @@ impl Bench {
         let turns = self.turns();
         let total = slots as usize * turns;
         self.wardens().remotes.resize(total, None);
+        self.queue().free = slots as usize;
         let posts = (0..total)
             .map(|number| self.start_post(number))
             .collect::<Result<VecDeque<_>, _>>()?;
@@ -194,19 +197,20 @@ impl Bench {
                 Err(error) => Err(Failure::Broken(with_causes(&error))),
             };
             let handout = job.handout;
-            match end {
-                Ok(result) => self.complete(Complete {
+            let ending = match end {
+                Ok(result) => self.keep(Complete {
                     handout,
                     end: End::Result(result),
                 }),
-                Err(Failure::Broken(why) | Failure::WardenLost(why)) => {
-                    self.complete(Complete {
-                        handout,
-                        end: End::Broken(why),
-                    });
-                }
-                Err(Failure::Withdrawn) => self.tell(Event::Ended(handout, Ending::Withdrawn)),
-            }
+                Err(Failure::Broken(why) | Failure::WardenLost(why)) => self.keep(Complete {
+                    handout,
+                    end: End::Broken(why),
+                }),
+                Err(Failure::Withdrawn) => Ending::Withdrawn,
+            };
+            // Before it is told: what comes for this slot because of it must not be held to be too much.
+            self.queue().free += 1;
+            self.tell(Event::Ended(handout, ending));
             // Only now, when the task's end is told: nobody waits for what is done then.
             let renewed = post.warden.as_mut().map_or(Ok(()), Warden::renew);
             if let Err(error) = renewed {
@@ -228,16 +232,15 @@ impl Bench {
         self.start_warden(post.number)
     }
 
-    /// Puts the result into the spool, then says that it is there.
-    pub(crate) fn complete(&self, complete: Complete) {
+    /// Puts the result into the spool; only then may be said that it is there.
+    pub(crate) fn keep(&self, complete: Complete) -> Ending {
         if let Err(error) = self.spool().keep(&complete) {
             tracing::error!(task = %complete.handout.task, %error, "a result is in memory only: the spool refused it");
         }
-        let ending = match complete.end {
+        match complete.end {
             End::Result(_) => Ending::Result,
             End::Broken(_) => Ending::Broken,
-        };
-        self.tell(Event::Ended(complete.handout, ending));
+        }
     }
 
     /// Nobody listens only when the executor is at its end.
@@ -254,6 +257,7 @@ impl Bench {
         let mut queue = self.queue();
         loop {
             if let Some(job) = queue.jobs.pop_front() {
+                queue.free -= 1;
                 return Some(job);
             }
             if queue.closed {
@@ -267,9 +271,17 @@ impl Bench {
         self.queue().jobs.len()
     }
 
-    /// When the job that waits longest came.
-    pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        self.queue().jobs.front().map(|job| job.since)
+    /// Since when there are more jobs than slots to begin them.
+    pub(crate) fn too_many_since(&self) -> Option<Instant> {
+        let queue = self.queue();
+        queue.jobs.get(queue.free).map(|job| job.since)
+    }
+
+    /// Takes back all jobs that no slot is free for: were some kept, they would overtake those before them.
+    pub(crate) fn take_back_too_many(&self) -> Vec<Handout> {
+        let mut queue = self.queue();
+        let kept = queue.free.min(queue.jobs.len());
+        queue.jobs.drain(kept..).map(|job| job.handout).collect()
     }
 
     /// Takes back jobs that no slot has begun.
