@@ -10,6 +10,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::boot_time;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
 use crate::pidfd::PidFd;
@@ -300,8 +301,9 @@ impl Remote {
     /// means it promises before the first run: without any promise the warden counts on it for ever.
     /// Never blocks. An error says that the warden is gone or has been stopped for long.
     pub fn live_until(&self, from_now: Duration) -> io::Result<()> {
-        let millis = u64::try_from(from_now.as_millis()).unwrap_or(u64::MAX);
-        self.reach.send(Urgent::LiveFor { millis })
+        let until = boot_time().saturating_add(from_now);
+        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.reach.send(Urgent::LiveUntil { millis })
     }
 }
 

@@ -20,6 +20,8 @@ mod launch;
 mod fault;
 mod wire;
 
+mod clock;
+
 pub mod cgroup;
 
 mod cell;

@@ -41,7 +41,6 @@ mod destroy;
 mod reap;
 mod tree;
 
-mod clock;
 mod footprint;
 mod verdict;
 

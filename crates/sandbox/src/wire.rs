@@ -62,8 +62,8 @@ pub(crate) enum Answer {
 pub(crate) enum Urgent {
     /// Numbered, so that one that comes late cannot hit the next run.
     Kill { number: u64 },
-    /// From the moment of receipt.
-    LiveFor { millis: u64 },
+    /// On the boot-time clock, which both sides have in common: whatever holds the word up does not prolong it.
+    LiveUntil { millis: u64 },
 }
 
 /// Larger than any spec or outcome that a caller could hold in memory twice; a length beyond it is garbage.

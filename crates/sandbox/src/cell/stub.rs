@@ -74,7 +74,7 @@ fn follow(orders: &Orders, streams: [i32; 3]) -> Result<Never, StepError> {
 fn execute(orders: &Orders) -> Result<Never, Errno> {
     // Somebody's child may for a moment hold the freshly written program open for writing, between its own fork
     // and exec. That passes by itself and is no fault of the command.
-    const BUSY_TRIES: u32 = 50;
+    const BUSY_TRIES: u32 = 500;
     const BUSY_PAUSE_MILLIS: i64 = 2;
     let mut refused = Errno(libc::ENOENT);
     for program in &orders.programs {

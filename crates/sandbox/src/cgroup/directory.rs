@@ -63,7 +63,7 @@ impl Parent {
     /// The last process may be on its way out for a moment after it was waited for, and version 1 has nothing
     /// that tells when it has gone.
     pub(super) fn remove(&self, name: &str) -> Result<(), GroupError> {
-        const PATIENCE: Duration = Duration::from_secs(1);
+        const PATIENCE: Duration = Duration::from_secs(10);
         const PAUSE: Duration = Duration::from_micros(200);
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -7,12 +7,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::tree::{Stat, Table};
+use crate::clock::own_time;
 use crate::outcome::Reason;
 use crate::spec::Limits;
 
 const FIRST: Duration = Duration::from_millis(5);
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Looking may take this part of the time at most: where `/proc` is large, looks become rarer instead.
+/// Looking may take this part of a core at most: where `/proc` is large, looks become rarer instead. What we waited for
+/// a core does not count: on a busy machine, limits are to be kept all the same.
 const SHARE: u32 = 10;
 
 #[derive(Debug)]
@@ -55,19 +57,19 @@ impl Sampler {
 
     /// Looks if it is time to, and says which limit is exceeded.
     pub(super) fn look_if_due(&mut self, table: &mut Table) -> Option<Reason> {
-        let start = Instant::now();
-        if start < self.next {
+        if Instant::now() < self.next {
             return None;
         }
+        let before = own_time();
         // A look that fails is like one that comes later.
         let (reason, pause) = self.look(table).unwrap_or((None, INTERVAL));
-        let end = Instant::now();
-        self.next = end + pause.max((end - start) * SHARE);
+        let took = own_time().saturating_sub(before);
+        self.next = Instant::now() + pause.max(took * SHARE);
         reason
     }
 
     fn look(&mut self, table: &mut Table) -> io::Result<(Option<Reason>, Duration)> {
-        let stats = table.stats()?;
+        let stats = table.stats(self.limits.processes)?;
         let sum = Sum::of(&stats);
         if self.limits.processes.is_some_and(|limit| sum.threads > limit) {
             return Ok((Some(Reason::ProcessLimit), INTERVAL));
@@ -104,8 +106,7 @@ impl Sum {
     fn of(stats: &[(i32, Stat)]) -> Self {
         let mut sum = Self::default();
         for (_, stat) in stats {
-            // One that has ended still has its time, but it is nobody's process any more.
-            sum.threads += if stat.ended { 0 } else { stat.threads };
+            sum.threads += stat.alive();
             sum.cpu += stat.cpu();
             sum.resident += stat.resident();
         }

@@ -66,7 +66,7 @@ impl Spawner {
         };
         // Somebody's child may for a moment hold the freshly written program open for writing, between its
         // own fork and exec. That passes by itself and is no fault of the command.
-        const BUSY_TRIES: u32 = 50;
+        const BUSY_TRIES: u32 = 500;
         const BUSY_PAUSE: Duration = Duration::from_millis(2);
         for _ in 0..BUSY_TRIES {
             let pid = self

@@ -73,31 +73,47 @@ impl Table {
         }
     }
 
-    /// The descendants with their figures. Those that vanished in between are left out.
-    pub(super) fn stats(&mut self) -> io::Result<Vec<(i32, Stat)>> {
-        match self.source {
-            Source::Children => {
-                let pids = self.by_children();
-                Ok(pids
-                    .into_iter()
-                    .filter_map(|pid| Some((pid, self.stat(pid).ok()?)))
-                    .collect())
-            }
-            Source::Parents => self.by_parents(),
+    /// The descendants with their figures. Those that vanished in between are left out; so are the rest, where more
+    /// threads than `most` were found: a bomb grows for as long as it is looked at.
+    pub(super) fn stats(&mut self, most: Option<u32>) -> io::Result<Vec<(i32, Stat)>> {
+        if self.source == Source::Parents {
+            return self.by_parents();
         }
+        let mut stats = Vec::new();
+        let mut threads = 0;
+        self.walk(|pid| {
+            if let Ok(stat) = self.stat(pid) {
+                threads += stat.alive();
+                stats.push((pid, stat));
+            }
+            most.is_none_or(|most| threads <= most)
+        });
+        Ok(stats)
     }
 
     fn by_children(&self) -> Vec<i32> {
         let mut found = Vec::new();
-        let mut next = Some(self.warden);
+        self.walk(|pid| {
+            found.push(pid);
+            true
+        });
+        found
+    }
+
+    /// Each descendant, parents before their children, for as long as the visitor wants more.
+    fn walk(&self, mut visit: impl FnMut(i32) -> bool) {
+        let mut found = self.children_of(self.warden);
         let mut looked_at = 0;
-        while let Some(pid) = next {
-            found.extend(self.children_of(pid));
+        while let Some(pid) = found.get(looked_at).copied() {
+            if !visit(pid) {
+                return;
+            }
             // They may multiply faster than they are looked at; this many are more than anyone may have.
-            next = found.get(looked_at).copied().filter(|_| found.len() < MOST);
+            if found.len() < MOST {
+                found.extend(self.children_of(pid));
+            }
             looked_at += 1;
         }
-        found
     }
 
     fn children_of(&self, pid: i32) -> Vec<i32> {

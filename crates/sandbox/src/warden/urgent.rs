@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use super::clock::boot_time;
+use crate::clock::boot_time;
 use crate::outcome::Reason;
 use crate::wire::{self, Urgent};
 
@@ -33,20 +33,24 @@ impl Words {
     /// Takes in all that has been said. An error means that the owner is gone.
     pub(super) fn take_in(&mut self) -> io::Result<()> {
         while let Some(word) = wire::receive_urgent(self.socket.as_fd())? {
-            self.orders.on_word(word, boot_time());
+            self.orders.on_word(word);
         }
         Ok(())
     }
 
     /// Why this run must not go on.
-    pub(super) fn stop(&self, number: u64) -> Option<Reason> {
+    pub(super) fn stop(&mut self, number: u64) -> Option<Reason> {
         // Without a promise the clock need not be read.
-        let now = if self.orders.live_until.is_some() {
-            boot_time()
-        } else {
-            Duration::ZERO
+        let now = match self.orders.live_until {
+            Some(_) => boot_time(),
+            None => Duration::ZERO,
         };
-        self.orders.stop(number, now)
+        match self.orders.stop(number, now) {
+            // We may have stood still ourselves, with another promise waiting to be read. An owner that is gone has
+            // made none.
+            Some(Reason::Abandoned) if self.take_in().is_ok() => self.orders.stop(number, boot_time()),
+            stop => stop,
+        }
     }
 
     /// For how long the owner's promise still holds.
@@ -68,12 +72,10 @@ impl AsFd for Words {
 }
 
 impl Orders {
-    fn on_word(&mut self, word: Urgent, now: Duration) {
+    fn on_word(&mut self, word: Urgent) {
         match word {
             Urgent::Kill { number } => self.killed.push(number),
-            Urgent::LiveFor { millis } => {
-                self.live_until = Some(now.saturating_add(Duration::from_millis(millis)));
-            }
+            Urgent::LiveUntil { millis } => self.live_until = Some(Duration::from_millis(millis)),
         }
     }
 
@@ -96,7 +98,7 @@ mod tests {
         fn check(words: &[Urgent], number: u64, seconds: u64, expected: Option<Reason>) {
             let mut orders = Orders::default();
             for word in words {
-                orders.on_word(*word, Duration::from_secs(100));
+                orders.on_word(*word);
             }
             assert_eq!(
                 orders.stop(number, Duration::from_secs(seconds)),
@@ -104,7 +106,7 @@ mod tests {
                 "{words:?} {number} {seconds}"
             );
         }
-        let live = |seconds: u64| Urgent::LiveFor {
+        let live = |seconds: u64| Urgent::LiveUntil {
             millis: seconds * 1000,
         };
         check(&[], 1, u64::MAX, None);
@@ -116,16 +118,37 @@ mod tests {
             100,
             Some(Reason::Cancelled),
         );
-        check(&[live(5)], 1, 104, None);
-        check(&[live(5)], 1, 105, Some(Reason::Abandoned));
-        check(&[live(5), live(9)], 1, 105, None);
-        check(&[live(9), live(5)], 1, 105, Some(Reason::Abandoned));
+        check(&[live(105)], 1, 104, None);
+        check(&[live(105)], 1, 105, Some(Reason::Abandoned));
+        check(&[live(105), live(109)], 1, 105, None);
+        check(&[live(109), live(105)], 1, 105, Some(Reason::Abandoned));
         check(
-            &[live(5), Urgent::Kill { number: 1 }],
+            &[live(105), Urgent::Kill { number: 1 }],
             1,
             105,
             Some(Reason::Cancelled),
         );
-        check(&[Urgent::LiveFor { millis: u64::MAX }], 1, u64::MAX / 2000, None);
+        check(
+            &[Urgent::LiveUntil { millis: u64::MAX }],
+            1,
+            u64::MAX / 2000,
+            None,
+        );
+    }
+
+    #[test]
+    fn a_promise_that_waits_to_be_read_counts() {
+        let (ours, theirs) = wire::urgent_pair().unwrap();
+        let promise = |until: Duration| Urgent::LiveUntil {
+            millis: until.as_millis() as u64,
+        };
+        let mut words = Words::new(theirs);
+        words.orders.on_word(promise(Duration::ZERO));
+        assert_eq!(words.stop(1), Some(Reason::Abandoned));
+        wire::send_urgent(ours.as_fd(), promise(boot_time() + Duration::from_secs(3600))).unwrap();
+        assert_eq!(words.stop(1), None);
+        words.orders.on_word(promise(Duration::ZERO));
+        drop(ours);
+        assert_eq!(words.stop(1), Some(Reason::Abandoned));
     }
 }

@@ -126,7 +126,7 @@ impl Watch<'_> {
         [promised, wall, look].into_iter().flatten().min()
     }
 
-    fn exceeded(&self, outputs: &[Output; 2]) -> Option<Reason> {
+    fn exceeded(&mut self, outputs: &[Output; 2]) -> Option<Reason> {
         if let Some(reason) = self.owner.words.stop(self.number) {
             return Some(reason);
         }

@@ -65,7 +65,7 @@ fn urgent_words_neither_block_nor_merge() {
     assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), None);
     let words = [
         Urgent::Kill { number: u64::MAX },
-        Urgent::LiveFor { millis: u64::MAX },
+        Urgent::LiveUntil { millis: u64::MAX },
     ];
     for word in words {
         send_urgent(ours.as_fd(), word).unwrap();

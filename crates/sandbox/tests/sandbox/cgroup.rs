@@ -277,7 +277,8 @@ if os.fork() == 0:
     burn(0.2); os._exit(0)
 burn(0.3); os.wait()
 used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-open({file:?}, 'w').write(str(sum(u.ru_utime + u.ru_stime for u in used)))"
+with open({file:?}, 'w') as file: file.write(str(sum(u.ru_utime + u.ru_stime for u in used)))
+os._exit(0)"
     );
     group.begin(GroupLimits::default()).unwrap();
     assert_success(run_python(&group, &script));

@@ -1,6 +1,7 @@
 //! Nothing of a command is left when it is over, and nothing that it left holds it up.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use sandbox::{Limits, Reason};
@@ -24,8 +25,11 @@ fn a_daemon_is_gone_with_its_command() {
 #[test]
 fn a_background_process_that_holds_the_output_does_not_hold_the_command() {
     let outcome = run(&sh("sleep 60 & echo here"));
-    assert_eq!(stdout(&outcome), "here\n");
-    assert!(outcome.wall < Duration::from_secs(5), "{:?}", outcome.wall);
+    // Not by the limit of the stage, which is half of what the background process would take.
+    assert_eq!(
+        (outcome.reason, stdout(&outcome).as_str()),
+        (Reason::Exited, "here\n")
+    );
 }
 
 #[test]
@@ -54,6 +58,13 @@ for i in range(8):
 time.sleep(0.2)
 ";
 
+/// Those that live and work there.
+fn processes_in(folder: &Path) -> usize {
+    let all = fs::read_dir("/proc").expect("a process table").flatten();
+    all.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
+        .count()
+}
+
 #[test]
 fn processes_that_run_away_are_caught() {
     let (_keep, folder) = folder();
@@ -62,11 +73,7 @@ fn processes_that_run_away_are_caught() {
     spec.env.push(("RUNNER".into(), folder.as_os_str().to_owned()));
     let outcome = run(&spec);
     assert_eq!((outcome.reason, outcome.signal), (Reason::Exited, None));
-    let left = fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder));
-    assert_eq!(left.count(), 0);
+    assert_eq!(processes_in(&folder), 0);
 }
 
 #[test]
@@ -74,12 +81,18 @@ fn a_tree_that_exceeds_its_time_is_gone() {
     let (_keep, folder) = folder();
     let mut spec = sh("sh -c 'echo $$ > inner; sleep 60; :' & sleep 60");
     spec.directory.clone_from(&folder);
-    let limits = Limits {
-        wall: Some(Duration::from_millis(300)),
-        ..Limits::default()
-    };
-    assert_eq!(run(&limited(spec, limits)).reason, Reason::WallLimit);
-    assert!(!is_alive(pid_in(&folder.join("inner"))));
+    let inner = folder.join("inner");
+    // On a busy machine it takes a while until there is a tree.
+    let mut wall = Duration::from_millis(300);
+    while !inner.exists() {
+        let limits = Limits {
+            wall: Some(wall),
+            ..Limits::default()
+        };
+        assert_eq!(run(&limited(spec.clone(), limits)).reason, Reason::WallLimit);
+        wall *= 2;
+    }
+    assert_eq!(processes_in(&folder), 0);
 }
 
 #[test]

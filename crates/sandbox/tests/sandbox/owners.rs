@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use sandbox::{LaunchError, Launcher, Reason};
 
@@ -93,14 +94,22 @@ fn a_warden_is_deaf_to_signals_of_its_owners_group() {
 
 #[test]
 fn a_promise_that_is_not_kept_abandons_the_run() {
+    let (_keep, folder) = folder();
     let mut warden = warden();
-    warden.remote().live_until(Duration::from_millis(200)).unwrap();
-    let outcome = run_in(&mut warden, &sh("sleep 60"));
+    let remote = warden.remote();
+    let mut spec = sh("echo $$ > command; sleep 60");
+    spec.directory.clone_from(&folder);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pid_in(&folder.join("command"));
+            remote.live_until(Duration::from_millis(200)).unwrap();
+        });
+        run_in(&mut warden, &spec)
+    });
     assert_eq!(
         (outcome.reason, outcome.signal),
         (Reason::Abandoned, Some(libc::SIGKILL))
     );
-    assert!(outcome.wall < Duration::from_secs(10), "{:?}", outcome.wall);
     let outcome = run_in(&mut warden, &sh("echo ran"));
     assert_eq!(
         (outcome.reason, outcome.stdout.bytes),
@@ -112,18 +121,36 @@ fn a_promise_that_is_not_kept_abandons_the_run() {
 
 #[test]
 fn a_promise_that_is_renewed_lets_the_run_go_on() {
+    const PROMISE: Duration = Duration::from_secs(1);
     let mut warden = warden();
     let remote = warden.remote();
-    remote.live_until(Duration::from_secs(1)).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for _ in 0..30 {
-                remote.live_until(Duration::from_secs(1)).unwrap();
-                std::thread::sleep(Duration::from_millis(50));
-            }
+    loop {
+        let mut last = Instant::now();
+        remote.live_until(PROMISE).unwrap();
+        let over = AtomicBool::new(false);
+        let (outcome, kept) = std::thread::scope(|scope| {
+            let promising = scope.spawn(|| {
+                let mut kept = true;
+                while !over.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(50));
+                    let now = Instant::now();
+                    remote.live_until(PROMISE).unwrap();
+                    // Until it is sent: before that, the warden could not know.
+                    kept &= last.elapsed() < PROMISE;
+                    last = now;
+                }
+                kept && last.elapsed() < PROMISE
+            });
+            let outcome = run_in(&mut warden, &sh("sleep 1.5"));
+            over.store(true, Relaxed);
+            (outcome, promising.join().unwrap())
         });
-        assert_eq!(run_in(&mut warden, &sh("sleep 1.5")).reason, Reason::Exited);
-    });
+        // A machine that did not let us promise in time has tried something else.
+        if kept {
+            assert_eq!(outcome.reason, Reason::Exited);
+            return;
+        }
+    }
 }
 
 #[test]

@@ -8,8 +8,8 @@ use nix::unistd::{SysconfVar, sysconf};
 pub(in crate::warden) struct Stat {
     pub(in crate::warden) parent: i32,
     /// Ended, but not yet waited for by its parent.
-    pub(in crate::warden) ended: bool,
-    pub(in crate::warden) threads: u32,
+    ended: bool,
+    threads: u32,
     /// Clock ticks that it and the children it has waited for used.
     ticks: u64,
     /// Resident pages.
@@ -38,6 +38,11 @@ impl Stat {
             ticks: u64::try_from(ticks).ok()?,
             pages: u64::try_from(number(RESIDENT)?).ok()?,
         })
+    }
+
+    /// Its threads. One that has ended still has its time, but it is nobody's process any more.
+    pub(in crate::warden) fn alive(&self) -> u32 {
+        if self.ended { 0 } else { self.threads }
     }
 
     pub(in crate::warden) fn cpu(&self) -> Duration {

@@ -33,7 +33,7 @@ fn check(root: &Path, source: Source) {
     pids.sort_unstable();
     assert_eq!(pids, [2, 3, 4, 5]);
     let mut stats: Vec<_> = table
-        .stats()
+        .stats(None)
         .unwrap()
         .into_iter()
         .map(|(pid, stat)| (pid, stat.parent))
