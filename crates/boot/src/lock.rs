@@ -7,8 +7,9 @@ use crate::folder::Folder;
 use crate::pidfile::{self, PidFile};
 use crate::process::Identity;
 
-/// Whoever asks for the status has the lock for a moment, too. That must not keep a boot from starting.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Whoever asks for the status has the lock for a moment, too, which is longer on a busy machine. That must not keep a
+/// boot from starting.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A flock cannot be awaited with a deadline, so it is tried at this interval.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -48,4 +49,25 @@ pub(crate) fn holder(folder: &Folder) -> std::io::Result<Option<Identity>> {
         true => pidfile::peek(&path).filter(Identity::is_alive),
         false => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn asking_for_the_status_keeps_no_boot_from_starting() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::new(root.path());
+        let reader = File::create(folder.boot_pid()).unwrap();
+        reader.lock_shared().unwrap();
+        let mut taking = pin!(BootLock::take(&folder));
+        let tried = tokio::time::timeout(Duration::ZERO, &mut taking).await;
+        assert!(tried.is_err(), "{tried:?}");
+        reader.unlock().unwrap();
+        taking.await.unwrap();
+    }
 }

@@ -11,8 +11,8 @@ use crate::log::Tail;
 
 /// Soon enough for whoever watches.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the last lines may take at the end.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the last lines may take at the end: a busy machine may let us wait, too.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A line that is longer is printed in parts.
 const LONGEST: usize = 64 * 1024;
 

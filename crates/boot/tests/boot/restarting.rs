@@ -2,7 +2,6 @@
 
 use boot::State;
 use nix::sys::signal::Signal;
-use serde_json::json;
 
 use crate::stage::{Stage, is_alive, send, service, wait_until};
 
@@ -60,13 +59,10 @@ fn a_service_that_dies_waits_for_the_one_it_needs() {
 
 #[test]
 fn a_service_that_keeps_failing_rests_and_says_why() {
-    let mut stage = Stage::with(
-        json!({ "restart_most": 300 }),
-        &[
-            service("a", None, &["fail:the port 2379 is taken"]),
-            service("b", Some("a"), &["ready"]),
-        ],
-    );
+    let mut stage = Stage::new(&[
+        service("a", None, &["fail:the port 2379 is taken"]),
+        service("b", Some("a"), &["ready"]),
+    ]);
     stage.boot();
     let a = stage.wait_for("a", "backing off", |a| {
         a.state == State::BackingOff && a.restarts >= 2

@@ -78,21 +78,6 @@ fn a_second_boot_on_the_folder_is_refused() {
 }
 
 #[test]
-fn asking_for_the_status_keeps_no_boot_from_starting() {
-    let mut stage = Stage::new(&[service("a", None, &["ready"])]);
-    let reader = {
-        std::fs::create_dir(stage.run()).unwrap();
-        std::fs::File::create(stage.run().join("boot.pid")).unwrap()
-    };
-    reader.lock_shared().unwrap();
-    stage.boot();
-    // It tries again and again, for longer than anybody reads.
-    crate::stage::wait_until("boot listens", || stage.path("stderr").exists());
-    reader.unlock().unwrap();
-    stage.running("a");
-}
-
-#[test]
 fn a_plan_with_a_mistake_starts_nothing() {
     let mut stage = Stage::with(json!({ "print": ["b"] }), &[service("a", None, &["ready"])]);
     stage.boot();

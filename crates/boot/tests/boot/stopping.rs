@@ -9,15 +9,12 @@ use serde_json::json;
 use crate::stage::{Stage, freeze, is_alive, send, service};
 
 #[test]
-fn services_are_stopped_in_reverse_and_the_deaf_are_killed() {
-    let mut stage = Stage::with(
-        json!({ "stop_grace": 300 }),
-        &[
-            service("a", None, &["ready"]),
-            service("b", Some("a"), &["deaf", "ready"]),
-            service("c", Some("b"), &["ready"]),
-        ],
-    );
+fn services_are_stopped_in_reverse() {
+    let mut stage = Stage::new(&[
+        service("a", None, &["ready"]),
+        service("b", Some("a"), &["ready"]),
+        service("c", Some("b"), &["ready"]),
+    ]);
     let boot = stage.boot();
     let pids = ["a", "b", "c"].map(|name| stage.running(name));
     send(boot, Signal::SIGTERM);
@@ -29,16 +26,36 @@ fn services_are_stopped_in_reverse_and_the_deaf_are_killed() {
         .map(String::as_str)
         .filter(|event| event.ends_with("term") || event.ends_with("end"))
         .collect();
-    assert_eq!(ends, ["c term", "c end", "b term", "a term", "a end"]);
+    assert_eq!(ends, ["c term", "c end", "b term", "b end", "a term", "a end"]);
 
     let status = stage.status().unwrap();
     assert_eq!(status.pid, None);
-    let last = ["exit code 0", "signal 9", "exit code 0"];
-    for (service, last) in status.services.iter().zip(last) {
+    for service in status.services {
         assert_eq!((service.state, service.pid), (State::Stopped, None));
-        assert_eq!(service.last_exit.as_deref(), Some(last), "{}", service.name);
+        assert_eq!(
+            service.last_exit.as_deref(),
+            Some("exit code 0"),
+            "{}",
+            service.name
+        );
         assert_eq!(service.restarts, 0);
     }
+}
+
+#[test]
+fn the_deaf_are_killed() {
+    let mut stage = Stage::with(
+        json!({ "stop_grace": 300 }),
+        &[service("a", None, &["deaf", "ready"])],
+    );
+    let boot = stage.boot();
+    let pid = stage.running("a");
+    send(boot, Signal::SIGTERM);
+    assert_eq!(stage.ended().code(), Some(0));
+    assert!(!is_alive(pid));
+    let a = stage.service("a").unwrap();
+    assert_eq!((a.state, a.pid, a.restarts), (State::Stopped, None, 0));
+    assert_eq!(a.last_exit.as_deref(), Some("signal 9"));
 }
 
 #[test]
