@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::net::{TcpListener, lookup_host};
@@ -42,7 +43,7 @@ pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
         })?
         .collect();
     refuse_if_open(&listening, &found)?;
-    TcpListener::bind(&found[..]).await.map_err(|error| {
+    bind_patiently(&found).await.map_err(|error| {
         let Listening { service, flag, .. } = listening;
         match error.kind() {
             ErrorKind::AddrInUse => anyhow!(
@@ -56,6 +57,22 @@ pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
             )),
         }
     })
+}
+
+/// A process that was just starting another when it was killed leaves its sockets to that one, until it is a program of
+/// its own. That must not keep the next life from starting.
+async fn bind_patiently(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const RETRY: Duration = Duration::from_millis(20);
+    let begun = Instant::now();
+    loop {
+        match TcpListener::bind(addresses).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                tokio::time::sleep(RETRY).await;
+            }
+            bound => return bound,
+        }
+    }
 }
 
 fn refuse_if_open(listening: &Listening<'_>, found: &[SocketAddr]) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use model::BlobHash;
 
@@ -13,6 +14,11 @@ use crate::StoreError;
 pub(super) struct Folder {
     root: PathBuf,
 }
+
+/// A process that was just starting another when it was killed leaves the lock to that one, until it is a program of
+/// its own. That must not keep the next life from starting.
+const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_millis(20);
 
 /// Held for as long as the store is open. The kernel lets go of it when the process dies, however it dies.
 #[derive(Debug)]
@@ -51,12 +57,18 @@ impl Folder {
             .write(true)
             .open(&path)
             .map_err(io_error("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
-                path: self.root.clone(),
-            }),
-            Err(TryLockError::Error(error)) => Err(io_error("lock", &path)(error)),
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => std::thread::sleep(RETRY),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::InUse {
+                        path: self.root.clone(),
+                    });
+                }
+                Err(TryLockError::Error(error)) => return Err(io_error("lock", &path)(error)),
+            }
         }
     }
 
