@@ -43,7 +43,7 @@ pub use dial::DialError;
 pub use error::EtcdError;
 pub use leave::{Departure, leave, may_leave};
 pub use member::member;
-pub use members::{MemberSeen, MemberState, members};
+pub use members::{MemberSeen, MemberState, members, members_after_election};
 pub use notes::{known_cluster, known_endpoints};
 pub use options::{Options, ProxyOptions, Seeds, Start};
 pub use preflight::{preflight, preflight_proxy};

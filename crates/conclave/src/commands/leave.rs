@@ -27,7 +27,7 @@ pub(super) async fn leave(node: &LocalNode) -> Result<()> {
     if node.kind()? == Kind::Judicator {
         let etcd = node.etcd()?;
         let replica = node.mongodb()?;
-        let others = daemons::etcd::members(&node.access()?)
+        let others = daemons::etcd::members_after_election(&node.access()?)
             .await
             .context("could not ask etcd who else is in the cluster")?
             .into_iter()

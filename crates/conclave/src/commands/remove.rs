@@ -50,6 +50,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 
 /// Before anything is changed: a node of which any part is there has to leave by itself.
 async fn refuse_if_alive(access: &Access, name: &str) -> Result<()> {
+    // First, because it outlasts an election: the node that is lost may have been etcd's leader.
+    let members = daemons::etcd::members_after_election(access)
+        .await
+        .context("could not ask etcd for its members")?;
     let registered = registry::etcd::roster(access)
         .await
         .context("could not ask etcd who is there")?;
@@ -57,9 +61,6 @@ async fn refuse_if_alive(access: &Access, name: &str) -> Result<()> {
         !registered.iter().any(|judicator| judicator.name == name),
         "the judicator of {name} is there, or was a few seconds ago; use `conclave leave` on that node, or wait until it is gone"
     );
-    let members = daemons::etcd::members(access)
-        .await
-        .context("could not ask etcd for its members")?;
     match members
         .iter()
         .find(|member| member.name == name)

@@ -3,7 +3,7 @@
 use registry::etcd::Access;
 
 use super::expel::expel;
-use super::members::{MemberSeen, MemberState, members, serving};
+use super::members::{MemberSeen, MemberState, members_after_election, serving};
 use super::notes::Notes;
 use super::options::address;
 use super::{EtcdError, Options};
@@ -62,7 +62,7 @@ async fn look_around(options: &Options) -> Result<Prospect, EtcdError> {
     }
     let cluster = disk.served.map(|served| served.cluster);
     let access = |endpoints| options.access(endpoints).of(cluster);
-    let all = match members(&access(endpoints.clone())).await {
+    let all = match members_after_election(&access(endpoints.clone())).await {
         Ok(all) => all,
         Err(error) => {
             tracing::debug!("{error}");

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use registry::etcd::Access;
+use tokio::time::Instant;
 
 use super::dial::DialError;
 use super::look::{health, look};
 use super::plan::Listed;
 use super::uptime::uptime;
+
+/// Longer than etcd takes to elect a leader, also if the first vote is split.
+const ELECTION: Duration = Duration::from_secs(6);
+const PAUSE: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSeen {
@@ -54,6 +59,21 @@ pub async fn members(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
     let mut members = join_all(asked).await;
     members.sort_by(|one, other| (&one.name, &one.peer).cmp(&(&other.name, &other.peer)));
     Ok(members)
+}
+
+/// For whoever is about to change something: while etcd elects a leader nobody speaks for it, and a node that has just
+/// died may have been the leader.
+pub async fn members_after_election(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
+    let deadline = Instant::now() + ELECTION;
+    loop {
+        match members(access).await {
+            Err(error) if !error.is_final() && Instant::now() < deadline => {
+                tracing::debug!("asking again: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// Where full members answer.

@@ -100,18 +100,21 @@ async fn find_members(
             Ok(cluster) if pinned.is_none() && !cluster.strange.is_empty() => {
                 Refusal::TwoClusters.to_string()
             }
-            Ok(cluster) => {
-                // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
-                dial(&options.access(Vec::new()), &cluster.at).await?;
-                if pinned.is_none() {
-                    notes.serves(Served {
-                        cluster: cluster.running.cluster,
-                        member: None,
-                    })?;
+            // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
+            Ok(cluster) => match dial(&options.access(Vec::new()), &cluster.at).await {
+                Ok(_) => {
+                    if pinned.is_none() {
+                        notes.serves(Served {
+                            cluster: cluster.running.cluster,
+                            member: None,
+                        })?;
+                    }
+                    notes.set_endpoints(&cluster.running.endpoints())?;
+                    return Ok(strangers.left_out(&cluster));
                 }
-                notes.set_endpoints(&cluster.running.endpoints())?;
-                return Ok(strangers.left_out(&cluster));
-            }
+                Err(error) if error.is_final() => return Err(error.into()),
+                Err(error) => error.to_string(),
+            },
             Err(waiting) => waiting.to_string(),
         };
         if waiting != doing {

@@ -4,7 +4,7 @@ use registry::etcd::Access;
 
 use super::EtcdError;
 use super::expel::expel;
-use super::members::{MemberSeen, MemberState, members, serving};
+use super::members::{MemberSeen, MemberState, members_after_election, serving};
 
 /// How often in a row it has to be silent.
 const LOOKS: u32 = 3;
@@ -13,12 +13,12 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 /// By its name, or by its address for peers: a member that never started has no name.
 pub async fn remove(access: &Access, name: &str) -> Result<(), EtcdError> {
     for _ in 1..LOOKS {
-        if choose(&members(access).await?, name)?.state == MemberState::Unstarted {
+        if choose(&members_after_election(access).await?, name)?.state == MemberState::Unstarted {
             break;
         }
         tokio::time::sleep(PAUSE).await;
     }
-    let all = members(access).await?;
+    let all = members_after_election(access).await?;
     let gone = choose(&all, name)?;
     expel(&access.at(serving(&all)), gone.id).await
 }

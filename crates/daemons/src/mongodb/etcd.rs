@@ -35,6 +35,13 @@ pub enum EtcdError {
     Record(#[from] RecordError),
 }
 
+impl EtcdError {
+    /// Whether the same may go well a moment later.
+    pub(crate) fn is_transient(&self) -> bool {
+        !matches!(self, EtcdError::Record(_))
+    }
+}
+
 /// A connection that is made anew after it failed: tokens expire, members move.
 pub(crate) struct Etcd {
     access: Access,

@@ -1,6 +1,6 @@
 //! Leaving for good, and removing one that is gone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use registry::etcd::Access;
 use tokio::net::TcpStream;
@@ -17,6 +17,10 @@ const PROBES: u32 = 3;
 const PROBE: Duration = Duration::from_secs(2);
 const BETWEEN_PROBES: Duration = Duration::from_millis(1500);
 
+/// Longer than etcd takes to elect a leader, also if the first vote is split.
+const ELECTION: Duration = Duration::from_secs(6);
+const PAUSE: Duration = Duration::from_millis(300);
+
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
@@ -31,9 +35,8 @@ pub async fn may_leave(options: &Options) -> Result<(), MongodbError> {
     let Some(note) = Notes::read(&options.data)?.member else {
         return Ok(());
     };
-    permission(options, &note, &mut Etcd::new(&options.etcd))
-        .await
-        .map(drop)
+    let mut etcd = Etcd::new(&options.etcd);
+    through_an_election(async || permission(options, &note, &mut etcd).await.map(drop)).await
 }
 
 /// To be called on the node that leaves, while its daemon runs. Waits until the replica set is rid of it; stopping
@@ -46,11 +49,15 @@ pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, M
         return Ok(Departure::Done);
     };
     let mut etcd = Etcd::new(&options.etcd);
-    while let Some(records) = permission(options, &note, &mut etcd).await? {
-        if etcd.deregister(&options.name, &records).await? {
-            break;
+    through_an_election(async || {
+        while let Some(records) = permission(options, &note, &mut etcd).await? {
+            if etcd.deregister(&options.name, &records).await? {
+                break;
+            }
         }
-    }
+        Ok(())
+    })
+    .await?;
     match await_gone(&options.etcd, &note.incarnation, patience).await {
         Departure::Done => {
             notes::write_left(&options.data)?;
@@ -65,11 +72,18 @@ pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, M
 /// To be called anywhere, for a node that will not come back. One that answers is not removed: it has to leave.
 pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<Departure, MongodbError> {
     let mut etcd = Etcd::new(access);
+    let removed = through_an_election(async || mark_removed(&mut etcd, name).await).await?;
+    Ok(await_gone(access, &removed, patience).await)
+}
+
+/// Who has been removed by that, now or before.
+async fn mark_removed(etcd: &mut Etcd, name: &str) -> Result<Incarnation, MongodbError> {
     loop {
         let records = etcd.read().await?;
         let Some(member) = records.members.get(name) else {
-            return match records.left.iter().rfind(|(_, left)| left.name == name) {
-                Some((incarnation, _)) => Ok(await_gone(access, incarnation, patience).await),
+            let before = records.left.iter().rfind(|(_, left)| left.name == name);
+            return match before {
+                Some((incarnation, _)) => Ok(incarnation.clone()),
                 None => Err(MongodbError::NoSuchNode {
                     name: name.to_string(),
                     known: records.members.keys().cloned().collect(),
@@ -84,7 +98,24 @@ pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<D
             });
         }
         if etcd.deregister(name, &records).await? {
-            return Ok(await_gone(access, &member.incarnation, patience).await);
+            return Ok(member.incarnation.clone());
+        }
+    }
+}
+
+/// Tries again for a while what etcd did not do: it does nothing for anybody while it elects a leader, and a node that
+/// has just died may have been the leader. Only for what may be said twice.
+async fn through_an_election<T>(
+    mut attempt: impl AsyncFnMut() -> Result<T, MongodbError>,
+) -> Result<T, MongodbError> {
+    let deadline = Instant::now() + ELECTION;
+    loop {
+        match attempt().await {
+            Err(MongodbError::Etcd(error)) if error.is_transient() && Instant::now() < deadline => {
+                tracing::debug!("trying again: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+            ended => return ended,
         }
     }
 }

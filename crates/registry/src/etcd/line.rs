@@ -10,6 +10,8 @@ use super::access::{Access, AccessError, Reached, within};
 /// How often the members of etcd are asked for.
 const REFRESH: Duration = Duration::from_secs(30);
 const REFRESH_LIMIT: Duration = Duration::from_secs(2);
+/// After one that failed: whoever knows only one member has nobody to turn to should that one go.
+const REFRESH_AGAIN: Duration = Duration::from_secs(5);
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -108,7 +110,7 @@ impl Line {
     }
 
     /// Learns from time to time who the members are, so that there is somebody to turn to when all that were known
-    /// at first have been replaced. It is a courtesy: whatever goes wrong is left for the next time.
+    /// at first have been replaced. It is a courtesy: whatever goes wrong is left for the next time, which is soon then.
     pub(super) async fn refresh_if_due(&mut self) {
         let (Refresh::After(due), Some(reached)) = (self.refresh, &mut self.reached) else {
             return;
@@ -126,7 +128,10 @@ impl Line {
                     self.access.endpoints = endpoints;
                 }
             }
-            Err(error) => tracing::debug!(%error, "could not ask for the members of etcd"),
+            Err(error) => {
+                tracing::debug!(%error, "could not ask for the members of etcd");
+                self.refresh = Refresh::After(Instant::now() + REFRESH_AGAIN);
+            }
         }
     }
 }
