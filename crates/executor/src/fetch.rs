@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use model::{Assignment, BlobHash, Complete, End};
@@ -36,7 +36,6 @@ impl Fetcher {
                 spec,
                 control,
                 _pins: pins,
-                since: Instant::now(),
             });
         }
         let fetcher = self.clone();
@@ -59,7 +58,6 @@ impl Fetcher {
                 spec,
                 control,
                 _pins: pins,
-                since: Instant::now(),
             });
         });
     }

@@ -10,6 +10,7 @@ mod error;
 mod fetch;
 mod home;
 mod options;
+mod queue;
 mod report;
 mod run;
 mod slots;

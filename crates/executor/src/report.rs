@@ -105,6 +105,7 @@ impl Reporter {
         let (program, args) = options.warden.clone();
         let lock = Some(home.lock.clone());
         let equipment = Equipment {
+            slots: options.slots,
             work: home.work(),
             cache,
             spool,
@@ -146,7 +147,7 @@ impl Reporter {
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), ExecutorError> {
-        let threads = self.bench.start(self.options.slots)?;
+        let threads = self.bench.start()?;
         let (name, session) = (&self.home.name, self.session.id);
         tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
         let mut watching = Watching::start(&self.calls, name, session, &self.hint);

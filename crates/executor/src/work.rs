@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
+use crate::queue::Queue;
 use crate::run::{Failure, run};
 use crate::spool::Spool;
 use crate::workspace::Workspace;
@@ -27,7 +28,6 @@ pub(crate) struct Job {
     pub(crate) control: Arc<Control>,
     /// Held until the attempt is over.
     pub(crate) _pins: Pins,
-    pub(crate) since: Instant,
 }
 
 /// Stops one attempt, whether it has begun or not.
@@ -59,6 +59,7 @@ pub(crate) enum Ending {
 
 /// What the threads share with the report loop and with each other.
 pub(crate) struct Bench {
+    slots: u32,
     pub(crate) work: PathBuf,
     pub(crate) cache: Arc<Cache>,
     pub(crate) spool: Mutex<Spool>,
@@ -68,7 +69,7 @@ pub(crate) struct Bench {
     pub(crate) shell: &'static str,
     pub(crate) events: mpsc::UnboundedSender<(Instant, Event)>,
     launcher: Launcher,
-    queue: Mutex<Queue>,
+    jobs: Mutex<Jobs>,
     ready: Condvar,
     wardens: Mutex<Wardens>,
 }
@@ -80,11 +81,8 @@ struct Post {
     workspace: Workspace,
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    /// Slots that run nothing: so many jobs will be begun as soon as the machine lets the slots look.
-    free: usize,
+struct Jobs {
+    queue: Queue<Job>,
     closed: bool,
 }
 
@@ -96,6 +94,7 @@ struct Wardens {
 
 /// What a bench needs to be set up.
 pub(crate) struct Equipment {
+    pub(crate) slots: u32,
     pub(crate) work: PathBuf,
     pub(crate) cache: Arc<Cache>,
     pub(crate) spool: Spool,
@@ -108,6 +107,7 @@ pub(crate) struct Equipment {
 impl Bench {
     pub(crate) fn new(equipment: Equipment, events: mpsc::UnboundedSender<(Instant, Event)>) -> Arc<Bench> {
         let Equipment {
+            slots,
             work,
             cache,
             spool,
@@ -117,6 +117,7 @@ impl Bench {
             launcher,
         } = equipment;
         Arc::new(Bench {
+            slots,
             work,
             cache,
             spool: Mutex::new(spool),
@@ -125,7 +126,10 @@ impl Bench {
             shell,
             events,
             launcher,
-            queue: Mutex::default(),
+            jobs: Mutex::new(Jobs {
+                queue: Queue::new(slots as usize),
+                closed: false,
+            }),
             ready: Condvar::new(),
             wardens: Mutex::new(Wardens {
                 remotes: Vec::new(),
@@ -135,17 +139,16 @@ impl Bench {
     }
 
     /// Starts every slot, so that a machine on which no warden starts is known at once.
-    pub(crate) fn start(self: &Arc<Self>, slots: u32) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let turns = self.turns();
-        let total = slots as usize * turns;
+        let total = self.slots as usize * turns;
         self.wardens().remotes.resize(total, None);
-        self.queue().free = slots as usize;
         let posts = (0..total)
             .map(|number| self.start_post(number))
             .collect::<Result<VecDeque<_>, _>>()?;
         let mut posts = posts.into_iter();
         let mut threads = Vec::new();
-        for slot in 0..slots {
+        for slot in 0..self.slots {
             let bench = self.clone();
             let posts = posts.by_ref().take(turns).collect();
             let thread = std::thread::Builder::new()
@@ -209,7 +212,7 @@ impl Bench {
                 Err(Failure::Withdrawn) => Ending::Withdrawn,
             };
             // Before it is told: what comes for this slot because of it must not be held to be too much.
-            self.queue().free += 1;
+            self.jobs().queue.on_ended();
             self.tell(Event::Ended(handout, ending));
             // Only now, when the task's end is told: nobody waits for what is done then.
             let renewed = post.warden.as_mut().map_or(Ok(()), Warden::renew);
@@ -249,52 +252,45 @@ impl Bench {
     }
 
     pub(crate) fn push(&self, job: Job) {
-        self.queue().jobs.push_back(job);
+        self.jobs().queue.push(job, Instant::now());
         self.ready.notify_one();
     }
 
     fn next(&self) -> Option<Job> {
-        let mut queue = self.queue();
+        let mut jobs = self.jobs();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                queue.free -= 1;
+            if let Some(job) = jobs.queue.begin() {
                 return Some(job);
             }
-            if queue.closed {
+            if jobs.closed {
                 return None;
             }
-            queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            jobs = self.ready.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.queue().jobs.len()
+        self.jobs().queue.len()
     }
 
-    /// Since when there are more jobs than slots to begin them.
     pub(crate) fn too_many_since(&self) -> Option<Instant> {
-        let queue = self.queue();
-        queue.jobs.get(queue.free).map(|job| job.since)
+        self.jobs().queue.too_many_since()
     }
 
-    /// Takes back all jobs that no slot is free for: were some kept, they would overtake those before them.
     pub(crate) fn take_back_too_many(&self) -> Vec<Handout> {
-        let mut queue = self.queue();
-        let kept = queue.free.min(queue.jobs.len());
-        queue.jobs.drain(kept..).map(|job| job.handout).collect()
+        let taken = self.jobs().queue.take_back_too_many();
+        taken.iter().map(|job| job.handout).collect()
     }
 
     /// Takes back jobs that no slot has begun.
     pub(crate) fn take_back(&self, which: impl Fn(&Job) -> bool) -> Vec<Handout> {
-        let mut queue = self.queue();
-        let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.jobs).into_iter().partition(which);
-        queue.jobs = left.into();
+        let taken = self.jobs().queue.take_back(which);
         taken.iter().map(|job| job.handout).collect()
     }
 
     /// The threads end when they have done what is queued.
     pub(crate) fn close(&self) {
-        self.queue().closed = true;
+        self.jobs().closed = true;
         self.ready.notify_all();
     }
 
@@ -333,8 +329,8 @@ impl Bench {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wardens(&self) -> MutexGuard<'_, Wardens> {
