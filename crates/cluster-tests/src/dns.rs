@@ -12,13 +12,14 @@ use nix::unistd::Pid;
 use crate::Host;
 
 const STARTS: Duration = Duration::from_secs(20);
+const READS: Duration = Duration::from_secs(20);
 
 /// dnsmasq on a host of its own.
 pub struct Dns {
     child: Child,
     hosts: PathBuf,
     resolver: PathBuf,
-    _host: Host,
+    host: Host,
 }
 
 impl Dns {
@@ -59,11 +60,11 @@ impl Dns {
             child,
             hosts,
             resolver,
-            _host: host,
+            host,
         }
     }
 
-    /// From now on these are all the addresses of the name.
+    /// From now on these are all the addresses of the name, and there is no other name.
     pub fn answer(&self, name: &str, addresses: &[&str]) {
         let mut text = String::new();
         for address in addresses {
@@ -72,6 +73,34 @@ impl Dns {
         fs::write(&self.hosts, text).expect("a file of hosts");
         let dnsmasq = Pid::from_raw(self.child.id() as i32);
         kill(dnsmasq, Signal::SIGHUP).expect("dnsmasq is there");
+        // Until it has read them, it answers as before.
+        let mut wanted = addresses.to_vec();
+        wanted.sort_unstable();
+        let begun = Instant::now();
+        while self.lookup(&self.host, name) != wanted {
+            assert!(
+                begun.elapsed() < READS,
+                "dnsmasq does not answer {wanted:?} for {name}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The addresses that a program on this host finds under the name, sorted.
+    pub fn lookup(&self, host: &Host, name: &str) -> Vec<String> {
+        let output = host
+            .command(Some(&self.resolver), Path::new("getent"))
+            .args(["ahostsv4", name])
+            .output()
+            .expect("getent starts");
+        let output = String::from_utf8_lossy(&output.stdout);
+        let lines = output.lines().filter(|line| line.contains("STREAM"));
+        let mut found: Vec<_> = lines
+            .filter_map(|line| line.split(' ').next())
+            .map(str::to_string)
+            .collect();
+        found.sort_unstable();
+        found
     }
 
     /// A file like /etc/resolv.conf that leads here.

@@ -32,7 +32,7 @@ impl History {
         }
     }
 
-    /// A shell text that records its run around `work`. The appends are single writes, so lines do not mix.
+    /// A shell text that records its run around `work`.
     pub fn record(&self, work: &str) -> String {
         format!(
             "say() {{ {}; }}; say begin; {work}; code=$?; say end; exit $code",
@@ -51,10 +51,12 @@ impl History {
         ))
     }
 
-    /// Without starting another process for it, so that it costs next to nothing.
+    /// Without starting another process for it, so that it costs next to nothing. Each line is a single write, so that
+    /// lines do not mix; and its length divides that of a page: a write that crosses pages can be seen, and killed,
+    /// half done.
     fn line(&self, verb: &str) -> String {
         format!(
-            "echo \"{verb} $CONCLAVE_TASK $$ $BASHPID ${{EPOCHREALTIME/./}}\" >> {}",
+            "printf \"%-127s\\n\" \"{verb} $CONCLAVE_TASK $$ $BASHPID ${{EPOCHREALTIME/./}}\" >> {}",
             self.path.display()
         )
     }
@@ -65,7 +67,7 @@ impl History {
         let mut runs: Vec<Run> = Vec::new();
         let mut known: HashMap<(String, i32), usize> = HashMap::new();
         for line in text.lines() {
-            let [verb, task, run, pid, time] = line.split(' ').collect::<Vec<_>>()[..] else {
+            let [verb, task, run, pid, time] = line.trim_end().split(' ').collect::<Vec<_>>()[..] else {
                 panic!("not a line of a run: {line:?}");
             };
             let pid: i32 = pid.parse().expect("a pid");

@@ -1,6 +1,8 @@
 //! A system on one machine: `conclave up`, or its three parts as processes of their own.
 
 use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -160,16 +162,32 @@ fn text(path: &Path) -> &str {
 }
 
 /// Below the range from which the kernel serves outgoing connections: a node that is started again must find its
-/// port free.
+/// port free. No other test gets it while this process lives.
 pub(crate) fn free_port() -> Result<u16> {
     const PORTS: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = u16::try_from(10_000 + number % PORTS)?;
+        if !claim(port)? {
+            continue;
+        }
         match std::net::TcpListener::bind(("127.0.0.1", port)) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
             bound => return Ok(bound?.local_addr()?.port()),
         }
+    }
+}
+
+/// By a name that goes with the process, whatever its end. It is of the same network as the port, and no file.
+fn claim(port: u16) -> Result<bool> {
+    let name = SocketAddr::from_abstract_name(format!("conclave-tests-port-{port}"))?;
+    match UnixListener::bind_addr(&name) {
+        Ok(claimed) => {
+            std::mem::forget(claimed);
+            Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

@@ -151,11 +151,17 @@ async fn logs_are_kept_and_shown() {
     for word in ["etcd", "mongodb", "judicator", "running"] {
         assert!(status.text().contains(word), "{}", status.text());
     }
-    machine.stop(&[]).await;
-    let shown = machine.shown();
-    // As etcd has it, and as the judicator has it.
+    // As etcd has it, and as the judicator has it. It is shown by and by.
     for words in ["now serving peer/client/metrics", "this judicator leads"] {
-        assert!(shown.contains(words), "no '{words}' in {shown}");
+        let what = format!("'{words}' at the terminal");
+        await_that(&what, SOON, async || {
+            machine.shown().contains(words).then_some(())
+        })
+        .await;
     }
-    assert!(!shown.contains("WiredTiger"), "mongod was not asked for");
+    machine.stop(&[]).await;
+    assert!(
+        !machine.shown().contains("WiredTiger"),
+        "mongod was not asked for"
+    );
 }

@@ -11,10 +11,12 @@ async fn a_lost_node_is_replaced() {
     let fault = stage.fault(format!("{lost}, which is primary, is lost for good"));
     stage.cluster.machine_mut(&lost).destroy();
     stage.resumed(&fault).await;
+    // Only then is it believed to be lost; it may lead until then, or never have led.
     let roster = stage
         .cluster
-        .roster_with("that another leads", |roster| {
-            roster.leader().is_some_and(|leader| leader != lost)
+        .roster_with("that it is gone and another leads", |roster| {
+            let is_there = roster.get(&lost).is_some_and(|node| node.health == "alive");
+            !is_there && roster.leader().is_some_and(|leader| leader != lost)
         })
         .await;
     let left = roster.leader().unwrap();

@@ -3,7 +3,7 @@ use std::time::Instant;
 use cluster_tests::Node;
 use model::Status;
 
-use crate::stage::{LONG_LEASE, SHORT_LEASE, Stage};
+use crate::stage::{FAIR_LEASE, LONG_LEASE, Stage};
 
 /// The next life on the same folder knows that the old one is over: nobody waits for a lease, which is so long
 /// here that the test would not live to see its end.
@@ -34,9 +34,9 @@ async fn all_children_die_with_it_and_its_successor_runs_the_task_again() {
 async fn a_task_goes_to_another_executor_but_not_for_ever() {
     let stage = Stage::new();
     let system = &stage.system;
-    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _judicator = system.judicator(&FAIR_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
-    let start = |name| -> Node { system.executor(name, &SHORT_LEASE).unwrap() };
+    let start = |name| -> Node { system.executor(name, &FAIR_LEASE).unwrap() };
     let first = start("first");
     let id = stage.add_waiting().await;
     stage.runs(id, 1).await;

@@ -8,9 +8,9 @@ use crate::stage::{LONG_LEASE, SHORT_LEASE, SOON, Stage};
 async fn a_second_executor_under_a_name_that_is_taken_is_refused() {
     let stage = Stage::new();
     let system = &stage.system;
-    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let _judicator = system.judicator(&LONG_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
-    let first = system.executor("e", &SHORT_LEASE).unwrap();
+    let first = system.executor("e", &LONG_LEASE).unwrap();
     let id = stage.add_waiting().await;
     stage.runs(id, 1).await;
     let session = stage.executor("e").await.unwrap().session;
@@ -18,6 +18,7 @@ async fn a_second_executor_under_a_name_that_is_taken_is_refused() {
     let data = stage.path("other").display().to_string();
     let rpc = first.address("rpc");
     let args = ["executor", "--name", "e", "--judicator", &rpc, "--data", &data];
+    // For how long it tries, its own settings say.
     let mut second = Node::start("other", system.folder.path(), &[&args, &SHORT_LEASE[..]].concat()).unwrap();
     assert_eq!(second.ended(SOON).await.code(), Some(1));
     let log = second.log();

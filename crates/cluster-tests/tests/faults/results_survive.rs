@@ -1,3 +1,6 @@
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Instant;
 
 use cluster_tests::{await_that, shell};
@@ -26,8 +29,7 @@ async fn outlives(end: End) {
     stage.open("gate");
     let spool = system.remains_at("e").spool();
     await_that("the result to be in the spool", SOON, async || {
-        let length = std::fs::metadata(&spool).unwrap().len();
-        (length > 0).then_some(())
+        (whole_results(&spool) == 1).then_some(())
     })
     .await;
     match end {
@@ -64,7 +66,7 @@ async fn a_result_waits_where_an_executor_was_stopped_without_a_judicator() {
 /// Together they are too large for the first report of the executor's next life.
 #[tokio::test]
 async fn many_large_results_outlive_both() {
-    const TASKS: u64 = 17;
+    const TASKS: usize = 17;
     const BYTES: usize = 2 << 20;
     let stage = Stage::new();
     let system = &stage.system;
@@ -92,8 +94,7 @@ async fn many_large_results_outlive_both() {
     stage.open("gate");
     let spool = system.remains_at("e").spool();
     await_that("all results to be in the spool", SOON, async || {
-        let length = std::fs::metadata(&spool).unwrap().len();
-        (length > TASKS * BYTES as u64).then_some(())
+        (whole_results(&spool) == TASKS).then_some(())
     })
     .await;
     executor.kill();
@@ -107,4 +108,21 @@ async fn many_large_results_outlive_both() {
         assert_eq!(stage.history.runs_of(id).len(), 1);
     }
     system.remains_at("e").await_none().await;
+}
+
+/// A large one is written bit by bit, and half of one is no result. Before each are its length, in four bytes, and a
+/// checksum, in eight.
+fn whole_results(spool: &Path) -> usize {
+    let file = File::open(spool).expect("a spool");
+    let written = file.metadata().expect("its length").len();
+    let (mut whole, mut at) = (0, 0);
+    let mut length = [0; 4];
+    while file.read_exact_at(&mut length, at).is_ok() {
+        at += 12 + u64::from(u32::from_le_bytes(length));
+        if at > written {
+            break;
+        }
+        whole += 1;
+    }
+    whole
 }

@@ -1,17 +1,7 @@
 use cluster_tests::{Node, Relay, await_that};
 use model::TaskId;
 
-use crate::stage::{SOON, Stage};
-
-/// A lease that outlives one report without an answer, but not a wait for the connection to be given up by itself.
-const LEASE: [&str; 6] = [
-    "--set",
-    "judicator.lease=10s",
-    "--set",
-    "executor.self_kill=8s",
-    "--set",
-    "executor.heartbeat=500ms",
-];
+use crate::stage::{FAIR_LEASE, SOON, Stage};
 
 struct Scene {
     stage: Stage,
@@ -26,11 +16,12 @@ enum Ways {
     RelayThenDirect,
 }
 
-/// A task runs on an executor that reaches its judicator by way of a relay.
+/// A task runs on an executor that reaches its judicator by way of a relay. The lease outlives one report without an
+/// answer, but not a wait for the connection to be given up by itself.
 async fn scene(ways: Ways) -> Scene {
     let stage = Stage::new();
     let system = &stage.system;
-    let judicator = system.judicator(&LEASE).unwrap();
+    let judicator = system.judicator(&FAIR_LEASE).unwrap();
     let gateway = system.gateway(&[]).unwrap();
     let relay = Relay::start(system.rpc()).await.unwrap();
     let data = stage.path("e").display().to_string();
@@ -43,7 +34,7 @@ async fn scene(ways: Ways) -> Scene {
         "--judicator",
         &relay.address,
     ];
-    let mut args = [&args, &LEASE[..]].concat();
+    let mut args = [&args, &FAIR_LEASE[..]].concat();
     if ways == Ways::RelayThenDirect {
         args.extend(["--judicator", system.rpc()]);
     }

@@ -24,6 +24,19 @@ pub(crate) const SHORT_LEASE: [&str; 8] = [
     "executor.heartbeat=400ms",
 ];
 
+/// Where something has to be over before a silence is believed: long enough for that on a busy machine.
+pub(crate) const FAIR: Duration = Duration::from_secs(10);
+pub(crate) const FAIR_LEASE: [&str; 8] = [
+    "--set",
+    "judicator.lease=10s",
+    "--set",
+    "judicator.grace=500ms",
+    "--set",
+    "executor.self_kill=8s",
+    "--set",
+    "executor.heartbeat=500ms",
+];
+
 /// So that no silence is believed while a test lasts: what happens then happens for another reason.
 pub(crate) const LONG_LEASE: [&str; 4] = ["--set", "judicator.lease=10m", "--set", "executor.self_kill=9m"];
 

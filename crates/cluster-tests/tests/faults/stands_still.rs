@@ -5,7 +5,7 @@ use model::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stage::{LEASE, SHORT_LEASE, SOON, Stage, output};
+use crate::stage::{FAIR, FAIR_LEASE, LEASE, SHORT_LEASE, SOON, Stage, output};
 
 /// The executor cannot stop its tasks, since it stands still itself: its wardens do.
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn tasks_of_an_executor_that_stands_still_end_before_another_begins_them()
 async fn a_result_of_an_ended_session_is_not_accepted() {
     let stage = Stage::new();
     let system = &stage.system;
-    let with_one_slot = [&SHORT_LEASE[..], &["--slots", "1"]].concat();
-    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let with_one_slot = [&FAIR_LEASE[..], &["--slots", "1"]].concat();
+    let _judicator = system.judicator(&FAIR_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
     let first = system.executor("first", &with_one_slot).unwrap();
     let id = system.add(stage.waiting_twice()).await.id;
@@ -84,9 +84,9 @@ async fn a_task_on_a_machine_that_was_paused_comes_to_nothing() {
     let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("first").await.unwrap().session;
     let machine = tree(first.pid());
-    machine
-        .iter()
-        .for_each(|pid| kill(*pid, Signal::SIGSTOP).unwrap());
+    machine.iter().for_each(|pid| {
+        let _ = kill(*pid, Signal::SIGSTOP);
+    });
     let _second = system.executor("second", &with_one_slot).unwrap();
     stage.runs(id, 2).await;
     assert!(
@@ -117,14 +117,16 @@ async fn a_task_on_a_machine_that_was_paused_comes_to_nothing() {
     }
 }
 
-/// A process and all that descend from it, parents first.
+/// A process and all that descend from it, parents first. Any of them may end meanwhile.
 fn tree(root: i32) -> Vec<Pid> {
     let mut found = vec![root];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        for thread in std::fs::read_dir(format!("/proc/{parent}/task")).unwrap() {
-            let children = std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap();
-            found.extend(children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
+        let threads = std::fs::read_dir(format!("/proc/{parent}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let pids = children.split_whitespace().map(str::parse::<i32>);
+            found.extend(pids.map(|pid| pid.expect("a pid")));
         }
         next += 1;
     }
@@ -136,9 +138,9 @@ fn tree(root: i32) -> Vec<Pid> {
 async fn a_judicator_that_stands_still_expires_nobody() {
     let stage = Stage::new();
     let system = &stage.system;
-    let judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let judicator = system.judicator(&FAIR_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
-    let with_two_slots = [&SHORT_LEASE[..], &["--slots", "2"]].concat();
+    let with_two_slots = [&FAIR_LEASE[..], &["--slots", "2"]].concat();
     let _executor = system.executor("e", &with_two_slots).unwrap();
     let short = system.add(stage.waiting_twice()).await.id;
     stage.runs(short, 1).await;
@@ -151,7 +153,7 @@ async fn a_judicator_that_stands_still_expires_nobody() {
     stage.open("first_gate");
     // The one ends in time; the other goes on until the executor has been unheard for too long.
     stage.gone(&run).await;
-    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
+    tokio::time::sleep((FAIR * 5 / 4).saturating_sub(stopped.elapsed())).await;
     judicator.signal(Signal::SIGCONT);
     let continued = Instant::now();
 
@@ -174,21 +176,21 @@ async fn a_judicator_that_stands_still_expires_nobody() {
 async fn a_pause_of_everything_counts_for_nobody() {
     let stage = Stage::new();
     let system = &stage.system;
-    let judicator = system.judicator(&SHORT_LEASE).unwrap();
+    let judicator = system.judicator(&FAIR_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
-    let executor = system.executor("e", &SHORT_LEASE).unwrap();
+    let executor = system.executor("e", &FAIR_LEASE).unwrap();
     let id = stage.add_waiting().await;
     let run = stage.runs(id, 1).await.remove(0);
     let session = stage.executor("e").await.unwrap().session;
     executor.signal(Signal::SIGSTOP);
     // Time to look at the sessions.
-    tokio::time::sleep(LEASE / 4).await;
+    tokio::time::sleep(FAIR / 4).await;
     judicator.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
     stage.gone(&run).await;
-    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(stopped.elapsed())).await;
+    tokio::time::sleep((FAIR * 5 / 4).saturating_sub(stopped.elapsed())).await;
     judicator.signal(Signal::SIGCONT);
-    tokio::time::sleep(LEASE / 4).await;
+    tokio::time::sleep(FAIR / 4).await;
     executor.signal(Signal::SIGCONT);
     stage.runs(id, 2).await;
     stage.finish(id).await;
