@@ -131,6 +131,10 @@ async fn of_an_ordinary_user_measures_and_leaves_nothing_when_killed() {
     judge_lives(&ran, &[seen::by_user()]);
 }
 
+/// More than one, of which one has to be right: while the emulator stands still, time runs on for whoever is at work
+/// there. If that is after the program has counted its own, it is told to have used more.
+const OWN_TIMES: [&str; 3] = ["own time", "own time again", "own time once more"];
+
 fn guest() -> Guest {
     let usual = USUAL.map(|limit| format!("--set limits.default.{limit}"));
     // A million would take minutes to make.
@@ -153,10 +157,9 @@ fn limits(step: fn(&str, &str) -> Step) -> Vec<Step> {
 }
 
 fn lives(step: fn(&str, &str) -> Step) -> Vec<Step> {
-    vec![
-        start(step),
-        step("seen", &run("", "checker")),
-        step("own time", &run("", "own_time")),
+    let mut steps = vec![start(step), step("seen", &run("", "checker"))];
+    steps.extend(OWN_TIMES.map(|name| step(name, &run("", "own_time"))));
+    steps.extend([
         step("hold", &run("", "hold")),
         step("reader", READER),
         look("old life at rest"),
@@ -168,7 +171,8 @@ fn lives(step: fn(&str, &str) -> Step) -> Vec<Step> {
         look("new life at rest"),
         Step::root("stop", STOP),
         Step::root("log", "cat /tmp/log"),
-    ]
+    ]);
+    steps
 }
 
 fn start(step: fn(&str, &str) -> Step) -> Step {
@@ -229,18 +233,22 @@ fn judge_lives(ran: &Ran, seen: &[String]) {
 
 /// Against what the program knows of itself.
 fn measures(ran: &Ran) {
-    let own = outcome(ran, "own time");
-    let told: f64 = own["stdout"]
-        .as_str()
-        .and_then(|said| said.trim().parse().ok())
-        .expect("seconds");
-    let apart = (told - seconds(&own)).abs();
-    assert!(apart <= (told * 0.02).max(0.005), "{apart} {own:#}");
+    let own = OWN_TIMES.map(|name| outcome(ran, name));
+    assert!(own.iter().any(is_right), "{own:#?}");
     let hold = outcome(ran, "hold");
     assert!((24 << 20..26 << 20).contains(&memory(&hold)), "{hold:#}");
     let reader = outcome(ran, "reader");
     assert_eq!(reader["stdout"], "25165824\n", "{reader:#}");
     assert!(memory(&reader) < 8 << 20, "{reader:#}");
+}
+
+/// Whether it is told what it has counted itself.
+fn is_right(own: &Value) -> bool {
+    let told: f64 = own["stdout"]
+        .as_str()
+        .and_then(|said| said.trim().parse().ok())
+        .expect("seconds");
+    (told - seconds(own)).abs() <= told * 0.02
 }
 
 fn outcome(ran: &Ran, name: &str) -> Value {

@@ -11,6 +11,10 @@ use crate::{animals, seen};
 const DONE: Duration = Duration::from_secs(450);
 const ALL_GIVEN_UP: &str = "--allow-weaker memory --allow-weaker processes --allow-weaker cpu";
 
+/// Seconds of CPU time, for every limit of up to one second: the kernel asks a process to end (SIGXCPU) when it has had
+/// two, and kills it after this many.
+const HARD: f64 = 3.0;
+
 /// Name, limits, command.
 const CELLS: [(&str, &str, &str); 9] = [
     ("true", "", "true"),
@@ -78,7 +82,12 @@ async fn a_missing_wall_is_named() {
     for name in ["burn", "burn a part of a second", "burning children"] {
         let burn = outcome(&ran, name);
         assert_eq!(burn["reason"], "time_limit", "{name}: {burn:#}");
-        assert_eq!(burn["signal"], 24, "{name}: {burn:#}");
+        // An emulator that stood still for a second may have left out its first word.
+        let is_beyond_both = burn["cpu_seconds"].as_f64().unwrap() >= HARD;
+        assert!(
+            burn["signal"] == 24 || burn["signal"] == 9 && is_beyond_both,
+            "{name}: {burn:#}"
+        );
     }
     // It is not hindered, and told afterwards.
     let large = outcome(&ran, "large");

@@ -98,7 +98,8 @@ async fn tasks_are_added_shown_and_followed() {
         .await
         .fails(1, &["line 4", "execute"]);
 
-    // Every id that can be cancelled is.
+    // Every id that can be cancelled is; what is done cannot.
+    cli.run(&["get", "--wait", "60s", UNKNOWN]).await.well();
     let gate = stage.gate("gate");
     let one = cli.run(&["add", "--shell", &gate.wait()]).await.well();
     let two = cli.run(&["add", "--shell", &gate.wait()]).await.well();

@@ -169,9 +169,15 @@ async fn one_bind_may_lie_upon_another() {
 /// As `nohup` starts it, and a shell in its background.
 #[tokio::test]
 async fn signals_that_are_to_be_ignored_are() {
+    let folder = tempfile::tempdir().unwrap();
+    // Ours alone is the outer one, which the cell does not see.
+    let gate = folder.path().join("gate");
+    fs::create_dir(&gate).unwrap();
+    let wait = "until [ -e /gate/open ]; do sleep 0.1; done; echo done";
     let script = format!(
-        "trap '' HUP INT; exec {} sandbox -- sh -c 'sleep 1; echo done'",
-        cluster_tests::conclave().display()
+        "trap '' HUP INT; exec {} sandbox --set sandbox.binds={}:/gate -- sh -c '{wait}'",
+        cluster_tests::conclave().display(),
+        gate.display()
     );
     let mut command = tokio::process::Command::new("sh");
     command.arg("-c").arg(script).stdin(std::process::Stdio::null());
@@ -179,6 +185,7 @@ async fn signals_that_are_to_be_ignored_are() {
     await_groups(&child).await;
     signal_to(&child, Signal::SIGHUP);
     signal_to(&child, Signal::SIGINT);
+    fs::write(gate.join("open"), "").unwrap();
     assert_eq!(Said::of(child).await.text(), "done\n");
 }
 

@@ -22,10 +22,14 @@ async fn execute(web: &Web, command: &str, limits: Value) -> Value {
 async fn ends_by(web: &Web, reason: &str, command: &str, limits: Value) -> Value {
     let outcome = execute(web, command, limits).await;
     assert_eq!(outcome["reason"], reason, "{command}: {outcome:#}");
-    assert_eq!(
-        (&outcome["exit_code"], &outcome["signal"]),
-        (&Value::Null, &json!(9))
-    );
+    assert_eq!(outcome["exit_code"], Value::Null, "{command}: {outcome:#}");
+    // Where nobody had the time to look, it is the kernel that ends whoever computes on, by SIGXCPU.
+    let signals = match reason {
+        "time_limit" => &[9, 24][..],
+        _ => &[9],
+    };
+    let signal = outcome["signal"].as_i64().expect("a signal");
+    assert!(signals.contains(&signal), "{command}: {outcome:#}");
     outcome
 }
 
@@ -43,15 +47,19 @@ time.sleep(600)'"#;
 async fn time_on_the_clock_and_on_the_cpu() {
     let stage = Stage::up(&[]);
     let web = &stage.web;
-    let outcome = ends_by(
-        web,
-        "wall_limit",
-        "echo before; sleep 600",
-        json!({"wall": "300ms"}),
-    )
-    .await;
-    assert_eq!(outcome["stdout"], "before\n");
-    assert!(outcome["wall_seconds"].as_f64().unwrap() >= 0.3);
+    // On a busy machine even a word takes its time.
+    let mut said = Value::Null;
+    for millis in [300, 1_000, 3_000, 10_000] {
+        let limits = json!({"wall": format!("{millis}ms")});
+        let outcome = ends_by(web, "wall_limit", "echo before; sleep 600", limits).await;
+        let wall = outcome["wall_seconds"].as_f64().unwrap();
+        assert!(wall >= f64::from(millis) / 1e3, "{outcome:#}");
+        said = outcome["stdout"].clone();
+        if said != "" {
+            break;
+        }
+    }
+    assert_eq!(said, "before\n");
     // Nobody talks their way out of it.
     ends_by(
         web,

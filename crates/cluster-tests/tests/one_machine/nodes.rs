@@ -1,10 +1,14 @@
 //! What is told of the system itself.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use cluster_tests::await_that;
 use serde_json::json;
 
 use crate::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn stats_executors_and_judicators_agree_with_what_is() {
@@ -115,16 +119,7 @@ async fn metrics_count_what_happened() {
     }
     web.get("/api/v1/tasks/no-id").await.problem(422);
     web.get("/no/such/page").await.problem(404);
-    let answer = web.get("/metrics").await;
-    assert!(answer.header("content-type").starts_with("text/plain"));
-    let page = answer.text();
-    let samples = samples(&page);
-    let sample = |name: &str| {
-        *samples
-            .get(name)
-            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
-    };
-    for (name, expected) in [
+    let expected = [
         ("conclave_adds_total", 5.0),
         ("conclave_claims_total", 5.0),
         ("conclave_finishes_total{status=\"success\"}", 4.0),
@@ -151,8 +146,28 @@ async fn metrics_count_what_happened() {
             "conclave_http_requests_total{route=\"unknown\",method=\"GET\",status=\"404\"}",
             1.0,
         ),
-    ] {
-        assert_eq!(sample(name), expected, "{name}");
+    ];
+    // The end of a task is told to who waits for it, and counted a moment later.
+    let deadline = Instant::now() + PATIENCE;
+    let page = await_that("a page of metrics", 2 * PATIENCE, async || {
+        let answer = web.get("/metrics").await;
+        assert!(answer.header("content-type").starts_with("text/plain"));
+        let page = answer.text();
+        let samples = samples(&page);
+        let is_complete = expected
+            .iter()
+            .all(|(name, value)| samples.get(*name) == Some(value));
+        (is_complete || Instant::now() > deadline).then_some(page)
+    })
+    .await;
+    let samples = samples(&page);
+    let sample = |name: &str| {
+        *samples
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
+    };
+    for (name, value) in expected {
+        assert_eq!(sample(name), value, "{name}");
     }
     assert!(sample("conclave_report_seconds_count") >= 1.0);
     for histogram in [

@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 
 use cluster_tests::{Cli, Node, System, Web};
 
+/// A busy machine may let a node stand still for seconds. With the defaults a task that runs meanwhile would be lost
+/// and tried again; what comes of that is tested elsewhere.
+const PATIENT: [&str; 4] = ["--set", "executor.self_kill=20s", "--set", "judicator.lease=30s"];
+
 /// `conclave up` on a folder of its own, and the ways to speak to it.
 pub(crate) struct Stage {
     pub(crate) up: Node,
@@ -15,8 +19,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn up(flags: &[&str]) -> Stage {
-        let system = System::new().expect("a folder");
-        let up = system.up(flags).expect("conclave up serves");
+        Stage::on(System::new().expect("a folder"), flags)
+    }
+
+    /// The same on a folder in which there is something already.
+    pub(crate) fn on(system: System, flags: &[&str]) -> Stage {
+        let up = up(&system, flags);
         let base = system.url("");
         Stage {
             up,
@@ -28,9 +36,11 @@ impl Stage {
 
     /// The same folder after a crash, with a new life of everything.
     pub(crate) fn again(self, flags: &[&str]) -> Stage {
-        let Stage { up, cli, system, .. } = self;
-        up.kill();
-        let up = system.up(flags).expect("conclave up serves again");
+        let Stage {
+            up: old, cli, system, ..
+        } = self;
+        old.kill();
+        let up = up(&system, flags);
         // The old one's connections went down with the node.
         let web = Web::new(&system.url(""));
         Stage { up, web, cli, system }
@@ -42,6 +52,12 @@ impl Stage {
             path: self.system.folder.path().join(name),
         }
     }
+}
+
+fn up(system: &System, flags: &[&str]) -> Node {
+    system
+        .up(&[&PATIENT, flags].concat())
+        .expect("conclave up serves")
 }
 
 /// A file that a task waits for: it goes on when the test says so, however long anything takes.

@@ -1,6 +1,6 @@
 //! With tokens, everyone has their own tasks and nobody else's.
 
-use cluster_tests::{Answer, Cli, System, Web};
+use cluster_tests::{Answer, System};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
@@ -14,16 +14,7 @@ fn stage() -> Stage {
     let tokens = system.folder.path().join("tokens");
     let lines = format!("# who may call\n\n{ADA} ada\n{BOB} Bob Bobson\n");
     std::fs::write(&tokens, lines).expect("a file");
-    let up = system
-        .up(&["--tokens-file", text(&tokens)])
-        .expect("conclave up serves");
-    let base = system.url("");
-    Stage {
-        up,
-        web: Web::new(&base),
-        cli: Cli::new(&base),
-        system,
-    }
+    Stage::on(system, &["--tokens-file", text(&tokens)])
 }
 
 async fn send(request: RequestBuilder, token: &str) -> Answer {

@@ -42,7 +42,7 @@ attempt('alg', lambda: socket.socket(38, socket.SOCK_SEQPACKET))
 attempt('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
 # Of a type that there is not: the kernel refuses that (EINVAL) before it looks for the family, or at who asks.
 for family in (socket.AF_UNIX, 40, 16, 17, 38, socket.AF_INET): attempt('nonsense', lambda: socket.socket(family, 15))
-attempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\0conclave-zoo'))
+attempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\0SOCKET'))
 for name in ('localhost', 'example.com'):
     try:
         socket.getaddrinfo(name, 80); print(name, 'RESOLVED')
@@ -51,12 +51,21 @@ for name in ('localhost', 'example.com'):
 print('interfaces', [line.split(':')[0].strip() for line in open('/proc/net/dev').readlines()[2:]])
 "#;
 
-fn caller(zoo: &Zoo) -> String {
+/// A local socket outside of all cells. Another run of these tests has another.
+fn host() -> (String, UnixListener) {
+    let name = format!("conclave-zoo-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let listener = UnixListener::bind_addr(&address).expect("a name that is free");
+    (name, listener)
+}
+
+fn caller(zoo: &Zoo, socket: &str) -> String {
     // The node's own ports, and those that etcd and mongod have.
     let (http, rpc) = (port(zoo.system.http()), port(zoo.system.rpc()));
     CALLER
         .replace("PORTS", &format!("[{http}, {rpc}, 2379, 2380, 27017]"))
         .replace("RESOLVER", &resolver().to_string())
+        .replace("SOCKET", socket)
 }
 
 /// Whom this machine asks for names. One that is the machine itself has the address of whoever asks, in a cell.
@@ -89,9 +98,8 @@ fn answers(local: &str, tcp6: &str) -> String {
 #[tokio::test]
 async fn nobody_can_be_reached() {
     let zoo = Zoo::open().await;
-    let name = SocketAddr::from_abstract_name("conclave-zoo").unwrap();
-    let _host = UnixListener::bind_addr(&name).unwrap();
-    let program: &'static str = Box::leak(caller(&zoo).into_boxed_str());
+    let (socket, _host) = host();
+    let program: &'static str = Box::leak(caller(&zoo, &socket).into_boxed_str());
     let said = zoo.says(Animal::new("caller", Program::Python(program))).await;
     assert_eq!(said, answers("ENETUNREACH", "EADDRNOTAVAIL"));
 }
@@ -129,12 +137,10 @@ async fn a_task_may_talk_to_itself_where_it_asks_to() {
 #[tokio::test]
 async fn who_may_talk_to_itself_reaches_nobody_else() {
     let zoo = Zoo::open().await;
-    let name = SocketAddr::from_abstract_name("conclave-zoo-loopback").unwrap();
-    let _host = UnixListener::bind_addr(&name).unwrap();
-    let program = caller(&zoo).replace("conclave-zoo", "conclave-zoo-loopback");
+    let (socket, _host) = host();
     let done = zoo
         .task(&json!({
-            "source": {"main.py": program},
+            "source": {"main.py": caller(&zoo, &socket)},
             "execute": {"command": "python3 -S main.py", "network": "loopback"},
         }))
         .await;

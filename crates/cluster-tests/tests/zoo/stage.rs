@@ -19,6 +19,8 @@ const SLOTS: u32 = 2;
 /// Two take turns in each slot. Each has a user of its own.
 pub(crate) const WARDENS: u32 = 2 * SLOTS;
 const GONE: Duration = Duration::from_secs(20);
+/// For the tasks that it takes until each warden has had one; each of them may have something to compile.
+const TURNS: Duration = Duration::from_secs(60);
 
 /// In the environment of every node here, and nobody's business but the node's.
 pub(crate) const SECRET: (&str, &str) = ("ZOO_KEEPER", "has-the-keys-to-all-cages");
@@ -100,8 +102,12 @@ impl Zoo {
         let up = start(&system, settings).expect("conclave up serves");
         let web = Web::new(&system.url(""));
         every_warden_says(&web, &next_task(), NEXT).await;
+        // One look takes a while, in which a cell may have been made anew: it counts if the next sees the same.
+        let mut last = None;
         let quiet = await_that("every warden to have a cell ready", GONE, async || {
-            Some(Scene::of(up.pid(), &system)).filter(Scene::is_quiet)
+            let seen = Some(Scene::of(up.pid(), &system)).filter(Scene::is_quiet);
+            let before = std::mem::replace(&mut last, seen);
+            before.filter(|before| last.as_ref() == Some(before))
         })
         .await;
         Zoo {
@@ -228,7 +234,7 @@ async fn every_warden_says(web: &Web, task: &Value, expected: &str) {
     // Not every root has `id`.
     task["execute"]["command"] = json!(format!("set -- $(ls -nd /box); echo $3; {command}"));
     let mut users = BTreeSet::new();
-    let deadline = Instant::now() + GONE;
+    let deadline = Instant::now() + TURNS;
     while users.len() < WARDENS as usize {
         assert!(Instant::now() < deadline, "tasks run as {users:?} only");
         let done = web.run(&task).await;
@@ -243,6 +249,10 @@ async fn every_warden_says(web: &Web, task: &Value, expected: &str) {
 fn start(system: &System, settings: &[String]) -> anyhow::Result<Node> {
     let (slots, user) = (SLOTS.to_string(), format!("sandbox.first_user={}", first_user()));
     let mut command = system.up_command(&["--isolation", "cell", "--slots", &slots, "--set", &user]);
+    // A busy machine may let the node stand still for seconds. With the defaults its tasks would be lost and tried again.
+    for setting in ["executor.self_kill=20s", "judicator.lease=30s"] {
+        command.args(["--set", setting]);
+    }
     for setting in settings {
         command.args(["--set", setting]);
     }
