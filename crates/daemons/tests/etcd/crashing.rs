@@ -1,11 +1,10 @@
 //! Crashes between the steps of joining and founding.
 
-use std::process::Command;
-
 use daemons::etcd::{MemberState, Options, Start};
 use etcd_client::MemberAddOptions;
+use tokio::process::Command;
 
-use crate::stage::{Node, Stage, wait_until};
+use crate::stage::{Node, Stage, members_once, reached, wait_until};
 
 #[tokio::test]
 async fn added_but_never_started() {
@@ -37,7 +36,7 @@ async fn started_but_never_promoted() {
     let stage = Stage::new();
     let mut first = stage.start(1, Start::First);
     first.serves().await;
-    let mut client = stage.access(1).connect().await.unwrap();
+    let mut client = reached(&stage.access(1)).await;
     let learner = Some(MemberAddOptions::new().with_is_learner());
     let peer = format!("http://{}", stage.peer(2));
     client.member_add([&peer], learner).await.unwrap();
@@ -56,20 +55,14 @@ async fn started_but_never_promoted() {
         ])
         .arg(format!("--initial-cluster=n1=http://{},n2={peer}", stage.peer(1)))
         .args(["--initial-cluster-state=existing", "--log-level=error"])
+        .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let mut learns = false;
-    for _ in 0..200 {
-        let seen = stage.members(1).await;
-        learns = seen.iter().any(|member| member.state == MemberState::Learner);
-        if learns {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    etcd.kill().unwrap();
-    etcd.wait().unwrap();
-    assert!(learns);
+    members_once(stage.access(1), "a learner", |seen| {
+        seen.iter().any(|member| member.state == MemberState::Learner)
+    })
+    .await;
+    etcd.kill().await.unwrap();
 
     let mut second = stage.start(2, stage.join(&[1]));
     second.serves().await;

@@ -39,7 +39,8 @@ async fn a_proxy_that_hangs_is_killed_and_one_without_members_is_not() {
         tries,
         ..stage.proxy_options(node, Seeds::At(vec![stage.client(1)]))
     };
-    let (lasting, hanging) = (Proxy::start(options(8, 4)), Proxy::start(options(9, 12)));
+    // This is also the time that each has to start in.
+    let (lasting, hanging) = (Proxy::start(options(8, 15)), Proxy::start(options(9, 30)));
     for node in [8, 9] {
         let at = stage.client(node);
         wait_until("the proxy listens", || std::net::TcpStream::connect(&at).is_ok()).await;
@@ -51,6 +52,6 @@ async fn a_proxy_that_hangs_is_killed_and_one_without_members_is_not() {
     one.crash().await;
     pause(&format!("--listen-addr={}", stage.client(9)));
     let why = hanging.fails().await;
-    assert!(why.contains("grpc-proxy did not answer for 12 s"), "{why}");
+    assert!(why.contains("grpc-proxy did not answer for 30 s"), "{why}");
     assert!(lasting.is_running());
 }

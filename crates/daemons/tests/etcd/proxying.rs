@@ -1,10 +1,10 @@
 //! Proxies, and the members behind them.
 
 use daemons::etcd::{
-    Departure, MemberState, ProxyOptions, Seeds, Start, known_cluster, known_endpoints, leave, members,
+    Departure, MemberState, ProxyOptions, Seeds, Start, known_cluster, known_endpoints, leave,
 };
 
-use crate::stage::{Proxy, Stage, get, put, server_with, wait_until};
+use crate::stage::{Proxy, Stage, get, members_once, put, server_with, wait_until};
 
 #[tokio::test]
 async fn a_proxy_follows_the_members_and_remembers_them() {
@@ -103,7 +103,7 @@ async fn another_cluster_at_a_members_address_is_left_out() {
     proxy.stop().await;
 
     // Members keep to theirs, in which n1 is one that does not answer; and who is new is not to choose.
-    let seen = members(&stage.access(2).of(ours)).await.unwrap();
+    let seen = members_once(stage.access(2).of(ours), "an answer", |_| true).await;
     assert_eq!(seen[0].state, MemberState::Unreachable);
     let both = vec![stage.client(1), stage.client(3)];
     let undecided = ProxyOptions {

@@ -1,5 +1,7 @@
 //! Nodes at loopback addresses that no other test has, with the daemon of each as a task.
 
+use std::error::Error;
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, TcpListener};
@@ -13,14 +15,17 @@ use daemons::etcd::{
     Admission, EtcdError, MemberSeen, MemberState, Options, ProxyOptions, Resolver, Seeds, Start,
     known_endpoints, member, members, proxy,
 };
+use etcd_client::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use registry::etcd::{Access, Login};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Far longer than anything here takes, also where many tests run at once.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// A daemon gives up no sooner than the test that waits for it.
+const TRIES: u32 = 90;
 
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
@@ -93,7 +98,7 @@ impl Stage {
             client_port: self.client_port,
             peer_port: self.peer_port,
             start,
-            tries: 60,
+            tries: TRIES,
             quota: 64 << 20,
             login: self.login.clone(),
             tls: None,
@@ -114,7 +119,7 @@ impl Stage {
             host: ip(node).to_string(),
             client_port: self.client_port,
             seeds,
-            tries: 30,
+            tries: TRIES,
             login: self.login.clone(),
             tls: None,
             leash: Vec::new(),
@@ -165,33 +170,21 @@ impl Stage {
         nodes
     }
 
-    pub(crate) async fn members(&self, through: u8) -> Vec<MemberSeen> {
-        members(&self.access(through)).await.unwrap()
+    /// As soon as somebody speaks for the cluster: while it elects, nobody does.
+    #[track_caller]
+    pub(crate) fn members(&self, through: u8) -> impl Future<Output = Vec<MemberSeen>> {
+        members_once(self.access(through), "an answer", |_| true)
     }
 
-    /// Waits until the members are these, and all of them full ones that answer.
+    /// Waits until the members are these, and all of them full ones that answer and follow one leader.
     #[track_caller]
     pub(crate) fn all_well(&self, through: u8, nodes: &[u8]) -> impl Future<Output = Vec<MemberSeen>> {
         let names: Vec<String> = nodes.iter().map(|n| format!("n{n}")).collect();
-        let access = self.access(through);
-        let caller = std::panic::Location::caller();
-        async move {
-            let deadline = Instant::now() + PATIENCE;
-            loop {
-                let seen = members(&access).await;
-                if let Ok(seen) = &seen
-                    && seen.iter().map(|member| &member.name).eq(&names)
-                    && seen.iter().all(is_full)
-                {
-                    return seen.clone();
-                }
-                assert!(
-                    Instant::now() < deadline,
-                    "{caller}: still not {names:?}: {seen:?}"
-                );
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+        members_once(self.access(through), format!("{names:?}"), move |seen| {
+            seen.iter().map(|member| &member.name).eq(&names)
+                && seen.iter().all(is_full)
+                && seen.iter().filter(|member| leads(member)).count() == 1
+        })
     }
 
     /// An etcd that is another program whenever it is to do more than tell its version.
@@ -214,7 +207,34 @@ impl Stage {
 }
 
 fn is_full(member: &MemberSeen) -> bool {
-    matches!(member.state, MemberState::Leader | MemberState::Follower)
+    leads(member) || member.state == MemberState::Follower
+}
+
+fn leads(member: &MemberSeen) -> bool {
+    member.state == MemberState::Leader
+}
+
+/// Waits until they are seen as they should be.
+#[track_caller]
+pub(crate) fn members_once(
+    access: Access,
+    what: impl Display,
+    good: impl Fn(&[MemberSeen]) -> bool,
+) -> impl Future<Output = Vec<MemberSeen>> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = members(&access).await;
+            if let Ok(seen) = &seen
+                && good(seen)
+            {
+                return seen.clone();
+            }
+            assert!(Instant::now() < deadline, "{caller}: still not {what}: {seen:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
 }
 
 /// Dropping it ends the daemon and kills its etcd.
@@ -364,28 +384,48 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) -> imp
 }
 
 /// Tries until it works, as every client of a cluster has to.
-pub(crate) async fn put(access: &Access, key: &str, value: &str) {
+async fn insist<T>(what: &str, attempt: impl AsyncFn() -> Result<T, Box<dyn Error>>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let put = async {
-            let mut client = access.connect().await.ok()?;
-            client.put(key, value, None).await.ok()
-        };
-        match tokio::time::timeout(Duration::from_secs(5), put).await {
-            Ok(Some(_)) => return,
-            _ => assert!(Instant::now() < deadline, "{key} cannot be written"),
+        match attempt().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(Instant::now() < deadline, "{what}: {error:?}"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
+pub(crate) async fn reached(access: &Access) -> Client {
+    insist("etcd is not reached", async || Ok(access.connect().await?)).await
+}
+
+pub(crate) async fn put(access: &Access, key: &str, value: &str) {
+    insist(&format!("{key} cannot be written"), async || {
+        access.connect().await?.put(key, value, None).await?;
+        Ok(())
+    })
+    .await;
+}
+
 pub(crate) async fn get(access: &Access, key: &str) -> Option<String> {
-    let mut client = access.connect().await.unwrap();
-    let answer = client.get(key, None).await.unwrap();
-    answer
-        .kvs()
-        .first()
-        .map(|pair| pair.value_str().unwrap().to_string())
+    insist(&format!("{key} cannot be read"), async || {
+        let answer = access.connect().await?.get(key, None).await?;
+        let value = answer.kvs().first().map(|pair| pair.value_str());
+        Ok(value.transpose()?.map(str::to_string))
+    })
+    .await
+}
+
+/// Waits until etcd itself says no to whoever does not log in: that it is silent, or elects, is no answer.
+pub(crate) async fn refuses(anonymous: &Access) {
+    insist("it is not refused", async || {
+        match anonymous.connect().await?.get("key", None).await {
+            Ok(_) => panic!("read without a login"),
+            Err(refused) if refused.to_string().contains("user name is empty") => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await;
 }
 
 pub(crate) fn contents(folder: &Path) -> Vec<PathBuf> {

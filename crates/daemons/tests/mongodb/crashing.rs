@@ -1,18 +1,23 @@
 //! A crash between any two steps of initiating the set.
 
-use daemons::mongodb::{MongodbError, Step};
+use std::time::Duration;
 
-use crate::ground::{Ground, SECRET};
+use daemons::mongodb::{MongodbError, Options, Step};
+
+use crate::ground::{Ground, SECRET, step_of};
 
 #[tokio::test]
 async fn after_the_claim_another_takes_over() {
     let mut ground = Ground::new(Some(SECRET)).await;
     let claimed = ground.walk_until("a", &Step::Initiate).await;
-    assert!(ground.record("initiate").await.unwrap().contains(r#""name":"a""#));
-    drop(claimed);
+    ground.crash_node("a", claimed).await;
 
-    // While the one that claimed is away, nobody knows whether it is in a set.
-    ground.start("b");
+    // While the one that claimed is away, nobody knows whether it is in a set. The next one is to keep its claim.
+    let options = Options {
+        lease: Duration::from_secs(60),
+        ..ground.options("b")
+    };
+    ground.start_with(options);
     crate::ground::until("b has the claim", async || {
         ground
             .record("initiate")
@@ -39,7 +44,8 @@ async fn after_making_the_user_the_set_is_confirmed_by_the_next_life() {
 
 async fn heals_before(step: Step) {
     let mut ground = Ground::new(Some(SECRET)).await;
-    drop(ground.walk_until("a", &step).await);
+    let walked = ground.walk_until("a", &step).await;
+    ground.crash_node("a", walked).await;
     assert_eq!(ground.record("initiated").await, None);
     // Whoever is there meanwhile does not initiate another.
     ground.start("b");
@@ -64,7 +70,7 @@ async fn a_set_that_came_second_is_set_aside_and_its_node_joins() {
     ground
         .write_record("initiated", r#"{"set":"conclave","by":"b","id":"0123"}"#)
         .await;
-    assert_eq!(late.step().await.unwrap(), Step::SetAside);
+    assert_eq!(step_of(&mut late).await, Step::SetAside);
     let MongodbError::SetAside { aside } = late.act(&Step::SetAside).await.unwrap_err() else {
         panic!("it was not set aside");
     };

@@ -41,11 +41,10 @@ async fn the_eighth_has_no_vote_until_one_with_a_vote_has_left() {
     })
     .await;
     let voter = ground
-        .states()
-        .await
-        .into_iter()
-        .find(|member| member.votes > 0 && member.state == "secondary");
-    let voter = voter.unwrap().name;
+        .member("a secondary that votes", |member| {
+            member.votes > 0 && member.state == "secondary"
+        })
+        .await;
     let options = ground.options(&voter);
     daemons::mongodb::leave(&options, std::time::Duration::from_secs(60))
         .await

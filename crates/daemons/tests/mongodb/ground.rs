@@ -2,6 +2,7 @@
 //! ends.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use boot::Tether;
 use daemons::mongodb::{MemberState, MongodbError, Node, Options, Pace, Step, login, run, states};
-use etcd_client::{Client, GetOptions};
+use etcd_client::{GetOptions, GetResponse};
 use mongodb::Database;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, WriteConcern};
 use nix::sys::signal::{Signal, kill};
@@ -23,7 +24,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const SECRET: &str = "a secret for tests only";
-const DEADLINE: Duration = Duration::from_secs(90);
+/// Far longer than anything here takes, also where many tests run at once.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Ground {
     pub(crate) access: Access,
@@ -65,11 +67,7 @@ impl Ground {
             daemons: HashMap::new(),
             etcd,
         };
-        until("etcd serves", async || match ground.client().await {
-            Some(mut client) => client.get("x", None).await.is_ok(),
-            None => false,
-        })
-        .await;
+        ground.record("x").await;
         ground
     }
 
@@ -125,6 +123,17 @@ impl Ground {
         let daemon = self.daemons.remove(name).unwrap();
         daemon.life.abort();
         let _ = daemon.life.await;
+        self.until_port_is_free(name).await;
+    }
+
+    /// The same for one that was walked.
+    pub(crate) async fn crash_node(&self, name: &str, node: Node) {
+        drop(node);
+        self.until_port_is_free(name).await;
+    }
+
+    /// A mongod that is killed takes a moment to be gone.
+    async fn until_port_is_free(&self, name: &str) {
         let address = self.address(name);
         until("its port is free", async || TcpListener::bind(&address).is_ok()).await;
     }
@@ -178,20 +187,21 @@ impl Ground {
         let deadline = Instant::now() + DEADLINE;
         loop {
             assert!(Instant::now() < deadline, "never came to {last:?}");
-            let step = node.step().await.unwrap();
+            let step = step_of(&mut node).await;
             if step == *last {
                 return node;
             }
-            if node.act(&step).await.unwrap() != Pace::Now {
+            if act(&mut node, &step).await != Pace::Now {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 
     pub(crate) async fn states(&self) -> Vec<MemberState> {
-        states(&self.access, self.secret.as_deref())
-            .await
-            .unwrap_or_default()
+        insist("the states", async || {
+            Ok(states(&self.access, self.secret.as_deref()).await?)
+        })
+        .await
     }
 
     /// Waits until there is one confirmed set with a primary that all others follow, and who has a vote is as said:
@@ -217,15 +227,17 @@ impl Ground {
     }
 
     pub(crate) async fn primary(&self) -> String {
-        let mut primary = String::new();
-        let found = std::cell::RefCell::new(&mut primary);
-        until("there is a primary", async || {
+        self.member("primary", |member| member.state == "primary").await
+    }
+
+    /// Waits for one that is so, and tells its name.
+    pub(crate) async fn member(&self, what: &str, is_so: impl Fn(&MemberState) -> bool) -> String {
+        insist(what, async || {
             let states = self.states().await;
-            let name = states.into_iter().find(|member| member.state == "primary");
-            name.map(|member| **found.borrow_mut() = member.name).is_some()
+            let found = states.iter().find(|member| is_so(member));
+            Ok(found.ok_or_else(|| format!("{states:?}"))?.name.clone())
         })
-        .await;
-        primary
+        .await
     }
 
     /// The set as a judicator sees it: logged in, with the primary wherever it is.
@@ -248,31 +260,29 @@ impl Ground {
 
     /// A value in etcd below `/conclave/mongodb/`.
     pub(crate) async fn record(&self, key: &str) -> Option<String> {
-        let mut client = self.client().await?;
-        let answer = client.get(format!("/conclave/mongodb/{key}"), None).await.ok()?;
-        Some(answer.kvs().first()?.value_str().ok()?.to_string())
+        values(&self.read(key, None).await).into_iter().next()
     }
 
     pub(crate) async fn records_below(&self, key: &str) -> Vec<String> {
-        let mut client = self.client().await.unwrap();
-        let options = GetOptions::new().with_prefix();
-        let answer = client
-            .get(format!("/conclave/mongodb/{key}"), Some(options))
-            .await
-            .unwrap();
-        answer
-            .kvs()
-            .iter()
-            .map(|kv| kv.value_str().unwrap().to_string())
-            .collect()
+        values(&self.read(key, Some(GetOptions::new().with_prefix())).await)
+    }
+
+    async fn read(&self, key: &str, options: Option<GetOptions>) -> GetResponse {
+        let key = format!("/conclave/mongodb/{key}");
+        insist(&key, async || {
+            let mut client = self.access.connect().await?;
+            Ok(client.get(key.as_str(), options.clone()).await?)
+        })
+        .await
     }
 
     pub(crate) async fn write_record(&self, key: &str, value: &str) {
-        let mut client = self.client().await.unwrap();
-        client
-            .put(format!("/conclave/mongodb/{key}"), value, None)
-            .await
-            .unwrap();
+        let key = format!("/conclave/mongodb/{key}");
+        insist(&key, async || {
+            let mut client = self.access.connect().await?;
+            Ok(client.put(key.as_str(), value, None).await?)
+        })
+        .await;
     }
 
     pub(crate) async fn until_registered(&self, name: &str) {
@@ -288,11 +298,12 @@ impl Ground {
         let incarnation = member["incarnation"].as_str().unwrap();
         self.write_record(&format!("left/{incarnation}"), &left.to_string())
             .await;
-        let mut client = self.client().await.unwrap();
-        client
-            .delete(format!("/conclave/mongodb/{key}"), None)
-            .await
-            .unwrap();
+        let key = format!("/conclave/mongodb/{key}");
+        insist(&key, async || {
+            let mut client = self.access.connect().await?;
+            Ok(client.delete(key.as_str(), None).await?)
+        })
+        .await;
     }
 
     /// A program of its own.
@@ -302,17 +313,54 @@ impl Ground {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
+}
 
-    async fn client(&self) -> Option<Client> {
-        self.access.connect().await.ok()
+/// As `run` has it: what went wrong only for the moment is tried again.
+pub(crate) async fn step_of(node: &mut Node) -> Step {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match node.step().await {
+            Err(MongodbError::Etcd(_) | MongodbError::Admin(_)) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            step => return step.unwrap(),
+        }
     }
 }
 
+/// The same for what is done: the next look finds out what came of it.
+pub(crate) async fn act(node: &mut Node, step: &Step) -> Pace {
+    match node.act(step).await {
+        Err(MongodbError::Etcd(_) | MongodbError::Admin(_)) => Pace::Soon,
+        done => done.unwrap(),
+    }
+}
+
+fn values(answer: &GetResponse) -> Vec<String> {
+    let value = |kv: &etcd_client::KeyValue| kv.value_str().unwrap().to_string();
+    answer.kvs().iter().map(value).collect()
+}
+
 /// A condition is awaited, never a time; the deadline only says when to give up.
-pub(crate) async fn until(what: &str, met: impl AsyncFn() -> bool) {
+pub(crate) async fn until(what: &str, mut met: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !met().await {
         assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Asks until there is an answer.
+async fn insist<T>(what: &str, ask: impl AsyncFn() -> Result<T, Box<dyn Error>>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(
+                Instant::now() < deadline,
+                "not within {DEADLINE:?}: {what}: {error}"
+            ),
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

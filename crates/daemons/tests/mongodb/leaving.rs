@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use daemons::mongodb::{Departure, MongodbError, Pace, Step, leave, may_leave, members, remove};
 
-use crate::ground::{Ground, SECRET, until};
+use crate::ground::{Ground, SECRET, act, until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -122,13 +122,16 @@ async fn the_only_one_with_a_vote_gives_one_away_before_it_goes() {
     let mut first = ground.walk_until("a", &Step::Tend).await;
     ground.start("b");
     ground.until_registered("b").await;
-    // Adds b, and goes no further. Once b has the data, a may leave.
-    assert_eq!(first.act(&Step::Tend).await.unwrap(), Pace::Now);
+    // Adds b as soon as its own config is in force, and goes no further. Once b has the data, a may leave.
+    until("b is added", async || {
+        act(&mut first, &Step::Tend).await == Pace::Now
+    })
+    .await;
     let options = ground.options("a");
     until("b has the data", async || may_leave(&options).await.is_ok()).await;
     assert_eq!(ground.states().await[1].votes, 0);
     ground.deregister("a").await;
-    drop(first);
+    ground.crash_node("a", first).await;
 
     // The next life knows that it has left, and that nobody could take over.
     ground.start("a");

@@ -1,27 +1,30 @@
 //! Executors and gateways follow through a proxy.
 
+use std::time::Duration;
+
 use registry::etcd;
 use tokio_util::sync::CancellationToken;
 
 use super::servers::{Cluster, at_one};
-use super::stage::{DEADLINE, Judicator, SHORT, sees};
+use super::stage::{Judicator, SHORT, STEADY, sees};
 
-/// One deadline for all of them: it would not do for whoever only reads the list now and then.
+/// One time limit for all of them: it would not do for whoever only reads the list now and then.
 #[tokio::test]
 async fn changes_are_seen_as_they_happen() {
+    const LIMIT: Duration = Duration::from_secs(30);
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
     let proxy = cluster.proxy().await;
     let follower = etcd::follow(at_one(&proxy), CancellationToken::new());
     let changes = async {
         for _ in 0..5 {
-            let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
+            let a = Judicator::start(&access, "a@1.1.1.1:1", STEADY);
             sees(&follower, &["1.1.1.1:1"]).await;
             a.stop().await;
             sees(&follower, &[]).await;
         }
     };
-    tokio::time::timeout(DEADLINE, changes)
+    tokio::time::timeout(LIMIT, changes)
         .await
         .expect("changes come too late");
 }

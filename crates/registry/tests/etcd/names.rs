@@ -5,7 +5,7 @@ use std::time::Duration;
 use registry::etcd::Access;
 
 use super::servers::Cluster;
-use super::stage::{Judicator, LONG, SHORT, becomes, roster, sees};
+use super::stage::{Judicator, LONG, SHORT, STEADY, becomes, reached, roster, sees};
 
 /// Looks for longer than several rounds of the shortest lease take.
 async fn stays(access: &Access, expected: &[&str]) {
@@ -20,7 +20,7 @@ async fn stays(access: &Access, expected: &[&str]) {
 async fn a_second_one_waits_until_the_first_is_gone() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
-    let first = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
+    let first = Judicator::start(&access, "a@1.1.1.1:1", STEADY);
     first.leads().await;
     let second = Judicator::start(&access, "a@2.2.2.2:2", SHORT);
     sees(&second.registry, &["1.1.1.1:1"]).await;
@@ -40,7 +40,7 @@ async fn a_later_life_takes_over_at_once() {
     first.vanish().await;
     let second = Judicator::start(&access, "a@1.1.1.1:1 2", SHORT);
     second.leads().await;
-    assert_eq!(roster(&access).await, ["a@1.1.1.1:1 2*"]);
+    becomes(&access, &["a@1.1.1.1:1 2*"]).await;
     // Nothing of it hangs on the earlier lease.
     second.vanish().await;
     becomes(&access, &[]).await;
@@ -52,7 +52,7 @@ async fn doubles_do_not_take_it_from_each_other_in_turns() {
     let access = cluster.access();
     let first = Judicator::start(&access, "a@1.1.1.1:1 1", SHORT);
     first.leads().await;
-    let second = Judicator::start(&access, "a@1.1.1.1:1 2", SHORT);
+    let second = Judicator::start(&access, "a@1.1.1.1:1 2", STEADY);
     second.leads().await;
     first.leads_no_longer().await;
     stays(&access, &["a@1.1.1.1:1 2*"]).await;
@@ -64,7 +64,7 @@ async fn doubles_do_not_take_it_from_each_other_in_turns() {
 async fn a_value_that_makes_no_sense_is_left_out() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
-    let mut client = access.connect().await.unwrap();
+    let mut client = reached(&access).await;
     for (name, value) in [("odd", "{"), ("a", "what?")] {
         let key = format!("/conclave/judicators/{name}");
         client.put(key, value, None).await.unwrap();
@@ -73,5 +73,5 @@ async fn a_value_that_makes_no_sense_is_left_out() {
     let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     a.leads().await;
     sees(&a.registry, &["1.1.1.1:1"]).await;
-    assert_eq!(roster(&access).await, ["a@1.1.1.1:1 1*"]);
+    becomes(&access, &["a@1.1.1.1:1 1*"]).await;
 }

@@ -1,21 +1,23 @@
 //! A judicator's process is stopped for a while, and does not know it.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use registry::etcd::Access;
+use tokio::sync::mpsc;
 
 use super::servers::Cluster;
-use super::stage::{Judicator, SHORT, becomes};
+use super::stage::{DEADLINE, Judicator, SHORT, STEADY, becomes};
 
 /// Where the other process finds etcd. Set only for that process.
 const ENDPOINT: &str = "REGISTRY_TEST_ENDPOINT";
 
 struct Process {
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    /// What it says about its lead.
+    said: mpsc::UnboundedReceiver<String>,
 }
 
 impl Process {
@@ -28,14 +30,24 @@ impl Process {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Process { child, lines }
+        let (say, said) = mpsc::unbounded_channel();
+        // Not on the runtime: whoever waits here must go on keeping leases alive.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some((_, leads)) = line.split_once("leads: ") {
+                    let _ = say.send(leads.to_owned());
+                }
+            }
+        });
+        Process { child, said }
     }
 
     /// What it next says about its lead.
-    fn leads(&mut self) -> String {
-        let said = self.lines.by_ref().map(Result::unwrap);
-        let mut said = said.filter_map(|line| line.split_once("leads: ").map(|(_, leads)| leads.to_owned()));
-        said.next().expect("it has ended")
+    async fn leads(&mut self) -> String {
+        tokio::time::timeout(DEADLINE, self.said.recv())
+            .await
+            .expect("it says nothing")
+            .expect("it has ended")
     }
 
     fn signal(&self, signal: Signal) {
@@ -55,17 +67,17 @@ async fn it_leads_no_longer_when_it_wakes_up() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
     let mut process = Process::start(&access);
-    assert_eq!(process.leads(), "false");
-    assert_eq!(process.leads(), "true");
+    assert_eq!(process.leads().await, "false");
+    assert_eq!(process.leads().await, "true");
     process.signal(Signal::SIGSTOP);
-    let other = Judicator::start(&access, "other@2.2.2.2:2", SHORT);
+    let other = Judicator::start(&access, "other@2.2.2.2:2", STEADY);
     other.leads().await;
     becomes(&access, &["other@2.2.2.2:2 1*"]).await;
     process.signal(Signal::SIGCONT);
-    assert_eq!(process.leads(), "false");
+    assert_eq!(process.leads().await, "false");
     becomes(&access, &["other@2.2.2.2:2 1*", "stopped@1.1.1.1:1 1"]).await;
     other.stop().await;
-    assert_eq!(process.leads(), "true");
+    assert_eq!(process.leads().await, "true");
 }
 
 /// Says whether it leads, whenever that changes, until it is killed. Does nothing unless it was started for that.

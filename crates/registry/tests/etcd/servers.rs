@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use registry::etcd::Access;
 
-use super::stage::DEADLINE;
+use super::stage::{DEADLINE, insist};
 
 /// A process that is killed with the value. What it last said is shown when a test fails.
 pub(super) struct Server {
@@ -108,7 +108,7 @@ impl Cluster {
                 let (client, peer) = (&ports[2 * at], &ports[2 * at + 1]);
                 let data = folder.path().join(format!("m{at}"));
                 let args = format!(
-                    "--name m{at} --data-dir {} --pre-vote --initial-cluster {} \
+                    "--name m{at} --data-dir {} --pre-vote --bcrypt-cost 4 --initial-cluster {} \
                      --listen-client-urls http://{client} --advertise-client-urls http://{client} \
                      --listen-peer-urls http://{peer} --initial-advertise-peer-urls http://{peer}",
                     data.display(),
@@ -137,15 +137,18 @@ impl Cluster {
 
     /// The member that leads etcd.
     pub(super) async fn leader(&self) -> usize {
-        let mut leader = None;
-        for (at, member) in self.members.iter().enumerate() {
-            let mut client = at_one(member).connect().await.unwrap();
-            let status = client.status().await.unwrap();
-            if status.header().unwrap().member_id() == status.leader() {
-                leader = Some(at);
+        // Asked one after another: an election in between may leave all of them followers.
+        insist("no member of etcd leads", async || {
+            for (at, member) in self.members.iter().enumerate() {
+                let status = at_one(member).connect().await?.status().await?;
+                let own = status.header().ok_or("an answer without a header")?.member_id();
+                if own == status.leader() {
+                    return Ok(at);
+                }
             }
-        }
-        leader.expect("no member of etcd leads")
+            Err("all of them follow".into())
+        })
+        .await
     }
 
     /// A proxy in front of all members.

@@ -23,7 +23,7 @@ async fn refuse(set: &Set, times: i32) {
     let refused = doc! {
         "waitForFailPoint": "failCommand",
         "timesEntered": entered(&before) + 1,
-        "maxTimeMS": 10_000,
+        "maxTimeMS": 60_000,
     };
     admin.run_command(refused).await.unwrap();
 }
@@ -44,7 +44,7 @@ async fn is_told_of(task: TaskId, changes: &mut Receiver<Change>) -> bool {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), told)
+    tokio::time::timeout(Duration::from_secs(60), told)
         .await
         .expect("nothing was told")
 }

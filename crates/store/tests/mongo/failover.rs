@@ -19,7 +19,7 @@ const ADDERS: usize = 6;
 const EXECUTORS: usize = 3;
 /// How many of each kind must go well after the fault.
 const MORE: usize = 100;
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(90);
 
 /// What was acknowledged.
 #[derive(Default)]

@@ -8,13 +8,13 @@ use store::contract::worker::Worker;
 use store::mongo::{Login, MongoStore, Options};
 use store::{StoreError, TaskStore};
 
-use super::set::{Guard, Set};
+use super::set::{Guard, Set, try_open};
 
 async fn refused(options: Options) -> StoreError {
-    match MongoStore::open(options).await {
-        Err(error) => error,
-        Ok(_) => panic!("it was opened"),
-    }
+    let Err(error) = try_open(options).await else {
+        panic!("it was opened");
+    };
+    error
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn whoever_has_the_login_and_the_names_right_gets_in() {
         addresses: vec!["127.0.0.1:1".into()],
         ..set.options("conclave")
     };
-    let error = refused(nowhere).await;
+    let error = MongoStore::open(nowhere).await.err().unwrap();
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
     assert!(
         error.is_transient() && error.to_string().contains("127.0.0.1:1"),

@@ -1,5 +1,5 @@
-//! A real replica set: mongod processes on free ports of this machine, in a folder of their own, killed when it
-//! is dropped.
+//! A real replica set: mongod processes on free ports of an address that no other test has, in a folder of their own,
+//! killed when it is dropped.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +10,20 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, Credential, ServerAddress};
 use mongodb::{Client, error};
+use store::StoreError;
 use store::contract::LOSSES;
 use store::mongo::{Login, MongoStore, Options};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 const NAME: &str = "test";
+
+const UNAUTHORIZED: i32 = 13;
+const ALREADY_INITIALIZED: i32 = 23;
+const USER_EXISTS: i32 = 51003;
+
 /// For everything that only has to happen some time.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Set {
     folder: TempDir,
@@ -81,7 +87,7 @@ impl Set {
     }
 
     pub(crate) async fn open(&self, database: &str) -> MongoStore {
-        MongoStore::open(self.options(database)).await.unwrap()
+        try_open(self.options(database)).await.unwrap()
     }
 
     /// A client of its own, for what no store would do.
@@ -163,14 +169,8 @@ impl Set {
         std::fs::create_dir_all(&data).unwrap();
         let mut command = Command::new(mongod());
         command
-            .args([
-                "--replSet",
-                NAME,
-                "--bind_ip",
-                "127.0.0.1",
-                "--wiredTigerCacheSizeGB",
-                "0.25",
-            ])
+            .args(["--replSet", NAME, "--bind_ip", &host()])
+            .args(["--wiredTigerCacheSizeGB", "0.25"])
             .args([
                 "--oplogSize",
                 "200",
@@ -213,18 +213,25 @@ impl Set {
             },
         };
         let first = self.members[0].port;
-        self.until(first, doc! { "replSetInitiate": config }).await;
+        self.until(first, doc! { "replSetInitiate": config }, &[ALREADY_INITIALIZED])
+            .await;
         let primary = self.primary().await;
         if let Some(login) = self.login() {
             let user = doc! { "createUser": login.user, "pwd": login.password, "roles": ["root"] };
-            self.until(self.members[primary].port, user).await;
+            // Without a login nobody may do anything once there is a user.
+            let done = [USER_EXISTS, UNAUTHORIZED];
+            self.until(self.members[primary].port, user, &done).await;
         }
     }
 
-    /// Until it is done: a mongod that has just been started answers later.
-    async fn until(&self, port: u16, command: Document) {
+    /// Until it is done: a mongod that has just been started answers later. It may have been done by a question whose
+    /// answer came too late: these codes say so.
+    async fn until(&self, port: u16, command: Document, done_before: &[i32]) {
         let begun = Instant::now();
         while let Err(error) = self.ask(port, command.clone()).await {
+            if code(&error).is_some_and(|code| done_before.contains(&code)) {
+                return;
+            }
             assert!(begun.elapsed() < DEADLINE, "{error}\n{}", self.logs());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -234,6 +241,9 @@ impl Set {
     async fn ask(&self, port: u16, command: Document) -> error::Result<Document> {
         let mut options = client_options(&[address(port)]);
         options.direct_connection = Some(true);
+        // Whoever asks here asks again.
+        options.server_selection_timeout = Some(Duration::from_secs(2));
+        options.connect_timeout = Some(Duration::from_secs(2));
         let client = Client::with_options(options)?;
         let asked = tokio::spawn(async move {
             let answer = client.database("admin").run_command(command).await;
@@ -267,6 +277,19 @@ impl Drop for Set {
     }
 }
 
+/// As a judicator does it: where nobody answered in time it is tried again. Nothing else is.
+pub(crate) async fn try_open(options: Options) -> Result<MongoStore, StoreError> {
+    let begun = Instant::now();
+    loop {
+        match MongoStore::open(options.clone()).await {
+            Err(
+                StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } | StoreError::Silent { .. },
+            ) if begun.elapsed() < DEADLINE => {}
+            tried => return tried,
+        }
+    }
+}
+
 fn is_at_work(status: &Document) -> bool {
     const PRIMARY: i32 = 1;
     let copies = status
@@ -276,7 +299,18 @@ fn is_at_work(status: &Document) -> bool {
 }
 
 fn address(port: u16) -> String {
-    format!("127.0.0.1:{port}")
+    format!("{}:{port}", host())
+}
+
+/// Each test process has a loopback address of its own, where nobody else takes ports.
+fn host() -> String {
+    let pid = std::process::id();
+    format!(
+        "127.{}.{}.{}",
+        1 + pid / 62_500 % 250,
+        1 + pid / 250 % 250,
+        1 + pid % 250
+    )
 }
 
 fn client_options(addresses: &[String]) -> ClientOptions {
@@ -284,16 +318,18 @@ fn client_options(addresses: &[String]) -> ClientOptions {
         .iter()
         .map(|text| ServerAddress::parse(text).unwrap())
         .collect();
-    ClientOptions::builder()
-        .hosts(hosts)
-        .server_selection_timeout(Duration::from_secs(2))
-        .connect_timeout(Duration::from_secs(2))
-        .build()
+    ClientOptions::builder().hosts(hosts).build()
 }
 
-/// Free at the moment; nothing else on this machine is likely to take it in the next.
+fn code(error: &error::Error) -> Option<i32> {
+    match &*error.kind {
+        error::ErrorKind::Command(refusal) => Some(refusal.code),
+        _ => None,
+    }
+}
+
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
+    TcpListener::bind((host(), 0))
         .unwrap()
         .local_addr()
         .unwrap()
