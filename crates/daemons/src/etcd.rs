@@ -40,6 +40,7 @@ mod error;
 
 pub use admission::{Admission, Objection};
 pub use dial::DialError;
+pub(crate) use dial::refuses_login;
 pub use error::EtcdError;
 pub use leave::{Departure, leave, may_leave};
 pub use member::member;

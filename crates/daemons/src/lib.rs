@@ -7,6 +7,7 @@
 //! This room knows etcd and mongod as servers. It does not know what Conclave keeps in them.
 
 mod causes;
+mod election;
 pub mod etcd;
 pub mod mongodb;
 mod server;

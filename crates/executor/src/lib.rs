@@ -1,7 +1,7 @@
 //! Reports to a judicator, is given tasks, and runs them in cells.
 //!
 //! Reading order follows a task: `report` asks for work, `slots` keeps the table of what is here, `fetch` brings
-//! the blobs, `work` passes it to a slot's thread, `run` lays it out, compiles, executes and cleans up, `spool`
+//! the blobs, `queue` and `work` pass it to a slot's thread, `run` lays it out, compiles, executes and cleans up, `spool`
 //! keeps the result on disk until a judicator has answered for it.
 //! This room knows nothing of stores, HTTP or how a cell is built.
 

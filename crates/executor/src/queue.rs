@@ -3,11 +3,17 @@
 //! Pure: times come in as values, and nothing happens but the queue changing.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A job that has waited for so long while every slot was at work was taken ahead in error: another executor may have a
+/// free one.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
+/// A slot that is free begins a job as soon as the machine lets it look. One that does not look for so long is not well.
+const LONG: Duration = Duration::from_secs(10);
 
 pub(crate) struct Queue<J> {
     jobs: VecDeque<(Instant, J)>,
-    /// Slots that run nothing: so many jobs will be begun as soon as the machine lets the slots look.
+    /// Slots that run nothing.
     free: usize,
 }
 
@@ -39,14 +45,25 @@ impl<J> Queue<J> {
         self.jobs.len()
     }
 
-    /// Since when there are more jobs than slots to begin them.
-    pub(crate) fn too_many_since(&self) -> Option<Instant> {
-        self.jobs.get(self.free).map(|(since, _)| *since)
+    /// When there will be jobs to take back.
+    pub(crate) fn stuck_at(&self) -> Option<Instant> {
+        let too_many = self.jobs.get(self.free).map(|(since, _)| *since + PATIENCE);
+        let unwell = self.jobs.front().map(|(since, _)| *since + LONG);
+        too_many.into_iter().chain(unwell).min()
     }
 
-    /// Takes back all jobs that no slot is free for: were some kept, they would overtake those before them.
-    pub(crate) fn take_back_too_many(&mut self) -> Vec<J> {
-        let kept = self.free.min(self.jobs.len());
+    /// Takes back what has waited for too long and all behind it: were some kept, they would overtake those before them.
+    pub(crate) fn take_back_stuck(&mut self, now: Instant) -> Vec<J> {
+        let waited = |at: usize, patience| {
+            self.jobs
+                .get(at)
+                .is_some_and(|(since, _)| *since + patience <= now)
+        };
+        let kept = match (waited(0, LONG), waited(self.free, PATIENCE)) {
+            (true, _) => 0,
+            (false, true) => self.free,
+            (false, false) => return Vec::new(),
+        };
         self.jobs.drain(kept..).map(|(_, job)| job).collect()
     }
 
@@ -61,33 +78,29 @@ impl<J> Queue<J> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
-    fn what_a_free_slot_will_begin_is_not_too_much_however_long_it_waits() {
+    fn what_a_free_slot_will_begin_is_not_stuck() {
         let start = Instant::now();
-        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let at = |millis: u64| start + Duration::from_millis(millis);
         let mut queue = Queue::new(2);
         for job in 0..5 {
             queue.push(job, at(job));
         }
-        assert_eq!(queue.too_many_since(), Some(at(2)));
+        assert_eq!(queue.stuck_at(), Some(at(252)));
         assert_eq!(queue.begin(), Some(0));
-        assert_eq!(
-            queue.too_many_since(),
-            Some(at(2)),
-            "the other slot is free for 1"
-        );
         assert_eq!(queue.begin(), Some(1));
-        assert_eq!(queue.too_many_since(), Some(at(2)));
+        assert_eq!(queue.stuck_at(), Some(at(252)), "no slot is free for 2");
         queue.on_ended();
-        assert_eq!(queue.too_many_since(), Some(at(3)));
-        assert_eq!(queue.take_back_too_many(), [3, 4]);
-        assert_eq!((queue.too_many_since(), queue.len()), (None, 1));
-        assert_eq!(queue.take_back_too_many(), [0; 0]);
-        assert_eq!(queue.begin(), Some(2));
+        assert_eq!(queue.stuck_at(), Some(at(253)), "one slot is free for 2");
+        assert_eq!(queue.take_back_stuck(at(252)), [0; 0]);
+        // With those behind it.
+        assert_eq!(queue.take_back_stuck(at(253)), [3, 4]);
+        assert_eq!(queue.stuck_at(), Some(at(10_002)));
+        assert_eq!(queue.take_back_stuck(at(10_001)), [0; 0]);
+        assert_eq!(queue.take_back_stuck(at(10_002)), [2], "nobody looks");
+        assert_eq!((queue.stuck_at(), queue.len()), (None, 0));
         assert_eq!(queue.begin(), None);
     }
 

@@ -27,7 +27,7 @@ use crate::cache::Cache;
 use crate::fetch::Fetcher;
 use crate::home::{Home, failed};
 use crate::run::shell_beneath;
-use crate::slots::{PATIENCE, Slots};
+use crate::slots::Slots;
 use crate::spool::{Spool, weight};
 use crate::work::{Bench, Control, Ending, Equipment, Event, Job};
 use crate::{ExecutorError, Options, workspace};
@@ -184,11 +184,9 @@ impl Reporter {
                 self.on_event(event);
             }
             let now = Instant::now();
-            let stuck_at = self.bench.too_many_since().map(|since| since + PATIENCE);
-            if stuck_at.is_some_and(|at| at <= now) {
-                let too_many = self.bench.take_back_too_many();
-                self.on_given_back(too_many);
-            }
+            let stuck = self.bench.take_back_stuck(now);
+            self.on_given_back(stuck);
+            let stuck_at = self.bench.stuck_at();
             if self.stopping.is_some() && self.slots.is_empty() {
                 self.on_all_ended(now);
             }
@@ -254,7 +252,10 @@ impl Reporter {
             }
             Err(_) => {
                 tracing::warn!(?patience, "no answer to the report; trying again");
-                self.room /= 2;
+                // One that our own haste cut short says nothing about what the way can carry.
+                if patience >= FAREWELL.min(self.options.self_kill / 2) {
+                    self.room /= 2;
+                }
                 return Ok(self.on_unanswered());
             }
         };
@@ -301,10 +302,12 @@ impl Reporter {
     /// Long enough for a busy judicator, short enough for another try before the tasks have to be stopped.
     fn patience(&self, now: Instant) -> Duration {
         let usual = self.options.self_kill / 2;
-        self.stopping.as_ref().map_or(usual, |stopping| {
-            let left = stopping.give_up_at.map(|at| at.saturating_duration_since(now));
-            usual.min(left.unwrap_or(FAREWELL))
-        })
+        let Some(stopping) = &self.stopping else {
+            return usual;
+        };
+        // What is due next must not wait for an answer.
+        let next = stopping.give_up_at.or(stopping.kill_at);
+        usual.min(next.map_or(FAREWELL, |at| at.saturating_duration_since(now)))
     }
 
     fn on_unanswered(&mut self) -> Sent {
@@ -371,7 +374,13 @@ impl Reporter {
         }
         self.due.on_answered(self.left_over);
         let mut bytes = 0;
-        for assignment in answer.assign {
+        // What an earlier answer had given, and did not reach us, is given again, also to who is about to leave.
+        let assigned = if self.stopping.is_none() {
+            answer.assign
+        } else {
+            Vec::new()
+        };
+        for assignment in assigned {
             let handout = assignment.handout;
             bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
             if self.bench.spool().contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
@@ -411,11 +420,15 @@ impl Reporter {
         self.give_back(|_| true);
         // What still waits now waits for its blobs, or is being laid out. If it has begun in this very moment, it is
         // named until nothing is left of it: only then may another begin it.
-        for handout in self.slots.waiting() {
-            let control = self.controls.get(&handout);
-            if !control.is_some_and(|control| withdraw(&handout, control)) {
-                self.doom(&handout);
-            }
+        let has_begun = |handout: &Handout| {
+            let control = self.controls.get(handout);
+            control.is_some_and(|control| withdraw(handout, control))
+        };
+        let mut waiting = self.slots.waiting();
+        waiting.retain(|handout| !has_begun(handout));
+        self.on_given_back(waiting);
+        if self.slots.is_empty() {
+            self.on_all_ended(Instant::now());
         }
     }
 

@@ -11,13 +11,10 @@ use model::{Executing, Handout, Status};
 /// stand idle for a whole exchange with the judicator after each of them.
 const AHEAD: Duration = Duration::from_millis(40);
 /// With a judicator that takes longer to answer, as many as run within so many exchanges: one is on its way while
-/// another is made ready. Less than [`PATIENCE`], or they would be given back again.
+/// another is made ready. Less than [`crate::queue::PATIENCE`], or they would be given back again.
 const EXCHANGES_AHEAD: u32 = 3;
 const LONGEST_AHEAD: Duration = Duration::from_millis(200);
 const MOST_AHEAD: usize = 256;
-/// A task taken ahead that has waited for so long while every slot was at work was taken in error: another executor
-/// may have a free one.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Slots {

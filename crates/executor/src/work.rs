@@ -273,12 +273,12 @@ impl Bench {
         self.jobs().queue.len()
     }
 
-    pub(crate) fn too_many_since(&self) -> Option<Instant> {
-        self.jobs().queue.too_many_since()
+    pub(crate) fn stuck_at(&self) -> Option<Instant> {
+        self.jobs().queue.stuck_at()
     }
 
-    pub(crate) fn take_back_too_many(&self) -> Vec<Handout> {
-        let taken = self.jobs().queue.take_back_too_many();
+    pub(crate) fn take_back_stuck(&self, now: Instant) -> Vec<Handout> {
+        let taken = self.jobs().queue.take_back_stuck(now);
         taken.iter().map(|job| job.handout).collect()
     }
 

@@ -46,7 +46,7 @@ fn check_successor(stage: &mut Stage, old: u32) {
 #[test]
 fn a_deaf_survivor_is_ended_first() {
     let mut stage = Stage::with(
-        json!({ "stop_grace": 300 }),
+        json!({ "stop_grace": 3000 }),
         &[service("a", None, &["deaf", "ready"])],
     );
     stage.boot();
@@ -55,6 +55,7 @@ fn a_deaf_survivor_is_ended_first() {
     let orphan = stage.service("a").unwrap();
     assert_eq!((orphan.state, orphan.pid), (State::Stopping, Some(old)));
     check_successor(&mut stage, old);
+    assert_eq!(stage.count("a term"), 1);
 }
 
 // Stopped after its boot was killed: one that is stopped before is hung up by the kernel, as its group is orphaned.

@@ -124,6 +124,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_port_that_comes_free_soon_is_waited_for() {
+        // An address that nobody else uses, so that its port comes free for nobody else.
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let taken = TcpListener::bind((std::net::Ipv4Addr::new(127, 99, high, low), 0))
+            .await
+            .unwrap();
+        let address = taken.local_addr().unwrap();
+        let addresses = [address];
+        let mut binding = std::pin::pin!(bind_patiently(&addresses));
+        let tried = tokio::time::timeout(Duration::ZERO, &mut binding).await;
+        assert!(tried.is_err(), "{tried:?}");
+        drop(taken);
+        assert_eq!(binding.await.unwrap().local_addr().unwrap(), address);
+    }
+
+    #[tokio::test]
     async fn a_taken_port_is_named_with_the_remedy() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address(taken.local_addr().unwrap().to_string());

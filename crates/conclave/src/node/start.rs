@@ -27,6 +27,9 @@ use crate::config::{Address, Config};
 
 /// For what has nothing long to finish.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For an executor, beyond the time that its tasks have: a report may be under way, what runs is killed and cleared
+/// away, and a goodbye is tried.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How often histograms are folded together, so that they do not grow while nobody asks for the metrics.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -71,7 +74,7 @@ pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secret
 
 pub(crate) fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
     let options = options::executor(config, folder)?;
-    let patience = config.executor.stop_grace.saturating_add(PATIENCE);
+    let patience = config.executor.stop_grace.saturating_add(FAREWELL);
     Ok(Part::start("the executor", patience, |stop| async move {
         Ok(executor::run(options, calls, stop).await?)
     }))

@@ -128,14 +128,30 @@ async fn within<T>(
 
 fn refused(at: &str, what: &'static str, source: etcd_client::Error) -> DialError {
     let at = at.to_string();
-    let text = message(&source);
+    match login_refused(&source) {
+        Some(Login::Wrong) => DialError::WrongSecret { at },
+        Some(Login::Missing) => DialError::NeedsSecret { at },
+        None => DialError::Call { at, what, source },
+    }
+}
+
+enum Login {
+    Wrong,
+    Missing,
+}
+
+fn login_refused(error: &etcd_client::Error) -> Option<Login> {
+    let text = message(error);
     if text.contains("invalid user ID or password") {
-        return DialError::WrongSecret { at };
+        return Some(Login::Wrong);
     }
-    if text.contains("user name is empty") || text.contains("permission denied") {
-        return DialError::NeedsSecret { at };
-    }
-    DialError::Call { at, what, source }
+    let asks = text.contains("user name is empty") || text.contains("permission denied");
+    asks.then_some(Login::Missing)
+}
+
+/// Whether etcd does not accept the login, or the lack of one.
+pub(crate) fn refuses_login(error: &etcd_client::Error) -> bool {
+    login_refused(error).is_some()
 }
 
 fn message(error: &etcd_client::Error) -> String {

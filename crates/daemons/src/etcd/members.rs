@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use registry::etcd::Access;
-use tokio::time::Instant;
 
 use super::dial::DialError;
 use super::look::{health, look};
 use super::plan::Listed;
 use super::uptime::uptime;
-
-/// Longer than etcd takes to elect a leader, also if the first vote is split.
-const ELECTION: Duration = Duration::from_secs(6);
-const PAUSE: Duration = Duration::from_millis(300);
+use crate::election::outlast;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSeen {
@@ -61,19 +57,10 @@ pub async fn members(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
     Ok(members)
 }
 
-/// For whoever is about to change something: while etcd elects a leader nobody speaks for it, and a node that has just
-/// died may have been the leader.
+/// For whoever is about to change something: while etcd elects a leader, nobody speaks for it.
 pub async fn members_after_election(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
-    let deadline = Instant::now() + ELECTION;
-    loop {
-        match members(access).await {
-            Err(error) if !error.is_final() && Instant::now() < deadline => {
-                tracing::debug!("asking again: {error}");
-                tokio::time::sleep(PAUSE).await;
-            }
-            answer => return answer,
-        }
-    }
+    // Each address has a reason of its own for its silence; whether any of them lasts, time tells.
+    outlast(|_| false, async || members(access).await).await
 }
 
 /// Where full members answer.

@@ -15,6 +15,7 @@ use super::plan::{Refusal, Waiting};
 use super::preflight::{find, preflight_proxy};
 use super::silence::{self, until_silent};
 use super::{EtcdError, ProxyOptions, Seeds};
+use crate::causes::with_causes;
 use crate::server::{Server, port};
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -113,7 +114,7 @@ async fn find_members(
                     return Ok(strangers.left_out(&cluster));
                 }
                 Err(error) if error.is_final() => return Err(error.into()),
-                Err(error) => error.to_string(),
+                Err(error) => with_causes(&error),
             },
             Err(waiting) => waiting.to_string(),
         };

@@ -16,6 +16,7 @@ use super::records::{
     Claim, Entry, INITIATE, INITIATED, Incarnation, Initiated, Left, Member, PREFIX, RecordError, Records,
     SET, SetSeen, left_key, member_key,
 };
+use crate::etcd::refuses_login;
 
 /// An etcd that does not answer within this has no majority, or hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,9 +37,15 @@ pub enum EtcdError {
 }
 
 impl EtcdError {
-    /// Whether the same may go well a moment later.
-    pub(crate) fn is_transient(&self) -> bool {
-        !matches!(self, EtcdError::Record(_))
+    /// Whether the same will not go well a moment later either, by what etcd says or is.
+    pub(crate) fn lasts(&self) -> bool {
+        match self {
+            EtcdError::Access(AccessError::Connect { source, .. }) | EtcdError::Refused(source) => {
+                refuses_login(source)
+            }
+            EtcdError::Access(_) | EtcdError::Record(_) => true,
+            EtcdError::Silent => false,
+        }
     }
 }
 

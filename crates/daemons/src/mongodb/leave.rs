@@ -1,6 +1,6 @@
 //! Leaving for good, and removing one that is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use registry::etcd::Access;
 use tokio::net::TcpStream;
@@ -11,15 +11,12 @@ use super::records::{Incarnation, Records};
 use super::spare::can_spare;
 use super::states::states;
 use super::{MongodbError, Options};
+use crate::election::outlast;
 
 /// One that is alive may be too busy to answer the first time.
 const PROBES: u32 = 3;
 const PROBE: Duration = Duration::from_secs(2);
 const BETWEEN_PROBES: Duration = Duration::from_millis(1500);
-
-/// Longer than etcd takes to elect a leader, also if the first vote is split.
-const ELECTION: Duration = Duration::from_secs(6);
-const PAUSE: Duration = Duration::from_millis(300);
 
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +33,10 @@ pub async fn may_leave(options: &Options) -> Result<(), MongodbError> {
         return Ok(());
     };
     let mut etcd = Etcd::new(&options.etcd);
-    through_an_election(async || permission(options, &note, &mut etcd).await.map(drop)).await
+    outlast(lasts, async || {
+        permission(options, &note, &mut etcd).await.map(drop)
+    })
+    .await
 }
 
 /// To be called on the node that leaves, while its daemon runs. Waits until the replica set is rid of it; stopping
@@ -49,7 +49,7 @@ pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, M
         return Ok(Departure::Done);
     };
     let mut etcd = Etcd::new(&options.etcd);
-    through_an_election(async || {
+    outlast(lasts, async || {
         while let Some(records) = permission(options, &note, &mut etcd).await? {
             if etcd.deregister(&options.name, &records).await? {
                 break;
@@ -72,7 +72,7 @@ pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, M
 /// To be called anywhere, for a node that will not come back. One that answers is not removed: it has to leave.
 pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<Departure, MongodbError> {
     let mut etcd = Etcd::new(access);
-    let removed = through_an_election(async || mark_removed(&mut etcd, name).await).await?;
+    let removed = outlast(lasts, async || mark_removed(&mut etcd, name).await).await?;
     Ok(await_gone(access, &removed, patience).await)
 }
 
@@ -103,20 +103,11 @@ async fn mark_removed(etcd: &mut Etcd, name: &str) -> Result<Incarnation, Mongod
     }
 }
 
-/// Tries again for a while what etcd did not do: it does nothing for anybody while it elects a leader, and a node that
-/// has just died may have been the leader. Only for what may be said twice.
-async fn through_an_election<T>(
-    mut attempt: impl AsyncFnMut() -> Result<T, MongodbError>,
-) -> Result<T, MongodbError> {
-    let deadline = Instant::now() + ELECTION;
-    loop {
-        match attempt().await {
-            Err(MongodbError::Etcd(error)) if error.is_transient() && Instant::now() < deadline => {
-                tracing::debug!("trying again: {error}");
-                tokio::time::sleep(PAUSE).await;
-            }
-            ended => return ended,
-        }
+/// Whether it is no use to wait for etcd to elect a leader.
+fn lasts(error: &MongodbError) -> bool {
+    match error {
+        MongodbError::Etcd(error) => error.lasts(),
+        _ => true,
     }
 }
 

@@ -9,7 +9,7 @@ use super::access::{Access, AccessError, Reached, within};
 
 /// How often the members of etcd are asked for.
 const REFRESH: Duration = Duration::from_secs(30);
-const REFRESH_LIMIT: Duration = Duration::from_secs(2);
+const REFRESH_LIMIT: Duration = Duration::from_secs(1);
 /// After one that failed: whoever knows only one member has nobody to turn to should that one go.
 const REFRESH_AGAIN: Duration = Duration::from_secs(5);
 

@@ -73,7 +73,7 @@ impl Table {
         }
     }
 
-    /// The descendants with their figures. Those that vanished in between are left out; so are the rest, where more
+    /// The descendants with their figures. Those that vanished in between are left out. So may be the rest, where more
     /// threads than `most` were found: a bomb grows for as long as it is looked at.
     pub(super) fn stats(&mut self, most: Option<u32>) -> io::Result<Vec<(i32, Stat)>> {
         if self.source == Source::Parents {

@@ -1,6 +1,6 @@
 //! A command that goes beyond a limit is ended, and one that stays within is not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sandbox::{Limits, Reason, Spec};
 
@@ -22,16 +22,15 @@ fn wall_time() {
         wall: Some(ms(150)),
         ..Limits::default()
     };
-    let begun = Instant::now();
     let outcome = run(&limited(sh("sleep 60"), limits));
-    let took = begun.elapsed();
     assert_eq!(
         (outcome.reason, outcome.signal),
         (Reason::WallLimit, Some(libc::SIGKILL))
     );
+    // Long before it would have ended by itself.
     assert!(
-        outcome.wall >= ms(150) && outcome.wall < took,
-        "{:?} of {took:?}",
+        outcome.wall >= ms(150) && outcome.wall < ms(30_000),
+        "{:?}",
         outcome.wall
     );
 }

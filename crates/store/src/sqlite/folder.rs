@@ -16,7 +16,7 @@ pub(super) struct Folder {
 }
 
 /// A process that was just starting another when it was killed leaves the lock to that one, until it is a program of
-/// its own. That must not keep the next life from starting.
+/// its own. That must not keep the next life from starting, which has nothing else to do until then.
 const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(20);
 

@@ -40,6 +40,9 @@ fn check(root: &Path, source: Source) {
         .collect();
     stats.sort_unstable();
     assert_eq!(stats, PARENTS[1..5]);
+    // One thread each. Where every process is looked at anyway, all are told.
+    let some = table.stats(Some(2)).unwrap().len();
+    assert_eq!(some, if source == Source::Children { 3 } else { 4 });
 }
 
 #[test]
