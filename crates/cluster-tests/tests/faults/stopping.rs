@@ -1,8 +1,11 @@
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cluster_tests::{Node, await_that};
 use model::Status;
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::stage::{LONG_LEASE, SOON, Stage};
 
@@ -82,6 +85,54 @@ async fn what_ends_within_the_grace_is_committed() {
     stop(idle).await;
     let _up = system.up(&flags).unwrap();
     assert_eq!(system.done(waits).await.status, Status::Success);
+}
+
+/// What waits for its blobs has not begun: it is given back at once, and nobody waits for the rest of them.
+#[tokio::test]
+async fn a_stop_waits_for_no_blob() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let _judicator = system.judicator(&LONG_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let input = "too much to come along\n".repeat(10_000);
+    let task = system
+        .add(json!({"execute": {"command": "md5sum > /dev/null", "input": input}}))
+        .await;
+    // A pipe in the place of the blob, so that it comes when the test wants it to, which is never.
+    let blob = only_file_beneath(&system.data().join("store/blobs"));
+    let aside = stage.path("blob");
+    std::fs::rename(&blob, &aside).unwrap();
+    nix::unistd::mkfifo(&blob, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let flags = [&LONG_LEASE[..], &NO_GRACE].concat();
+    let mut executor = system.executor("e", &flags).unwrap();
+    let writing = await_that("the blob to be asked for", SOON, async || {
+        let mut options = std::fs::File::options();
+        options.write(true).custom_flags(nix::libc::O_NONBLOCK);
+        options.open(&blob).ok()
+    })
+    .await;
+    executor.signal(Signal::SIGTERM);
+    assert_eq!(executor.ended(SOON).await.code(), Some(0));
+    let log = executor.log();
+    assert!(!log.contains("did not stop"), "{log}");
+    let given_back = stage.status(task.id, Status::Retrying).await;
+    assert_eq!((given_back.executor, given_back.trouble), (None, None));
+
+    std::fs::rename(&aside, &blob).unwrap();
+    drop(writing);
+    let _executor = system.executor("e", &flags).unwrap();
+    let task = system.done(task.id).await;
+    assert_eq!((task.status, task.trouble), (Status::Success, None));
+}
+
+fn only_file_beneath(folder: &Path) -> PathBuf {
+    let only = |folder: &Path| -> PathBuf {
+        let mut entries = std::fs::read_dir(folder).expect("a folder");
+        let first = entries.next().expect("something in it").expect("an entry");
+        assert!(entries.next().is_none(), "more than one in {}", folder.display());
+        first.path()
+    };
+    only(&only(folder))
 }
 
 #[tokio::test]
