@@ -6,6 +6,7 @@
 mod due;
 mod rest;
 mod session;
+mod stopping;
 mod watch;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::due::Due;
 use self::rest::Rest;
 use self::session::{Occupied, Session};
+use self::stopping::{FAREWELL, Stopping};
 use self::watch::Watching;
 use crate::cache::Cache;
 use crate::fetch::Fetcher;
@@ -39,8 +41,6 @@ const REPORT_BYTES: usize = 32 << 20;
 const FIRST_REPORT_BYTES: usize = 96 << 20;
 const REPORT_RESULTS: usize = 1000;
 const LARGE_ANSWER: u64 = 8 << 20;
-/// How long a goodbye is tried, once no task is left, before leaving without.
-const FAREWELL: Duration = Duration::from_secs(3);
 
 pub(crate) struct Reporter {
     options: Options,
@@ -63,13 +63,6 @@ pub(crate) struct Reporter {
     /// Until when the wardens were last told to go on.
     in_touch_until: Instant,
     stopping: Option<Stopping>,
-}
-
-struct Stopping {
-    /// `None` once it has been done, or there was nothing left to kill.
-    kill_at: Option<Instant>,
-    /// `None` while tasks are left.
-    give_up_at: Option<Instant>,
 }
 
 enum Sent {
@@ -187,13 +180,7 @@ impl Reporter {
             let stuck = self.bench.take_back_stuck(now);
             self.on_given_back(stuck);
             let stuck_at = self.bench.stuck_at();
-            if self.stopping.is_some() && self.slots.is_empty() {
-                self.on_all_ended(now);
-            }
-            let kill_at = self.stopping.as_ref().and_then(|stopping| stopping.kill_at);
-            if kill_at.is_some_and(|at| at <= now) {
-                self.on_grace_over();
-            }
+            self.go_on_stopping(now);
             if self.rest.end_if_over(now) {
                 self.due.on_hint();
             }
@@ -201,8 +188,8 @@ impl Reporter {
             if due <= now || self.out_of_time() {
                 return;
             }
-            let give_up_at = self.stopping.as_ref().and_then(|stopping| stopping.give_up_at);
-            let wake = [stuck_at, kill_at, give_up_at, self.rest.ends()]
+            let stage_ends = self.stopping.as_ref().and_then(Stopping::until);
+            let wake = [stuck_at, stage_ends, self.rest.ends()]
                 .into_iter()
                 .flatten()
                 .filter(|at| *at > now)
@@ -306,8 +293,8 @@ impl Reporter {
             return usual;
         };
         // What is due next must not wait for an answer.
-        let next = stopping.give_up_at.or(stopping.kill_at);
-        usual.min(next.map_or(FAREWELL, |at| at.saturating_duration_since(now)))
+        let left = stopping.until().map(|at| at.saturating_duration_since(now));
+        usual.min(left.unwrap_or(FAREWELL))
     }
 
     fn on_unanswered(&mut self) -> Sent {
@@ -407,12 +394,9 @@ impl Reporter {
     }
 
     fn on_stop(&mut self) {
-        let kill_at = Instant::now() + self.options.stop_grace;
+        let now = Instant::now();
         tracing::info!(tasks = self.slots.all().len(), grace = ?self.options.stop_grace, "executor stops");
-        self.stopping = Some(Stopping {
-            kill_at: Some(kill_at),
-            give_up_at: None,
-        });
+        self.stopping = Some(Stopping::Grace(now + self.options.stop_grace));
         // What has begun goes on for a while, also if that was not heard yet.
         while let Ok(event) = self.events.try_recv() {
             self.on_event(event);
@@ -427,32 +411,27 @@ impl Reporter {
         let mut waiting = self.slots.waiting();
         waiting.retain(|handout| !has_begun(handout));
         self.on_given_back(waiting);
+        self.go_on_stopping(now);
+    }
+
+    fn go_on_stopping(&mut self, now: Instant) {
+        let Some(stopping) = &mut self.stopping else {
+            return;
+        };
         if self.slots.is_empty() {
-            self.on_all_ended(Instant::now());
+            stopping.on_all_ended(now);
         }
-    }
-
-    /// Nothing is left to wait for but the answer to the goodbye.
-    fn on_all_ended(&mut self, now: Instant) {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.kill_at = None;
-            stopping.give_up_at.get_or_insert(now + FAREWELL);
-        }
-    }
-
-    /// What still runs is stopped, but named until nothing is left of it: only then may another begin it.
-    fn on_grace_over(&mut self) {
-        for (handout, control) in &self.controls {
-            withdraw(handout, control);
-        }
-        if let Some(stopping) = &mut self.stopping {
-            stopping.kill_at = None;
+        // What still runs is stopped, but named until nothing is left of it: only then may another begin it.
+        if stopping.end_grace_if_over(now) {
+            for (handout, control) in &self.controls {
+                withdraw(handout, control);
+            }
         }
     }
 
     fn out_of_time(&self) -> bool {
-        let give_up_at = self.stopping.as_ref().and_then(|stopping| stopping.give_up_at);
-        give_up_at.is_some_and(|at| Instant::now() >= at)
+        let stopping = self.stopping.as_ref();
+        stopping.is_some_and(|stopping| stopping.is_out_of_time(Instant::now()))
     }
 
     /// What has not begun is not named any more: the judicator gives it to another.

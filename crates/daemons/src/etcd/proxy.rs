@@ -94,7 +94,7 @@ async fn find_members(
 ) -> Result<Vec<String>, EtcdError> {
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let mut doing = String::new();
-    loop {
+    let (pinned, cluster) = loop {
         let pinned = notes.cluster()?;
         let waiting = match see_members(options, notes, pinned).await {
             // Whichever it chose, it could not be told afterwards that it should have been the other.
@@ -103,16 +103,7 @@ async fn find_members(
             }
             // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
             Ok(cluster) => match dial(&options.access(Vec::new()), &cluster.at).await {
-                Ok(_) => {
-                    if pinned.is_none() {
-                        notes.serves(Served {
-                            cluster: cluster.running.cluster,
-                            member: None,
-                        })?;
-                    }
-                    notes.set_endpoints(&cluster.running.endpoints())?;
-                    return Ok(strangers.left_out(&cluster));
-                }
+                Ok(_) => break (pinned, cluster),
                 Err(error) if error.is_final() => return Err(error.into()),
                 Err(error) => with_causes(&error),
             },
@@ -128,7 +119,15 @@ async fn find_members(
             return Err(EtcdError::GaveUp { tries, waiting });
         }
         tokio::time::sleep(PAUSE).await;
+    };
+    if pinned.is_none() {
+        notes.serves(Served {
+            cluster: cluster.running.cluster,
+            member: None,
+        })?;
     }
+    notes.set_endpoints(&cluster.running.endpoints())?;
+    Ok(strangers.left_out(&cluster))
 }
 
 async fn see_members(options: &ProxyOptions, notes: &Notes, pinned: Option<u64>) -> Result<Cluster, Waiting> {
