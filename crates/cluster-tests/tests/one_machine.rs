@@ -59,6 +59,8 @@ mod repeating;
 mod retention;
 #[path = "one_machine/search.rs"]
 mod search;
+#[path = "one_machine/set_up.rs"]
+mod set_up;
 #[path = "one_machine/shape.rs"]
 mod shape;
 #[path = "one_machine/starting.rs"]

@@ -1,0 +1,47 @@
+//! `scripts/up` where something that it needs is missing: the message says what to do.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// What every machine has, whatever else is missing from it.
+const EVERYWHERE: [&str; 10] = [
+    "bash", "cat", "cut", "dirname", "head", "id", "mktemp", "rm", "sed", "sort",
+];
+
+/// Runs `scripts/up` with these programs alone on the PATH, and answers what it complains of.
+fn complaint_with_only(programs: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for program in EVERYWHERE.iter().chain(programs) {
+        let found = ["/usr/bin", "/bin"].map(|path| Path::new(path).join(program));
+        let found = found.iter().find(|path| path.exists());
+        symlink(found.expect(program), folder.path().join(program)).unwrap();
+    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/up");
+    let ended = Command::new("/bin/bash")
+        .arg(scripts)
+        .env_clear()
+        .env("PATH", folder.path())
+        .env("HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(!ended.status.success());
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn missing_packages_are_named_where_there_is_no_apt() {
+    let complaint = complaint_with_only(&[]);
+    for word in ["no apt-get", "protobuf-compiler", "gcc", "binutils"] {
+        assert!(complaint.contains(word), "{complaint}");
+    }
+}
+
+#[test]
+fn a_missing_rust_toolchain_is_named_with_where_to_get_it() {
+    let complaint = complaint_with_only(&["protoc", "cc", "ld"]);
+    assert!(
+        complaint.contains("Rust") && complaint.contains("rustup"),
+        "{complaint}"
+    );
+}
