@@ -19,7 +19,9 @@ mod task;
 
 pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
-pub use id::{Attempt, BlobHash, ExecutorName, NameError, NetworkName, Seq, SessionId, TaskId, UserName};
+pub use id::{
+    Attempt, BlobHash, ExecutorName, IdPrefix, NameError, NetworkName, Seq, SessionId, TaskId, UserName,
+};
 pub use moment::Moment;
 pub use node::{ExecutorState, Health, JudicatorState, PartState, Stats};
 pub use outcome::{Captured, Outcome, Reason, TaskResult};

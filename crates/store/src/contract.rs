@@ -138,6 +138,7 @@ macro_rules! each_case {
             }
             searching {
                 by_id,
+                by_a_prefix_of_the_id,
                 by_user,
                 by_status,
                 by_executor,

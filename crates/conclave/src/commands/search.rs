@@ -56,6 +56,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let mut query = Query {
         ids: args.ids,
+        id_prefix: None,
         user: args.user,
         statuses: args.status,
         executor: args.executor,

@@ -20,6 +20,7 @@ use crate::refusal::Refusal;
     tag = "tasks",
     params(
         ("id" = Option<String>, Query, description = "Ids, with commas between; may be given again"),
+        ("id_prefix" = Option<String>, Query, description = "How the id begins, 4 to 36 characters; the page is then in the order of ids", example = "01890a5d-ac"),
         ("user" = Option<String>, Query, description = "Who owns it"),
         ("status" = Option<String>, Query, description = "Any of these statuses, with commas between", example = "pending,running"),
         ("executor" = Option<String>, Query, description = "Who holds it"),

@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::{StoreError, TaskStore};
 
 /// Goes through all pages, with more tasks added between any two of them.
-async fn walk(store: &Arc<dyn TaskStore>, mut query: Query) -> Vec<TaskId> {
+pub(super) async fn walk(store: &Arc<dyn TaskStore>, mut query: Query) -> Vec<TaskId> {
     let mut seen = vec![];
     for page in 0.. {
         assert!(page < 100, "the pages do not come to an end");

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use model::{Command, Moment, Order, Query, Status, TaskId, UserName};
+use model::{Command, Moment, Order, Query, Status, TaskId, TaskSpec, UserName};
 
-use super::sample::{add_one, add_with, get, run_failure, success};
+use super::paging::walk;
+use super::sample::{add_one, add_with, get, new, run_failure, spec, success};
 use super::worker::Worker;
-use crate::TaskStore;
+use crate::{NewTask, TaskStore};
 
 /// What the query finds, oldest first; newest first must find the same the other way round.
 pub(super) async fn found(store: &Arc<dyn TaskStore>, query: Query) -> Vec<TaskId> {
@@ -56,6 +57,70 @@ pub async fn by_id(store: Arc<dyn TaskStore>) {
         .await,
         []
     );
+}
+
+pub async fn by_a_prefix_of_the_id(store: Arc<dyn TaskStore>) {
+    let texts = [
+        "01890a5d-ac96-774b-bcce-b302099a8057",
+        "01890a5d-ac97-774b-bcce-b302099a8057",
+        "01890a5e-0000-0000-0000-000000000000",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-0000-0000-0000-000000000000",
+    ];
+    let mut ids = vec![];
+    for (index, text) in texts.into_iter().enumerate() {
+        let name = if index % 2 == 0 { "ada" } else { "bob" };
+        let task = NewTask {
+            id: text.parse().unwrap(),
+            ..new(TaskSpec {
+                user: UserName::new(name).unwrap(),
+                ..spec()
+            })
+        };
+        ids.push(task.id);
+        store.add(vec![task]).await.unwrap();
+    }
+    let query = |prefix: &str| Query {
+        id_prefix: Some(prefix.parse().unwrap()),
+        ..Query::default()
+    };
+    for (prefix, expected) in [
+        ("01890a5d-ac96", vec![ids[0]]),
+        ("01890A5D-AC9", vec![ids[0], ids[1]]),
+        ("01890a5d", vec![ids[5], ids[0], ids[1], ids[4]]),
+        ("0189", vec![ids[5], ids[0], ids[1], ids[4], ids[2]]),
+        ("ffff", vec![ids[3]]),
+        ("0000", vec![]),
+        (texts[4], vec![ids[4]]),
+    ] {
+        assert_eq!(found(&store, query(prefix)).await, expected, "{prefix}");
+    }
+    let of_bob = Query {
+        user: user("bob"),
+        ..query("0189")
+    };
+    assert_eq!(found(&store, of_bob.clone()).await, [ids[5], ids[1]]);
+    let named = Query {
+        ids: ids[1..].to_vec(),
+        ..of_bob
+    };
+    assert_eq!(found(&store, named).await, [ids[5], ids[1]]);
+    for order in [Order::Oldest, Order::Newest] {
+        let mut walked = walk(
+            &store,
+            Query {
+                order,
+                limit: 2,
+                ..query("01890a5")
+            },
+        )
+        .await;
+        if order == Order::Newest {
+            walked.reverse();
+        }
+        assert_eq!(walked, [ids[5], ids[0], ids[1], ids[4], ids[2]], "{order}");
+    }
 }
 
 pub async fn by_user(store: Arc<dyn TaskStore>) {
@@ -222,6 +287,7 @@ pub async fn by_everything_at_once(store: Arc<dyn TaskStore>) {
     }
     let query = Query {
         ids: vec![],
+        id_prefix: None,
         user: user("ada"),
         statuses: vec![Status::Running, Status::Cancelled],
         executor: Some(worker.name.clone()),

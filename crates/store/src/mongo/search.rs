@@ -48,7 +48,7 @@ async fn read(base: &Base, query: &Query, limit: usize) -> mongodb::error::Resul
     let mut find = tasks
         .find(conditions(query))
         .projection(without_content())
-        .sort(order(query.order))
+        .sort(order(query))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
         .max_time(LONGEST);
@@ -65,6 +65,9 @@ fn index(query: &Query) -> Option<&'static str> {
     match query {
         Query { ids, .. } if !ids.is_empty() => Some("_id_"),
         Query {
+            id_prefix: Some(_), ..
+        } => Some("_id_"),
+        Query {
             executor: Some(_), ..
         } => Some(HELD),
         Query {
@@ -78,12 +81,15 @@ fn index(query: &Query) -> Option<&'static str> {
     }
 }
 
-fn order(order: Order) -> Document {
-    let direction = match order {
+fn order(query: &Query) -> Document {
+    let direction = match query.order {
         Order::Oldest => 1,
         Order::Newest => -1,
     };
-    doc! { "add_time": direction, "_id": direction }
+    match query.id_prefix {
+        Some(_) => doc! { "_id": direction },
+        None => doc! { "add_time": direction, "_id": direction },
+    }
 }
 
 fn limit(query: &Query) -> usize {

@@ -82,6 +82,9 @@ fn paths(connection: &Connection, query: &Query) -> Result<Vec<Path>, Failure> {
         ids.dedup();
         return Ok(ids.into_iter().map(Path::Id).collect());
     }
+    if query.id_prefix.is_some() {
+        return Ok(vec![Path::IdRange]);
+    }
     if query.executor.is_some() {
         return Ok(vec![Path::Executor]);
     }
@@ -141,14 +144,21 @@ fn sql(query: &Query, path: &Path) -> (String, Vec<Value>) {
         Order::Oldest => "ASC",
         Order::Newest => "DESC",
     };
-    let sql = format!("SELECT {BRIEF} FROM {from} WHERE {conditions} ORDER BY seq {direction}");
+    let key = match query.id_prefix {
+        Some(_) => "id",
+        None => "seq",
+    };
+    let sql = format!("SELECT {BRIEF} FROM {from} WHERE {conditions} ORDER BY {key} {direction}");
     (sql, values)
 }
 
 fn page(query: &Query, mut found: Vec<Brief>) -> Page {
-    match query.order {
-        Order::Oldest => found.sort_unstable_by_key(|brief| brief.add_time),
-        Order::Newest => found.sort_unstable_by_key(|brief| std::cmp::Reverse(brief.add_time)),
+    match query.id_prefix {
+        Some(_) => found.sort_unstable_by_key(|brief| brief.id),
+        None => found.sort_unstable_by_key(|brief| brief.add_time),
+    }
+    if query.order == Order::Newest {
+        found.reverse();
     }
     let full = wanted(query) - 1;
     let more = found.len() > full;
@@ -195,9 +205,11 @@ mod tests {
         };
         let check = |path: Path, index: &str| {
             for order in [Order::Oldest, Order::Newest] {
+                let id_prefix = matches!(path, Path::IdRange).then(|| "0189".parse().unwrap());
                 let (sql, _) = sql(
                     &Query {
                         order,
+                        id_prefix,
                         ..query.clone()
                     },
                     &path,
@@ -211,6 +223,7 @@ mod tests {
         };
         check(Path::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
         check(Path::Id(TaskId::generate()), "sqlite_autoindex_tasks_1 (id=?)");
+        check(Path::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
         check(Path::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
         check(
             Path::Status(Status::Success),

@@ -11,6 +11,9 @@ pub(super) fn conditions(query: &Query) -> Document {
         let ids: Vec<_> = query.ids.iter().map(Field::field).collect();
         all.push(doc! { "_id": { "$in": ids } });
     }
+    if let Some(prefix) = &query.id_prefix {
+        all.push(doc! { "_id": { "$gte": prefix.first().field(), "$lte": prefix.last().field() } });
+    }
     if let Some(user) = &query.user {
         all.push(doc! { "user": user.field() });
     }
@@ -28,7 +31,10 @@ pub(super) fn conditions(query: &Query) -> Document {
         all.push(doc! { "add_time": { "$lt": until.field() } });
     }
     if let Some(cursor) = query.after {
-        all.extend(beyond(cursor, query.order));
+        match query.id_prefix {
+            Some(_) => all.push(beyond_id(cursor, query.order)),
+            None => all.extend(beyond(cursor, query.order)),
+        }
     }
     if let Some(text) = &query.text {
         let part = doc! { "$regex": quoted(text), "$options": "i" };
@@ -53,6 +59,14 @@ fn beyond(cursor: Cursor, order: Order) -> [Document; 2] {
         doc! { "add_time": { from: time.clone() } },
         doc! { "$or": [{ "add_time": { past: time.clone() } }, { "add_time": time, "_id": { past: id } }] },
     ]
+}
+
+fn beyond_id(cursor: Cursor, order: Order) -> Document {
+    let past = match order {
+        Order::Oldest => "$gt",
+        Order::Newest => "$lt",
+    };
+    doc! { "_id": { past: cursor.id.field() } }
 }
 
 /// As a pattern in which nothing has a meaning of its own.

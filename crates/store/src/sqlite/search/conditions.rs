@@ -11,6 +11,8 @@ use crate::sqlite::column::Column;
 pub(super) enum Path {
     All,
     Id(TaskId),
+    /// In the order of ids.
+    IdRange,
     User,
     Status(Status),
     /// Only held tasks have an executor, so these are few.
@@ -33,6 +35,10 @@ impl Conditions {
         if let Path::Id(id) = path {
             all.require("id =", &Column(*id));
         }
+        if let Some(prefix) = &query.id_prefix {
+            all.require("id >=", &Column(prefix.first()));
+            all.require("id <=", &Column(prefix.last()));
+        }
         if let Some(user) = &query.user {
             all.require("user =", &Column(user));
         }
@@ -51,10 +57,13 @@ impl Conditions {
         }
         if let Some(cursor) = query.after {
             let beyond = match query.order {
-                Order::Oldest => "seq >",
-                Order::Newest => "seq <",
+                Order::Oldest => ">",
+                Order::Newest => "<",
             };
-            all.require(beyond, &Column(cursor.add_time));
+            match query.id_prefix {
+                Some(_) => all.require(&format!("id {beyond}"), &Column(cursor.id)),
+                None => all.require(&format!("seq {beyond}"), &Column(cursor.add_time)),
+            }
         }
         all
     }
@@ -95,7 +104,7 @@ impl Conditions {
 fn table(path: &Path) -> &'static str {
     match path {
         Path::All => "tasks NOT INDEXED",
-        Path::Id(_) => "tasks",
+        Path::Id(_) | Path::IdRange => "tasks INDEXED BY sqlite_autoindex_tasks_1",
         Path::User => "tasks INDEXED BY tasks_by_user",
         Path::Status(_) => "tasks INDEXED BY tasks_by_status",
         Path::Executor => "tasks INDEXED BY tasks_held",
