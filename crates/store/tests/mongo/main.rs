@@ -8,6 +8,7 @@ mod changes;
 mod content;
 mod failover;
 mod opening;
+mod priority;
 mod set;
 mod sharing;
 

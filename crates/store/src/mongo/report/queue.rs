@@ -1,6 +1,7 @@
 //! The head of the queue, and who is reaching for it.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,11 +62,13 @@ impl Reservations {
         next
     }
 
-    /// Those that were free, of which there are `wanted` at most.
-    fn reserve(&self, rows: Vec<Row>, wanted: usize) -> Head<'_> {
+    /// `wanted` of those that are free, or as many as there are.
+    fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Head<'_> {
         let mut reserved = self.lock();
         let mut free = rows;
         free.retain(|row| !reserved.contains(&task_id(row.id)));
+        let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
+        free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
         reserved.extend(free.iter().map(|row| task_id(row.id)));
         Head {
@@ -88,15 +91,34 @@ impl Drop for Head<'_> {
     }
 }
 
+/// Which of the first in the queue are left to other processes that reach for them now. A higher priority always goes
+/// first, so only tasks of the lowest priority among the `wanted` are passed over, in favour of others of the same
+/// priority, and no more of them than `wider`.
+fn skipped(priorities: &[i32], wanted: usize, wider: usize, random: u64) -> Range<usize> {
+    let Some(lowest) = wanted.checked_sub(1).and_then(|last| priorities.get(last)) else {
+        return 0..0;
+    };
+    let higher = priorities
+        .iter()
+        .take_while(|priority| *priority > lowest)
+        .count();
+    let alike = priorities[higher..]
+        .iter()
+        .take_while(|priority| *priority == lowest)
+        .count();
+    let spare = (higher + alike - wanted).min(wider);
+    higher..higher + random as usize % (spare + 1)
+}
+
 pub(super) fn wanted(report: &Report) -> usize {
     report.vacant.min(ANSWER_TASKS) as usize
 }
 
 /// As many from the queue as the report has room for, in its order. If reports of other processes are reaching for
-/// the same ones, it begins somewhere further back: not far, but not where they begin.
+/// the same ones, it takes others of the same priority, somewhat further back.
 pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
     let wanted = wanted(report);
-    let none = || Ok(base.reserved.reserve(vec![], 0));
+    let none = || Ok(base.reserved.reserve(vec![], 0, 0));
     if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
         return none();
     }
@@ -106,10 +128,8 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     };
     let wider = wanted * base.reserved.spread(count);
     let reserved = base.reserved.count();
-    let mut rows = read(base, wanted + reserved + wider).await?;
-    let spare = rows.len().saturating_sub(wanted + reserved).min(wider);
-    rows.drain(..random() as usize % (spare + 1));
-    Ok(base.reserved.reserve(rows, wanted))
+    let rows = read(base, wanted + reserved + wider).await?;
+    Ok(base.reserved.reserve(rows, wanted, wider))
 }
 
 async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
@@ -132,4 +152,27 @@ async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
 /// Highest priority first, then oldest.
 pub(in crate::mongo) fn order() -> Document {
     doc! { "priority": -1, "add_time": 1, "_id": 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tasks_of_one_priority_are_passed_over() {
+        let check = |priorities: &[i32], wanted: usize, wider: usize, most: Range<usize>| {
+            let widest = (0..100).map(|random| skipped(priorities, wanted, wider, random));
+            assert_eq!(widest.max_by_key(|range| range.end), Some(most), "{priorities:?}");
+        };
+        check(&[], 1, 6, 0..0);
+        check(&[0, 0, 0], 0, 6, 0..0);
+        check(&[0, 0, 0], 3, 6, 0..0);
+        check(&[0, 0, 0], 1, 6, 0..2);
+        check(&[0; 20], 1, 6, 0..6);
+        check(&[9, 0, 0, 0], 1, 6, 0..0);
+        check(&[9, 9, 9, 0, 0, 0], 1, 6, 0..2);
+        check(&[9, 9, 0, 0, 0, 0], 3, 6, 2..5);
+        check(&[9, 5, 5, 0, 0, 0], 2, 6, 1..2);
+        check(&[0, 0], 3, 6, 0..0);
+    }
 }
