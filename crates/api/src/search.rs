@@ -14,6 +14,16 @@ pub struct Page {
     #[serde(with = "name::optional::cursor")]
     #[schema(value_type = Option<String>)]
     pub next: Option<Cursor>,
+    /// False if the server looked at part of the tasks only, as a search for a text does where there are many. Then
+    /// `next` says where to go on, and the page may be short or empty although more tasks match.
+    #[serde(default = "complete_if_unsaid")]
+    #[schema(required = true)]
+    pub complete: bool,
+}
+
+/// Servers that do not say it look at all tasks.
+fn complete_if_unsaid() -> bool {
+    true
 }
 
 /// The tasks of a batch, in the order given.
@@ -54,10 +64,16 @@ pub struct Brief {
 }
 
 impl From<model::Page> for Page {
-    fn from(model::Page { tasks, next }: model::Page) -> Page {
+    fn from(page: model::Page) -> Page {
+        let model::Page {
+            tasks,
+            next,
+            complete,
+        } = page;
         Page {
             tasks: tasks.into_iter().map(Into::into).collect(),
             next,
+            complete,
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) fn refusal(error: StoreError) -> CallError {
         )),
         StoreError::SearchTooLong { .. } => CallError::Invalid(Invalid::new("text", error.to_string())),
         StoreError::TooMuch => CallError::Invalid(Invalid::new("tasks", error.to_string())),
+        StoreError::Busy { .. } => CallError::Busy(error.to_string()),
         StoreError::Full { .. } => CallError::Full(error.to_string()),
         StoreError::Closed => CallError::Unavailable("the judicator is stopping".into()),
         other if other.is_transient() => CallError::Unavailable(with_causes(&other)),

@@ -16,6 +16,10 @@ pub(crate) fn describe() {
     describe_counter!(CLAIMS, "Tasks handed to executors, each time anew");
     describe_counter!(FINISHES, "Tasks that are done, by their last status");
     describe_counter!(RETIRED, "Tasks removed because they were done long ago");
+    describe_counter!(
+        "conclave_store_unreadable_rows_total",
+        "Rows of the store found that cannot be read and were set aside"
+    );
     describe_counter!(EXPIRED, "Sessions of executors that went silent");
     describe_histogram!(
         QUEUE_SECONDS,

@@ -44,10 +44,13 @@ pub struct Cursor {
     pub fingerprint: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub tasks: Vec<Brief>,
     pub next: Option<Cursor>,
+    /// Whether the page is as full as it can be. If not, only part of the tasks was looked at, and `next` says where
+    /// to go on, also after a page without a task.
+    pub complete: bool,
 }
 
 /// A task on a list.
@@ -99,10 +102,26 @@ impl Query {
     }
 
     pub fn cursor_after(&self, last: &Brief) -> Cursor {
+        self.cursor_at(last.add_time, last.id)
+    }
+
+    /// Right behind the task that was added then under this id.
+    pub fn cursor_at(&self, add_time: Moment, id: TaskId) -> Cursor {
         Cursor {
-            add_time: last.add_time,
-            id: last.id,
+            add_time,
+            id,
             fingerprint: self.fingerprint(),
+        }
+    }
+}
+
+/// The last page, with nothing on it.
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            tasks: vec![],
+            next: None,
+            complete: true,
         }
     }
 }

@@ -16,6 +16,8 @@ pub enum StoreError {
     ForeignCursor,
     #[error("the search was stopped after {} seconds; narrow it by user, status, executor or time", .limit.as_secs())]
     SearchTooLong { limit: Duration },
+    #[error("too many {what} wait already")]
+    Busy { what: &'static str },
     #[error("no room left for the store in {path}")]
     Full { path: PathBuf },
     #[error(
@@ -108,7 +110,7 @@ impl StoreError {
     /// Whether the same call may go better later.
     pub fn is_transient(&self) -> bool {
         match self {
-            StoreError::Full { .. } | StoreError::Closed => true,
+            StoreError::Full { .. } | StoreError::Busy { .. } | StoreError::Closed => true,
             StoreError::Io { .. } | StoreError::Database { .. } | StoreError::Mongo { .. } => true,
             StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
             StoreError::Silent { .. } | StoreError::Contended { .. } => true,

@@ -48,6 +48,8 @@ use self::base::Base;
 use self::cancel::Existed;
 use self::changes::Changes;
 use self::report::Sent;
+use crate::admission::Admission;
+use crate::search::{LISTS_WAITING, TEXTS_WAITING};
 use crate::{
     BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
 };
@@ -62,6 +64,8 @@ pub struct Options {
     pub login: Option<Login>,
     /// How often a task may be lost before it ends as `system_error`.
     pub max_attempts: u32,
+    /// How many tasks a search looks at for one page.
+    pub search_window: usize,
     /// A folder of this process alone, for blobs on their way in. It is emptied.
     pub incoming: PathBuf,
 }
@@ -81,11 +85,19 @@ impl fmt::Debug for Login {
     }
 }
 
+/// Lists that run at the same time.
+const LISTS: usize = 32;
+/// Searches for a text that do, of this judicator: they keep the server busy, and lists have to be answered beside them.
+const TEXTS: usize = 4;
+
 pub struct MongoStore {
     base: Arc<Base>,
     adder: Adder,
     abandoner: Abandoner,
     changes: Changes,
+    lists: Admission,
+    texts: Admission,
+    search_window: usize,
     incoming: PathBuf,
 }
 
@@ -111,8 +123,16 @@ impl MongoStore {
             abandoner: Abandoner::start(base.clone()),
             changes: Changes::follow(base.clone()).await?,
             base,
+            lists: Admission::new("searches", LISTS, LISTS_WAITING),
+            texts: Admission::new("searches for a text", TEXTS, TEXTS_WAITING),
+            search_window: options.search_window,
             incoming: options.incoming,
         })
+    }
+
+    /// How many documents were found since it was opened that cannot be read.
+    pub fn unreadable_rows(&self) -> usize {
+        self.base.set_aside.count()
     }
 }
 
@@ -148,9 +168,14 @@ impl TaskStore for MongoStore {
     }
 
     async fn search(&self, query: Query) -> Result<Page, StoreError> {
+        let admission = match query.text {
+            Some(_) => &self.texts,
+            None => &self.lists,
+        };
+        let _admitted = admission.enter().await?;
         let query = Arc::new(query);
         Patience::with("search")
-            .persist(|_| search::search(self.base.clone(), query.clone()))
+            .persist(|_| search::search(self.base.clone(), query.clone(), self.search_window))
             .await
     }
 

@@ -35,6 +35,8 @@ use self::readers::Readers;
 use self::report::Sent;
 use self::retire::Retention;
 use self::writer::Writer;
+use crate::admission::Admission;
+use crate::search::{LISTS_WAITING, SEARCH_WINDOW, TEXTS_WAITING};
 use crate::{
     BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
 };
@@ -43,18 +45,27 @@ use crate::{
 pub struct Options {
     /// How often a task may be lost before it ends as `system_error`.
     pub max_attempts: u32,
+    /// How many tasks a search looks at for one page.
+    pub search_window: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_attempts: 3 }
+        Options {
+            max_attempts: 3,
+            search_window: SEARCH_WINDOW,
+        }
     }
 }
 
 /// Connections for what is short and often asked.
 const QUICK: usize = 3;
-/// Connections for searches, which may be slow: apart, so that they never make the short ones wait.
-const SEARCHES: usize = 2;
+/// How many such calls wait; each takes less than a millisecond.
+const QUICK_WAITING: usize = 4096;
+/// Connections for lists, apart from the others: no search for a text makes a list wait.
+const LISTS: usize = 2;
+/// Connections for searches for a text, which may be slow.
+const TEXTS: usize = 2;
 /// What a small operation weighs in a group, in bytes: about what it writes.
 const SMALL: usize = 512;
 
@@ -62,7 +73,9 @@ const SMALL: usize = 512;
 /// database and brings its log home, and the lock is let go last of all.
 pub struct SqliteStore {
     quick: Readers,
-    searches: Readers,
+    lists: Readers,
+    texts: Readers,
+    search_window: usize,
     writer: Writer,
     folder: Folder,
     _lock: Lock,
@@ -76,12 +89,22 @@ impl SqliteStore {
         folder::sync_folder(folder.root())?;
         let writer = Writer::start(connection, folder.clone(), options)?;
         Ok(SqliteStore {
-            quick: Readers::new(folder.clone(), QUICK),
-            searches: Readers::new(folder.clone(), SEARCHES),
+            quick: Readers::new(folder.clone(), Admission::new("calls", QUICK, QUICK_WAITING)),
+            lists: Readers::new(folder.clone(), Admission::new("searches", LISTS, LISTS_WAITING)),
+            texts: Readers::new(
+                folder.clone(),
+                Admission::new("searches for a text", TEXTS, TEXTS_WAITING),
+            ),
+            search_window: options.search_window,
             writer,
             folder,
             _lock: lock,
         })
+    }
+
+    /// How many rows were found since it was opened that cannot be read.
+    pub fn unreadable_rows(&self) -> usize {
+        self.folder.set_aside().count()
     }
 
     /// How many commits there were since it was opened: each is one sync of the disk.
@@ -107,14 +130,20 @@ impl TaskStore for SqliteStore {
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        let folder = self.folder.clone();
         self.quick
-            .read(move |connection| rows::task(connection, id))
+            .read(move |connection| rows::task(connection, id, folder.set_aside()))
             .await
     }
 
     async fn search(&self, query: Query) -> Result<Page, StoreError> {
-        self.searches
-            .read(move |connection| search::search(connection, &query))
+        let readers = match query.text {
+            Some(_) => &self.texts,
+            None => &self.lists,
+        };
+        let (window, folder) = (self.search_window, self.folder.clone());
+        readers
+            .read(move |connection| search::search(connection, &query, window, folder.set_aside()))
             .await
     }
 
@@ -130,14 +159,16 @@ impl TaskStore for SqliteStore {
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
+        let folder = self.folder.clone();
         self.quick
-            .read(|connection| executors::executors(connection))
+            .read(move |connection| executors::executors(connection, folder.set_aside()))
             .await
     }
 
     async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError> {
+        let folder = self.folder.clone();
         self.quick
-            .read(|connection| executors::live_sessions(connection))
+            .read(move |connection| executors::live_sessions(connection, folder.set_aside()))
             .await
     }
 
@@ -203,5 +234,46 @@ impl TaskStore for SqliteStore {
 
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.writer.changes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use futures::FutureExt;
+    use futures::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lists_are_answered_while_text_searches_take_all_that_they_may_have() {
+        let root = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(root.path(), Options::default()).unwrap();
+        let text = || Query {
+            text: Some("nowhere".into()),
+            ..Query::default()
+        };
+        // Both connections are in use until the list was answered, and all places of the queue are taken.
+        let answered = Arc::new(Barrier::new(TEXTS + 1));
+        let mut busy = vec![];
+        for _ in 0..TEXTS {
+            let answered = answered.clone();
+            let held = store.texts.read(move |_| {
+                answered.wait();
+                Ok(())
+            });
+            busy.push(held.boxed());
+        }
+        let mut busy = Box::pin(join_all(busy));
+        assert!(busy.as_mut().now_or_never().is_none());
+        let mut waiting = Box::pin(join_all((0..TEXTS_WAITING).map(|_| store.search(text()))));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let refused = store.search(text()).await;
+        assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
+        assert_eq!(store.search(Query::default()).await.unwrap(), Page::default());
+        answered.wait();
+        assert!(busy.await.iter().all(Result::is_ok));
+        assert!(waiting.await.iter().all(Result::is_ok));
     }
 }

@@ -74,6 +74,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     loop {
         let page = client.search(&query).await?;
         match (args.client.form(), args.all) {
+            // Going on through a part without a match shows nothing.
+            (Form::People, true) if page.tasks.is_empty() && page.next.is_some() => {}
             (Form::People, _) => out.text(table(&page))?,
             (Form::Json, false) => out.json(&page)?,
             // Pages follow each other, so each has a line of its own.
@@ -81,8 +83,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
         match (page.next, args.all) {
             (Some(next), true) => query.after = Some(next),
+            // On stderr: it is no part of the list.
+            (Some(next), false) if !page.complete => {
+                complain(format_args!(
+                    "the search looked at part of the tasks only; to go on, add --after {next}, or --all"
+                ));
+                break;
+            }
             (Some(next), false) if args.client.form() == Form::People => {
-                // On stderr: it is no part of the list.
                 complain(format_args!("there are more; add --after {next}, or --all"));
                 break;
             }

@@ -38,6 +38,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 pub(crate) fn alone(config: &Config, folder: &Folder, address: SocketAddr) -> Result<(Arc<Judicator>, Part)> {
     let options = store::sqlite::Options {
         max_attempts: config.judicator.attempts.get(),
+        ..store::sqlite::Options::default()
     };
     let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
     let registry = registry::local::alone(address.to_string());

@@ -13,6 +13,9 @@ use crate::refusal::Refusal;
 /// Search for tasks
 ///
 /// Every condition that is given must hold. Pages stay correct while tasks are being added.
+///
+/// For each page the server looks at a bounded number of tasks. A search that no index answers, as one for a text,
+/// may therefore end before the page is full: `complete` is then false, and `next` says where to go on.
 #[utoipa::path(
     get,
     path = "/api/v1/tasks",

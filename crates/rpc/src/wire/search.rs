@@ -60,6 +60,7 @@ impl From<Page> for proto::Page {
         proto::Page {
             tasks: page.tasks.into_iter().map(Into::into).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
+            incomplete: !page.complete,
         }
     }
 }
@@ -69,6 +70,7 @@ impl Incoming<Page> for proto::Page {
         Ok(Page {
             tasks: each("tasks", self.tasks)?,
             next: self.next.map(|cursor| text("next", &cursor)).transpose()?,
+            complete: !self.incomplete,
         })
     }
 }
@@ -157,5 +159,17 @@ mod tests {
         });
         let sent: proto::Query = query.clone().into();
         assert_eq!(Incoming::<Query>::read(sent), Ok(query));
+    }
+
+    #[test]
+    fn a_page_says_whether_it_is_complete() {
+        for complete in [true, false] {
+            let page = Page {
+                complete,
+                ..Page::default()
+            };
+            let sent: proto::Page = page.clone().into();
+            assert_eq!(Incoming::<Page>::read(sent), Ok(page));
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Command, Moment, Order, Query, Status, TaskId, TaskSpec, UserName};
+use model::{Command, ExecutorName, Moment, Order, Page, Query, Status, TaskId, TaskSpec, UserName};
 
+use super::WINDOW;
 use super::paging::walk;
 use super::sample::{add_one, add_with, get, new, run_failure, spec, success};
 use super::worker::Worker;
@@ -307,4 +308,130 @@ pub async fn by_everything_at_once(store: Arc<dyn TaskStore>) {
         ..query
     };
     assert_eq!(found(&store, of_bob).await, [ids[5]]);
+}
+
+/// Tasks with this command, all in one batch.
+async fn add_many(store: &Arc<dyn TaskStore>, count: usize, name: &str, command: &str) -> Vec<TaskId> {
+    let tasks = (0..count).map(|_| {
+        let mut spec = spec();
+        spec.user = UserName::new(name).unwrap();
+        spec.execute.command = Command::Shell(command.into());
+        new(spec)
+    });
+    let added = store.add(tasks.collect()).await.unwrap();
+    added.iter().map(|added| added.id).collect()
+}
+
+fn ids(page: &Page) -> Vec<TaskId> {
+    page.tasks.iter().map(|brief| brief.id).collect()
+}
+
+pub async fn a_page_looks_at_a_bounded_number_of_tasks(store: Arc<dyn TaskStore>) {
+    let first = add_many(&store, 1, "ada", "needle").await;
+    add_many(&store, 2 * WINDOW, "ada", "hay").await;
+    let last = add_many(&store, 1, "ada", "needle").await;
+    for (order, near, far) in [(Order::Newest, &last, &first), (Order::Oldest, &first, &last)] {
+        let mut query = Query {
+            text: Some("needle".into()),
+            order,
+            ..Query::default()
+        };
+        let found = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&found), found.complete), (near.clone(), false), "{order}");
+        query.after = found.next;
+        let empty = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&empty), empty.complete), (vec![], false), "{order}");
+        query.after = empty.next;
+        let end = store.search(query.clone()).await.unwrap();
+        assert_eq!(
+            (ids(&end), end.complete, end.next),
+            (far.clone(), true, None),
+            "{order}"
+        );
+        // A page that is full before that needs no more.
+        let full = Query {
+            limit: 1,
+            after: None,
+            ..query
+        };
+        let full = store.search(full).await.unwrap();
+        assert_eq!(ids(&full), *near, "{order}");
+        assert!(full.complete && full.next.is_some(), "{order}");
+    }
+    // What an index answers is never cut short.
+    let all = Query {
+        limit: 1000,
+        ..Query::default()
+    };
+    let all = store.search(all).await.unwrap();
+    assert_eq!((all.tasks.len(), all.complete), (2 * WINDOW + 2, true));
+}
+
+pub async fn other_conditions_narrow_what_a_text_is_looked_for_in(store: Arc<dyn TaskStore>) {
+    let of_bob = add_many(&store, 2, "bob", "needle").await;
+    let cancelled = add_many(&store, 1, "ada", "needle").await[0];
+    store.cancel(cancelled).await.unwrap();
+    add_many(&store, 2 * WINDOW, "ada", "hay").await;
+    let query = Query {
+        text: Some("needle".into()),
+        ..Query::default()
+    };
+    let by_user = Query {
+        user: user("bob"),
+        ..query.clone()
+    };
+    let by_status = Query {
+        statuses: vec![Status::Cancelled, Status::Running],
+        ..query.clone()
+    };
+    let by_ids = Query {
+        ids: of_bob.clone(),
+        ..query.clone()
+    };
+    let by_time = Query {
+        until: Some(get(&*store, cancelled).await.add_time),
+        ..query.clone()
+    };
+    assert!(!store.search(query).await.unwrap().complete);
+    for (query, expected) in [
+        (by_user, of_bob.clone()),
+        (by_status, vec![cancelled]),
+        (by_ids, of_bob.clone()),
+        (by_time, of_bob),
+    ] {
+        assert_eq!(found(&store, query).await, expected);
+    }
+}
+
+pub async fn a_condition_without_an_index_of_its_own_is_bounded_too(store: Arc<dyn TaskStore>) {
+    let wanted = add_many(&store, 1, "bob", "true").await;
+    add_many(&store, WINDOW, "ada", "true").await;
+    // A user and a status: one of them is looked up, the other is checked task by task.
+    let mut query = Query {
+        user: user("bob"),
+        statuses: vec![Status::Pending],
+        limit: 10,
+        ..Query::default()
+    };
+    let first = store.search(query.clone()).await.unwrap();
+    assert_eq!((ids(&first), first.complete), (vec![], false));
+    query.after = first.next;
+    let second = store.search(query).await.unwrap();
+    assert_eq!((ids(&second), second.complete, second.next), (wanted, true, None));
+    for nothing in [
+        Query {
+            user: user("nobody"),
+            ..Query::default()
+        },
+        Query {
+            statuses: vec![Status::RunFailed],
+            ..Query::default()
+        },
+        Query {
+            executor: Some(ExecutorName::new("nobody").unwrap()),
+            ..Query::default()
+        },
+    ] {
+        assert_eq!(store.search(nothing).await.unwrap(), Page::default());
+    }
 }

@@ -10,7 +10,7 @@ use super::attempts::COMMAND;
 use super::base::{Base, now};
 use super::failure::Failure;
 use super::field::Field;
-use super::row::{Position, without_content};
+use super::row::{Position, required, without_content};
 use super::table::Table;
 use super::transaction::Transaction;
 
@@ -30,7 +30,7 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failu
     let Some(row) = found else {
         return confirm(&base, id, None).await.map(|()| Existed::No);
     };
-    let task = Position::try_from(&row)?;
+    let task = Position::try_from(&required(&base, &row)?)?;
     if !task.status.may_become(Status::Cancelled) {
         confirm(&base, id, Some(task.status)).await?;
     } else {
@@ -55,8 +55,11 @@ async fn confirm(base: &Base, id: TaskId, status: Option<Status>) -> Result<(), 
         .read_concern(ReadConcern::linearizable())
         .max_time(COMMAND)
         .await?;
-    let found = found.as_ref().map(Position::try_from).transpose()?;
-    match found.map(|task| task.status) == status {
+    let found = match found {
+        Some(row) => Some(Position::try_from(&required(base, &row)?)?.status),
+        None => None,
+    };
+    match found == status {
         true => Ok(()),
         false => Err(Failure::Overtaken),
     }

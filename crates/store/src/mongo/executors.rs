@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use model::{ExecutorState, Health, Moment, Seq};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
 
 use super::attempts::COMMAND;
@@ -20,7 +20,7 @@ use crate::SessionSeen;
 #[derive(Deserialize)]
 struct Holds {
     #[serde(rename = "_id")]
-    executor: String,
+    executor: Bson,
     tasks: i64,
 }
 
@@ -39,36 +39,51 @@ pub(super) async fn executors(base: Arc<Base>) -> Result<Vec<ExecutorState>, Fai
         .await?;
     let holds: HashMap<_, _> = holds
         .into_iter()
-        .map(|holds| (holds.executor, holds.tasks))
+        .filter_map(|holds| Some((holds.executor.as_str()?.to_string(), holds.tasks)))
         .collect();
-    rows.into_iter()
-        .map(|row| {
-            Ok(ExecutorState {
-                tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
-                name: executor_name(row.name)?,
-                session: session_id(row.session),
-                health: if row.live { Health::Alive } else { Health::Gone },
-                slots: small("number of slots", row.slots)?,
-                host: row.host,
-                version: row.version,
-                since: Moment(row.since),
-                report_time: Moment(row.report_time),
-            })
+    let state = |row: ExecutorRow| -> Result<ExecutorState, Failure> {
+        Ok(ExecutorState {
+            tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
+            name: executor_name(row.name)?,
+            session: session_id(row.session),
+            health: if row.live { Health::Alive } else { Health::Gone },
+            slots: small("number of slots", row.slots)?,
+            host: row.host,
+            version: row.version,
+            since: Moment(row.since),
+            report_time: Moment(row.report_time),
         })
-        .collect()
+    };
+    Ok(each_readable(&base, rows, state))
+}
+
+/// Passes over executors that cannot be read, and notes them.
+fn each_readable<T>(
+    base: &Base,
+    rows: Vec<ExecutorRow>,
+    read: impl Fn(ExecutorRow) -> Result<T, Failure>,
+) -> Vec<T> {
+    let read = |row: ExecutorRow| {
+        let name = row.name.clone();
+        let note = |failure: Failure| {
+            base.set_aside
+                .note(format_args!("executor {name}"), failure.into_error("read it"))
+        };
+        read(row).map_err(note).ok()
+    };
+    rows.into_iter().filter_map(read).collect()
 }
 
 pub(super) async fn live_sessions(base: Arc<Base>) -> Result<Vec<SessionSeen>, Failure> {
     let rows = rows(&base, doc! { "live": true }).await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(SessionSeen {
-                executor: executor_name(row.name)?,
-                session: session_id(row.session),
-                seq: Seq(large("report's number", row.seq)?),
-            })
+    let seen = |row: ExecutorRow| {
+        Ok(SessionSeen {
+            executor: executor_name(row.name)?,
+            session: session_id(row.session),
+            seq: Seq(large("report's number", row.seq)?),
         })
-        .collect()
+    };
+    Ok(each_readable(&base, rows, seen))
 }
 
 pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Option<usize>, Failure> {
@@ -100,11 +115,13 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
 }
 
 pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Failure> {
-    let gone = rows(
+    let mut gone = rows(
         &base,
         doc! { "live": false, "report_time": { "$lt": before.field() } },
     )
     .await?;
+    // What cannot be read stays.
+    gone.retain(|row| executor_name(row.name.clone()).is_ok());
     if gone.is_empty() {
         return Ok(0);
     }
@@ -132,13 +149,20 @@ pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Fai
 }
 
 async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {
-    let rows = base
-        .collection::<ExecutorRow>(EXECUTORS)
+    let found: Vec<RawDocumentBuf> = base
+        .collection(EXECUTORS)
         .find(condition)
         .sort(doc! { "_id": 1 })
         .max_time(COMMAND)
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    let read = |document: &RawDocumentBuf| {
+        let note = |error| {
+            let name = document.get("_id").ok().flatten();
+            base.set_aside.note(format_args!("executor {name:?}"), error);
+        };
+        deserialize_from_slice(document.as_bytes()).map_err(note).ok()
+    };
+    Ok(found.iter().filter_map(read).collect())
 }

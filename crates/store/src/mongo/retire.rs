@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use model::Moment;
-use mongodb::bson::doc;
+use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 
 use super::attempts::{COMMAND, Patience};
@@ -14,7 +14,7 @@ use super::blobs;
 use super::failure::Failure;
 use super::field::{Field, blob_hash};
 use super::files;
-use super::row::{Position, Row};
+use super::row::{Position, Row, readable};
 use super::schema::DONE;
 use super::tally::Tally;
 use super::transaction::Transaction;
@@ -26,18 +26,7 @@ const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// Up to `limit` of them, but not more than one transaction takes; 0 when there are none left.
 pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -> Result<usize, Failure> {
     let limit = limit.min(TOGETHER);
-    let rows: Vec<Row> = base
-        .tasks()
-        .find(doc! { "finish_time": { "$lt": done_before.field() } })
-        .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
-        .sort(doc! { "finish_time": 1 })
-        .hint(Hint::Name(DONE.into()))
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
-        .await?
-        .try_collect()
-        .await?;
+    let rows = done(&base, done_before, limit).await?;
     if rows.is_empty() {
         return Ok(0);
     }
@@ -66,6 +55,33 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
     transaction.count(&tally)?;
     transaction.commit(&base).await?;
     Ok(rows.len())
+}
+
+/// What cannot be read stays, and does not count.
+async fn done(base: &Base, before: Moment, limit: usize) -> Result<Vec<Row>, Failure> {
+    let mut at_once = limit;
+    loop {
+        let found: Vec<RawDocumentBuf> = base
+            .tasks()
+            .find(doc! { "finish_time": { "$lt": before.field() } })
+            .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
+            .sort(doc! { "finish_time": 1 })
+            .hint(Hint::Name(DONE.into()))
+            .limit(i64::try_from(at_once).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND)
+            .await?
+            .try_collect()
+            .await?;
+        let all = found.len() < at_once;
+        let mut rows = readable(base, found);
+        rows.retain(|row| row.blobs.iter().all(|hash| blob_hash(hash).is_ok()));
+        if all || !rows.is_empty() {
+            rows.truncate(limit);
+            return Ok(rows);
+        }
+        at_once *= 2;
+    }
 }
 
 /// Clears away the files of what was retired, and those that nobody came for. What is left over when that fails

@@ -3,9 +3,10 @@
 use model::{
     Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
 };
-use mongodb::bson::{Binary, Document, Uuid, doc};
+use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use serde::{Deserialize, Serialize};
 
+use super::base::Base;
 use super::content::Content;
 use super::failure::Failure;
 use super::field::{Field, executor_name, large, session_id, small, task_id, unreadable};
@@ -155,6 +156,58 @@ pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
         start_time: row.start_time.map(Moment),
         finish_time: row.finish_time.map(Moment),
     })
+}
+
+/// Those that can be read. The others are noted and passed over.
+pub(super) fn readable(base: &Base, documents: Vec<RawDocumentBuf>) -> Vec<Row> {
+    documents
+        .iter()
+        .filter_map(|document| {
+            read(document)
+                .map_err(|problem| base.set_aside.note(name(document), problem))
+                .ok()
+        })
+        .collect()
+}
+
+/// One that was asked for by its id: it is read, or the caller is told why it cannot be.
+pub(super) fn required(base: &Base, document: &RawDocument) -> Result<Row, Failure> {
+    read(document).map_err(|problem| {
+        base.set_aside.note(name(document), &problem);
+        unreadable("task", format!("{}: {problem}", name(document)))
+    })
+}
+
+/// All of it, also what the caller does not need: one that a list could not show is not handed out either.
+fn read(document: &RawDocument) -> Result<Row, String> {
+    let row: Row = deserialize_from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
+    let problem = |failure: Failure| match failure {
+        Failure::Refused(error) => error.to_string(),
+        other => format!("{other:?}"),
+    };
+    Position::try_from(&row).map_err(problem)?;
+    brief(&row).map_err(problem)?;
+    Ok(row)
+}
+
+/// By its id, whatever that is.
+fn name(document: &RawDocument) -> String {
+    match key(document) {
+        Some((_, id)) => format!("task {id}"),
+        None => format!("task {:?}", document.get("_id").ok().flatten()),
+    }
+}
+
+/// The add time and the id, which order lists.
+pub(super) fn key(document: &RawDocument) -> Option<(Moment, TaskId)> {
+    #[derive(Deserialize)]
+    struct Key {
+        #[serde(rename = "_id")]
+        id: Uuid,
+        add_time: i64,
+    }
+    let key: Key = deserialize_from_slice(document.as_bytes()).ok()?;
+    Some((Moment(key.add_time), task_id(key.id)))
 }
 
 fn size(bytes: i64) -> Result<usize, Failure> {

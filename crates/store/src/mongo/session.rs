@@ -12,7 +12,7 @@ use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
 use super::field::{Field, large, session_id};
-use super::row::{Position, Row, without_content};
+use super::row::{Position, readable, without_content};
 use super::tally::Tally;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub(super) async fn holdings(
         let ids: Vec<_> = besides.iter().map(Field::field).collect();
         condition = doc! { "$or": [condition, { "_id": { "$in": ids } }] };
     }
-    let rows: Vec<Row> = base
+    let found = base
         .tasks()
         .find(condition)
         .projection(without_content())
@@ -97,7 +97,7 @@ pub(super) async fn holdings(
         .await?
         .try_collect()
         .await?;
-    rows.iter().map(Position::try_from).collect()
+    readable(base, found).iter().map(Position::try_from).collect()
 }
 
 /// The session goes on, at this report.

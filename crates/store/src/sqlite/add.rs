@@ -9,6 +9,7 @@ use rusqlite::OptionalExtension;
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
+use super::rows;
 use crate::document::encode_spec;
 use crate::{NewTask, StoreError};
 
@@ -81,7 +82,7 @@ fn known(group: &Group<'_>, drafts: &[Draft]) -> Result<HashMap<TaskId, Moment>,
                 let found = find
                     .query_row([Column(draft.id)], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()
-                    .during(STEP)?;
+                    .map_err(|source| rows::unreadable(draft.id, STEP, source))?;
                 if let Some((seq, _)) = found {
                     known.insert(draft.id, Moment(seq));
                 }

@@ -26,5 +26,5 @@ pub(super) fn cancel(group: &mut Group<'_>, id: TaskId) -> Result<Option<Task>, 
         }
         group.moved(id, task.status, Status::Cancelled, None);
     }
-    rows::task(group.connection(), id)
+    rows::task(group.connection(), id, group.set_aside())
 }

@@ -3,16 +3,20 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::BlobHash;
 
 use crate::StoreError;
+use crate::set_aside::SetAside;
 
 /// The places in the data folder.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     root: PathBuf,
+    /// Rows of its database that cannot be read.
+    set_aside: Arc<SetAside>,
 }
 
 /// A process that was just starting another when it was killed leaves the lock to that one, until it is a program of
@@ -32,6 +36,7 @@ impl Folder {
     pub(super) fn open(root: &Path) -> Result<(Folder, Lock), StoreError> {
         let folder = Folder {
             root: root.to_path_buf(),
+            set_aside: Arc::default(),
         };
         fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
         let lock = folder.lock()?;
@@ -84,6 +89,10 @@ impl Folder {
             });
         }
         Ok(())
+    }
+
+    pub(super) fn set_aside(&self) -> &SetAside {
+        &self.set_aside
     }
 
     pub(super) fn root(&self) -> &Path {

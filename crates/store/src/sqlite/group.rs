@@ -11,6 +11,7 @@ use rusqlite::{CachedStatement, Connection};
 use super::failure::{During, Failure};
 use super::folder::{Folder, sync_folder};
 use crate::Change;
+use crate::set_aside::SetAside;
 
 /// What lasts from one group to the next.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,11 @@ impl<'a> Group<'a> {
 
     pub(super) fn folder(&self) -> &'a Folder {
         self.folder
+    }
+
+    /// Where rows that cannot be read are noted.
+    pub(super) fn set_aside(&self) -> &'a SetAside {
+        self.folder.set_aside()
     }
 
     pub(super) fn statement(&self, sql: &str, step: &'static str) -> Result<CachedStatement<'a>, Failure> {

@@ -1,10 +1,11 @@
 //! Retention: removing tasks that were done long ago, and blobs that nothing needs any more.
 
-use model::{BlobHash, Moment, Status};
+use model::{BlobHash, Moment};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
+use super::rows::{POSITION, readable, to_position};
 use crate::Retired;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +24,20 @@ pub(super) fn retire(group: &mut Group<'_>, retention: Retention) -> Result<Reti
 
 fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
     const STEP: &str = "retire tasks";
-    let done: Vec<(i64, Column<Status>)> = group
-        .statement(
-            "SELECT seq, status FROM tasks WHERE finish_time < ?1 ORDER BY finish_time LIMIT ?2",
-            STEP,
-        )?
-        .query_map((Column(retention.done_before), retention.limit), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .and_then(Iterator::collect)
-        .during(STEP)?;
-    for (seq, status) in &done {
+    let mut statement = group.statement(
+        &format!("SELECT {POSITION} FROM tasks WHERE finish_time < ?1 ORDER BY finish_time"),
+        STEP,
+    )?;
+    let mut rows = statement.query([Column(retention.done_before)]).during(STEP)?;
+    let mut done = vec![];
+    // What cannot be read stays, and does not count.
+    while done.len() < retention.limit as usize
+        && let Some(row) = rows.next().during(STEP)?
+    {
+        done.extend(readable(row, to_position(row), group.set_aside()).during(STEP)?);
+    }
+    drop(rows);
+    for task in &done {
         for sql in [
             "UPDATE blobs SET refs = refs - 1 WHERE hash IN (SELECT hash FROM blob_refs WHERE seq = ?1)",
             "DELETE FROM blob_refs WHERE seq = ?1",
@@ -41,9 +45,9 @@ fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Fa
             "DELETE FROM specs WHERE seq = ?1",
             "DELETE FROM tasks WHERE seq = ?1",
         ] {
-            group.statement(sql, STEP)?.execute([seq]).during(STEP)?;
+            group.statement(sql, STEP)?.execute([task.seq]).during(STEP)?;
         }
-        group.removed(status.0);
+        group.removed(task.status);
     }
     Ok(done.len())
 }

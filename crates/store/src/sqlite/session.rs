@@ -8,6 +8,7 @@ use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::{self, Position};
 use super::transition::{Release, release};
+use crate::StoreError;
 
 pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
     const STEP: &str = "read an executor";
@@ -26,7 +27,14 @@ pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<Kno
             })
         })
         .optional()
-        .during(STEP)
+        .map_err(|source| match rows::is_unreadable(&source) {
+            // Nothing was written yet: only this executor's report is refused.
+            true => Failure::Refused(StoreError::Unreadable {
+                what: "executor",
+                detail: format!("{name}: {source}"),
+            }),
+            false => Failure::Database { step: STEP, source },
+        })
 }
 
 /// The one write of a report that carries nothing new.
@@ -89,7 +97,7 @@ pub(super) fn release_all(
     session: SessionId,
     why: Release<'_>,
 ) -> Result<Vec<Position>, Failure> {
-    let held = rows::held(group.connection(), executor, session)?;
+    let held = rows::held(group.connection(), executor, session, group.set_aside())?;
     for task in &held {
         release(group, task, why)?;
     }

@@ -6,6 +6,7 @@
 mod alternating;
 mod changes;
 mod content;
+mod damage;
 mod failover;
 mod opening;
 mod priority;

@@ -87,6 +87,7 @@ async fn open_store(
                         Login { user, password }
                     }),
                     max_attempts: config.judicator.attempts.get(),
+                    search_window: store::SEARCH_WINDOW,
                     incoming: folder.incoming()?,
                 };
                 match MongoStore::open(options).await {

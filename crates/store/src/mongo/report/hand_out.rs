@@ -17,7 +17,7 @@ use crate::mongo::base::{Base, now};
 use crate::mongo::content::{self, Content};
 use crate::mongo::failure::Failure;
 use crate::mongo::field::{Field, task_id};
-use crate::mongo::row::{Position, Row, without_result};
+use crate::mongo::row::{Position, Row, readable, without_result};
 use crate::mongo::table::Table;
 use crate::mongo::transaction::Transaction;
 
@@ -51,7 +51,11 @@ pub(super) async fn assignments(
                 assignments.push(Assignment { handout, spec });
                 added.extend(claimed.added);
             }
-            Err(error) => unreadable.push((handout, error.to_string())),
+            Err(error) => {
+                base.set_aside
+                    .note(format_args!("spec of task {}", handout.task), &error);
+                unreadable.push((handout, error.to_string()));
+            }
         }
     }
     if !unreadable.is_empty() {
@@ -95,7 +99,7 @@ async fn give_up(
 
 async fn rows(base: &Base, ids: &[TaskId]) -> Result<Vec<Row>, Failure> {
     let ids: Vec<_> = ids.iter().map(Field::field).collect();
-    let rows = base
+    let found = base
         .tasks()
         .find(doc! { "_id": { "$in": ids } })
         .projection(without_result())
@@ -104,5 +108,5 @@ async fn rows(base: &Base, ids: &[TaskId]) -> Result<Vec<Row>, Failure> {
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    Ok(readable(base, found))
 }

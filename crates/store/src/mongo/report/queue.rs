@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use model::{Intent, Report, TaskId};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
-use crate::mongo::row::{Row, without_result};
+use crate::mongo::row::{Row, readable, without_result};
 use crate::mongo::schema::WAITING;
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
@@ -37,6 +37,8 @@ pub(in crate::mongo) struct Reservations {
     tasks: Mutex<HashSet<TaskId>>,
     /// How far back to begin: more after each meeting with another process, less as time goes by without one.
     spread: AtomicUsize,
+    /// How many documents at the head could not be read the last time.
+    unreadable: AtomicUsize,
 }
 
 /// From the head of the queue, for as long as this is kept.
@@ -128,11 +130,25 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     };
     let wider = wanted * base.reserved.spread(count);
     let reserved = base.reserved.count();
-    let rows = read(base, wanted + reserved + wider).await?;
+    let rows = read_past_unreadable(base, wanted + reserved + wider).await?;
     Ok(base.reserved.reserve(rows, wanted, wider))
 }
 
-async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+/// Documents that cannot be read stay at the head, so as many more have to be read.
+async fn read_past_unreadable(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+    loop {
+        let expected = base.reserved.unreadable.load(Ordering::Relaxed);
+        let found = read(base, limit + expected).await?;
+        let (count, rows) = (found.len(), readable(base, found));
+        let unreadable = count - rows.len();
+        base.reserved.unreadable.store(unreadable, Ordering::Relaxed);
+        if unreadable <= expected || count < limit + expected {
+            return Ok(rows);
+        }
+    }
+}
+
+async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure> {
     let rows = base
         .tasks()
         .find(doc! { "waits": true })

@@ -55,7 +55,16 @@ pub(super) fn finish(
     handled: &mut Handled,
 ) -> Result<(), Failure> {
     for Ended { handout, how } in ended {
-        let found = rows::position(group.connection(), handout.task)?;
+        let found = match rows::position(group.connection(), handout.task) {
+            // It cannot take the result. The report goes on without it.
+            Err(Failure::Refused(error)) => {
+                group
+                    .set_aside()
+                    .note(format_args!("task {}", handout.task), error);
+                None
+            }
+            found => found?,
+        };
         if let Some(task) = found.filter(|task| task.is_out_as(*handout, &report.executor)) {
             settle(group, report, (&task, how), handled)?;
         }

@@ -16,7 +16,12 @@ pub(super) fn record(
     report: &Report,
     answer: &mut Answer,
 ) -> Result<Vec<Position>, Failure> {
-    let mut held = rows::held(group.connection(), &report.executor, report.session)?;
+    let mut held = rows::held(
+        group.connection(),
+        &report.executor,
+        report.session,
+        group.set_aside(),
+    )?;
     let settled: HashSet<_> = answer.delete.iter().copied().collect();
     let mut by_id: HashMap<_, _> = held.iter_mut().map(|task| (task.id, task)).collect();
     for executing in &report.executing {
