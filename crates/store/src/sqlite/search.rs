@@ -89,7 +89,7 @@ fn look(
         // If every task on the way is on the page, the page itself bounds what is looked at.
         if looked_at == window && (checks || needle.is_some()) {
             page.complete = page.tasks.len() == full;
-            page.next = reached;
+            page.next = reached.map(|(add_time, id)| query.cursor_at(add_time, id));
             break;
         }
         looked_at += 1;
@@ -100,9 +100,7 @@ fn look(
             break;
         }
         // The key of a row that cannot be read may be unreadable too; then an earlier one serves.
-        if let Some(key) = key(row) {
-            reached = Some(query.cursor_at(key.0, key.1));
-        }
+        reached = key(row).or(reached);
         if matches && let Some(brief) = readable(row, to_brief(row), set_aside).during(STEP)? {
             page.tasks.push(brief);
         }
@@ -173,7 +171,7 @@ mod tests {
         };
         let by_status = "tasks_by_status (status=? AND rowid>? AND rowid<?)";
         check(Way::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
-        check(Way::Ids, "sqlite_autoindex_tasks_1 (id=?)");
+        check(Way::Ids, "sqlite_autoindex_tasks_1 (id=? AND rowid>? AND rowid<?)");
         check(Way::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
         check(Way::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
         check(Way::Statuses(vec![Status::Success]), by_status);
