@@ -146,7 +146,7 @@ impl TryFrom<&Row> for Position {
 pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
     Ok(Brief {
         id: task_id(row.id),
-        user: UserName::new(row.user.as_str()).map_err(|error| unreadable("user's name", error))?,
+        user: user(row)?,
         priority: row.priority,
         command: row.command.clone(),
         status: status(&row.status)?,
@@ -186,7 +186,7 @@ fn read(document: &RawDocument) -> Result<Row, String> {
         other => format!("{other:?}"),
     };
     Position::try_from(&row).map_err(problem)?;
-    brief(&row).map_err(problem)?;
+    user(&row).map_err(problem)?;
     Ok(row)
 }
 
@@ -212,6 +212,10 @@ pub(super) fn key(document: &RawDocument) -> Option<(Moment, TaskId)> {
 
 fn size(bytes: i64) -> Result<usize, Failure> {
     usize::try_from(bytes).map_err(|error| unreadable("task's size", error))
+}
+
+fn user(row: &Row) -> Result<UserName, Failure> {
+    UserName::new(row.user.as_str()).map_err(|error| unreadable("user's name", error))
 }
 
 fn status(text: &str) -> Result<Status, Failure> {

@@ -171,7 +171,10 @@ mod tests {
         };
         let by_status = "tasks_by_status (status=? AND rowid>? AND rowid<?)";
         check(Way::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
-        check(Way::Ids, "sqlite_autoindex_tasks_1 (id=? AND rowid>? AND rowid<?)");
+        check(
+            Way::Ids,
+            "sqlite_autoindex_tasks_1 (id=? AND rowid>? AND rowid<?)",
+        );
         check(Way::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
         check(Way::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
         check(Way::Statuses(vec![Status::Success]), by_status);

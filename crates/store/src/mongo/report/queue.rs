@@ -1,6 +1,6 @@
 //! The head of the queue, and who is reaching for it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use futures::TryStreamExt;
 use model::{Intent, Report, TaskId};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
@@ -34,7 +35,10 @@ const WIDEST: usize = 6;
 pub(in crate::mongo) struct Reservations {
     /// Whoever looks at the queue does so alone: then he sees what those before him have reserved.
     turn: tokio::sync::Mutex<()>,
-    tasks: Mutex<HashSet<TaskId>>,
+    /// With their priorities.
+    tasks: Mutex<HashMap<TaskId, i32>>,
+    /// Told whenever reservations end.
+    ended: Notify,
     /// How far back to begin: more after each meeting with another process, less as time goes by without one.
     spread: AtomicUsize,
     /// How many documents at the head could not be read the last time.
@@ -64,22 +68,34 @@ impl Reservations {
         next
     }
 
-    /// `wanted` of those that are free, or as many as there are.
-    fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Head<'_> {
+    /// `wanted` of those that are free, or as many as there are. `None` if some of these would overtake a task of a
+    /// higher priority: one that another report has reserved, and may yet have to give up.
+    fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Option<Head<'_>> {
         let mut reserved = self.lock();
         let mut free = rows;
-        free.retain(|row| !reserved.contains(&task_id(row.id)));
+        free.retain(|row| !reserved.contains_key(&task_id(row.id)));
         let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
         free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
-        reserved.extend(free.iter().map(|row| task_id(row.id)));
-        Head {
+        let lowest = free.last().map(|row| row.priority);
+        if lowest.is_some_and(|lowest| reserved.values().any(|priority| *priority > lowest)) {
+            return None;
+        }
+        reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
+        Some(Head {
             rows: free,
+            all: self,
+        })
+    }
+
+    fn nothing(&self) -> Head<'_> {
+        Head {
+            rows: vec![],
             all: self,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, i32>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,6 +106,8 @@ impl Drop for Head<'_> {
         for row in &self.rows {
             reserved.remove(&task_id(row.id));
         }
+        drop(reserved);
+        self.all.ended.notify_waiters();
     }
 }
 
@@ -120,18 +138,27 @@ pub(super) fn wanted(report: &Report) -> usize {
 /// the same ones, it takes others of the same priority, somewhat further back.
 pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
     let wanted = wanted(report);
-    let none = || Ok(base.reserved.reserve(vec![], 0, 0));
     if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
-        return none();
+        return Ok(base.reserved.nothing());
     }
-    // If the one whose turn it is hears nothing, the others can still report.
-    let Ok(_turn) = timeout(TURN, base.reserved.turn.lock()).await else {
-        return none();
-    };
     let wider = wanted * base.reserved.spread(count);
-    let reserved = base.reserved.count();
-    let rows = read_past_unreadable(base, wanted + reserved + wider).await?;
-    Ok(base.reserved.reserve(rows, wanted, wider))
+    let deadline = Instant::now() + TURN;
+    loop {
+        // If the one whose turn it is hears nothing, the others can still report.
+        let Ok(turn) = timeout_at(deadline, base.reserved.turn.lock()).await else {
+            return Ok(base.reserved.nothing());
+        };
+        let ended = base.reserved.ended.notified();
+        let reserved = base.reserved.count();
+        let rows = read_past_unreadable(base, wanted + reserved + wider).await?;
+        if let Some(head) = base.reserved.reserve(rows, wanted, wider) {
+            return Ok(head);
+        }
+        drop(turn);
+        if timeout_at(deadline, ended).await.is_err() {
+            return Ok(base.reserved.nothing());
+        }
+    }
 }
 
 /// Documents that cannot be read stay at the head, so as many more have to be read.
