@@ -27,7 +27,7 @@ pub enum BootError {
     Signals(#[source] io::Error),
     #[error("could not start the thread that prints logs")]
     Printer(#[source] io::Error),
-    #[error("the loop that keeps a service alive broke; all services were stopped")]
+    #[error("a loop that keeps the services alive broke; all services were stopped")]
     Keeper(#[source] tokio::task::JoinError),
 }
 

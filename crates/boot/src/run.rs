@@ -46,7 +46,7 @@ pub async fn run(plan: Plan) -> Result<Stopped, BootError> {
         watched,
     } = Crew::of(&plan, &board, &logs);
 
-    // All that runs beside the keepers. None of it fails, and all of it ends with this set.
+    // All that runs beside the keepers. None of it ends by itself, and all of it ends with this set.
     let mut beside = JoinSet::new();
     beside.spawn(board.clone().keep_written(folder.clone()));
     beside.spawn(hold::watch(folder.clone(), watched));
@@ -60,6 +60,7 @@ pub async fn run(plan: Plan) -> Result<Stopped, BootError> {
         // Nobody told a keeper to end, so this is a mistake of ours. Its service is no longer kept alive, and a
         // node that cannot keep its word should stop and be seen to.
         ended = keepers.join_next() => ended.and_then(Result::err),
+        Some(ended) = beside.join_next() => ended.err(),
     };
     let stopped = tokio::select! {
         () = stop_in_order(&orders) => Stopped::InOrder,

@@ -53,6 +53,8 @@ mod order;
 mod outputs;
 #[path = "one_machine/pages.rs"]
 mod pages;
+#[path = "one_machine/readiness.rs"]
+mod readiness;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
 #[path = "one_machine/retention.rs"]

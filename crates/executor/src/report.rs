@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::{CallError, Calls};
 use sandbox::{Isolation, Launcher};
+use supervise::Supervisor;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -140,12 +141,18 @@ impl Reporter {
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), ExecutorError> {
-        let threads = self.bench.start()?;
+        let supervisor = Supervisor::new();
+        let mut failures = supervisor.failures();
+        let threads = self.bench.start(&supervisor)?;
         let (name, session) = (&self.home.name, self.session.id);
         tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
         let mut watching = Watching::start(&self.calls, name, session, &self.hint);
         let ended = loop {
-            self.wait_until_due(&stop).await;
+            tokio::select! {
+                () = self.wait_until_due(&stop) => {}
+                // Without its slot's thread a task would be held for ever.
+                failed = failures.wait() => break Err(failed.into()),
+            }
             if stop.is_cancelled() && self.stopping.is_none() {
                 self.on_stop();
             }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use model::{Complete, End, Handout, Status, TaskSpec, with_causes};
 use sandbox::{Isolation, LaunchError, Launcher, Remote, Ticket, WallError, Warden, WardenError};
+use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
 
 use crate::ExecutorError;
@@ -139,7 +140,10 @@ impl Bench {
     }
 
     /// Starts every slot, so that a machine on which no warden starts is known at once.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        supervisor: &Supervisor,
+    ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let turns = self.turns();
         let total = self.slots as usize * turns;
         self.wardens().remotes.resize(total, None);
@@ -151,9 +155,8 @@ impl Bench {
         for slot in 0..self.slots {
             let bench = self.clone();
             let posts = posts.by_ref().take(turns).collect();
-            let thread = std::thread::Builder::new()
-                .name(format!("slot-{slot}"))
-                .spawn(move || bench.slot(posts))
+            let thread = supervisor
+                .thread(Component::Slot, format!("slot-{slot}"), move || bench.slot(posts))
                 .map_err(ExecutorError::Thread)?;
             threads.push(thread);
         }

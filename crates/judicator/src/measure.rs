@@ -16,6 +16,10 @@ pub(crate) fn describe() {
     describe_counter!(CLAIMS, "Tasks handed to executors, each time anew");
     describe_counter!(FINISHES, "Tasks that are done, by their last status");
     describe_counter!(RETIRED, "Tasks removed because they were done long ago");
+    describe_counter!(
+        supervise::RESTARTS,
+        "Components that failed and were started again"
+    );
     describe_counter!(EXPIRED, "Sessions of executors that went silent");
     describe_histogram!(
         QUEUE_SECONDS,

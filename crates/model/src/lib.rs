@@ -21,7 +21,7 @@ pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
 pub use id::{Attempt, BlobHash, ExecutorName, NameError, NetworkName, Seq, SessionId, TaskId, UserName};
 pub use moment::Moment;
-pub use node::{ExecutorState, Health, JudicatorState, PartState, Stats};
+pub use node::{ExecutorState, Health, JudicatorState, NO_EXECUTOR, PartState, Stats};
 pub use outcome::{Captured, Outcome, Reason, TaskResult};
 pub use path::{FilePath, PathError};
 pub use policy::LimitPolicy;

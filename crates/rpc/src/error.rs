@@ -31,6 +31,18 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Names the judicator that could not do the call, if that is what the error is about.
+    pub(crate) fn of_judicator(self, address: &str) -> CallError {
+        let named = |why: String| format!("judicator {address}: {why}");
+        match self {
+            CallError::Busy(why) => CallError::Busy(named(why)),
+            CallError::Unavailable(why) => CallError::Unavailable(named(why)),
+            CallError::Full(why) => CallError::Full(named(why)),
+            CallError::Internal(why) => CallError::Internal(named(why)),
+            about_the_request => about_the_request,
+        }
+    }
+
     /// Whether the same call, made again, may go better.
     pub fn is_transient(&self) -> bool {
         match self {

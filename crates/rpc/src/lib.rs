@@ -12,7 +12,7 @@ mod secret;
 mod server;
 mod wire;
 
-pub use calls::{ByteStream, Calls, Event, EventStream, HintStream};
+pub use calls::{ByteStream, Calls, Event, EventStream, HintStream, Ready};
 pub use client::Client;
 pub use error::CallError;
 pub use secret::{Secret, SecretError};

@@ -136,6 +136,10 @@ impl Judicator for Shell {
         write(self.calls.stats().await)
     }
 
+    async fn check(&self, _: Request<proto::Nothing>) -> Answer<proto::ReadyAnswer> {
+        write(self.calls.check().await)
+    }
+
     async fn events(&self, request: Request<proto::TaskRequest>) -> Answer<Self::EventsStream> {
         let id = invalid(id_in("id", &request.get_ref().id))?;
         let events = self.calls.events(id).await.map_err(problem_out)?;

@@ -160,6 +160,7 @@ macro_rules! each_case {
             keeping {
                 a_blob_comes_back_as_it_was_put,
                 a_blob_may_be_put_twice,
+                a_check_leaves_nothing_that_is_shown,
                 an_empty_blob_is_a_blob,
                 an_unknown_blob_is_none,
                 a_blob_without_its_file_is_refused,

@@ -10,6 +10,7 @@ pub mod contract;
 mod document;
 mod error;
 pub mod mongo;
+mod room;
 pub mod sqlite;
 mod task_store;
 

@@ -12,6 +12,7 @@ mod base;
 mod blobs;
 mod cancel;
 mod changes;
+mod check;
 mod connect;
 mod content;
 mod executors;
@@ -39,7 +40,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use supervise::{Failures, Supervisor};
 use tokio::sync::broadcast;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::abandon::Abandoner;
 use self::add::{Adder, Draft};
@@ -48,6 +51,7 @@ use self::base::Base;
 use self::cancel::Existed;
 use self::changes::Changes;
 use self::report::Sent;
+use crate::room;
 use crate::{
     BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
 };
@@ -82,6 +86,9 @@ impl fmt::Debug for Login {
 }
 
 pub struct MongoStore {
+    /// Dropped first: what ends after it ends in order.
+    _stop: DropGuard,
+    supervisor: Supervisor,
     base: Arc<Base>,
     adder: Adder,
     abandoner: Abandoner,
@@ -106,10 +113,13 @@ impl MongoStore {
             .await?;
         base.saw_add(last);
         empty(&options.incoming)?;
+        let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         Ok(MongoStore {
-            adder: Adder::start(base.clone()),
-            abandoner: Abandoner::start(base.clone()),
-            changes: Changes::follow(base.clone()).await?,
+            adder: Adder::start(base.clone(), &supervisor, &stop),
+            abandoner: Abandoner::start(base.clone(), &supervisor, &stop),
+            changes: Changes::follow(base.clone(), &supervisor, &stop).await?,
+            supervisor,
+            _stop: stop.drop_guard(),
             base,
             incoming: options.incoming,
         })
@@ -247,6 +257,17 @@ impl TaskStore for MongoStore {
             .persist(|_| blobs::file_of(self.base.clone(), hash))
             .await?;
         Ok(found.map(|(file, size)| files::stream(self.base.clone(), file, size)))
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        room::check(self.incoming.clone()).await?;
+        Patience::with("check that it can be written")
+            .persist(|_| check::check(self.base.clone()))
+            .await
+    }
+
+    fn failures(&self) -> Failures {
+        self.supervisor.failures()
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

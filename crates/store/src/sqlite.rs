@@ -6,6 +6,7 @@
 mod add;
 mod blobs;
 mod cancel;
+mod check;
 mod column;
 mod connect;
 mod executors;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use supervise::Failures;
 use tokio::sync::broadcast;
 
 use self::add::Draft;
@@ -35,6 +37,7 @@ use self::readers::Readers;
 use self::report::Sent;
 use self::retire::Retention;
 use self::writer::Writer;
+use crate::room;
 use crate::{
     BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
 };
@@ -199,6 +202,18 @@ impl TaskStore for SqliteStore {
         } else {
             Ok(None)
         }
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        room::check(self.folder.incoming()).await?;
+        let written = self.writer.submit(SMALL, |group| check::write(group)).await?;
+        self.quick
+            .read(move |connection| check::read(connection, written))
+            .await
+    }
+
+    fn failures(&self) -> Failures {
+        self.writer.failures()
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

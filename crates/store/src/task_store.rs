@@ -9,6 +9,7 @@ use model::{
     Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq,
     SessionId, Task, TaskId, TaskSpec,
 };
+use supervise::Failures;
 use tokio::sync::broadcast;
 
 use crate::{Change, StoreError};
@@ -124,6 +125,12 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError>;
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError>;
+
+    /// Writes a little durably and reads it back: whether a task could be added and read now.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Tells when a component of the store has failed for good; the store cannot be used any more then.
+    fn failures(&self) -> Failures;
 
     /// What changes from now on, in the order of its commits. A receiver that lags has to look for itself.
     fn changes(&self) -> broadcast::Receiver<Change>;

@@ -56,10 +56,10 @@ components! {
     HintWatch,        "the executor's watch for hints",   Restart;
     // In `registry`.
     LeadershipTimer,  "the timer that ends leadership",   EndProcess;
-    // In `daemons`.
+    // In `daemons`. Not here: the follower of the records in etcd, without which the daemon looks every few seconds;
+    // the renewal of the claim to initiate, without which the claim ends; the server of the founding proposal, which
+    // its owner starts again.
     MongodMonitor,    "the monitor of mongod",            EndProcess;
-    ReplicaRecords,   "the follower of etcd's records",   EndProcess;
-    FoundingProposal, "the server of the proposal",       EndProcess;
 }
 
 impl fmt::Display for Component {

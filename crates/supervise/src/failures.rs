@@ -42,9 +42,13 @@ impl Failures {
 
     /// Waits for one. Never returns if there is none for as long as the supervisor exists.
     pub async fn wait(&mut self) -> ComponentFailed {
-        match self.0.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(failed)) => failed.clone(),
-            Ok(None) | Err(_) => std::future::pending().await,
+        let failed = match self.0.wait_for(Option::is_some).await {
+            Ok(failed) => failed.clone(),
+            Err(_) => None,
+        };
+        match failed {
+            Some(failed) => failed,
+            None => std::future::pending().await,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -65,6 +66,15 @@ impl Supervisor {
         if let Some(how) = run_once(stop, run).await {
             self.fail(ComponentFailed { component, how });
         }
+    }
+
+    /// The same as a task of its own. Aborting it ends the component.
+    pub fn spawn<F>(&self, component: Component, stop: &CancellationToken, run: F) -> task::JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (supervisor, stop) = (self.clone(), stop.clone());
+        tokio::spawn(async move { supervisor.guard(component, &stop, run).await })
     }
 
     /// Runs a component and starts it again each time it fails, until the stop. Dropping this ends it.

@@ -48,6 +48,8 @@ fn stop_on_signal(tether: Tether) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let told = stop.clone();
     tokio::spawn(async move {
+        // A service that no longer hears signals stops, and boot starts it again.
+        let _deaf = told.clone().drop_guard();
         let (signal, _) = signals.next().await;
         tracing::info!("{signal}: stopping; a second signal stops at once");
         told.cancel();

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                     stats.tasks_per_second, stats.window_seconds
                 ),
             );
+            pairs.add_if_some("note", stats.note.as_ref());
             out.text(pairs)?;
         }
     }

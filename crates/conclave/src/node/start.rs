@@ -1,12 +1,14 @@
-//! Starts the parts of a node. Every long-lived task of a process begins here:
+//! Starts the parts of a node. Every long-lived task of a process begins here. What happens when one of them, or a
+//! component inside of it, panics or ends by itself stands in the table of [`supervise::Component`].
 //!
 //! | part | if it fails | told to stop |
 //! |---|---|---|
 //! | gateway | the process stops with its error | takes no more requests, answers those under way |
 //! | executor | the process stops with its error | takes no more tasks, lets those that run go on for `stop_grace`, gives back the rest |
 //! | rpc | the process stops with its error | calls under way are finished, streams are ended |
-//! | judicator | its own tasks log and go on | ends its tasks, then the store closes |
-//! | upkeep | never | ends at once |
+//! | judicator | the process stops with its error | ends its tasks, then the store closes |
+//! | list of judicators | the process stops with its error | ends at once |
+//! | upkeep | it is started again | ends at once |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,9 +17,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use judicator::Judicator;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use registry::Registry;
 use rpc::Calls;
 use store::TaskStore;
 use store::sqlite::SqliteStore;
+use supervise::{Component, Supervisor};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -52,10 +56,18 @@ pub(crate) fn judicator(
 ) -> Result<(Arc<Judicator>, Part)> {
     let tracker = TaskTracker::new();
     let mut judicator = None;
-    let part = Part::start("the judicator", PATIENCE, |stop| {
-        judicator = Some(Judicator::start(options, store, leading, &tracker, &stop));
+    let part = Part::start(Component::Judicator.name(), PATIENCE, |stop| {
+        let started = Judicator::start(options, store, leading, &tracker, &stop);
+        judicator = Some(Arc::clone(&started));
         async move {
-            stop.cancelled().await;
+            let failed = stop.run_until_cancelled(started.failure()).await;
+            // Whoever uses the store holds it; it closes when all of them have let go.
+            drop(started);
+            if let Some(failed) = failed {
+                // Without waiting for the rest of it: that the process ends is to be known at once.
+                stop.cancel();
+                return Err(failed.into());
+            }
             tracker.close();
             tracker.wait().await;
             Ok(())
@@ -67,7 +79,7 @@ pub(crate) fn judicator(
 
 pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secrets) -> Part {
     let secret = secrets.cluster.clone();
-    Part::start("the RPC server", PATIENCE, |stop| async move {
+    Part::start(Component::RpcServer.name(), PATIENCE, |stop| async move {
         Ok(rpc::serve(listener, calls, secret, stop).await?)
     })
 }
@@ -75,9 +87,11 @@ pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secret
 pub(crate) fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
     let options = options::executor(config, folder)?;
     let patience = config.executor.stop_grace.saturating_add(FAREWELL);
-    Ok(Part::start("the executor", patience, |stop| async move {
-        Ok(executor::run(options, calls, stop).await?)
-    }))
+    Ok(Part::start(
+        Component::Executor.name(),
+        patience,
+        |stop| async move { Ok(executor::run(options, calls, stop).await?) },
+    ))
 }
 
 pub(crate) fn gateway(
@@ -88,7 +102,7 @@ pub(crate) fn gateway(
     metrics: PrometheusHandle,
 ) -> Part {
     let options = options::gateway(config, secrets);
-    Part::start("the gateway", PATIENCE, |stop| async move {
+    Part::start(Component::Gateway.name(), PATIENCE, |stop| async move {
         Ok(gateway::run(listener, options, calls, metrics, stop).await?)
     })
 }
@@ -103,13 +117,31 @@ pub(crate) fn metrics() -> Result<PrometheusHandle> {
 }
 
 pub(crate) fn upkeep(metrics: PrometheusHandle) -> Part {
-    Part::start("the metrics' upkeep", PATIENCE, |stop| async move {
-        let mut turn = tokio::time::interval(UPKEEP);
-        while stop.run_until_cancelled(turn.tick()).await.is_some() {
-            metrics.run_upkeep();
-        }
+    Part::start(Component::MetricsUpkeep.name(), PATIENCE, |stop| async move {
+        let fold = || {
+            let (metrics, stop) = (metrics.clone(), stop.clone());
+            async move {
+                let mut turn = tokio::time::interval(UPKEEP);
+                while stop.run_until_cancelled(turn.tick()).await.is_some() {
+                    metrics.run_upkeep();
+                }
+            }
+        };
+        Supervisor::keep_running(Component::MetricsUpkeep, &stop, fold).await;
         Ok(())
     })
+}
+
+/// Follows in etcd which judicators there are, for a node that has none itself. To be stopped last.
+pub(crate) fn judicator_list(access: registry::etcd::Access) -> Result<(Registry, Part)> {
+    let mut registry = None;
+    let part = Part::start(Component::JudicatorList.name(), PATIENCE, |stop| {
+        let (told, followed) = registry::etcd::follow(access, stop);
+        registry = Some(told);
+        async move { Ok(followed.await?) }
+    });
+    let registry = registry.context("the list of judicators was not started")?;
+    Ok((registry, part))
 }
 
 /// Carries calls to judicators that are elsewhere.

@@ -67,6 +67,9 @@ fn numbers(stats: &Stats) -> Markup {
             span { b { (stats.executors) } " executors" }
             span { b { (stats.held) } " of " b { (stats.slots) } " slots in use" }
             span { b { (format!("{:.1}", stats.tasks_per_second)) } " tasks per second" }
+            @if let Some(note) = stats.note() {
+                span { (note) }
+            }
         }
     }
 }

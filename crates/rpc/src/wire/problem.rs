@@ -49,14 +49,13 @@ pub(crate) fn problem_out(error: CallError) -> Status {
 }
 
 pub(crate) fn problem_in(status: Status) -> CallError {
-    let kind = proto::Problem::decode(status.details())
-        .ok()
-        .and_then(|problem| problem.kind);
-    match kind.map(kind_in) {
-        Some(Ok(error)) => error,
-        // Not one of ours: the connection, a proxy, or a judicator of another version.
-        _ => foreign(&status),
-    }
+    own_problem(&status).unwrap_or_else(|| foreign(&status))
+}
+
+/// `None` if it is not a judicator's word: the connection, a proxy, or a judicator of another version.
+pub(crate) fn own_problem(status: &Status) -> Option<CallError> {
+    let problem = proto::Problem::decode(status.details()).ok()?;
+    kind_in(problem.kind?).ok()
 }
 
 fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
@@ -93,7 +92,7 @@ fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
 fn foreign(status: &Status) -> CallError {
     let message = status.message().to_string();
     match status.code() {
-        Code::Unauthenticated => CallError::Internal(format!(
+        Code::Unauthenticated | Code::PermissionDenied => CallError::Internal(format!(
             "the judicator refused the cluster secret: {message}; give this node the same secret file"
         )),
         Code::Unimplemented => CallError::Internal(format!(

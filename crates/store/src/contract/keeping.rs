@@ -18,6 +18,16 @@ pub async fn a_blob_comes_back_as_it_was_put(store: Arc<dyn TaskStore>) {
     assert_eq!(sizes, [None, Some(3_000_001)]);
 }
 
+pub async fn a_check_leaves_nothing_that_is_shown(store: Arc<dyn TaskStore>) {
+    let before = store.totals().await.unwrap();
+    store.check().await.unwrap();
+    store.check().await.unwrap();
+    assert_eq!(store.totals().await.unwrap(), before);
+    let left = std::fs::read_dir(store.incoming()).unwrap().count();
+    assert_eq!(left, 0, "nothing stays on its way in");
+    assert_eq!(store.failures().seen(), None);
+}
+
 pub async fn a_blob_may_be_put_twice(store: Arc<dyn TaskStore>) {
     put(&*store, HASH, b"bytes").await.unwrap();
     put(&*store, HASH, b"bytes").await.unwrap();

@@ -9,10 +9,11 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use model::Moment;
 use rusqlite::Connection;
+use supervise::{Component, Failures, Supervisor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 use self::checkpoint::Log;
@@ -35,6 +36,7 @@ pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     room: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
+    supervisor: Supervisor,
     changes: broadcast::Sender<Change>,
     commits: Arc<AtomicU64>,
 }
@@ -79,14 +81,15 @@ impl Writer {
             commits: commits.clone(),
             log,
         };
-        let thread = thread::Builder::new()
-            .name("store-writer".into())
-            .spawn(move || desk.run())
+        let supervisor = Supervisor::new();
+        let thread = supervisor
+            .thread(Component::StoreWriter, "store-writer".into(), move || desk.run())
             .map_err(io_error("start the writer's thread for", &root))?;
         Ok(Writer {
             jobs: Some(jobs),
             room: Arc::new(Semaphore::new(WAITING_KIB)),
             thread: Some(thread),
+            supervisor,
             changes,
             commits,
         })
@@ -119,11 +122,18 @@ impl Writer {
                 failure,
             }
         });
-        jobs.send(Job { weight, work })
-            .await
-            .map_err(|_| StoreError::Closed)?;
-        // The writer drops its end without a word only if it dies.
-        answer.await.map_err(|_| StoreError::Closed)?
+        // The writer drops its ends without an answer only if it panics.
+        if jobs.send(Job { weight, work }).await.is_err() {
+            return Err(StoreError::of_lost(self.failures()).await);
+        }
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::of_lost(self.failures()).await),
+        }
+    }
+
+    pub(super) fn failures(&self) -> Failures {
+        self.supervisor.failures()
     }
 
     pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
@@ -139,10 +149,9 @@ impl Drop for Writer {
     /// What was accepted is still written; then the database is closed, before its lock is let go.
     fn drop(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the store's writer had panicked");
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer was told as a failure of this component.
+            let _ = thread.join();
         }
     }
 }
@@ -291,15 +300,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_hangs_nobody() {
+    async fn after_a_panic_every_caller_gets_an_error_that_names_the_writer() {
         let (_root, writer) = writer();
+        let check = |answer: Result<(), StoreError>| {
+            let expected = "the store's writer panicked: on purpose";
+            assert!(
+                matches!(&answer, Err(StoreError::ComponentFailed(failed)) if failed.to_string() == expected),
+                "{answer:?}"
+            );
+        };
+        assert_eq!(writer.failures().seen(), None);
+        // The second may wait behind the first already.
         let (first, second) = tokio::join!(
             writer.submit(1, |_| -> Result<(), Failure> { panic!("on purpose") }),
             writer.submit(1, |_| Ok(())),
         );
-        assert!(matches!(first, Err(StoreError::Closed)), "{first:?}");
-        assert!(matches!(second, Err(StoreError::Closed)), "{second:?}");
-        let third = writer.submit(1, |_| Ok(())).await;
-        assert!(matches!(third, Err(StoreError::Closed)), "{third:?}");
+        check(first);
+        check(second);
+        check(writer.submit(1, |_| Ok(())).await);
+        let failed = writer.failures().wait().await;
+        assert_eq!(failed.component, Component::StoreWriter);
+    }
+
+    #[tokio::test]
+    async fn closing_is_no_failure() {
+        let (_root, writer) = writer();
+        let failures = writer.failures();
+        drop(writer);
+        assert_eq!(failures.seen(), None);
     }
 }

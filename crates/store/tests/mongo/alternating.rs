@@ -9,6 +9,7 @@ use store::mongo::MongoStore;
 use store::{
     BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
 };
+use supervise::Failures;
 use tokio::sync::broadcast;
 
 pub(crate) struct Alternating {
@@ -73,6 +74,14 @@ impl TaskStore for Alternating {
 
     async fn retire(&self, done_before: Moment, unused: Moment, limit: usize) -> Result<Retired, StoreError> {
         self.next().retire(done_before, unused, limit).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.next().check().await
+    }
+
+    fn failures(&self) -> Failures {
+        self.next().failures()
     }
 
     fn incoming(&self) -> PathBuf {

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use boot::{Tether, Word};
-use tokio_util::sync::CancellationToken;
 
 use super::super::access::{Own, access};
 use crate::config::Config;
@@ -12,7 +11,7 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
     let signals = Signals::listen_with(tether.clone())?;
     let secrets = Secrets::load(&config)?;
     let http = node::bind_http(&config, &secrets, "--listen").await?;
-    let registry = registry::etcd::follow(access(&config, &secrets, Own::Proxy), CancellationToken::new());
+    let (registry, list) = start::judicator_list(access(&config, &secrets, Own::Proxy))?;
     let calls = Arc::new(rpc::Client::new(registry.judicators, secrets.cluster.clone()));
     let metrics = start::metrics()?;
     let address = http.local_addr()?;
@@ -20,6 +19,7 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
     let parts = vec![
         start::upkeep(metrics.clone()),
         start::gateway(&config, http, calls, &secrets, metrics),
+        list,
     ];
     tether.say(&Word::Ready);
     Parts(parts).run(signals).await

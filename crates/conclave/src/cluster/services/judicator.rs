@@ -5,6 +5,7 @@ use anyhow::Result;
 use boot::{Tether, Word};
 use registry::etcd::{Access, Me};
 use store::mongo::{Login, MongoStore};
+use supervise::Component;
 
 use super::super::access::{Own, access, advertised};
 use super::super::options::mongodb_secret;
@@ -38,10 +39,13 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").to_string(),
     };
     let mut registry = None;
-    let registration = Part::start("the registration", FAREWELL, |stop| {
-        let (told, registered) = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
-        registry = Some(told);
-        async move { Ok(registered.await?) }
+    let registration = Part::start(Component::Registration.name(), FAREWELL, |stop| {
+        let started = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
+        let registered = started.map(|(told, registered)| {
+            registry = Some(told);
+            registered
+        });
+        async move { Ok(registered?.await??) }
     });
     let registry = registry.ok_or_else(|| anyhow::anyhow!("the judicator was not registered"))?;
     let options = judicator::Options {
