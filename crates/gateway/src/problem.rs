@@ -74,7 +74,7 @@ impl Refusal {
         match self {
             Refusal::Call(error) => match error {
                 CallError::Invalid(_) | CallError::WrongHash { .. } => &INVALID,
-                CallError::NoTask(_) | CallError::NoBlob(_) => &NOT_FOUND,
+                CallError::NoTask(_) | CallError::NoBlob(_) | CallError::DamagedBlob(_) => &NOT_FOUND,
                 CallError::Conflict(_) => &CONFLICT,
                 CallError::TooLarge { .. } => &TOO_LARGE,
                 CallError::Busy(_) => &BUSY,
@@ -216,6 +216,7 @@ mod tests {
         let hash = BlobHash([1; 32]);
         check(CallError::NoTask(id).into(), 404, None, "does not exist");
         check(CallError::NoBlob(hash).into(), 404, None, "put it first");
+        check(CallError::DamagedBlob(hash).into(), 404, None, "put it again");
         check(CallError::Conflict(id).into(), 409, None, "other content");
         check(CallError::Busy("x".into()).into(), 503, None, "try again");
         check(

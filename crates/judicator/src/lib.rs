@@ -12,6 +12,7 @@ mod measure;
 mod options;
 mod pace;
 mod retire;
+mod scan;
 mod waiters;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl Judicator {
     /// | `dispatch` passes the store's changes on as hints | never; history it missed is looked up | ends at once |
     /// | `expire` ends sessions that have gone silent, while leading | logs, tries at the next sweep | ends at once |
     /// | `retire` removes what is long done, while leading | logs, tries at the next round | after the batch |
+    /// | `scan_blobs` finds damaged blobs and orphaned files, while leading | logs, goes on with the next | ends at once |
     pub fn start(
         options: Options,
         store: Arc<dyn TaskStore>,
@@ -72,6 +74,10 @@ impl Judicator {
         );
         tracker.spawn(stop.clone().run_until_cancelled_owned(judicator.clone().expire()));
         tracker.spawn(judicator.clone().retire(stop.clone()));
+        tracker.spawn(
+            stop.clone()
+                .run_until_cancelled_owned(judicator.clone().scan_blobs()),
+        );
         judicator
     }
 

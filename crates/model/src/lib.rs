@@ -4,6 +4,7 @@
 //! what has to be decided about a task is decided here, over values, so that every store and every
 //! node decides it alike.
 
+mod age;
 mod causes;
 mod check;
 mod id;
@@ -17,6 +18,7 @@ mod search;
 mod status;
 mod task;
 
+pub use age::Age;
 pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
 pub use id::{Attempt, BlobHash, ExecutorName, NameError, NetworkName, Seq, SessionId, TaskId, UserName};

@@ -11,6 +11,8 @@ pub enum CallError {
     NoTask(TaskId),
     #[error("blob {0} does not exist; put it first")]
     NoBlob(BlobHash),
+    #[error("blob {0} is damaged; put it again")]
+    DamagedBlob(BlobHash),
     #[error("task {0} exists already with other content; choose another id or send the same task")]
     Conflict(TaskId),
     #[error("the bytes sent have the SHA-256 {actual}, not {named}")]
@@ -38,6 +40,7 @@ impl CallError {
             CallError::Invalid(_)
             | CallError::NoTask(_)
             | CallError::NoBlob(_)
+            | CallError::DamagedBlob(_)
             | CallError::Conflict(_)
             | CallError::WrongHash { .. }
             | CallError::TooLarge { .. }

@@ -163,6 +163,7 @@ macro_rules! each_case {
                 an_empty_blob_is_a_blob,
                 an_unknown_blob_is_none,
                 a_blob_without_its_file_is_refused,
+                a_scan_finds_every_blob,
             }
             retiring {
                 only_tasks_done_long_enough_ago,
@@ -170,6 +171,8 @@ macro_rules! each_case {
                 a_blob_lives_as_long_as_a_task_uses_it,
                 asking_for_a_blob_keeps_it,
                 a_retired_blob_may_be_put_again,
+                the_age_is_advanced_from_what_was_seen,
+                every_end_is_stamped,
             }
             telling {
                 additions_are_told,

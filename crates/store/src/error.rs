@@ -12,6 +12,8 @@ pub enum StoreError {
     Conflict(TaskId),
     #[error("blob {0} does not exist")]
     NoBlob(BlobHash),
+    #[error("blob {0} is damaged; put it again")]
+    DamagedBlob(BlobHash),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
     #[error("the search was stopped after {} seconds; narrow it by user, status, executor or time", .limit.as_secs())]
@@ -115,6 +117,7 @@ impl StoreError {
             StoreError::Conflict(_)
             | StoreError::TooMuch
             | StoreError::NoBlob(_)
+            | StoreError::DamagedBlob(_)
             | StoreError::ForeignCursor
             | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }

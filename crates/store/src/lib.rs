@@ -12,9 +12,10 @@ mod error;
 pub mod mongo;
 pub mod sqlite;
 mod task_store;
+mod verify;
 
 pub use change::Change;
 pub use error::StoreError;
 pub use task_store::{
-    BlobBytes, BlobFile, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
 };

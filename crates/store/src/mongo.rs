@@ -7,6 +7,7 @@
 
 mod abandon;
 mod add;
+mod age;
 mod attempts;
 mod base;
 mod blobs;
@@ -36,9 +37,10 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
 use tokio::sync::broadcast;
 
 use self::abandon::Abandoner;
@@ -49,7 +51,8 @@ use self::cancel::Existed;
 use self::changes::Changes;
 use self::report::Sent;
 use crate::{
-    BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
+    Totals,
 };
 
 #[derive(Clone, Debug)]
@@ -190,18 +193,27 @@ impl TaskStore for MongoStore {
             .await
     }
 
-    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError> {
-        Patience::with("forget executors")
-            .persist(|_| executors::forget(self.base.clone(), before))
+    async fn age(&self) -> Result<Age, StoreError> {
+        Patience::with("read the store's age")
+            .persist(|_| age::read(self.base.clone()))
             .await
     }
 
-    async fn retire(
-        &self,
-        done_before: Moment,
-        unused_since: Moment,
-        limit: usize,
-    ) -> Result<Retired, StoreError> {
+    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
+        Patience::with("advance the store's age")
+            .persist(|_| age::advance(self.base.clone(), from, by))
+            .await
+    }
+
+    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
+        Patience::with("forget executors")
+            .persist(|_| executors::forget(self.base.clone(), gone_before))
+            .await
+    }
+
+    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError> {
+        let stamp = || Patience::with("stamp what is done").persist(|_| retire::stamp(self.base.clone()));
+        while stamp().await? > 0 {}
         let mut retired = Retired::default();
         while retired.tasks < limit {
             let left = limit - retired.tasks;
@@ -243,10 +255,19 @@ impl TaskStore for MongoStore {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-        let found = Patience::with("look for a blob")
-            .persist(|_| blobs::file_of(self.base.clone(), hash))
-            .await?;
-        Ok(found.map(|(file, size)| files::stream(self.base.clone(), file, size)))
+        blobs::get(&self.base, hash).await
+    }
+
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
+        Patience::with("scan blobs")
+            .persist(|_| blobs::scan(self.base.clone(), first_byte))
+            .await
+    }
+
+    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
+        Patience::with("count damaged blobs")
+            .persist(|_| blobs::damaged(self.base.clone()))
+            .await
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

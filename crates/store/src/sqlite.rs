@@ -16,6 +16,7 @@ mod readers;
 mod report;
 mod retire;
 mod rows;
+mod scan;
 mod schema;
 mod search;
 mod session;
@@ -24,19 +25,23 @@ mod transition;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
 use tokio::sync::broadcast;
+use tokio::task;
 
 use self::add::Draft;
+use self::blobs::Condition;
 use self::folder::{Folder, Lock};
 use self::readers::Readers;
 use self::report::Sent;
 use self::retire::Retention;
 use self::writer::Writer;
 use crate::{
-    BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
+    Totals,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +62,8 @@ const QUICK: usize = 3;
 const SEARCHES: usize = 2;
 /// What a small operation weighs in a group, in bytes: about what it writes.
 const SMALL: usize = 512;
+/// How many orphaned files are removed in one go.
+const ORPHANS: usize = 500;
 
 /// Fields are dropped in this order: the writer comes after the readers, so that it is the last to close the
 /// database and brings its log home, and the lock is let go last of all.
@@ -147,18 +154,26 @@ impl TaskStore for SqliteStore {
             .await
     }
 
-    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError> {
+    async fn age(&self) -> Result<Age, StoreError> {
+        self.writer.submit(SMALL, |group| Ok(group.age())).await
+    }
+
+    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
         self.writer
-            .submit(SMALL, move |group| executors::forget(group, before))
+            .submit(SMALL, move |group| {
+                group.advance_age(from, by);
+                Ok(group.age())
+            })
             .await
     }
 
-    async fn retire(
-        &self,
-        done_before: Moment,
-        unused_since: Moment,
-        limit: usize,
-    ) -> Result<Retired, StoreError> {
+    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
+        self.writer
+            .submit(SMALL, move |group| executors::forget(group, gone_before))
+            .await
+    }
+
+    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError> {
         let weight = limit.saturating_mul(SMALL);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let retention = Retention {
@@ -190,15 +205,48 @@ impl TaskStore for SqliteStore {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-        let known = self
+        let found = self
             .quick
-            .read(move |connection| blobs::is_known(connection, hash))
+            .read(move |connection| blobs::find(connection, hash))
             .await?;
-        if known {
-            blobs::stream(&self.folder, hash).await
-        } else {
-            Ok(None)
+        match found {
+            Some(Condition::Whole) => blobs::open(&self.folder, self.writer.weak(), hash).await,
+            Some(Condition::Damaged) => Err(StoreError::DamagedBlob(hash)),
+            None => Ok(None),
         }
+    }
+
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
+        // The files first: one that is put while they are listed then has its row below, or is not on the list.
+        let folder = self.folder.clone();
+        let files = task::spawn_blocking(move || scan::files(&folder, first_byte))
+            .await
+            .map_err(|_| StoreError::Closed)??;
+        let rows = self
+            .quick
+            .read(move |connection| scan::rows(connection, first_byte))
+            .await?;
+        let mut shelf = BlobShelf::default();
+        let nameless: Vec<_> = files
+            .into_iter()
+            .filter(|file| !rows.contains_key(file))
+            .collect();
+        for files in nameless.chunks(ORPHANS) {
+            let files = files.to_vec();
+            shelf.orphans += self
+                .writer
+                .submit(files.len() * SMALL, move |group| {
+                    scan::remove_orphans(group, &files)
+                })
+                .await?;
+        }
+        let whole = rows.into_iter().filter(|(_, damaged)| !damaged);
+        shelf.blobs = whole.map(|(hash, _)| hash).collect();
+        Ok(shelf)
+    }
+
+    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
+        self.quick.read(|connection| scan::damaged(connection)).await
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

@@ -148,6 +148,8 @@ keys! {
         keep_done: Option<Duration> = "7d",
         /// How long a blob that no task uses is kept.
         keep_blobs: Duration = "1d",
+        /// How long one scan of all blobs for damage takes, at least; then it begins again.
+        scan_blobs: Duration = "1d",
         /// How long an executor that is gone stays on the list.
         forget_executors: Duration = "1d",
         /// Size of the largest blob.

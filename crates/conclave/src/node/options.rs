@@ -26,6 +26,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options 
         grace: section.grace,
         keep_done: section.keep_done,
         keep_blobs: section.keep_blobs,
+        scan_blobs: section.scan_blobs,
         forget_executors: section.forget_executors,
         roster: None,
     }

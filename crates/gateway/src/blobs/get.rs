@@ -22,8 +22,9 @@ pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     BlobPath(hash): BlobPath,
 ) -> Result<Response, Refusal> {
-    let size = gateway.blob_size(hash).await?;
+    // The bytes first: of a damaged blob they say that it is damaged, not only that it is not there.
     let bytes = gateway.calls.get_blob(hash).await?;
+    let size = gateway.blob_size(hash).await?;
     let headers = [
         (header::CONTENT_LENGTH, size.to_string()),
         (header::CONTENT_TYPE, "application/octet-stream".to_string()),

@@ -67,7 +67,9 @@ impl Unpacking<'_> {
 async fn fetched(gateway: &Gateway, field: &str, hash: BlobHash) -> Result<Bytes, Refusal> {
     let limit = gateway.options.max_unpacked;
     let mut stream = match gateway.calls.get_blob(hash).await {
-        Err(error @ CallError::NoBlob(_)) => return Err(Invalid::new(field, error.to_string()).into()),
+        Err(error @ (CallError::NoBlob(_) | CallError::DamagedBlob(_))) => {
+            return Err(Invalid::new(field, error.to_string()).into());
+        }
         other => other?,
     };
     let mut bytes = BytesMut::new();

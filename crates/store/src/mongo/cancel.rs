@@ -6,6 +6,7 @@ use model::{Status, TaskId};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
+use super::age;
 use super::attempts::COMMAND;
 use super::base::{Base, now};
 use super::failure::Failure;
@@ -34,7 +35,8 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failu
     if !task.status.may_become(Status::Cancelled) {
         confirm(&base, id, Some(task.status)).await?;
     } else {
-        let mut table = Table::new(now(), base.max_attempts);
+        let age = age::now(&base).await?;
+        let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
         table.lay(task);
         table.cancel(id);
         let mut transaction = Transaction::default();

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{ExecutorState, Health, Moment, Seq};
+use model::{Age, ExecutorState, Health, Moment, Seq};
 use mongodb::bson::{Document, doc};
 use serde::Deserialize;
 
+use super::age;
 use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
@@ -79,7 +80,8 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
     if !(known.live && known.session == seen.session && known.seq == seen.seq) {
         return Ok(None);
     }
-    let mut table = Table::new(now(), base.max_attempts);
+    let age = age::now(&base).await?;
+    let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
     for task in session::holdings(&base, &seen.executor, &[]).await? {
         table.lay(task);
     }
@@ -93,16 +95,17 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
         table.release(task.id, Release::GivenBack);
     }
     let mut transaction = Transaction::default();
-    transaction.update(EXECUTORS, [session::ended(&row, &table.tally())])?;
+    transaction.update(EXECUTORS, [session::ended(&row, &table.tally(), age)])?;
     table.write(&mut transaction)?;
     transaction.commit(&base).await?;
     Ok(Some(held.len()))
 }
 
-pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Failure> {
+pub(super) async fn forget(base: Arc<Base>, gone_before: Age) -> Result<usize, Failure> {
+    stamp(&base).await?;
     let gone = rows(
         &base,
-        doc! { "live": false, "report_time": { "$lt": before.field() } },
+        doc! { "live": false, "end_age": { "$lt": gone_before.field() } },
     )
     .await?;
     if gone.is_empty() {
@@ -129,6 +132,18 @@ pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Fai
     transaction.count(&tally)?;
     transaction.commit(&base).await?;
     Ok(gone.len())
+}
+
+/// Those that a judicator of the first version has ended count as gone now.
+async fn stamp(base: &Base) -> Result<(), Failure> {
+    let age = age::now(base).await?;
+    base.collection::<ExecutorRow>(EXECUTORS)
+        .update_many(
+            doc! { "live": false, "end_age": null },
+            doc! { "$set": { "end_age": age.field() } },
+        )
+        .await?;
+    Ok(())
 }
 
 async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {

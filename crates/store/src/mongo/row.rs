@@ -1,7 +1,7 @@
 //! A task as a document, and what a transition has to know of it.
 
 use model::{
-    Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
+    Age, Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
 };
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,9 @@ pub(super) struct Row {
     pub(super) report_time: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finish_time: Option<i64>,
+    /// The store's age when it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finish_age: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trouble: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -66,6 +69,7 @@ pub(super) struct Position {
     pub(super) start_time: Option<Moment>,
     pub(super) report_time: Option<Moment>,
     pub(super) finish_time: Option<Moment>,
+    pub(super) finish_age: Option<Age>,
     pub(super) trouble: Option<String>,
     pub(super) spec_size: usize,
 }
@@ -81,6 +85,12 @@ pub(super) fn without_result() -> Document {
 }
 
 impl Position {
+    /// The latest of its times.
+    pub(super) fn latest(&self) -> Moment {
+        let later = [self.start_time, self.report_time, self.finish_time];
+        later.into_iter().flatten().fold(self.add_time, Moment::max)
+    }
+
     pub(super) fn waits(&self) -> bool {
         self.executor.is_none() && !self.status.done()
     }
@@ -136,6 +146,7 @@ impl TryFrom<&Row> for Position {
             start_time: row.start_time.map(Moment),
             report_time: row.report_time.map(Moment),
             finish_time: row.finish_time.map(Moment),
+            finish_age: row.finish_age.map(Age),
             trouble: row.trouble.clone(),
             spec_size: size(row.spec.size)?,
         })

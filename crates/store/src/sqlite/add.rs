@@ -100,7 +100,7 @@ fn check_blobs<'d>(group: &Group<'_>, drafts: impl Iterator<Item = &'d Draft>) -
     let mut needed: Vec<_> = drafts.flat_map(|draft| draft.blobs.iter().copied()).collect();
     needed.sort_unstable();
     needed.dedup();
-    let mut find = group.statement("SELECT 1 FROM blobs WHERE hash = ?1", STEP)?;
+    let mut find = group.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
     for hash in needed {
         if !find.exists([Column(hash)]).during(STEP)? {
             return Err(Failure::Refused(StoreError::NoBlob(hash)));
@@ -143,6 +143,6 @@ fn insert(group: &mut Group<'_>, draft: &Draft) -> Result<Moment, Failure> {
             .execute([Column(*hash)])
             .during(STEP)?;
     }
-    group.added(draft.id);
+    group.added(draft.id, add_time);
     Ok(add_time)
 }

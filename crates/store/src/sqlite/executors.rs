@@ -1,6 +1,6 @@
 //! Who works here, and who is gone.
 
-use model::{ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
+use model::{Age, ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
 use rusqlite::Connection;
 
 use super::column::Column;
@@ -65,10 +65,10 @@ pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option
     Ok(Some(released.len()))
 }
 
-pub(super) fn forget(group: &mut Group<'_>, before: Moment) -> Result<usize, Failure> {
+pub(super) fn forget(group: &mut Group<'_>, gone_before: Age) -> Result<usize, Failure> {
     const STEP: &str = "forget executors";
     group
-        .statement("DELETE FROM executors WHERE live = 0 AND report_time < ?1", STEP)?
-        .execute([Column(before)])
+        .statement("DELETE FROM executors WHERE live = 0 AND end_age < ?1", STEP)?
+        .execute([Column(gone_before)])
         .during(STEP)
 }

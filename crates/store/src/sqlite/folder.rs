@@ -105,8 +105,11 @@ impl Folder {
     /// Blobs are spread over folders by the start of their hash, so that no folder grows too large to list.
     pub(super) fn blob(&self, hash: BlobHash) -> PathBuf {
         let name = hash.to_string();
-        let (shelf, rest) = name.split_at(2);
-        self.blobs().join(shelf).join(rest)
+        self.shelf(hash.0[0]).join(&name[2..])
+    }
+
+    pub(super) fn shelf(&self, first_byte: u8) -> PathBuf {
+        self.blobs().join(format!("{first_byte:02x}"))
     }
 }
 

@@ -21,18 +21,20 @@ pub(super) struct Position {
     pub(super) lost: u32,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
+    /// The latest of its times.
+    pub(super) latest: Moment,
 }
 
 /// Along the index of those that wait, which is in this very order: the first are found at once, however many
 /// there are.
-pub(super) const WAITING: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq LIMIT ?1";
+pub(super) const WAITING: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time,
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)) FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq LIMIT ?1";
 
-pub(super) const HELD: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq";
+pub(super) const HELD: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time,
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)) FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq";
 
-const BY_ID: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE id = ?1";
+const BY_ID: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time,
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)) FROM tasks WHERE id = ?1";
 
 pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
     const STEP: &str = "read a task";
@@ -141,6 +143,7 @@ fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
         lost: row.get(6)?,
         given: row.get::<_, Column<Seq>>(7)?.0,
         start_time: optional(row, 8)?,
+        latest: row.get::<_, Column<Moment>>(9)?.0,
     })
 }
 

@@ -35,7 +35,7 @@ pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
     let presence = &report.presence;
     group
         .statement(
-            "UPDATE executors SET seq = ?2, report_time = ?3, slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
+            "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
             STEP,
         )?
         .execute((
@@ -76,8 +76,11 @@ pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
 pub(super) fn end(group: &Group<'_>, name: &ExecutorName) -> Result<(), Failure> {
     const STEP: &str = "end a session";
     group
-        .statement("UPDATE executors SET live = 0 WHERE name = ?1", STEP)?
-        .execute([Column(name)])
+        .statement(
+            "UPDATE executors SET live = 0, end_age = ?2 WHERE name = ?1",
+            STEP,
+        )?
+        .execute((Column(name), Column(group.age())))
         .map(drop)
         .during(STEP)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use model::Moment;
+use model::{Age, Moment};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
@@ -61,7 +61,13 @@ impl Writer {
         folder: Folder,
         options: Options,
     ) -> Result<Writer, StoreError> {
-        let last_add = read_last_add(&connection).map_err(|failure| failure.into_error(folder.root()))?;
+        let ledger =
+            |name| read_ledger(&connection, name).map_err(|failure| failure.into_error(folder.root()));
+        let standards = Standards {
+            max_attempts: options.max_attempts,
+            last_add: Moment(ledger("last_add")?),
+            age: Age(ledger("age")?),
+        };
         let log = Log::follow(&mut connection).map_err(|failure| failure.into_error(folder.root()))?;
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS);
         let (changes, _) = broadcast::channel(CHANGES);
@@ -70,10 +76,7 @@ impl Writer {
         let desk = Desk {
             connection,
             folder,
-            standards: Standards {
-                max_attempts: options.max_attempts,
-                last_add,
-            },
+            standards,
             waiting,
             changes: changes.clone(),
             commits: commits.clone(),
@@ -98,7 +101,40 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
     {
-        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
+        self.weak().submit(weight, work).await
+    }
+
+    /// For what may outlive the store.
+    pub(super) fn weak(&self) -> WeakWriter {
+        WeakWriter {
+            jobs: self.jobs.as_ref().map(mpsc::Sender::downgrade),
+            room: self.room.clone(),
+        }
+    }
+
+    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+}
+
+/// A way to the writer that does not keep it from ending.
+#[derive(Clone)]
+pub(super) struct WeakWriter {
+    jobs: Option<mpsc::WeakSender<Job>>,
+    room: Arc<Semaphore>,
+}
+
+impl WeakWriter {
+    /// As [`Writer::submit`], as long as there is a writer.
+    pub(super) async fn submit<T, F>(&self, weight: usize, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
+    {
         let share = (weight >> 10).clamp(1, WAITING_KIB) as u32;
         let permit = self
             .room
@@ -106,6 +142,8 @@ impl Writer {
             .acquire_many_owned(share)
             .await
             .map_err(|_| StoreError::Closed)?;
+        let jobs = self.jobs.as_ref().and_then(mpsc::WeakSender::upgrade);
+        let jobs = jobs.ok_or(StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let work: Work = Box::new(move |group| {
             let (value, failure) = match group.map(work) {
@@ -122,16 +160,10 @@ impl Writer {
         jobs.send(Job { weight, work })
             .await
             .map_err(|_| StoreError::Closed)?;
+        // A writer that ends waits for all senders to go.
+        drop(jobs);
         // The writer drops its end without a word only if it dies.
         answer.await.map_err(|_| StoreError::Closed)?
-    }
-
-    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
-    }
-
-    pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
     }
 }
 
@@ -226,6 +258,7 @@ impl Desk {
         }
         let committed = group.commit()?;
         self.standards.last_add = committed.last_add;
+        self.standards.age = committed.age;
         for hash in committed.doomed {
             let path = self.folder.blob(hash);
             match fs::remove_file(&path) {
@@ -239,12 +272,11 @@ impl Desk {
     }
 }
 
-fn read_last_add(connection: &Connection) -> Result<Moment, Failure> {
+fn read_ledger(connection: &Connection, name: &str) -> Result<i64, Failure> {
     connection
-        .query_row("SELECT value FROM ledger WHERE name = 'last_add'", [], |row| {
+        .query_row("SELECT value FROM ledger WHERE name = ?1", [name], |row| {
             row.get(0)
         })
-        .map(Moment)
         .during("read the ledger")
 }
 

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aging;
 mod alternating;
+mod blobs;
 mod changes;
 mod content;
 mod failover;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blobs;
 mod crash;
 mod full_disk;
 mod grouping;

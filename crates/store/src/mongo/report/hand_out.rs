@@ -12,6 +12,7 @@ use mongodb::options::ReadConcern;
 use super::claim::Claimed;
 use crate::StoreError;
 use crate::document::decode_spec;
+use crate::mongo::age;
 use crate::mongo::attempts::{COMMAND, Patience};
 use crate::mongo::base::{Base, now};
 use crate::mongo::content::{self, Content};
@@ -75,7 +76,7 @@ async fn give_up(
     unreadable: Arc<Vec<(Handout, String)>>,
 ) -> Result<(), Failure> {
     let ids: Vec<_> = unreadable.iter().map(|(handout, _)| handout.task).collect();
-    let mut table = Table::new(now(), base.max_attempts);
+    let mut table = Table::new(now(), base.max_attempts).at_age(Some(age::now(&base).await?));
     for row in rows(&base, &ids).await? {
         table.lay(Position::try_from(&row)?);
     }

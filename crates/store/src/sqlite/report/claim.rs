@@ -60,7 +60,7 @@ fn take(group: &mut Group<'_>, report: &Report, task: &mut Position) -> Result<(
             Column(report.session),
             attempt,
             Column(report.seq),
-            Column(group.now()),
+            Column(group.time_of(task)),
         ))
         .during(STEP)?;
     group.claimed();

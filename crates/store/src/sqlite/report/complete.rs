@@ -73,7 +73,7 @@ fn settle(
     match how {
         How::Result { status, document } if task.status.may_become(*status) => {
             transition::finish(group, task, *status, document, &report.executor)?;
-            let finish_time = group.now();
+            let finish_time = group.time_of(task);
             handled.finished.push(Finished {
                 start_time: task.start_time.unwrap_or(finish_time),
                 finish_time,

@@ -52,9 +52,9 @@ fn record_if_changed(
             "UPDATE tasks SET status = ?2, report_time = ?3 WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(status), Column(group.now())))
+        .execute((task.seq, Column(status), Column(group.time_of(task))))
         .during(STEP)?;
-    group.moved(task.id, task.status, status, Some(&report.executor));
+    group.moved(task, status, Some(&report.executor));
     task.status = status;
     Ok(())
 }
