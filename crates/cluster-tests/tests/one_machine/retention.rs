@@ -210,8 +210,18 @@ async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards
     let up = Node::launch("up", system.folder.path(), command).expect("conclave up serves");
     let web = &Web::new(&system.url(""));
     let retention_has_run = async |text: &str| {
-        let blob = format!("/api/v1/blobs/{}", put(web, text).await);
-        await_gone(web, &blob).await;
+        let hash = put(web, text).await;
+        // To ask for it would be to use it.
+        let file = system
+            .data()
+            .join("store/blobs")
+            .join(&hash[..2])
+            .join(&hash[2..]);
+        assert!(file.exists(), "{}", file.display());
+        await_that("an idle blob to be removed", PATIENCE, async || {
+            (!file.exists()).then_some(())
+        })
+        .await;
     };
     let run = json!({"execute": {"command": "echo kept"}});
 
