@@ -78,6 +78,6 @@ mod tests {
     fn what_is_to_go_is_found_without_a_scan() {
         let check = |sql: &str, expected: &str| assert_eq!(plan(&database(), sql), expected);
         check(DONE, "SEARCH tasks USING INDEX tasks_done (finish_age<?)");
-        check(IDLE, "SEARCH blobs USING INDEX blobs_idle (used_age<?)");
+        check(IDLE, "SEARCH blobs USING COVERING INDEX blobs_idle (used_age<?)");
     }
 }
