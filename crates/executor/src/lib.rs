@@ -6,6 +6,7 @@
 //! This room knows nothing of stores, HTTP or how a cell is built.
 
 mod cache;
+mod control;
 mod error;
 mod fetch;
 mod home;

@@ -2,16 +2,17 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{
-    Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskResult, with_causes,
+    Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskId, TaskResult, with_causes,
 };
 use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::workspace::{Supply, Workspace, WorkspaceError};
 
 /// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
 /// into one report, or no report would ever be taken again.
@@ -58,12 +59,18 @@ pub(crate) fn run(
         .as_ref()
         .map_or(Status::Running, |_| Status::Compiling);
     bench.tell(Event::Began(job.handout, first));
+    job.control.on_progress("make room for the files");
     if let Some(space) = job.spec.space()
         && let Err(error) = warden.give_space(space)
     {
         return Err(on_warden_error(bench, job, workspace, error));
     }
-    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &bench.cache);
+    let supply = Supply {
+        cache: &bench.cache,
+        progress: &|| job.control.on_progress("lay out the files"),
+    };
+    (supply.progress)();
+    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &supply);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
         Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
@@ -71,7 +78,9 @@ pub(crate) fn run(
             Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))
         }
     };
-    workspace.clear(&job.spec);
+    let progress = || job.control.on_progress("clear the workspace");
+    progress();
+    workspace.clear(&job.spec, &progress);
     result
 }
 
@@ -141,6 +150,7 @@ fn run_step(
     if !job.control.begin(&ticket) {
         return Err(Failure::Withdrawn);
     }
+    job.control.on_begun("end the command", step.limits.wall);
     let ran = match step.place {
         Place::First => warden.run(&ticket, &spec),
         Place::Last => warden.run_last(&ticket, &spec),
@@ -225,17 +235,21 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
     if !error.is_final() {
         return Failure::Broken(why);
     }
-    // What a dead warden left is known by the task's id; other wardens are still at work.
-    let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
-    let marker = Marker {
-        variable: Some(variable),
-        directory: Some(workspace.root().to_path_buf()),
-    };
-    if let Err(error) = kill_strays(&marker) {
+    job.control.on_progress("end what a dead warden left");
+    if let Err(error) = end_strays(&job.handout.task, Some(workspace.root().to_path_buf())) {
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
     Failure::WardenLost(why)
+}
+
+/// Ends the processes of a task whose warden cannot. They are known by its id; other wardens are at work.
+pub(crate) fn end_strays(task: &TaskId, directory: Option<PathBuf>) -> io::Result<usize> {
+    let variable = (OsString::from(TASK), OsString::from(task.to_string()));
+    kill_strays(&Marker {
+        variable: Some(variable),
+        directory,
+    })
 }
 
 fn input(workspace: &Workspace, content: &Content) -> Input {

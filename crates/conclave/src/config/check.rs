@@ -50,6 +50,12 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         "{}; at most 32MiB can be in a task itself, more goes into blobs",
         said("judicator.max_inline")
     );
+    // A busy machine takes its time to start a process; that is no reason to give a task up.
+    ensure!(
+        executor.stall >= LEAST_STALL,
+        "{}; it must be at least 1s",
+        said("executor.stall")
+    );
     // One report that is lost on the way must not be enough to stop every task.
     ensure!(
         executor.heartbeat * 2 <= executor.self_kill,
@@ -178,6 +184,7 @@ const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 const INLINE_MOST: u64 = 32 << 20;
 const LEAST_SPAN: Duration = Duration::from_millis(10);
 const LEAST_KEPT: Duration = Duration::from_secs(1);
+const LEAST_STALL: Duration = Duration::from_secs(1);
 
 /// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {

@@ -174,6 +174,8 @@ keys! {
         heartbeat: Duration = "2s",
         /// How long it may fail to report before it stops its own tasks; less than the judicator's lease.
         self_kill: Duration = "7s",
+        /// How long a blob may bring no byte, or a slot take beyond the limits of its task, before the attempt is lost.
+        stall: Duration = "30s",
         /// How long running tasks may go on when the executor is told to stop; then they are given back.
         stop_grace: Duration = "5s",
         /// Size of the cache of blobs.

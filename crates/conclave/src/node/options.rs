@@ -39,6 +39,7 @@ pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Opt
         slots: section.slots.0,
         heartbeat: section.heartbeat,
         self_kill: section.self_kill,
+        stall: section.stall,
         stop_grace: section.stop_grace,
         cache_bytes: section.cache.0,
         keep_output: section.keep_output.0,

@@ -173,6 +173,13 @@ impl Place {
         Ok(killed)
     }
 
+    /// Kills all processes in the group of this name, without waiting for their end.
+    pub(crate) fn kill(&self, name: &str) {
+        for base in &self.bases {
+            clear::kill(&base.path.join(name));
+        }
+    }
+
     /// Says to others that its owner is alive, for as long as the result is held.
     pub(crate) fn hold(&self) -> io::Result<Vec<Flock<File>>> {
         self.bases
