@@ -59,6 +59,9 @@ pub struct Compile {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
     pub command: Command,
+    /// Its own variables: it gets none of the execute step's.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
     #[serde(with = "name::optional::network", default)]
     #[schema(value_type = Option<String>, pattern = "^[a-z0-9._-]{1,64}$", example = "loopback")]
@@ -124,11 +127,13 @@ impl From<CompileStep> for Compile {
     fn from(step: CompileStep) -> Compile {
         let CompileStep {
             command,
+            env,
             network,
             limits,
         } = step;
         Compile {
             command,
+            env,
             network,
             limits: limits.into(),
         }
@@ -139,11 +144,13 @@ impl From<Compile> for CompileStep {
     fn from(step: Compile) -> CompileStep {
         let Compile {
             command,
+            env,
             network,
             limits,
         } = step;
         CompileStep {
             command,
+            env,
             network,
             limits: limits.into(),
         }

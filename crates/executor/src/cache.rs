@@ -8,7 +8,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::BlobHash;
@@ -21,6 +21,7 @@ pub(crate) struct Cache {
     files: Mutex<()>,
     /// Nobody waits for the disk while holding this one.
     shelf: Mutex<Shelf>,
+    making_room: AtomicBool,
 }
 
 #[derive(Default)]
@@ -77,6 +78,7 @@ impl Cache {
             limit,
             files: Mutex::new(()),
             shelf: Mutex::new(shelf),
+            making_room: AtomicBool::new(false),
         };
         cache.make_room();
         Ok(Arc::new(cache))
@@ -150,12 +152,29 @@ impl Cache {
         }
     }
 
-    pub(crate) fn is_too_full(&self) -> bool {
+    /// Removes what is unpinned and too much, in a thread of its own: callers need not wait for the disk.
+    pub(crate) fn make_room_soon(self: &Arc<Self>) {
+        if !self.is_too_full() || self.making_room.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let cache = self.clone();
+        let making = move || {
+            cache.make_room();
+            cache.making_room.store(false, Ordering::Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("cache".into());
+        if let Err(error) = thread.spawn(making) {
+            tracing::warn!(%error, "could not start a thread to shrink the cache");
+            self.making_room.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn is_too_full(&self) -> bool {
         self.lock().bytes > self.limit
     }
 
-    /// Removes what is unpinned until the rest is within the limit. Waits for the disk.
-    pub(crate) fn make_room(&self) {
+    /// Removes what is unpinned until the rest is within the limit.
+    fn make_room(&self) {
         if !self.is_too_full() {
             return;
         }
@@ -294,6 +313,9 @@ mod tests {
         assert!(!cache.path(&cut).exists());
         assert!(!folder.path().join("x.part").exists());
         fs::remove_file(cache.path(&sound)).unwrap();
-        assert!(!cache.take(sound, &mut pins, &AtomicU64::new(0)), "trusted, but gone");
+        assert!(
+            !cache.take(sound, &mut pins, &AtomicU64::new(0)),
+            "trusted, but gone"
+        );
     }
 }

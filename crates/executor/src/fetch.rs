@@ -58,9 +58,7 @@ impl Fetcher {
                     };
                     drop(pins);
                     fetcher.bench.tell(Event::Ended(handout, ending));
-                    let cache = fetcher.bench.cache.clone();
-                    tokio::task::spawn_blocking(move || cache.make_room());
-                    return;
+                    return fetcher.bench.cache.make_room_soon();
                 }
             }
             fetcher.bench.push(Job {

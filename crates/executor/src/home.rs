@@ -87,7 +87,6 @@ impl Home {
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join("work")
     }
-
 }
 
 /// The list of sessions that the next life may have to succeed.

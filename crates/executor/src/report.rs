@@ -187,7 +187,11 @@ impl Reporter {
     async fn leave(&self, threads: Vec<JoinHandle<()>>, mut threads_ended: mpsc::Receiver<()>) {
         let ended = tokio::time::timeout(self.options.stall, threads_ended.recv()).await;
         let panicked = |thread: JoinHandle<()>| thread.is_finished() && thread.join().is_err();
-        if threads.into_iter().filter(|thread| ended.is_ok() || thread.is_finished()).any(panicked) {
+        if threads
+            .into_iter()
+            .filter(|thread| ended.is_ok() || thread.is_finished())
+            .any(panicked)
+        {
             tracing::error!("a slot's thread had panicked");
         }
         if ended.is_err() {
@@ -200,7 +204,10 @@ impl Reporter {
             let _ = closed.send(());
         });
         let _ = on_closed.await;
-        if tokio::time::timeout(within, self.session.written()).await.is_err() {
+        if tokio::time::timeout(within, self.session.written())
+            .await
+            .is_err()
+        {
             tracing::warn!("leaving before the session was written");
         }
     }
@@ -260,7 +267,11 @@ impl Reporter {
             }
             Event::SlotOut(why) => {
                 self.slots.on_out();
-                tracing::error!(why, out = self.slots.out(), "no warden starts in a slot; it is out of service");
+                tracing::error!(
+                    why,
+                    out = self.slots.out(),
+                    "no warden starts in a slot; it is out of service"
+                );
                 metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
             }
             Event::SlotBack => {
@@ -304,7 +315,10 @@ impl Reporter {
             return;
         };
         let end = End::Broken(control.stuck().unwrap_or_default());
-        self.bench.keep(Complete { handout: *handout, end });
+        self.bench.keep(Complete {
+            handout: *handout,
+            end,
+        });
         self.given_up.insert(*handout);
         self.slots.on_ended(handout, now);
         self.slots.on_out();
@@ -521,6 +535,10 @@ impl Reporter {
     fn on_given_back(&mut self, handouts: Vec<Handout>) {
         let now = Instant::now();
         for handout in handouts {
+            // Its slot had put it back after it was given up.
+            if self.given_up.remove(&handout) {
+                self.on_slot_back();
+            }
             self.slots.on_ended(&handout, now);
             self.controls.remove(&handout);
             self.due.on_hint();

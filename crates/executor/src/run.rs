@@ -1,5 +1,6 @@
 //! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io;
@@ -31,6 +32,7 @@ pub(crate) enum Failure {
 struct Step<'a> {
     command: &'a Command,
     args: &'a [String],
+    env: &'a BTreeMap<String, String>,
     input: Input,
     network: Option<&'a NetworkName>,
     limits: Limits,
@@ -95,6 +97,7 @@ fn run_steps(
         let step = Step {
             command: &compile.command,
             args: &[],
+            env: &compile.env,
             input: Input::Bytes(Vec::new()),
             network: compile.network.as_ref(),
             limits: compile.limits,
@@ -112,6 +115,7 @@ fn run_steps(
     let step = Step {
         command: &execute.command,
         args: &execute.args,
+        env: &execute.env,
         input: input(workspace, &execute.input),
         network: execute.network.as_ref(),
         limits: execute.limits,
@@ -139,7 +143,7 @@ fn run_step(
 ) -> Result<Outcome, Failure> {
     let spec = Spec {
         argv: argv(bench.shell, step.command, step.args),
-        env: environment(bench, job, workspace),
+        env: environment(bench, job, workspace, step.env),
         directory: workspace.directory(),
         input: step.input,
         limits: sandbox_limits(&step.limits),
@@ -272,14 +276,19 @@ pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, O
     ]
 }
 
-/// What every command finds, then what the task says, which wins; then our marks, which always stand.
-fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString, OsString)> {
+/// What every command finds, then what its step says, which wins; then our marks, which always stand.
+fn environment(
+    bench: &Bench,
+    job: &Job,
+    workspace: &Workspace,
+    own: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
     let mut env = usual_environment(&workspace.directory(), &workspace.temporary());
     let mut put = |name: OsString, value: OsString| match env.iter_mut().find(|(known, _)| *known == name) {
         Some(variable) => variable.1 = value,
         None => env.push((name, value)),
     };
-    for (name, value) in &job.spec.execute.env {
+    for (name, value) in own {
         put(name.into(), value.into());
     }
     put(TASK.into(), job.handout.task.to_string().into());

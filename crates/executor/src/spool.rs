@@ -165,7 +165,10 @@ impl Spool {
         }
         let lost = table.unwritten.len();
         if lost > 0 {
-            tracing::error!(results = lost, "results were not written to the spool; their tasks run again");
+            tracing::error!(
+                results = lost,
+                "results were not written to the spool; their tasks run again"
+            );
         }
     }
 }

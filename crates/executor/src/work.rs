@@ -144,7 +144,10 @@ impl Bench {
 
     /// Starts every slot, so that a machine on which no warden starts is known at once. The threads drop their senders
     /// when they end.
-    pub(crate) fn start(self: &Arc<Self>, alive: mpsc::Sender<()>) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        alive: mpsc::Sender<()>,
+    ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let turns = self.turns();
         let total = self.slots as usize * turns;
         self.wardens().remotes.resize(total, None);
@@ -229,7 +232,7 @@ impl Bench {
                 post.warden = None;
             }
             posts.push_back(post);
-            self.cache.make_room();
+            self.cache.make_room_soon();
         }
     }
 
@@ -306,7 +309,11 @@ impl Bench {
                         return Some(());
                     }
                     Err(error) => {
-                        tracing::debug!(why = with_causes(&error), slot = post.number, "no warden starts yet");
+                        tracing::debug!(
+                            why = with_causes(&error),
+                            slot = post.number,
+                            "no warden starts yet"
+                        );
                     }
                 }
             }
@@ -320,7 +327,10 @@ impl Bench {
             if let Some(number) = warden {
                 bench.launcher.isolation.of_warden(number as u32).kill_processes();
             }
-            if let Err(error) = end_strays(&handout.task, warden.map(|number| bench.work.join(number.to_string()))) {
+            if let Err(error) = end_strays(
+                &handout.task,
+                warden.map(|number| bench.work.join(number.to_string())),
+            ) {
                 tracing::error!(task = %handout.task, %error, "could not end the processes of a task");
             }
             bench.tell(Event::CleanedUp(handout));
@@ -413,11 +423,7 @@ impl Bench {
     fn let_go(&self, jobs: Vec<Job>) -> Vec<Handout> {
         let handouts = jobs.iter().map(|job| job.handout).collect();
         drop(jobs);
-        // In another thread: the report loop calls this, and must not wait for the disk.
-        if self.cache.is_too_full() {
-            let cache = self.cache.clone();
-            tokio::task::spawn_blocking(move || cache.make_room());
-        }
+        self.cache.make_room_soon();
         handouts
     }
 

@@ -128,12 +128,7 @@ const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
 
 /// Writes a file of the task, and makes the folders that it lies in.
-fn put(
-    directory: &Path,
-    path: &str,
-    file: &model::File,
-    supply: &Supply<'_>,
-) -> Result<(), WorkspaceError> {
+fn put(directory: &Path, path: &str, file: &model::File, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     let path = directory.join(path);
     if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
         let mut folders = DirBuilder::new();

@@ -3,6 +3,8 @@
 mod channels;
 mod repeatable;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +18,7 @@ use tokio::sync::watch;
 
 use self::channels::{Channels, Peer};
 use self::repeatable::Repeatable;
+use crate::stall::{STALL, bound_sender};
 use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
 use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Secret};
 
@@ -80,6 +83,25 @@ impl Client {
             }
         }
         Err(last)
+    }
+}
+
+/// Waits for as long as the count goes on.
+async fn while_it_goes_on<T>(
+    count: &AtomicU64,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let mut call = std::pin::pin!(call);
+    let mut seen = 0;
+    loop {
+        if let Ok(answer) = tokio::time::timeout(STALL, &mut call).await {
+            return answer;
+        }
+        let now = count.load(Ordering::Relaxed);
+        if now == seen {
+            return Err(CallError::Unavailable("the blob does not go on".into()));
+        }
+        seen = now;
     }
 }
 
@@ -229,14 +251,20 @@ impl Calls for Client {
         understood(each("judicators", answer.judicators))
     }
 
-    /// Goes to the next judicator as long as all that was sent can be sent again. No patience here: a large blob takes
-    /// its time, and a dead connection shows by its keep-alive.
+    /// Goes to the next judicator as long as all that was sent can be sent again. A large blob takes its time: only a
+    /// transfer that stands still is ended.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
         let bytes = Repeatable::new(bytes);
         let mut last = CallError::Unavailable("no judicator is known".into());
         for (address, mut peer) in self.channels.in_turn() {
             let asked = self.channels.ask(&address);
-            match peer.put_blob(blob_parts(hash, &bytes)).await.map_err(problem_in) {
+            let sent = Arc::new(AtomicU64::new(0));
+            let counted = sent.clone();
+            let parts = blob_parts(hash, &bytes).inspect(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            let put = async { peer.put_blob(parts).await.map_err(problem_in) };
+            match while_it_goes_on(&sent, put).await {
                 Err(CallError::Unavailable(why)) => {
                     last = CallError::Unavailable(format!("judicator {address}: {why}"));
                     if !bytes.may_repeat().await {
@@ -273,6 +301,6 @@ impl Calls for Client {
                 peer.get_blob(request).await
             })
             .await?;
-        Ok(parts.map_ok(|part| part.bytes).map_err(problem_in).boxed())
+        Ok(bound_sender(parts.map_ok(|part| part.bytes).map_err(problem_in)))
     }
 }

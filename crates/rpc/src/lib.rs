@@ -10,6 +10,7 @@ mod client;
 mod error;
 mod secret;
 mod server;
+mod stall;
 mod wire;
 
 pub use calls::{ByteStream, Calls, Event, EventStream, HintStream};

@@ -14,6 +14,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::stall::{STALL, bound_receiver, bound_sender};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{Incoming, each, hash_in, id_in, problem_out, proto};
 use crate::{CallError, Calls, Secret};
@@ -174,10 +175,12 @@ impl Judicator for Shell {
 
     async fn put_blob(&self, request: Request<Streaming<proto::BlobPart>>) -> Answer<proto::BlobSize> {
         let mut parts = request.into_inner();
-        let first = parts.message().await?.unwrap_or_default();
+        let first = tokio::time::timeout(STALL, parts.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no byte came for too long"))?;
+        let first = first?.unwrap_or_default();
         let hash = invalid(hash_in("hash", &first.hash))?;
         let rest = parts.map_ok(|part| part.bytes).map_err(crate::wire::problem_in);
-        let bytes = futures::stream::iter([Ok(first.bytes)]).chain(rest).boxed();
+        let bytes = bound_sender(futures::stream::iter([Ok(first.bytes)]).chain(rest));
         let size = self.calls.put_blob(hash, bytes).await.map_err(problem_out)?;
         Ok(Response::new(proto::BlobSize { size }))
     }
@@ -205,7 +208,7 @@ impl Judicator for Shell {
             .get_blob(invalid(hash_in("hashes", hash))?)
             .await
             .map_err(problem_out)?;
-        self.stream(bytes, |bytes| proto::BlobPart {
+        self.stream(bound_receiver(bytes), |bytes| proto::BlobPart {
             hash: Bytes::new(),
             bytes,
         })

@@ -195,14 +195,18 @@ async fn files_input_and_environment_go_with_it() {
         "--source",
         &at("src"),
         "--compile",
-        "echo compiling; cp main.sh built",
+        "echo compiling $HOW $SECRET; cp main.sh built",
+        "--compile-env",
+        "HOW=well",
+        "--env",
+        "SECRET=none of its business",
         "--shell",
         "ls",
     ];
     let said = cli.run(&compile).await;
     assert_eq!(
         (said.code, said.text(), said.stderr.as_str()),
-        (0, "built\nlib\nmain.sh\n", "compiling\n")
+        (0, "built\nlib\nmain.sh\n", "compiling well\n")
     );
     let said = cli
         .run(&["run", "--compile", "echo oops >&2; exit 9", "--shell", "echo ran"])

@@ -19,13 +19,16 @@ pub(crate) struct TaskFlags {
     /// Command that compiles the source first, for the shell
     #[arg(long, value_name = "TEXT")]
     pub(crate) compile: Option<String>,
+    /// Variable in the environment of the command that compiles; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, requires = "compile")]
+    pub(crate) compile_env: Vec<(String, String)>,
     /// Command to run, as text for the shell; what follows `--` is added as further words at its end
     #[arg(long, value_name = "TEXT")]
     pub(crate) shell: Option<String>,
     /// Standard input: a file, or - for this command's own
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Variable in the command's environment; repeatable
+    /// Variable in the command's environment, not in that of --compile; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
     /// Network that the command may use, by the name that the executors have for it

@@ -236,11 +236,11 @@ keys! {
         wall: Option<Duration> = "60s",
         /// CPU time, over all processes of the step.
         cpu: Option<Duration> = "none",
-        /// Memory, over all processes of the step; `none` is the maximum or, in a cell without one, `sandbox.memory`.
+        /// Memory, over all processes of the step; `none` is the maximum or, without one and with cells, `sandbox.memory`.
         memory: Option<Size> = "none",
         /// Bytes on each of stdout and stderr.
         output: Option<Size> = "none",
-        /// Processes and threads at one time; `none` is the maximum or, in a cell without one, `sandbox.processes`.
+        /// Processes and threads at one time; `none` is the maximum or, without one and with cells, `sandbox.processes`.
         processes: Option<NonZeroU32> = "none",
         /// Size of the largest file that the step may write.
         file_size: Option<Size> = "none",
@@ -248,7 +248,7 @@ keys! {
         open_files: Option<NonZeroU32> = "none",
         /// Size of each process's stack; `none` is as large as the executor's.
         stack: Option<Size> = "none",
-        /// Size of all files of the task together, where it runs in a cell; `none` is the executor's `sandbox.space`.
+        /// Size of all files of the task together, where it runs in a cell; `none` is the maximum or, without one, `sandbox.space`.
         space: Option<Size> = "none",
     }
     limits_max: LimitsMax = "limits.max" {

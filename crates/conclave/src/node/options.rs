@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use anyhow::Result;
 use model::{Bounds, LimitPolicy, Limits};
-use sandbox::{CellPlan, Usual};
+use sandbox::{CellPlan, Usual, Wall};
 
 use super::{Folder, Secrets};
 use crate::config::{Config, Isolation};
@@ -105,19 +105,33 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
+/// A cell has a limit of its own for what a task leaves open. It is resolved here, where the task is added, so that the
+/// task shows what applied; the executor's own is left for tasks that were stored without one.
 fn limits(config: &Config) -> LimitPolicy {
     let (default, max) = (&config.limits_default, &config.limits_max);
+    let cell = cells(config);
+    let usual = cell.as_ref().map(|cell| cell.usual).unwrap_or_default();
+    let keeps_processes = |cell: &CellPlan| !cell.without.contains(&Wall::Processes);
+    let processes = cell
+        .as_ref()
+        .filter(|cell| keeps_processes(cell))
+        .and(usual.processes);
+    let space = cell.as_ref().map(|cell| cell.space);
     LimitPolicy {
         default: Limits {
             wall: default.wall,
             cpu: default.cpu,
-            memory: default.memory.map(|size| size.0),
+            memory: or_usual(default.memory.map(|size| size.0), max.memory, usual.memory),
             output: default.output.map(|size| size.0),
-            processes: default.processes.map(|number| number.get()),
+            processes: or_usual(
+                default.processes.map(|number| number.get()),
+                max.processes,
+                processes,
+            ),
             file_size: default.file_size.map(|size| size.0),
             open_files: default.open_files.map(|number| number.get()),
             stack: default.stack.map(|size| size.0),
-            space: default.space.map(|size| size.0),
+            space: or_usual(default.space.map(|size| size.0), max.space, space),
         },
         max: Limits {
             wall: max.wall,
@@ -133,10 +147,65 @@ fn limits(config: &Config) -> LimitPolicy {
     }
 }
 
+/// Where there is a maximum, it is the default too.
+fn or_usual<T, M>(default: Option<T>, max: Option<M>, usual: Option<T>) -> Option<T> {
+    default.or(usual.filter(|_| max.is_none()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use crate::config::{Flag, Layers};
+
+    /// What applies in a cell is said where the task is added; what nobody keeps is not.
+    #[test]
+    fn default_limits_are_those_that_apply() {
+        let check =
+            |set: &[(&str, &str)], memory: Option<u64>, processes: Option<u32>, space: Option<u64>| {
+                let flags = set.iter().map(|(key, text)| Flag {
+                    key: key.to_string(),
+                    flag: "--set",
+                    text: text.to_string(),
+                });
+                let flags = flags.collect();
+                let config = Layers::gather(None, flags).unwrap().config().unwrap();
+                let Limits {
+                    memory: found_memory,
+                    processes: found_processes,
+                    space: found_space,
+                    ..
+                } = limits(&config).resolve(Limits::default()).unwrap();
+                assert_eq!(
+                    (found_memory, found_processes, found_space),
+                    (memory, processes, space),
+                    "{set:?}"
+                );
+            };
+        let (memory, processes, space) = (Some(1 << 30), Some(512), Some(256 << 20));
+        check(&[], memory, processes, space);
+        check(&[("executor.isolation", "none")], None, None, None);
+        check(
+            &[("sandbox.memory", "2GiB"), ("sandbox.space", "1MiB")],
+            Some(2 << 30),
+            processes,
+            Some(1 << 20),
+        );
+        check(
+            &[("limits.default.memory", "64MiB"), ("sandbox.processes", "none")],
+            Some(64 << 20),
+            None,
+            space,
+        );
+        check(
+            &[
+                ("limits.max.memory", "4GiB"),
+                ("sandbox.allow_weaker", "processes"),
+            ],
+            Some(4 << 30),
+            None,
+            space,
+        );
+    }
 
     #[test]
     fn the_defaults_are_those_of_the_rooms() {

@@ -29,6 +29,7 @@ pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask>
     task.data = files(collect(&flags.data)?, &mut room, client).await?;
     task.compile = flags.compile.clone().map(|text| Compile {
         command: Command::Shell(text),
+        env: flags.compile_env.iter().cloned().collect(),
         network: None,
         limits: Limits::default(),
     });

@@ -3,6 +3,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use model::{
     Add, Added, Assignment, Attempt, BlobHash, Command, ExecuteStep, ExecutorName, ExecutorState,
     JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
@@ -20,6 +21,13 @@ const SOON: Duration = Duration::from_secs(60);
 /// A judicator that hands out one task with the first answer, and never answers for its result.
 struct FakeJudicator {
     reports: mpsc::UnboundedSender<Report>,
+    blob: Blob,
+}
+
+enum Blob {
+    Missing,
+    /// Its first byte comes, and no other.
+    Stalls,
 }
 
 const MISSING: BlobHash = BlobHash([7; 32]);
@@ -60,7 +68,13 @@ impl Calls for FakeJudicator {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        Err(CallError::NoBlob(hash))
+        match self.blob {
+            Blob::Missing => Err(CallError::NoBlob(hash)),
+            Blob::Stalls => {
+                let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
+                Ok(first.chain(futures::stream::pending()).boxed())
+            }
+        }
     }
 
     async fn watch(&self, _: ExecutorName, _: SessionId) -> Result<HintStream, CallError> {
@@ -146,10 +160,12 @@ async fn reports_go_on_while_the_disk_hangs() {
     let (spool, Hold { go_on, written }) = hanging();
     let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let judicator = Arc::new(FakeJudicator { reports: sender });
+    let judicator = Arc::new(FakeJudicator {
+        reports: sender,
+        blob: Blob::Missing,
+    });
     let (options, home) = (options(folder.path()), home(folder.path()));
-    let reporter =
-        Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
+    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
     // A pipe that nobody reads from: whoever opens it to write waits.
     let sessions = folder.path().join("sessions.new");
     mkfifo(&sessions, Mode::S_IRWXU).unwrap();
@@ -158,7 +174,9 @@ async fn reports_go_on_while_the_disk_hangs() {
 
     let mut next = async || {
         let report = tokio::time::timeout(SOON, reports.recv()).await;
-        report.expect("a report while the disk hangs").expect("an executor")
+        report
+            .expect("a report while the disk hangs")
+            .expect("an executor")
     };
     let result = loop {
         if let Some(complete) = next().await.complete.pop() {
@@ -176,6 +194,50 @@ async fn reports_go_on_while_the_disk_hangs() {
     let listed = tokio::task::spawn_blocking(move || std::fs::read_to_string(sessions)).await;
     assert_eq!(listed.unwrap().unwrap(), format!("{session}\n"));
     stop.cancel();
-    tokio::time::timeout(SOON, running).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(SOON, running)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
     assert_eq!(*written.lock().unwrap(), [result]);
+}
+
+#[tokio::test]
+async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let judicator = Arc::new(FakeJudicator {
+        reports: sender,
+        blob: Blob::Stalls,
+    });
+    let options = Options {
+        stall: Duration::from_millis(300),
+        ..options(folder.path())
+    };
+    let home = home(folder.path());
+    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(reporter.run(stop.clone()));
+    let mut named = 0;
+    let end = loop {
+        let report = tokio::time::timeout(SOON, reports.recv()).await.unwrap().unwrap();
+        named += report.executing.len();
+        if let Some(complete) = report.complete.into_iter().next() {
+            break complete.end;
+        }
+    };
+    assert!(
+        matches!(&end, End::Broken(why) if why.contains("no byte of it came")),
+        "{end:?}"
+    );
+    assert!(named > 0, "it is held until then");
+    stop.cancel();
+    tokio::time::timeout(SOON, running)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("cache")).unwrap().count(), 0);
 }

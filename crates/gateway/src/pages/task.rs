@@ -73,6 +73,7 @@ fn steps(task: &Task) -> Markup {
         @if let Some(compile) = &task.spec.compile {
             h2 { "Compile" }
             (command(&compile.command))
+            dl { @for (name, value) in &compile.env { dt { code { (name) } } dd { code { (value) } } } }
             (limits(&compile.limits, compile.network.as_ref()))
             (outcome(task.id, "compile", result.and_then(|result| result.compile.as_ref())))
         }

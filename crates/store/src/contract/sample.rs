@@ -18,6 +18,7 @@ pub fn spec() -> TaskSpec {
         priority: 0,
         compile: Some(CompileStep {
             command: Command::Shell("cc a.c".into()),
+            env: [("CC".to_string(), "gcc".to_string())].into(),
             network: None,
             limits: Limits::default(),
         }),
