@@ -54,6 +54,7 @@ enum Stage {
     GoesOn,
     WardenKilled,
     CleaningUp,
+    GivenUp,
 }
 
 /// What the report loop has to do about an attempt that does not go on.
@@ -108,8 +109,10 @@ impl Control {
     pub(crate) fn on_served(&self, number: usize, remote: Remote) {
         let mut state = self.lock();
         state.warden = Some((number, remote));
-        state.stage = Stage::GoesOn;
-        state.stuck = None;
+        if !matches!(state.stage, Stage::GivenUp) {
+            state.stage = Stage::GoesOn;
+            state.stuck = None;
+        }
     }
 
     /// The slot's thread goes on with this, which takes no longer than the margin.
@@ -137,6 +140,17 @@ impl Control {
         self.lock().stuck.clone()
     }
 
+    /// It was told as lost: whatever its slot still has to say is too late.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.lock();
+        state.standing = Standing::Withdrawn;
+        state.stage = Stage::GivenUp;
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(self.lock().stage, Stage::GivenUp)
+    }
+
     /// Goes to the next stage if the slot has not gone on in time.
     pub(crate) fn look(&self, now: Instant) -> Option<Overdue> {
         let mut state = self.lock();
@@ -160,10 +174,8 @@ impl Control {
                 state.standing = Standing::Withdrawn;
                 Some(Overdue::CleanUp(state.warden.as_ref().map(|(number, _)| *number)))
             }
-            Stage::CleaningUp => {
-                state.watch = None;
-                Some(Overdue::GiveUp)
-            }
+            Stage::CleaningUp => Some(Overdue::GiveUp),
+            Stage::GivenUp => None,
         }
     }
 
@@ -194,6 +206,7 @@ mod tests {
         assert_eq!(control.look(at(122)), Some(Overdue::CleanUp(None)));
         assert!(control.is_withdrawn(), "it must not begin any more");
         assert_eq!(control.look(at(152)), Some(Overdue::GiveUp));
+        control.give_up();
         assert_eq!(control.look(at(10_000)), None);
         assert_eq!(control.stuck(), Some(why));
     }

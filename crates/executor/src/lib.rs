@@ -2,7 +2,7 @@
 //!
 //! Reading order follows a task: `report` asks for work, `slots` keeps the table of what is here, `fetch` brings
 //! the blobs, `queue` and `work` pass it to a slot's thread, `run` lays it out, compiles, executes and cleans up, `spool`
-//! keeps the result on disk until a judicator has answered for it.
+//! keeps the result on disk until a judicator has answered for it. `control` notices a slot that does not go on.
 //! This room knows nothing of stores, HTTP or how a cell is built.
 
 mod cache;

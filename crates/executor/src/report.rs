@@ -42,6 +42,8 @@ const REPORT_BYTES: usize = 32 << 20;
 const FIRST_REPORT_BYTES: usize = 96 << 20;
 const REPORT_RESULTS: usize = 1000;
 const LARGE_ANSWER: u64 = 8 << 20;
+/// How long an end may wait for threads that hang and a disk that does not answer.
+const LEAVING: Duration = Duration::from_secs(10);
 
 const STUCK: &str = "conclave_attempts_stuck_total";
 const SLOTS_OUT: &str = "conclave_slots_out_of_service";
@@ -185,29 +187,31 @@ impl Reporter {
 
     /// Waits for the threads and for the disk, but not for ever.
     async fn leave(&self, threads: Vec<JoinHandle<()>>, mut threads_ended: mpsc::Receiver<()>) {
-        let ended = tokio::time::timeout(self.options.stall, threads_ended.recv()).await;
-        let panicked = |thread: JoinHandle<()>| thread.is_finished() && thread.join().is_err();
-        if threads
+        let deadline = tokio::time::Instant::now() + LEAVING;
+        let ended = tokio::time::timeout_at(deadline, threads_ended.recv()).await;
+        if ended.is_err() {
+            tracing::error!(waited = ?LEAVING, "leaving while a slot does not end");
+        }
+        let over = threads
             .into_iter()
-            .filter(|thread| ended.is_ok() || thread.is_finished())
-            .any(panicked)
-        {
+            .filter(|thread| ended.is_ok() || thread.is_finished());
+        if over.filter_map(|thread| thread.join().err()).count() > 0 {
             tracing::error!("a slot's thread had panicked");
         }
-        if ended.is_err() {
-            tracing::error!(stall = ?self.options.stall, "leaving while a slot does not end");
-        }
-        let (bench, within) = (self.bench.clone(), self.options.stall);
+        let bench = self.bench.clone();
+        // A disk that is well needs no more.
+        let least = Duration::from_secs(1);
+        let left = deadline
+            .saturating_duration_since(tokio::time::Instant::now())
+            .max(least);
         let (closed, on_closed) = oneshot::channel();
         std::thread::spawn(move || {
-            bench.spool.close(within);
+            bench.spool.close(left);
             let _ = closed.send(());
         });
         let _ = on_closed.await;
-        if tokio::time::timeout(within, self.session.written())
-            .await
-            .is_err()
-        {
+        let written = tokio::time::timeout_at(deadline, self.session.written());
+        if written.await.is_err() {
             tracing::warn!("leaving before the session was written");
         }
     }
@@ -314,6 +318,7 @@ impl Reporter {
         let Some(control) = self.controls.remove(handout) else {
             return;
         };
+        control.give_up();
         let end = End::Broken(control.stuck().unwrap_or_default());
         self.bench.keep(Complete {
             handout: *handout,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{
-    Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskId, TaskResult, with_causes,
+    Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
+    with_causes,
 };
 use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
 
@@ -240,20 +241,24 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
         return Failure::Broken(why);
     }
     job.control.on_progress("end what a dead warden left");
-    if let Err(error) = end_strays(&job.handout.task, Some(workspace.root().to_path_buf())) {
+    if let Err(error) = end_strays(&job.handout, Some(workspace.root().to_path_buf())) {
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
     Failure::WardenLost(why)
 }
 
-/// Ends the processes of a task whose warden cannot. They are known by its id; other wardens are at work.
-pub(crate) fn end_strays(task: &TaskId, directory: Option<PathBuf>) -> io::Result<usize> {
-    let variable = (OsString::from(TASK), OsString::from(task.to_string()));
+/// Ends the processes of an attempt whose warden cannot. They are known by its mark: other wardens are at work, and one
+/// of them may have the next attempt at the same task.
+pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> io::Result<usize> {
     kill_strays(&Marker {
-        variable: Some(variable),
+        variable: Some((ATTEMPT.into(), mark(handout))),
         directory,
     })
+}
+
+fn mark(handout: &Handout) -> OsString {
+    format!("{}/{}", handout.task, handout.attempt).into()
 }
 
 fn input(workspace: &Workspace, content: &Content) -> Input {
@@ -264,6 +269,7 @@ fn input(workspace: &Workspace, content: &Content) -> Input {
 }
 
 const TASK: &str = "CONCLAVE_TASK";
+const ATTEMPT: &str = "CONCLAVE_ATTEMPT";
 
 /// What every command finds that works in these folders.
 pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, OsString)> {
@@ -292,6 +298,7 @@ fn environment(
         put(name.into(), value.into());
     }
     put(TASK.into(), job.handout.task.to_string().into());
+    put(ATTEMPT.into(), mark(&job.handout));
     put(bench.mark.0.clone(), bench.mark.1.clone());
     env
 }

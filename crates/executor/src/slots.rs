@@ -218,6 +218,25 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
+    fn a_slot_out_of_service_takes_nothing() {
+        let now = Instant::now();
+        let mut slots = Slots::new(2);
+        let held = handout();
+        slots.on_assigned(held, now);
+        slots.on_began(&held, Status::Running, now);
+        assert_eq!(slots.vacant(now), 1);
+        // The attempt is told as lost, and its slot still hangs.
+        slots.on_ended(&held, now + 1000 * MS);
+        slots.on_out();
+        assert_eq!(slots.vacant(now), 1);
+        slots.on_out();
+        assert_eq!(slots.vacant(now), 0);
+        slots.on_back();
+        slots.on_back();
+        assert_eq!(slots.vacant(now), 2);
+    }
+
+    #[test]
     fn an_attempt_is_named_until_it_ends_or_is_doomed() {
         let now = Instant::now();
         let mut slots = Slots::new(2);

@@ -213,11 +213,11 @@ impl Bench {
                     "the executor failed; its log says why".into(),
                 ))
             });
-            // One that broke is not used again.
-            if !matches!(end, Err(Failure::WardenLost(_))) {
-                post.warden = Some(warden);
-            } else {
+            // One that broke, or was killed because it did not go on, is not used again.
+            if matches!(end, Err(Failure::WardenLost(_))) || job.control.stuck().is_some() {
                 drop(warden);
+            } else {
+                post.warden = Some(warden);
             }
             let ending = self.on_end(&job, end, begun.elapsed());
             let handout = job.handout;
@@ -238,6 +238,9 @@ impl Bench {
 
     fn on_end(&self, job: &Job, end: Result<TaskResult, Failure>, took: Duration) -> Ending {
         let Handout { task, attempt, .. } = job.handout;
+        if job.control.is_given_up() {
+            return Ending::Withdrawn;
+        }
         let end = match (end, job.control.stuck()) {
             (Ok(result), _) => {
                 let last = result.execute.as_ref().or(result.compile.as_ref());
@@ -327,10 +330,8 @@ impl Bench {
             if let Some(number) = warden {
                 bench.launcher.isolation.of_warden(number as u32).kill_processes();
             }
-            if let Err(error) = end_strays(
-                &handout.task,
-                warden.map(|number| bench.work.join(number.to_string())),
-            ) {
+            let directory = warden.map(|number| bench.work.join(number.to_string()));
+            if let Err(error) = end_strays(&handout, directory) {
                 tracing::error!(task = %handout.task, %error, "could not end the processes of a task");
             }
             bench.tell(Event::CleanedUp(handout));
