@@ -301,6 +301,9 @@ impl Calls for Client {
                 peer.get_blob(request).await
             })
             .await?;
-        Ok(bound_sender(parts.map_ok(|part| part.bytes).map_err(problem_in)))
+        Ok(bound_sender(
+            parts.map_ok(|part| part.bytes).map_err(problem_in),
+            STALL,
+        ))
     }
 }

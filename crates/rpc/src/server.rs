@@ -180,7 +180,7 @@ impl Judicator for Shell {
         let first = first?.unwrap_or_default();
         let hash = invalid(hash_in("hash", &first.hash))?;
         let rest = parts.map_ok(|part| part.bytes).map_err(crate::wire::problem_in);
-        let bytes = bound_sender(futures::stream::iter([Ok(first.bytes)]).chain(rest));
+        let bytes = bound_sender(futures::stream::iter([Ok(first.bytes)]).chain(rest), STALL);
         let size = self.calls.put_blob(hash, bytes).await.map_err(problem_out)?;
         Ok(Response::new(proto::BlobSize { size }))
     }
@@ -208,7 +208,7 @@ impl Judicator for Shell {
             .get_blob(invalid(hash_in("hashes", hash))?)
             .await
             .map_err(problem_out)?;
-        self.stream(bound_receiver(bytes), |bytes| proto::BlobPart {
+        self.stream(bound_receiver(bytes, STALL), |bytes| proto::BlobPart {
             hash: Bytes::new(),
             bytes,
         })

@@ -38,7 +38,7 @@ impl Lines {
         let writer = lines.clone();
         std::thread::Builder::new()
             .name("log".into())
-            .spawn(move || writer.write_all(out))?;
+            .spawn(move || writer.run(out))?;
         Ok(lines)
     }
 
@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    fn write_all(&self, mut out: impl Write) {
+    fn run(&self, mut out: impl Write) {
         let mut state = self.lock();
         loop {
             let lines = std::mem::take(&mut state.waiting);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(*written.lock().unwrap(), b"");
         drop(hold);
         while written.lock().unwrap().len() <= 4 * large.len() {
-            lines.0.lock().hangs = false;
+            lines.lock().hangs = false;
             lines.write_all(b"y\n").unwrap();
         }
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
