@@ -185,7 +185,7 @@ async fn reports_go_on_while_the_disk_hangs() {
     };
     assert!(matches!(&result.end, End::Broken(why) if why.contains("does not exist")));
     for _ in 0..5 {
-        assert_eq!(next().await.complete, [result.clone()]);
+        assert_eq!(next().await.complete, std::slice::from_ref(&result));
     }
     let session = next().await.session.to_string();
     assert_eq!(*written.lock().unwrap(), []);

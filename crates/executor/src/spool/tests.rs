@@ -178,7 +178,7 @@ fn nobody_waits_for_a_disk_that_hangs_and_what_is_unanswered_is_written_later() 
     spool.keep(first.clone());
     spool.keep(second.clone());
     spool.on_answered(&[first.handout]);
-    assert_eq!(waiting(&spool), [second.clone()]);
+    assert_eq!(waiting(&spool), std::slice::from_ref(&second));
     spool.keep(third.clone());
     // The first end stands.
     spool.keep(Complete {
