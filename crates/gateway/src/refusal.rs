@@ -11,6 +11,9 @@ use model::{Invalid, Status, TaskId};
 use rpc::CallError;
 use thiserror::Error;
 
+use crate::pace::LeastRate;
+use crate::pool::Exhausted;
+
 #[derive(Debug, Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]
@@ -46,10 +49,12 @@ pub(crate) enum Refusal {
          localhost, or have its operator set tokens, with which any name will do"
     )]
     ForeignName(String),
-    #[error("too many requests wait already (limit {limit}); try again later, or ask without waiting")]
-    TooManyWaiting { limit: usize },
-    #[error("too many requests at once (limit {limit}); try again later")]
-    TooManyAtOnce { limit: usize },
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    #[error("task {id} was added, but its answer cannot be sent: {exhausted}; then get the task by its id")]
+    AddedWithoutAnswer { id: TaskId, exhausted: Exhausted },
+    #[error("the body comes too slowly: send at least {} bytes in {:?}", rate.bytes_in_a_window(), rate.window)]
+    TooSlow { rate: LeastRate },
     #[error("the server failed; it has logged why")]
     Panicked,
 }

@@ -33,12 +33,12 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/cancel", post(pages::cancel));
 
-    // From the outside in: how many at once, from where, by whom.
+    // From the outside in: from where, by whom, and how many of theirs at once.
     let guard = |routes: Router<Arc<Gateway>>| {
         routes
+            .layer(from_fn_with_state(gateway.clone(), admit::admit))
             .layer(from_fn_with_state(gateway.clone(), caller::require))
             .layer(from_fn_with_state(gateway.clone(), cross_site::refuse))
-            .layer(from_fn_with_state(gateway.clone(), admit::admit))
     };
     let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
@@ -58,7 +58,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         // Ours is `max_body`, which every reader of a body holds to.
         .layer(DefaultBodyLimit::disable())
         .layer(CatchPanicLayer::custom(refusal::panicked))
+        .layer(from_fn_with_state(gateway.clone(), hear_out::hear_out))
         .layer(from_fn(measure::measure))
-        .layer(from_fn(hear_out::hear_out))
         .with_state(gateway)
 }

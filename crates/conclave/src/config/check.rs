@@ -70,6 +70,18 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         said("gateway.inline"),
         said("judicator.max_inline")
     );
+    ensure!(
+        gateway.share.get() <= 100,
+        "{}; it is a percentage and at most 100",
+        said("gateway.share")
+    );
+    // A client on a good line may be silent for as long while a packet is sent again.
+    for (name, span) in [
+        ("gateway.body_stall", gateway.body_stall),
+        ("gateway.answer_stall", gateway.answer_stall),
+    ] {
+        ensure!(span >= LEAST_STALL, "{}; it must be at least 1s", said(name));
+    }
     // A result travels inside one report, with those of other tasks.
     ensure!(
         executor.keep_output.0 <= KEEP_OUTPUT_MOST,
@@ -178,6 +190,7 @@ const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 const INLINE_MOST: u64 = 32 << 20;
 const LEAST_SPAN: Duration = Duration::from_millis(10);
 const LEAST_KEPT: Duration = Duration::from_secs(1);
+const LEAST_STALL: Duration = Duration::from_secs(1);
 
 /// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
@@ -218,6 +231,9 @@ mod tests {
         check(&[("executor.heartbeat", "0s")], Some("at least 10ms"));
         check(&[("judicator.lease", "9ns")], Some("at least 10ms"));
         check(&[("judicator.keep_blobs", "0s")], Some("at least 1s"));
+        check(&[("gateway.share", "101")], Some("at most 100"));
+        check(&[("gateway.body_stall", "0s")], Some("at least 1s"));
+        check(&[("gateway.answer_stall", "0s")], Some("at least 1s"));
         check(&[("judicator.max_inline", "33MiB")], Some("at most 32MiB"));
         check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
         check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));

@@ -221,9 +221,21 @@ keys! {
         /// Connections at one time.
         max_connections: NonZeroU32 = "10000",
         /// Requests that wait for a task, and event streams, at one time.
-        max_waiting: NonZeroU32 = "4096",
+        max_waiting: NonZeroU32 = "8192",
         /// All other requests at one time.
-        max_requests: NonZeroU32 = "256",
+        max_requests: NonZeroU32 = "512",
+        /// Percent of the connections, requests, waits, bytes and unpackers that one caller may have: a token's user or, without tokens, an IP address.
+        share: NonZeroU32 = "50",
+        /// Bytes of requests, unpacked zips and answers in memory at one time.
+        max_bytes: Size = "256MiB",
+        /// Bytes per second that a client has to send of a body, or take of an answer, at least.
+        min_rate: Size = "1KiB",
+        /// How long a body may come more slowly than `gateway.min_rate` before it is refused.
+        body_stall: Duration = "10s",
+        /// How long a client may take an answer more slowly than `gateway.min_rate` before its connection is closed.
+        answer_stall: Duration = "30s",
+        /// Zips that are unpacked at one time, each on a thread of its own.
+        unpackers: NonZeroU32 = "2",
         /// What the zips of one request may hold, all of their files together.
         max_unpacked: Size = "256MiB",
         /// Larger files and inputs are kept as blobs beside their task, not in it.

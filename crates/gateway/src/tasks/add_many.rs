@@ -12,6 +12,7 @@ use rpc::CallError;
 use super::offload::offload;
 use super::prepare::{blame_missing_blob, prepare};
 use super::unpacking::Unpacking;
+use crate::admission::Admission;
 use crate::body;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -39,6 +40,7 @@ pub(crate) async fn add_many(
 ) -> Result<Response, Refusal> {
     params::none(request.uri())?;
     body::must_be_json(request.headers())?;
+    let admission = Admission::of(request.extensions())?;
     let NewTasks { tasks } = body::read_json(request, gateway.options.max_body).await?;
     let limit = gateway.options.max_batch;
     match tasks.len() {
@@ -48,15 +50,14 @@ pub(crate) async fn add_many(
         }
         _ => {}
     }
-    let mut unpacking = Unpacking::new(&gateway);
+    let mut unpacking = Unpacking::new(&gateway, &admission);
     let mut adds = Vec::with_capacity(tasks.len());
     for (index, task) in tasks.into_iter().enumerate() {
         let add = prepare(&mut unpacking, &caller, None, task).await;
         adds.push(add.map_err(|refusal| within(refusal, index))?);
     }
     refuse_repeated(&adds)?;
-    let adds = offload(&gateway, adds).await?;
-    drop(unpacking);
+    let adds = offload(&gateway, &admission, adds).await?;
     let mut briefs: Vec<_> = adds.iter().map(brief).collect();
     let specs = with_blobs(&adds);
     let added = gateway.calls.add(adds).await.map_err(|error| match error {
