@@ -89,6 +89,10 @@ impl Pacer {
         self.pace.restart();
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting_since.is_some()
+    }
+
     pub(crate) fn is_too_slow(&self) -> bool {
         self.pace.left().is_zero()
     }

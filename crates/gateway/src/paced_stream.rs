@@ -40,30 +40,44 @@ impl PacedStream {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                ready!(self.pacer.poll_too_slow(context));
-                Poll::Ready(self.write_at_deadline(next))
+                // The buffer is filled up before the wait begins: what fits in afterwards, the client has taken.
+                let waited = self.pacer.is_waiting();
+                if waited {
+                    ready!(self.pacer.poll_too_slow(context));
+                }
+                match self.write_now(next)? {
+                    Some(written) => {
+                        self.on_progress(written, next.len());
+                        if self.pacer.is_too_slow() {
+                            Poll::Ready(Err(self.too_slow()))
+                        } else {
+                            Poll::Ready(Ok(written))
+                        }
+                    }
+                    None if waited => Poll::Ready(Err(self.too_slow())),
+                    None => self.pacer.poll_too_slow(context).map(|()| Err(self.too_slow())),
+                }
             }
         }
     }
 
     /// The kernel reports room only once a third of its buffer is free, which may be a megabyte: a client that
-    /// takes 10 KB/s would look as if it took nothing. A write takes whatever room there is.
-    fn write_at_deadline(&mut self, next: &[u8]) -> Result<usize> {
+    /// takes 10 KB/s would look as if it took nothing. This takes whatever room there is.
+    fn write_now(&self, next: &[u8]) -> Result<Option<usize>> {
         match rustix::io::write(&self.stream, next) {
-            Ok(written) => {
-                self.on_progress(written, next.len());
-                if !self.pacer.is_too_slow() {
-                    return Ok(written);
-                }
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Ok(written) => Ok(Some(written)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn too_slow(&self) -> Error {
         measure::too_slow("answer");
-        Err(Error::new(
-            ErrorKind::TimedOut,
-            "the client takes its answer too slowly",
-        ))
+        // Otherwise the kernel would go on offering what it has, megabytes, for minutes.
+        if let Err(error) = self.stream.set_zero_linger() {
+            tracing::debug!(%error, "could not set SO_LINGER");
+        }
+        Error::new(ErrorKind::TimedOut, "the client takes its answer too slowly")
     }
 
     fn on_progress(&mut self, written: usize, length: usize) {
