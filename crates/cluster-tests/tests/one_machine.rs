@@ -61,6 +61,8 @@ mod retention;
 mod search;
 #[path = "one_machine/shape.rs"]
 mod shape;
+#[path = "one_machine/slow_peers.rs"]
+mod slow_peers;
 #[path = "one_machine/starting.rs"]
 mod starting;
 #[path = "one_machine/tokens.rs"]
