@@ -26,6 +26,7 @@ mod size;
 mod span;
 mod task;
 mod time;
+mod whole;
 
 pub mod schema;
 
