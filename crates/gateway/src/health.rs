@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Ask whether the process lives
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does")))]
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does", body = String, content_type = "text/plain")))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -27,7 +27,7 @@ pub(crate) async fn healthz() -> &'static str {
     get,
     path = "/readyz",
     tag = "operations",
-    responses((status = 200, description = "A judicator answers")),
+    responses((status = 200, description = "A judicator answers", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<&'static str, Refusal> {
     if gateway.stop.is_cancelled() {

@@ -35,7 +35,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use measure::SECONDS_BUCKETS;
-pub use options::Options;
+pub use options::{MetricsAccess, Options};
 pub use tokens::{Tokens, TokensError};
 
 /// Serves until `stop`; then takes no more connections, ends waits and event streams, and gives the requests

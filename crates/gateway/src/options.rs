@@ -2,6 +2,15 @@ use std::time::Duration;
 
 use crate::Tokens;
 
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsAccess {
+    Open,
+    /// Everyone who has a token.
+    Token,
+    Off,
+}
+
 /// Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,6 +30,7 @@ pub struct Options {
     pub max_unpacked: u64,
     /// Larger files and inputs travel as blobs beside their task, not in it.
     pub inline_limit: u64,
+    pub metrics: MetricsAccess,
     /// Who may call; without, everyone may do everything.
     pub tokens: Option<Tokens>,
     pub version: String,
@@ -38,6 +48,7 @@ impl Default for Options {
             requests_in_flight: 256,
             max_unpacked: 256 << 20,
             inline_limit: 32 << 10,
+            metrics: MetricsAccess::Open,
             tokens: None,
             version: env!("CARGO_PKG_VERSION").to_string(),
         }

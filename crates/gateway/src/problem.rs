@@ -88,6 +88,7 @@ impl Refusal {
             Refusal::MediaType { .. } => &MEDIA_TYPE,
             Refusal::NoRoute(_) | Refusal::NoOutcome { .. } => &NOT_FOUND,
             Refusal::NoMethod { .. } => &NO_METHOD,
+            Refusal::Conflict { .. } => &CONFLICT,
             Refusal::Done { .. } => &DONE,
             Refusal::NoToken => &NO_TOKEN,
             Refusal::CrossSite | Refusal::ForeignName(_) => &CROSS_SITE,
@@ -138,6 +139,10 @@ impl Refusal {
                 field: Some("Content-Type".into()),
                 limit: Some((*expected).to_string()),
                 actual: Some(actual.clone()),
+            },
+            Refusal::Conflict { field, .. } => Blame {
+                field: Some(field.clone()),
+                ..Blame::default()
             },
             Refusal::ForeignName(name) => Blame {
                 field: Some("Host".into()),

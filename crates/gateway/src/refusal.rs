@@ -4,8 +4,7 @@ use std::any::Any;
 
 use api::ParseError;
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{Method, Response, Uri};
+use axum::http::{Method, Response};
 use axum::response::IntoResponse;
 use model::{Invalid, Status, TaskId};
 use rpc::CallError;
@@ -29,6 +28,12 @@ pub(crate) enum Refusal {
     NoRoute(String),
     #[error("{method} is not possible on {path}; the Allow header lists what is")]
     NoMethod { method: Method, path: String },
+    #[error("{field}: task {id} exists already with other content; {remedy} or send the same task")]
+    Conflict {
+        field: String,
+        id: TaskId,
+        remedy: &'static str,
+    },
     #[error("the {step} step of task {id} has no outcome{}", yet(*status))]
     NoOutcome {
         id: TaskId,
@@ -72,17 +77,6 @@ impl From<ParseError> for Refusal {
             ParseError::Invalid(invalid) => Refusal::Invalid(invalid),
             ParseError::Empty | ParseError::Malformed { .. } => Refusal::Malformed(error.to_string()),
         }
-    }
-}
-
-pub(crate) async fn no_route(uri: Uri) -> Refusal {
-    Refusal::NoRoute(uri.path().to_string())
-}
-
-pub(crate) async fn no_method(request: Request) -> Refusal {
-    Refusal::NoMethod {
-        method: request.method().clone(),
-        path: request.uri().path().to_string(),
     }
 }
 

@@ -10,7 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages, refusal, tasks,
+    MetricsAccess, admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages,
+    refusal, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -47,14 +48,19 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(pages::docs))
         .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics));
+        .route("/readyz", get(health::readyz));
+    let metrics = Router::new().route("/metrics", get(health::metrics));
+    let open = open.merge(match gateway.options.metrics {
+        MetricsAccess::Open => metrics,
+        MetricsAccess::Token => metrics.layer(from_fn_with_state(gateway.clone(), caller::require)),
+        MetricsAccess::Off => Router::new(),
+    });
 
     guard(api)
         .merge(pages)
         .merge(open)
-        .fallback(refusal::no_route)
-        .method_not_allowed_fallback(refusal::no_method)
+        .fallback(pages::no_route)
+        .method_not_allowed_fallback(pages::no_method)
         // Ours is `max_body`, which every reader of a body holds to.
         .layer(DefaultBodyLimit::disable())
         .layer(CatchPanicLayer::custom(refusal::panicked))

@@ -8,6 +8,7 @@ use model::Limits;
 
 use super::keys::Config;
 use super::layers::Layers;
+use super::value::Metrics;
 
 pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     let Config {
@@ -17,6 +18,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         limits_default,
         limits_max,
         sandbox,
+        secrets,
         ..
     } = config;
     let said = |name: &str| match layers.setting(name) {
@@ -69,6 +71,11 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         "{}, which is more than {}; such files could travel neither way",
         said("gateway.inline"),
         said("judicator.max_inline")
+    );
+    ensure!(
+        gateway.metrics != Metrics::Token || secrets.tokens_file.is_some(),
+        "{}, but there are no tokens; set secrets.tokens_file, or let gateway.metrics be open or off",
+        said("gateway.metrics")
     );
     // A result travels inside one report, with those of other tasks.
     ensure!(

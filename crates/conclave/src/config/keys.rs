@@ -11,8 +11,8 @@ use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, LogFilter, NodeName, Port, Program,
-    SetName, Slots, Threads, UserNumber, Value,
+    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, LogFilter, Metrics, NodeName, Port,
+    Program, SetName, Slots, Threads, UserNumber, Value,
 };
 
 #[derive(Debug)]
@@ -228,6 +228,8 @@ keys! {
         max_unpacked: Size = "256MiB",
         /// Larger files and inputs are kept as blobs beside their task, not in it.
         inline: Size = "32KiB",
+        /// Who may read `/metrics`: `open` is everyone, `token` everyone with a token, `off` nobody; `auto` is `token` where there are tokens, else `open`.
+        metrics: Metrics = "auto",
     }
     limits_default: LimitsDefault = "limits.default" {
         /// Time on the clock for a step that asks for none.

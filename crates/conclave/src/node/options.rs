@@ -3,11 +3,12 @@
 use std::num::NonZeroU32;
 
 use anyhow::Result;
+use gateway::MetricsAccess;
 use model::{Bounds, LimitPolicy, Limits};
 use sandbox::{CellPlan, Usual};
 
 use super::{Folder, Secrets};
-use crate::config::{Config, Isolation};
+use crate::config::{Config, Isolation, Metrics};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -84,8 +85,19 @@ pub(super) fn gateway(config: &Config, secrets: &Secrets) -> gateway::Options {
         requests_in_flight: count(section.max_requests),
         max_unpacked: section.max_unpacked.0,
         inline_limit: section.inline.0,
+        metrics: metrics_access(section.metrics, secrets),
         tokens: secrets.tokens.clone(),
         version: VERSION.to_string(),
+    }
+}
+
+fn metrics_access(metrics: Metrics, secrets: &Secrets) -> MetricsAccess {
+    match metrics {
+        Metrics::Open => MetricsAccess::Open,
+        Metrics::Token => MetricsAccess::Token,
+        Metrics::Off => MetricsAccess::Off,
+        Metrics::Auto if secrets.tokens.is_some() => MetricsAccess::Token,
+        Metrics::Auto => MetricsAccess::Open,
     }
 }
 

@@ -64,8 +64,8 @@ fn numbers(stats: &Stats) -> Markup {
                     span { b { (count) } " " (status.as_str().replace('_', " ")) }
                 }
             }
-            span { b { (stats.executors) } " executors" }
-            span { b { (stats.held) } " of " b { (stats.slots) } " slots in use" }
+            span { b { (stats.executors) } " " (show::plural(stats.executors, "executor")) }
+            span { b { (stats.held) } " of " b { (stats.slots) } " " (show::plural(stats.slots, "slot")) " in use" }
             span { b { (format!("{:.1}", stats.tasks_per_second)) } " tasks per second" }
         }
     }

@@ -5,12 +5,13 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rpc::CallError;
 
 use super::get::get_within;
 use super::key::Key;
 use super::multipart::{Form, read_multipart};
 use super::offload::offload;
-use super::prepare::{blame_missing_blob, prepare};
+use super::prepare::{blame_conflict, blame_missing_blob, prepare};
 use super::unpacking::Unpacking;
 use crate::admit::{self, Place};
 use crate::body::{self, JSON};
@@ -33,12 +34,11 @@ use crate::refusal::Refusal;
     operation_id = "add_task",
     tag = "tasks",
     params(
-        ("wait" = Option<String>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit", example = "10"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Any text of up to 255 bytes; the task's id follows from it and the user"),
+        ("wait" = Option<api::schema::Wait>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit"),
+        ("Idempotency-Key" = Option<super::IdempotencyKey>, Header, description = "The task's id follows from it and the user"),
     ),
     request_body(content(
         (NewTask = "application/json", example = json!({
-            "user": "alice",
             "source": {"main.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n"},
             "compile": {"command": "cc -O2 -o main main.c", "limits": {"wall": "10s"}},
             "execute": {"command": "./main", "limits": {"wall": "2s", "memory": "256MiB"}}
@@ -47,7 +47,7 @@ use crate::refusal::Refusal;
     )),
     responses(
         (status = 201, description = "Added", body = Task, headers(("Location" = String, description = "The task's URL"))),
-        (status = 200, description = "It was added before", body = Task),
+        (status = 200, description = "It was added before", body = Task, headers(("Location" = String, description = "The task's URL"))),
     ),
 )]
 pub(crate) async fn add(
@@ -68,9 +68,12 @@ pub(crate) async fn add(
     // Kept to say which field names a blob that is not there; its files are shared, not copied.
     let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
     let id = adds.first().map(|add| add.id).ok_or(Refusal::Panicked)?;
-    let added = gateway.calls.add(adds).await.map_err(|error| {
-        let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
-        blame_missing_blob(error, &specs)
+    let added = gateway.calls.add(adds).await.map_err(|error| match error {
+        CallError::Conflict(id) => blame_conflict(id, None, key.as_ref()),
+        error => {
+            let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
+            blame_missing_blob(error, &specs)
+        }
     })?;
     if wait.is_some() {
         place.leave();

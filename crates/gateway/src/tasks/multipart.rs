@@ -20,15 +20,17 @@ const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
 pub(super) struct Form {
     task: NewTask,
     /// Files; the file name of each is its path.
-    #[schema(format = Binary)]
-    source: Option<Vec<String>>,
+    #[schema(required = false)]
+    source: Vec<api::schema::Bytes>,
     /// Files for `data/`; the file name of each is its path there.
-    #[schema(format = Binary)]
-    data: Option<Vec<String>>,
-    #[schema(format = Binary)]
-    source_zip: Option<String>,
-    #[schema(format = Binary)]
-    data_zip: Option<String>,
+    #[schema(required = false)]
+    data: Vec<api::schema::Bytes>,
+    /// All source files in one zip; no other source file is given then.
+    #[schema(required = false)]
+    source_zip: api::schema::Bytes,
+    /// All data files in one zip; no other data file is given then.
+    #[schema(required = false)]
+    data_zip: api::schema::Bytes,
 }
 
 pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {

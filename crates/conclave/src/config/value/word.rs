@@ -16,6 +16,40 @@ pub(crate) struct NodeName(pub(crate) String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetName(pub(crate) String);
 
+/// Who may read the metrics of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metrics {
+    /// `Token` where there are tokens, else `Open`.
+    Auto,
+    Open,
+    Token,
+    Off,
+}
+
+impl Value for Metrics {
+    const ACCEPTS: &'static str = "auto, open, token or off";
+
+    fn parse(text: &str) -> Result<Metrics, String> {
+        match text {
+            "auto" => Ok(Metrics::Auto),
+            "open" => Ok(Metrics::Open),
+            "token" => Ok(Metrics::Token),
+            "off" => Ok(Metrics::Off),
+            _ => Err("none of these".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Metrics::Auto => "auto",
+            Metrics::Open => "open",
+            Metrics::Token => "token",
+            Metrics::Off => "off",
+        }
+        .to_string()
+    }
+}
+
 impl Value for bool {
     const ACCEPTS: &'static str = "true or false";
 
@@ -115,6 +149,9 @@ mod tests {
     fn words_are_checked() {
         check::<bool>("true", Ok("true"));
         check::<bool>("yes", Err("neither"));
+        check::<Metrics>("auto", Ok("auto"));
+        check::<Metrics>("token", Ok("token"));
+        check::<Metrics>("closed", Err("none of these"));
         check::<LogFilter>("info,judicator=debug", Ok("info,judicator=debug"));
         check::<LogFilter>("judicator=loud", Err("level filter"));
         check::<LogFilter>("loud", Err("'loud' is no level"));
