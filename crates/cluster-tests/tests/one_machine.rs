@@ -35,6 +35,8 @@ mod commands;
 mod config;
 #[path = "one_machine/crowded.rs"]
 mod crowded;
+#[path = "one_machine/description.rs"]
+mod description;
 #[path = "one_machine/events.rs"]
 mod events;
 #[path = "one_machine/files.rs"]
