@@ -80,7 +80,7 @@ schemas! {
                 .examples([2]),
         )
         .item(text("Amounts with units.").pattern(Some(span::pattern())).examples(["2s", "250ms", "1m30s"]));
-    Size = amount(1, size::pattern(), ["256MiB", "64k"]);
+    Size = amount(1, size::pattern(), ["1MiB", "64k"]);
     StackSize = amount(model::Limits::LEAST_STACK, size::stack_pattern(), ["8MiB", "64k"]);
     Command = OneOfBuilder::new()
         .description(Some("Text is run by the shell; a list is a program and its arguments, with no shell between."))
@@ -163,7 +163,7 @@ fn amount(least: u64, pattern: String, examples: [&str; 2]) -> OneOfBuilder {
                 .schema_type(Type::Integer)
                 .minimum(Some(bytes(least)))
                 .maximum(Some(bytes(size::MAX)))
-                .examples([268435456]),
+                .examples([1 << 20]),
         )
         .item(
             text("An amount with a unit.")

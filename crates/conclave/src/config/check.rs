@@ -235,6 +235,11 @@ mod tests {
             ],
             None,
         );
+        check(&[("gateway.metrics", "token")], Some("there are no tokens"));
+        check(
+            &[("gateway.metrics", "token"), ("secrets.tokens_file", "/tokens")],
+            None,
+        );
         check(&[("limits.default.wall", "2d")], Some("limits.max.wall is 1d"));
         check(
             &[("gateway.inline", "9MiB")],
