@@ -12,6 +12,7 @@ mod measure;
 mod options;
 mod pace;
 mod retire;
+mod system_errors;
 mod waiters;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use options::{Options, Roster};
 
 use hints::Hints;
 use pace::Pace;
+use system_errors::SystemErrors;
 use waiters::Waiters;
 
 pub struct Judicator {
@@ -36,6 +38,7 @@ pub struct Judicator {
     hints: Arc<Hints>,
     waiters: Arc<Waiters>,
     pace: Arc<Pace>,
+    system_errors: SystemErrors,
     since: Moment,
 }
 
@@ -46,6 +49,7 @@ impl Judicator {
     /// |---|---|---|
     /// | `dispatch` passes the store's changes on as hints | never; history it missed is looked up | ends at once |
     /// | `expire` ends sessions that have gone silent, while leading | logs, tries at the next sweep | ends at once |
+    /// | `log_system_errors` writes a line for each task that could not be run | never | ends at once |
     /// | `retire` removes what is long done, while leading | logs, tries at the next round | after the batch |
     pub fn start(
         options: Options,
@@ -55,7 +59,9 @@ impl Judicator {
         stop: &CancellationToken,
     ) -> Arc<Judicator> {
         measure::describe();
+        let (system_errors, ended) = SystemErrors::new();
         let judicator = Arc::new(Judicator {
+            system_errors,
             options,
             leading,
             hints: Arc::default(),
@@ -71,6 +77,8 @@ impl Judicator {
                 .run_until_cancelled_owned(judicator.clone().dispatch(changes)),
         );
         tracker.spawn(stop.clone().run_until_cancelled_owned(judicator.clone().expire()));
+        let logged = judicator.clone().log_system_errors(ended);
+        tracker.spawn(stop.clone().run_until_cancelled_owned(logged));
         tracker.spawn(judicator.clone().retire(stop.clone()));
         judicator
     }

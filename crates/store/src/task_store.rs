@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq,
-    SessionId, Task, TaskId, TaskSpec,
+    Added, Attempt, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer,
+    Seq, SessionId, Status, Task, TaskId, TaskSpec,
 };
 use tokio::sync::broadcast;
 
@@ -34,6 +34,9 @@ pub struct Reported {
 /// A result that was just committed: when its attempt was handed out and when it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
+    pub task: TaskId,
+    pub attempt: Attempt,
+    pub status: Status,
     pub start_time: Moment,
     pub finish_time: Moment,
 }

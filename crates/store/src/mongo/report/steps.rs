@@ -67,6 +67,9 @@ impl Steps {
             How::Result { status, result } if task.status.may_become(*status) => {
                 table.finish(task.id, *status, result, executor);
                 self.finished.push(Finished {
+                    task: task.id,
+                    attempt: task.attempt,
+                    status: *status,
                     start_time: task.start_time.unwrap_or(table.now),
                     finish_time: table.now,
                 });

@@ -75,6 +75,9 @@ fn settle(
             transition::finish(group, task, *status, document, &report.executor)?;
             let finish_time = group.now();
             handled.finished.push(Finished {
+                task: task.id,
+                attempt: task.attempt,
+                status: *status,
                 start_time: task.start_time.unwrap_or(finish_time),
                 finish_time,
             });
