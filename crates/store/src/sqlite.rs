@@ -4,6 +4,7 @@
 //! Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
 
 mod add;
+mod backup;
 mod blobs;
 mod cancel;
 mod column;
@@ -28,6 +29,8 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
 use tokio::sync::broadcast;
+
+pub use self::backup::{BackedUp, BackupError, backup};
 
 use self::add::Draft;
 use self::folder::{Folder, Lock};

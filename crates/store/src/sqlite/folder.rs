@@ -27,12 +27,17 @@ pub(super) struct Lock {
 }
 
 impl Folder {
+    /// Without looking at what is there.
+    pub(super) fn at(root: &Path) -> Folder {
+        Folder {
+            root: root.to_path_buf(),
+        }
+    }
+
     /// Makes what is missing, locks the folder, and empties `incoming`: it holds only blobs that were still
     /// on their way in when an earlier process ended, and nobody will send the rest of those.
     pub(super) fn open(root: &Path) -> Result<(Folder, Lock), StoreError> {
-        let folder = Folder {
-            root: root.to_path_buf(),
-        };
+        let folder = Folder::at(root);
         fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
         let lock = folder.lock()?;
         let incoming = folder.incoming();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backup;
 mod crash;
 mod full_disk;
 mod grouping;
