@@ -168,6 +168,11 @@ impl Client {
         self.json(self.request(Method::GET, "/api/v1/stats")).await
     }
 
+    /// Whether the server can serve requests; the error says why not.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.send(self.request(Method::GET, "/readyz")).await.map(drop)
+    }
+
     fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         // The base may lie below a folder of a reverse proxy.

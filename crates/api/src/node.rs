@@ -47,7 +47,7 @@ pub struct Judicators {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Judicator {
     pub name: String,
-    /// Where its calls are served. Empty where it is gone.
+    /// Where other nodes call it. Empty where it is gone, or is a single node that no other can join.
     pub address: String,
     /// `alive`, or `gone`: a node of the cluster whose judicator does not serve.
     #[schema(example = "alive")]

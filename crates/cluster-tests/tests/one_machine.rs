@@ -9,6 +9,8 @@ mod socket;
 #[path = "one_machine/stage.rs"]
 mod stage;
 
+#[path = "one_machine/backup.rs"]
+mod backup;
 #[path = "one_machine/bad_files.rs"]
 mod bad_files;
 #[path = "one_machine/bad_http.rs"]
@@ -53,6 +55,8 @@ mod order;
 mod outputs;
 #[path = "one_machine/pages.rs"]
 mod pages;
+#[path = "one_machine/reloading.rs"]
+mod reloading;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
 #[path = "one_machine/retention.rs"]
@@ -61,6 +65,8 @@ mod retention;
 mod search;
 #[path = "one_machine/shape.rs"]
 mod shape;
+#[path = "one_machine/single_node.rs"]
+mod single_node;
 #[path = "one_machine/starting.rs"]
 mod starting;
 #[path = "one_machine/tokens.rs"]

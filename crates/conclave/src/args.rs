@@ -10,8 +10,9 @@ mod task;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    add, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold, judicator,
-    judicators, leave, remove, run, sandbox, search, service, stats, status, stop, unhold, up, watch,
+    add, backup, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold,
+    judicator, judicators, leave, remove, run, sandbox, search, service, stats, status, stop, unhold, up,
+    watch,
 };
 
 pub(crate) use client::ClientFlags;
@@ -39,14 +40,16 @@ pub(crate) enum Verb {
     Executor(executor::Args),
     /// Start a gateway alone, for judicators elsewhere
     Gateway(gateway::Args),
-    /// Show the services of this node of a cluster
+    /// Show this machine's node: whether it runs, and how its services are
     Status(status::Args),
-    /// Leave a service of this node alone, for maintenance, until `unhold`
+    /// Leave a service of this node of a cluster alone, for maintenance, until `unhold`
     Hold(hold::Args),
-    /// Keep a service of this node alive again
+    /// Keep a service of this node of a cluster alive again
     Unhold(unhold::Args),
-    /// Stop this node of a cluster
+    /// Stop this machine's node
     Stop(stop::Args),
+    /// Copy the tasks and blobs of this machine's `conclave up` to a folder, while it runs
+    Backup(backup::Args),
     /// Take this node out of its cluster for good, and stop it
     Leave(leave::Args),
     /// Take another node, which is lost, out of the cluster for good
@@ -122,6 +125,7 @@ mod tests {
             "conclave status --json --data /srv/c",
             "conclave hold etcd --data /srv/c",
             "conclave stop --leave",
+            "conclave backup /mnt/b --data /srv/c",
             "conclave remove j2 --data /srv/c",
             "conclave service etcd-proxy --config etcd.toml",
             "conclave bench --quick --json",

@@ -139,8 +139,16 @@ impl Reporter {
         })
     }
 
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), ExecutorError> {
-        let threads = self.bench.start()?;
+    /// Starts every slot with its wardens, so that a machine on which none starts is known at once.
+    pub(crate) fn start_slots(&self) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+        self.bench.start()
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        threads: Vec<JoinHandle<()>>,
+        stop: CancellationToken,
+    ) -> Result<(), ExecutorError> {
         let (name, session) = (&self.home.name, self.session.id);
         tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
         let mut watching = Watching::start(&self.calls, name, session, &self.hint);

@@ -121,6 +121,20 @@ mod tests {
     }
 
     #[test]
+    fn every_call_is_in_the_document_for_people() {
+        let page = include_str!("../../../docs/api.md");
+        let document = json();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            let is_row = |line: &&str| line.starts_with('|') && line.contains(&format!("{path}`"));
+            for method in operations.as_object().unwrap().keys() {
+                let method = method.to_uppercase();
+                let told = page.lines().filter(is_row).any(|row| row.contains(&method));
+                assert!(told, "docs/api.md lacks {method} {path}");
+            }
+        }
+    }
+
+    #[test]
     fn the_examples_are_real() {
         let document = json();
         let content = |path: &str| {

@@ -42,7 +42,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 table.row([
                     judicator.name,
                     judicator.health,
-                    judicator.address,
+                    Some(judicator.address)
+                        .filter(|address| !address.is_empty())
+                        .unwrap_or("-".to_string()),
                     leads.to_string(),
                     judicator.store,
                     part(judicator.etcd.as_ref()),

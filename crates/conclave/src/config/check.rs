@@ -59,7 +59,10 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     );
     let port = |address: &str| address.rsplit(':').next().map(str::to_string);
     ensure!(
-        gateway.listen != judicator.listen || port(&gateway.listen.0).as_deref() == Some("0"),
+        gateway.listen != judicator.listen
+            // `conclave up` does not open it then, and other nodes have only one of the two.
+            || layers.is_default("judicator.listen")
+            || port(&gateway.listen.0).as_deref() == Some("0"),
         "{} and {}; give them different ports",
         said("gateway.listen"),
         said("judicator.listen")
@@ -220,7 +223,12 @@ mod tests {
         check(&[("judicator.keep_blobs", "0s")], Some("at least 1s"));
         check(&[("judicator.max_inline", "33MiB")], Some("at most 32MiB"));
         check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
-        check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));
+        check(&[("gateway.listen", "127.0.0.1:7010")], None);
+        let same = [
+            ("gateway.listen", "127.0.0.1:7010"),
+            ("judicator.listen", "127.0.0.1:7010"),
+        ];
+        check(&same, Some("different ports"));
         check(
             &[
                 ("gateway.listen", "127.0.0.1:0"),

@@ -11,8 +11,8 @@ use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, LogFilter, NodeName, Port, Program,
-    SetName, Slots, Threads, UserNumber, Value,
+    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, NodeName, Port, Program, SetName,
+    Slots, Threads, UserNumber, Value,
 };
 
 #[derive(Debug)]
@@ -82,8 +82,8 @@ keys! {
         name: NodeName = "auto",
         /// In a cluster: where the other nodes reach this one; with `etcd.discover` the machine's only address, unless set.
         address: Host = "127.0.0.1",
-        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`.
-        log: LogFilter = "info",
+        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`; with `json` in the list each line is a JSON object.
+        log: Log = "info",
         /// Allows addresses that other machines reach without a secret or tokens.
         insecure: bool = "false",
     }
@@ -134,7 +134,7 @@ keys! {
         cache: Option<Size> = "none",
     }
     judicator: Judicator = "judicator" {
-        /// Address for the calls of executors and gateways.
+        /// Address for the calls of executors and gateways; `conclave up` opens it only if it is set.
         listen: Address = "127.0.0.1:7010",
         /// What it is called on lists; `auto` is the host name.
         name: NodeName = "auto",

@@ -7,6 +7,7 @@
 //! | rpc | the process stops with its error | calls under way are finished, streams are ended |
 //! | judicator | its own tasks log and go on | ends its tasks, then the store closes |
 //! | upkeep | never | ends at once |
+//! | reload | never; what cannot be read stays as it was | ends at once |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{Folder, Part, Secrets, options};
+use super::{Folder, Part, Reload, Renewed, Secrets, options};
 use crate::config::{Address, Config};
 
 /// For what has nothing long to finish.
@@ -34,14 +35,20 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How often histograms are folded together, so that they do not grow while nobody asks for the metrics.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Opens the embedded store and starts a judicator over it that stands alone.
-pub(crate) fn alone(config: &Config, folder: &Folder, address: SocketAddr) -> Result<(Arc<Judicator>, Part)> {
+/// Opens the embedded store and starts a judicator over it that stands alone. Without an address, only this process
+/// calls it.
+pub(crate) fn alone(
+    config: &Config,
+    folder: &Folder,
+    address: Option<SocketAddr>,
+) -> Result<(Arc<Judicator>, Part)> {
     let options = store::sqlite::Options {
         max_attempts: config.judicator.attempts.get(),
     };
     let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
-    let registry = registry::local::alone(address.to_string());
-    let options = options::judicator(config, address.to_string());
+    let address = address.map(|address| address.to_string()).unwrap_or_default();
+    let registry = registry::local::alone(address.clone());
+    let options = options::judicator(config, address);
     judicator(options, store, registry.leading)
 }
 
@@ -72,11 +79,13 @@ pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secret
     })
 }
 
-pub(crate) fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
+/// Returns when it is known that tasks can be run here, or with all that keeps them from it.
+pub(crate) async fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
     let options = options::executor(config, folder)?;
+    let executor = executor::Executor::prepare(options, calls).await?;
     let patience = config.executor.stop_grace.saturating_add(FAREWELL);
     Ok(Part::start("the executor", patience, |stop| async move {
-        Ok(executor::run(options, calls, stop).await?)
+        Ok(executor.run(stop).await?)
     }))
 }
 
@@ -102,6 +111,13 @@ pub(crate) fn metrics() -> Result<PrometheusHandle> {
         .context("could not set up the metrics")
 }
 
+pub(crate) fn reload(reload: Reload, renewed: Renewed) -> Part {
+    Part::start("the reload", PATIENCE, |stop| async move {
+        stop.run_until_cancelled(reload.run(renewed)).await;
+        Ok(())
+    })
+}
+
 pub(crate) fn upkeep(metrics: PrometheusHandle) -> Part {
     Part::start("the metrics' upkeep", PATIENCE, |stop| async move {
         let mut turn = tokio::time::interval(UPKEEP);
@@ -122,4 +138,40 @@ pub(crate) fn client(judicators: &[Address], secrets: &Secrets) -> rpc::Client {
         registry::local::given(addresses).judicators,
         secrets.cluster.clone(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Every text that is in the sources of all crates.
+    fn sources(folder: &Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, text);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_in_the_documents_exists() {
+        let page = include_str!("../../../../docs/single-machine.md");
+        let words = page.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let named: Vec<_> = words.filter(|word| word.starts_with("conclave_")).collect();
+        assert!(named.len() >= 10, "{named:?}");
+        let mut text = String::new();
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for room in std::fs::read_dir(crates).unwrap().flatten() {
+            sources(&room.path().join("src"), &mut text);
+        }
+        for name in named {
+            assert!(
+                text.contains(&format!("\"{name}\"")),
+                "no metric is called {name}"
+            );
+        }
+    }
 }

@@ -90,7 +90,8 @@ pub enum PlaceError {
         source: io::Error,
     },
     #[error(
-        "cannot make the control group {path:?}: that takes root, or a group that was given to this user"
+        "cannot make the control group {path:?}: that takes root, or a group that was given to this user (with cgroup v2, \
+         a unit with Delegate=yes)"
     )]
     Make {
         path: PathBuf,

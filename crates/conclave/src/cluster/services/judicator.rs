@@ -10,13 +10,14 @@ use super::super::access::{Own, access, advertised};
 use super::super::options::mongodb_secret;
 use super::super::roster::ClusterRoster;
 use crate::config::Config;
-use crate::node::{self, Folder, Part, Parts, Secrets, Signals, options, start};
+use crate::node::{self, Folder, Part, Parts, Reload, Renewed, Secrets, Signals, options, start};
 
 /// How long the registry may take to forget us when we stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
+pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
+    let tether = super::tether()?;
     let mut signals = Signals::listen_with(tether.clone())?;
     let secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
@@ -53,6 +54,7 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
 
     // Others are told to go elsewhere first; the store is let go when no call is under way.
     let parts = vec![
+        start::reload(reload, Renewed::in_cluster(&secrets)),
         registration,
         start::rpc(listener, judicator, &secrets),
         judicator_part,
