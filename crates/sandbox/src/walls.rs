@@ -418,3 +418,30 @@ impl FromStr for Wall {
         known.ok_or_else(|| "no wall that can be given up has that name".to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_missing_is_in_one_message() {
+        let check = |walls: &[Wall], named: &str, flags: &str| {
+            let said = WallError::Missing {
+                walls: walls.to_vec(),
+                why: "no group".to_string(),
+            }
+            .to_string();
+            assert!(said.starts_with(named) && said.ends_with(flags), "{said}");
+        };
+        check(
+            &[Wall::Cpu],
+            "the limit of cpu for",
+            "start with --allow-weaker cpu",
+        );
+        check(
+            &Wall::ALL,
+            "the limits of memory, processes and cpu for",
+            "start with --allow-weaker memory --allow-weaker processes --allow-weaker cpu",
+        );
+    }
+}

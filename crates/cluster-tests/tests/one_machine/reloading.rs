@@ -158,7 +158,7 @@ async fn boot_passes_it_on_to_its_services() {
     fs::write(&config, "[node]\nlog = 'debug'\n").unwrap();
     boot.signal(Signal::SIGHUP);
     await_that("the service to hear of it", SOON, async || {
-        service_log().contains("the log level is now debug").then_some(())
+        service_log().contains("SIGHUP: reading").then_some(())
     })
     .await;
     assert!(cluster_tests::lives(boot.pid()));

@@ -8,7 +8,7 @@ use boot::{ServiceStatus, Status};
 use serde::Serialize;
 
 use crate::args::LocalFlags;
-use crate::print::{Out, Table};
+use crate::print::{Form, Out, Table};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -24,14 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let status = args.local.node()?.status()?;
-    let out = Out::open();
-    match status.is_single() {
-        true => show_single(&status, args.json, out).await?,
-        false if args.json => {
-            let mut out = out;
-            out.json(&status)?;
-        }
-        false => show_services(status, out)?,
+    let mut out = Out::open();
+    let form = match args.json {
+        true => Form::Json,
+        false => Form::People,
+    };
+    match (status.is_single(), form) {
+        (true, form) => show_single(&status, form, &mut out).await?,
+        (false, Form::Json) => out.json(&status)?,
+        (false, Form::People) => show_services(status, &mut out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -46,13 +47,13 @@ struct Single<'a> {
     problem: Option<String>,
 }
 
-async fn show_single(status: &Status, json: bool, mut out: Out) -> Result<()> {
+async fn show_single(status: &Status, form: Form, out: &mut Out) -> Result<()> {
     let problem = match (status.pid, status.addresses.get("http")) {
         (None, _) => Some("it does not run".to_string()),
         (Some(_), None) => Some("it is starting".to_string()),
         (Some(_), Some(address)) => not_ready(address).await,
     };
-    if json {
+    if let Form::Json = form {
         return out.json(&Single {
             status,
             ready: problem.is_none(),
@@ -87,7 +88,7 @@ async fn not_ready(address: &str) -> Option<String> {
     }
 }
 
-fn show_services(status: Status, mut out: Out) -> Result<()> {
+fn show_services(status: Status, out: &mut Out) -> Result<()> {
     let boot = match status.pid {
         Some(pid) => format!("boot runs as process {pid} since {}", status.since),
         None => "boot does not run".to_string(),

@@ -50,6 +50,7 @@ impl Value for Log {
             match word {
                 "json" => format = LogFormat::Json,
                 "text" => format = LogFormat::Text,
+                "" => {}
                 _ => levels.push(word),
             }
         }
@@ -148,7 +149,7 @@ mod tests {
         check::<Log>("judicator=loud", Err("level filter"));
         check::<Log>("loud", Err("'loud' is no level"));
         check::<Log>("json,loud", Err("'loud' is no level"));
-        check::<Log>("", Err("no level"));
+        check::<Log>("", Ok("info"));
         check::<NodeName>("judge-1", Ok("judge-1"));
         check::<NodeName>("judge 1", Err("letters"));
         assert!(NodeName::parse("auto").is_ok());
