@@ -20,7 +20,7 @@ fn alone(system: &System, more: &[&str]) -> Node {
 
 fn tokens(system: &System) -> String {
     let path = system.folder.path().join("tokens");
-    std::fs::write(&path, "a-token-long-enough ada\n").unwrap();
+    std::fs::write(&path, "a-token-long-enough ada\n").expect("a file");
     text(&path).to_string()
 }
 

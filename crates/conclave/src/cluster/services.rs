@@ -28,9 +28,9 @@ pub(crate) fn run(role: Role, layers: Layers) -> Result<ExitCode> {
         Role::EtcdMember => node::run_here(layers, |config, reload| daemon(config, reload, etcd::member)),
         Role::EtcdProxy => node::run_here(layers, |config, reload| daemon(config, reload, etcd::proxy)),
         Role::Mongodb => node::run_here(layers, |config, reload| daemon(config, reload, mongodb::run)),
-        Role::Judicator => node::run(layers, |config, reload| judicator::run(config, reload)),
-        Role::Executor => node::run(layers, |config, reload| executor::run(config, reload)),
-        Role::Gateway => node::run_gateway(layers, |config, reload| gateway::run(config, reload)),
+        Role::Judicator => node::run(layers, judicator::run),
+        Role::Executor => node::run(layers, executor::run),
+        Role::Gateway => node::run_gateway(layers, gateway::run),
     }
 }
 
