@@ -29,7 +29,7 @@ mod time;
 
 pub mod schema;
 
-pub use client::{Blob, Client, ClientError, Output, Step};
+pub use client::{Blob, Client, ClientError, ClientOptions, Output, Step};
 pub use event::Event;
 pub use files::Files;
 pub use limits::Limits;
