@@ -23,8 +23,14 @@ mod blobs;
 mod cancel;
 #[path = "one_machine/children.rs"]
 mod children;
+#[path = "one_machine/cli_codes.rs"]
+mod cli_codes;
+#[path = "one_machine/cli_repeats.rs"]
+mod cli_repeats;
 #[path = "one_machine/cli_run.rs"]
 mod cli_run;
+#[path = "one_machine/cli_tls.rs"]
+mod cli_tls;
 #[path = "one_machine/cli_trouble.rs"]
 mod cli_trouble;
 #[path = "one_machine/cli_verbs.rs"]

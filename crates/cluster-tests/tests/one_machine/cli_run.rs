@@ -114,6 +114,23 @@ async fn outputs_and_exit_code_pass_through() {
         );
     }
     assert_eq!(task["execute"]["network"], "loopback");
+    // The compile command has the same ones, by names of their own.
+    let mut args = vec!["add", "--json", "--compile", "true"];
+    let flags = limits.map(|(name, value, _)| (format!("--compile-{name}"), value));
+    args.extend(flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]));
+    args.extend(["--compile-network", "loopback", "--", "true"]);
+    let task = cli.run(&args).await.well().json();
+    for (name, _, expected) in limits {
+        assert_eq!(
+            task["compile"]["limits"][name.replace('-', "_")],
+            expected,
+            "{name}"
+        );
+    }
+    assert_eq!(task["compile"]["network"], "loopback");
+    cli.run(&["run", "echo", "hello"])
+        .await
+        .fails(2, &["put `--` before the command: conclave run -- echo hello"]);
     // JSON for programs, and the task's code for the shell, all at once.
     let said = cli.run(&["run", "--json", "--", "false"]).await;
     assert_eq!(

@@ -160,7 +160,11 @@ async fn the_command_line_shows_its_token() {
     let file = stage.system.folder.path().join("mine");
     std::fs::write(&file, format!("{BOB}\n")).unwrap();
     stage.cli.run(&["stats"]).await.fails(1, &["token"]);
-    stage.cli.run(&["run", "--", "true"]).await.fails(125, &["token"]);
+    stage
+        .cli
+        .run(&["run", "--", "true"])
+        .await
+        .fails(125, &["token", "--token-file", "CONCLAVE_TOKEN_FILE"]);
     let said = stage
         .cli
         .run(&["run", "--token-file", text(&file), "--", "echo", "hi"])
@@ -169,8 +173,8 @@ async fn the_command_line_shows_its_token() {
     assert_eq!(said.text(), "hi\n");
     let mut command = stage.cli.command(&["search", "--json"]);
     let child = command.env("CONCLAVE_TOKEN_FILE", &file).spawn().unwrap();
-    let page = cluster_tests::Said::of(child).await.well().json();
-    assert_eq!(page["tasks"][0]["user"], "Bob Bobson");
+    let tasks = cluster_tests::Said::of(child).await.well().json_lines();
+    assert_eq!(tasks[0]["user"], "Bob Bobson");
     let missing = ["stats", "--token-file", "/nowhere/token"];
     stage.cli.run(&missing).await.fails(1, &["/nowhere/token"]);
 }

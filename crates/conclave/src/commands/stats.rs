@@ -11,7 +11,7 @@ use crate::print::{Form, Out, Pairs};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
