@@ -64,16 +64,15 @@ pub(super) fn parts(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, std::c
 mod tests {
     use super::*;
 
-    #[test]
-    fn parts_make_up_the_whole() {
+    #[tokio::test]
+    async fn parts_make_up_the_whole() {
         let whole = Bytes::from(vec![7; PART * 2 + 1]);
-        let sizes: Vec<_> =
-            futures::executor::block_on(parts(whole).map(|part| part.unwrap().len()).collect());
+        let sizes: Vec<_> = parts(whole).map(|part| part.unwrap().len()).collect().await;
         assert_eq!(sizes, [PART, PART, 1]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn silence_ends_a_call_and_progress_does_not() {
+    #[tokio::test]
+    async fn a_call_ends_with_its_answer_or_with_silence() {
         let silence = Duration::from_millis(50);
         let never = std::future::pending::<()>();
         assert_eq!(Progress::start().unless_silent(silence, never).await, None);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cluster_tests::Cli;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -109,9 +110,13 @@ async fn carry(near: TcpStream, far: TcpStream, times: usize, swallowed: Arc<Ato
     there.abort();
 }
 
+/// Together more than is sent in one piece.
 fn lines(count: usize) -> String {
-    let line = |number: usize| format!("{{\"execute\": {{\"command\": \"echo {number}\"}}}}\n");
-    (1..=count).map(line).collect()
+    let padding = "x".repeat(400);
+    let line = |number: usize| {
+        json!({"execute": {"command": format!("echo {number}"), "env": {"PADDING": padding}}}).to_string()
+    };
+    (1..=count).map(|number| line(number) + "\n").collect()
 }
 
 #[tokio::test]
