@@ -1,11 +1,13 @@
 //! A client of the HTTP API: one function for each call.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use model::{BlobHash, Query, TaskId};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
+use reqwest::header::{self, HeaderMap, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -15,14 +17,34 @@ use crate::{
 
 mod error;
 mod events;
+mod options;
+mod progress;
+mod repeat;
+mod tls;
 
 pub use error::ClientError;
+pub use options::ClientOptions;
+
+use progress::Progress;
+use repeat::{Failed, Repeat};
 
 /// Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
     base: Url,
+    silence: Duration,
+    repeat: Repeat,
+}
+
+/// A call that can be made more than once.
+struct Call {
+    method: Method,
+    url: Url,
+    /// JSON.
+    body: Option<Bytes>,
+    /// How long the server was asked to wait before it answers.
+    wait: Duration,
 }
 
 /// Which step's output.
@@ -44,128 +66,171 @@ pub type Blob = BoxStream<'static, Result<Bytes, ClientError>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A gateway sends a sign of life every 15 seconds when there is nothing to tell.
+const EVENTS_SILENCE: Duration = Duration::from_secs(45);
+
+/// Larger bodies are handed to the connection in parts, so that it can be seen whether they move.
+const WHOLE_BODY: usize = 64 << 10;
+
 impl Client {
-    /// `server` is like `http://127.0.0.1:7000`; the scheme may be left out.
+    /// `server` is like `http://127.0.0.1:7000`; the scheme may be left out. Each call is made once.
     pub fn new(server: &str, token: Option<&str>) -> Result<Client, ClientError> {
+        Client::with(
+            server,
+            ClientOptions {
+                token: token.map(ToString::to_string),
+                ..ClientOptions::default()
+            },
+        )
+    }
+
+    pub fn with(server: &str, options: ClientOptions) -> Result<Client, ClientError> {
+        let ClientOptions {
+            token,
+            authorities,
+            silence,
+            repeat_for,
+            on_repeat,
+        } = options;
         let base = base(server)?;
-        let mut headers = header::HeaderMap::new();
+        let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            let mut value = header::HeaderValue::try_from(format!("Bearer {}", token.trim()))
-                .map_err(|_| ClientError::Token)?;
+            let mut value =
+                HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| ClientError::Token)?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
         let mut builder = reqwest::Client::builder()
             .default_headers(headers)
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT.min(silence))
             .tcp_nodelay(true);
         // A proxy from the environment cannot reach this machine's own loopback.
         if matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
             builder = builder.no_proxy();
         }
+        let builder = tls::set_up(builder, &base, authorities.as_deref())?;
         let http = builder.build().map_err(ClientError::Setup)?;
-        Ok(Client { http, base })
+        Ok(Client {
+            http,
+            base,
+            silence,
+            repeat: Repeat::new(silence, repeat_for, on_repeat),
+        })
     }
 
     /// Adds a task; with a wait, answers once it is done or the wait is over.
     /// Set the task's id to make repeating safe.
     pub async fn add(&self, task: &NewTask, wait: Option<Duration>) -> Result<Task, ClientError> {
-        let url = self.waiting_url("/api/v1/tasks", wait);
-        self.json(self.http.post(url).json(task)).await
+        let call = self.call(Method::POST, "/api/v1/tasks");
+        self.json(call.sending(task).waiting(wait)).await
     }
 
     /// Adds all or none, in one call.
     pub async fn add_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Brief>, ClientError> {
-        let request = self.request(Method::POST, "/api/v1/tasks/batch");
-        let added: Added = self.json(request.json(&NewTasks { tasks })).await?;
+        let call = self.call(Method::POST, "/api/v1/tasks/batch");
+        let added: Added = self.json(call.sending(&NewTasks { tasks })).await?;
         Ok(added.tasks)
     }
 
     /// The task as it is; with a wait, once it is done or the wait is over.
     pub async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, ClientError> {
-        let url = self.waiting_url(&format!("/api/v1/tasks/{id}"), wait);
-        self.json(self.http.get(url)).await
+        let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}"));
+        self.json(call.waiting(wait)).await
     }
 
     pub async fn search(&self, query: &Query) -> Result<Page, ClientError> {
-        let mut url = self.url("/api/v1/tasks");
-        url.query_pairs_mut().extend_pairs(query_pairs(query));
-        self.json(self.http.get(url)).await
+        let mut call = self.call(Method::GET, "/api/v1/tasks");
+        call.url.query_pairs_mut().extend_pairs(query_pairs(query));
+        self.json(call).await
     }
 
     /// Answers the task as it then is. A task that is done otherwise is refused with a 409 problem.
     pub async fn cancel(&self, id: TaskId) -> Result<Task, ClientError> {
-        self.json(self.request(Method::DELETE, &format!("/api/v1/tasks/{id}")))
+        self.json(self.call(Method::DELETE, &format!("/api/v1/tasks/{id}")))
             .await
     }
 
-    /// The task's present status, then every change until it is done.
+    /// The task's present status, then every change until it is done. Made once, whatever the options say.
     pub async fn events(
         &self,
         id: TaskId,
     ) -> Result<BoxStream<'static, Result<Event, ClientError>>, ClientError> {
-        let request = self.request(Method::GET, &format!("/api/v1/tasks/{id}/events"));
-        let response = self.send(request).await?;
-        Ok(events::read(self.bytes(response)).boxed())
+        let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}/events"));
+        let response = self.open(&call).await?;
+        Ok(events::read(self.bytes(response, EVENTS_SILENCE)).boxed())
     }
 
     /// Exactly the bytes that a step wrote, up to the cap.
     pub async fn output(&self, id: TaskId, step: Step, output: Output) -> Result<Bytes, ClientError> {
         let path = format!("/api/v1/tasks/{id}/{}/{}", step.as_str(), output.as_str());
-        let response = self.send(self.request(Method::GET, &path)).await?;
-        response.bytes().await.map_err(|error| self.broken(error))
+        let (_, body) = self.answer(self.call(Method::GET, &path)).await?;
+        Ok(body)
     }
 
-    /// Keeps the bytes under their hash, which must be theirs.
+    /// Keeps the bytes under their hash, which must be theirs. A stream can be sent once: see `is_worth_repeating`.
     pub async fn put_blob<S, E>(&self, hash: BlobHash, bytes: S) -> Result<(), ClientError>
     where
         S: Stream<Item = Result<Bytes, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
     {
+        let progress = Progress::start();
         let request = self
-            .request(Method::PUT, &format!("/api/v1/blobs/{hash}"))
+            .http
+            .put(self.url(&format!("/api/v1/blobs/{hash}")))
             .header(header::CONTENT_TYPE, "application/octet-stream")
-            .body(reqwest::Body::wrap_stream(bytes));
-        self.send(request).await.map(drop)
+            .body(reqwest::Body::wrap_stream(progress.clone().noting(bytes)));
+        let response = self.send(request, &progress, self.silence).await?;
+        self.accepted(response, &progress, self.silence)
+            .await
+            .map(drop)
+            .map_err(|failed| failed.error)
     }
 
     /// The blob's size, if it exists.
     pub async fn has_blob(&self, hash: BlobHash) -> Result<Option<u64>, ClientError> {
-        let request = self.request(Method::HEAD, &format!("/api/v1/blobs/{hash}"));
-        let response = request.send().await.map_err(|error| self.broken(error))?;
-        match response.status() {
-            StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => {
-                let length = response.headers().get(header::CONTENT_LENGTH);
+        let call = self.call(Method::HEAD, &format!("/api/v1/blobs/{hash}"));
+        match self.answer(call).await {
+            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
+            Err(error) => Err(error),
+            Ok((headers, _)) => {
+                let length = headers.get(header::CONTENT_LENGTH);
                 let size = length.and_then(|length| length.to_str().ok()?.parse().ok());
                 size.map(Some).ok_or(ClientError::Answer {
                     server: self.base.to_string(),
                     problem: "it says no Content-Length for a blob".into(),
                 })
             }
-            _ => Err(self.refused(response).await),
         }
     }
 
     pub async fn get_blob(&self, hash: BlobHash) -> Result<Blob, ClientError> {
-        let response = self
-            .send(self.request(Method::GET, &format!("/api/v1/blobs/{hash}")))
-            .await?;
-        Ok(self.bytes(response).boxed())
+        let call = self.call(Method::GET, &format!("/api/v1/blobs/{hash}"));
+        let response = self.open(&call).await?;
+        Ok(self.bytes(response, self.silence).boxed())
     }
 
     pub async fn executors(&self) -> Result<Vec<Executor>, ClientError> {
-        let answer: Executors = self.json(self.request(Method::GET, "/api/v1/executors")).await?;
+        let answer: Executors = self.json(self.call(Method::GET, "/api/v1/executors")).await?;
         Ok(answer.executors)
     }
 
     pub async fn judicators(&self) -> Result<Vec<Judicator>, ClientError> {
-        let answer: Judicators = self.json(self.request(Method::GET, "/api/v1/judicators")).await?;
+        let answer: Judicators = self.json(self.call(Method::GET, "/api/v1/judicators")).await?;
         Ok(answer.judicators)
     }
 
     pub async fn stats(&self) -> Result<Stats, ClientError> {
-        self.json(self.request(Method::GET, "/api/v1/stats")).await
+        self.json(self.call(Method::GET, "/api/v1/stats")).await
+    }
+
+    /// For calls that are made once: whether one that began then and failed with this should be made again.
+    pub fn is_worth_repeating(&self, error: &ClientError, began: Instant) -> bool {
+        self.repeat.allows(error, began)
+    }
+
+    /// Whether the server can serve requests; the error says why not. One attempt.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.open(&self.call(Method::GET, "/readyz")).await.map(drop)
     }
 
     fn url(&self, path: &str) -> Url {
@@ -175,50 +240,172 @@ impl Client {
         url
     }
 
-    fn waiting_url(&self, path: &str, wait: Option<Duration>) -> Url {
-        let mut url = self.url(path);
-        if let Some(wait) = wait {
-            url.query_pairs_mut()
-                .append_pair("wait", &wait.as_secs_f64().to_string());
-        }
-        url
-    }
-
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, self.url(path))
-    }
-
-    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|error| self.broken(error))?;
-        if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(self.refused(response).await)
+    fn call(&self, method: Method, path: &str) -> Call {
+        Call {
+            method,
+            url: self.url(path),
+            body: None,
+            wait: Duration::ZERO,
         }
     }
 
-    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
-        let response = self.send(request).await?;
-        let body = response.bytes().await.map_err(|error| self.broken(error))?;
+    async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        let (_, body) = self.answer(call).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
             server: self.base.to_string(),
             problem: error.to_string(),
         })
     }
 
-    fn bytes(&self, response: Response) -> impl Stream<Item = Result<Bytes, ClientError>> + Send + 'static {
-        let client = self.clone();
-        response
-            .bytes_stream()
-            .map(move |chunk| chunk.map_err(|error| client.broken(error)))
+    /// The whole answer, after as many attempts as the options allow.
+    async fn answer(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
+        let mut attempts = self.repeat.begin();
+        loop {
+            match self.attempt(&call, attempts.silence()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => attempts.pause_after(failed).await?,
+            }
+        }
     }
 
-    async fn refused(&self, response: Response) -> ClientError {
-        ClientError::refused(self.base.to_string(), response).await
+    async fn attempt(&self, call: &Call, silence: Duration) -> Result<(HeaderMap, Bytes), Failed> {
+        let progress = Progress::start();
+        let request = self.request(call, &progress);
+        let response = self.send(request, &progress, silence + call.wait).await?;
+        let response = self.accepted(response, &progress, silence).await?;
+        let headers = response.headers().clone();
+        Ok((headers, self.read(response, &progress, silence).await?))
+    }
+
+    /// The beginning of an answer that may be long. One attempt.
+    async fn open(&self, call: &Call) -> Result<Response, ClientError> {
+        let progress = Progress::start();
+        let request = self.request(call, &progress);
+        let response = self.send(request, &progress, self.silence).await?;
+        self.accepted(response, &progress, self.silence)
+            .await
+            .map_err(|failed| failed.error)
+    }
+
+    fn request(&self, call: &Call, progress: &Progress) -> RequestBuilder {
+        let mut url = call.url.clone();
+        if !call.wait.is_zero() {
+            url.query_pairs_mut()
+                .append_pair("wait", &call.wait.as_secs_f64().to_string());
+        }
+        let request = self.http.request(call.method.clone(), url);
+        let Some(body) = &call.body else { return request };
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        if body.len() <= WHOLE_BODY {
+            return request.body(body.clone());
+        }
+        let parts = progress.clone().noting(progress::parts(body.clone()));
+        request
+            .header(header::CONTENT_LENGTH, body.len())
+            .body(reqwest::Body::wrap_stream(parts))
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        progress: &Progress,
+        silence: Duration,
+    ) -> Result<Response, ClientError> {
+        let answer = match progress.unless_silent(silence, request.send()).await {
+            Some(answer) => answer.map_err(|error| self.broken(error)),
+            None => Err(self.silent(silence)),
+        };
+        if !matches!(answer, Err(ClientError::Connect { .. })) {
+            self.repeat.note_reached();
+        }
+        answer
+    }
+
+    async fn accepted(
+        &self,
+        response: Response,
+        progress: &Progress,
+        silence: Duration,
+    ) -> Result<Response, Failed> {
+        progress.note();
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = after.and_then(|after| after.to_str().ok()?.parse().ok());
+        let body = self.read(response, progress, silence).await?;
+        Err(Failed {
+            error: ClientError::refused(self.base.as_str(), status, &body),
+            retry_after: retry_after.map(Duration::from_secs),
+        })
+    }
+
+    async fn read(
+        &self,
+        mut response: Response,
+        progress: &Progress,
+        silence: Duration,
+    ) -> Result<Bytes, ClientError> {
+        let mut body = Vec::new();
+        loop {
+            progress.note();
+            match progress.unless_silent(silence, response.chunk()).await {
+                Some(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Some(Ok(None)) => return Ok(body.into()),
+                Some(Err(error)) => return Err(self.broken(error)),
+                None => return Err(self.silent(silence)),
+            }
+        }
+    }
+
+    fn bytes(
+        &self,
+        response: Response,
+        silence: Duration,
+    ) -> impl Stream<Item = Result<Bytes, ClientError>> + Send + 'static {
+        let client = self.clone();
+        futures::stream::unfold(Some(response), move |response| {
+            let client = client.clone();
+            async move {
+                let mut response = response?;
+                match tokio::time::timeout(silence, response.chunk()).await {
+                    Ok(Ok(Some(chunk))) => Some((Ok(chunk), Some(response))),
+                    Ok(Ok(None)) => None,
+                    Ok(Err(error)) => Some((Err(client.broken(error)), None)),
+                    Err(_) => Some((Err(client.silent(silence)), None)),
+                }
+            }
+        })
     }
 
     fn broken(&self, error: reqwest::Error) -> ClientError {
         ClientError::broken(self.base.to_string(), error)
+    }
+
+    fn silent(&self, silence: Duration) -> ClientError {
+        ClientError::Silent {
+            server: self.base.to_string(),
+            silence,
+        }
+    }
+}
+
+impl Call {
+    fn sending(self, body: &impl Serialize) -> Call {
+        // The types of this crate are text, numbers and lists: there is nothing in them that could not be written.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        Call {
+            body: Some(body.into()),
+            ..self
+        }
+    }
+
+    fn waiting(self, wait: Option<Duration>) -> Call {
+        Call {
+            wait: wait.unwrap_or_default(),
+            ..self
+        }
     }
 }
 
@@ -253,10 +440,8 @@ fn base(server: &str) -> Result<Url, ClientError> {
     };
     let url = Url::parse(&text).map_err(|error| wrong(&error.to_string()))?;
     match (url.scheme(), url.host_str()) {
-        ("http", Some(_)) => Ok(url),
-        ("http", None) => Err(wrong("it names no host")),
-        _ => Err(wrong(
-            "only http:// is spoken here; put a TLS proxy beside the client for https://",
-        )),
+        ("http" | "https", Some(_)) => Ok(url),
+        ("http" | "https", None) => Err(wrong("it names no host")),
+        _ => Err(wrong("only http:// and https:// are spoken here")),
     }
 }

@@ -26,10 +26,11 @@ mod size;
 mod span;
 mod task;
 mod time;
+mod whole;
 
 pub mod schema;
 
-pub use client::{Blob, Client, ClientError, Output, Step};
+pub use client::{Blob, Client, ClientError, ClientOptions, Output, Step};
 pub use event::Event;
 pub use files::Files;
 pub use limits::Limits;

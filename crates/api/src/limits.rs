@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::object::objects;
-use crate::{Size, Span, schema};
+use crate::{Size, Span, schema, whole};
 
 /// What a step may use. What is left out or null is as the operator has set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -23,14 +23,18 @@ pub struct Limits {
     #[schema(value_type = Option<schema::Size>)]
     pub output: Option<Size>,
     /// Processes and threads at one time.
+    #[serde(deserialize_with = "whole::deserialize_optional")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4294967295i64)]
     pub processes: Option<u32>,
     /// Of the largest file that the step may write; more ends the process that writes it.
     #[schema(value_type = Option<schema::Size>)]
     pub file_size: Option<Size>,
     /// Files that a process may have open at one time.
+    #[serde(deserialize_with = "whole::deserialize_optional")]
+    #[schema(value_type = Option<u64>, minimum = 4, maximum = 4294967295i64)]
     pub open_files: Option<u32>,
     /// Of each process.
-    #[schema(value_type = Option<schema::Size>)]
+    #[schema(value_type = Option<schema::StackSize>)]
     pub stack: Option<Size>,
     /// Of all the task's files together. Both steps have the same files: the larger one of theirs counts.
     #[schema(value_type = Option<schema::Size>)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::object::objects;
-use crate::{Files, Limits, command, content, name, schema};
+use crate::{Files, Limits, command, content, name, schema, whole};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -19,7 +19,7 @@ pub struct NewTask {
         default,
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<schema::Id>)]
+    #[schema(value_type = Option<schema::ChosenId>)]
     pub id: Option<TaskId>,
     /// Who owns the task; with tokens, the token's user.
     #[serde(
@@ -27,10 +27,11 @@ pub struct NewTask {
         default,
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, example = "alice")]
+    #[schema(value_type = Option<schema::User>)]
     pub user: Option<UserName>,
     /// Higher first; among equals, oldest first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::deserialize")]
+    #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: i32,
     /// Files laid out where the commands run.
     #[serde(default, skip_serializing_if = "Files::is_empty")]
@@ -49,6 +50,7 @@ pub struct NewTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTasks {
+    #[schema(min_items = 1)]
     pub tasks: Vec<NewTask>,
 }
 
@@ -59,9 +61,12 @@ pub struct Compile {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
     pub command: Command,
+    /// Its own variables: it gets none of the execute step's.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
     #[serde(with = "name::optional::network", default)]
-    #[schema(value_type = Option<String>, pattern = "^[a-z0-9._-]{1,64}$", example = "loopback")]
+    #[schema(value_type = Option<schema::Network>)]
     pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
@@ -76,8 +81,10 @@ pub struct Execute {
     pub command: Command,
     /// Further words of the command; those of a shell text come at its end, as they are.
     #[serde(default)]
+    #[schema(value_type = Vec<schema::Word>)]
     pub args: Vec<String>,
     #[serde(default)]
+    #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
     /// Standard input.
     #[serde(with = "content", default = "Content::empty")]
@@ -85,7 +92,7 @@ pub struct Execute {
     pub input: Content,
     /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
     #[serde(with = "name::optional::network", default)]
-    #[schema(value_type = Option<String>, pattern = "^[a-z0-9._-]{1,64}$", example = "loopback")]
+    #[schema(value_type = Option<schema::Network>)]
     pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
@@ -124,11 +131,13 @@ impl From<CompileStep> for Compile {
     fn from(step: CompileStep) -> Compile {
         let CompileStep {
             command,
+            env,
             network,
             limits,
         } = step;
         Compile {
             command,
+            env,
             network,
             limits: limits.into(),
         }
@@ -139,11 +148,13 @@ impl From<Compile> for CompileStep {
     fn from(step: Compile) -> CompileStep {
         let Compile {
             command,
+            env,
             network,
             limits,
         } = step;
         CompileStep {
             command,
+            env,
             network,
             limits: limits.into(),
         }

@@ -47,7 +47,7 @@ pub struct Judicators {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Judicator {
     pub name: String,
-    /// Where its calls are served. Empty where it is gone.
+    /// Where other nodes call it. Empty where it is gone, or is a single node that no other can join.
     pub address: String,
     /// `alive`, or `gone`: a node of the cluster whose judicator does not serve.
     #[schema(example = "alive")]
@@ -99,6 +99,9 @@ pub struct Stats {
     /// Tasks done for each second, over the last `window_seconds`.
     pub tasks_per_second: f64,
     pub window_seconds: f64,
+    /// What an operator should know, in words. Left out if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl From<model::ExecutorState> for Executor {
@@ -174,6 +177,7 @@ impl From<model::PartState> for Part {
 
 impl From<model::Stats> for Stats {
     fn from(stats: model::Stats) -> Stats {
+        let note = stats.note().map(str::to_string);
         let model::Stats {
             counts,
             executors,
@@ -193,6 +197,7 @@ impl From<model::Stats> for Stats {
             held,
             tasks_per_second,
             window_seconds: window.as_secs_f64(),
+            note,
         }
     }
 }

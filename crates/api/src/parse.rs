@@ -97,12 +97,7 @@ fn place_of_unknown(place: &str, name: &str) -> String {
 
 /// The names of Rust's types mean nothing to a person who writes JSON.
 fn plain(message: &str) -> String {
-    const WORDS: [(&str, &str); 5] = [
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        (
-            "expected i32",
-            "expected a whole number from -2147483648 to 2147483647",
-        ),
+    const WORDS: [(&str, &str); 3] = [
         ("expected a sequence", "expected a list"),
         ("invalid type: sequence", "invalid type: list"),
         ("invalid type: map", "invalid type: object"),

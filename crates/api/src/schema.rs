@@ -1,11 +1,16 @@
 //! The OpenAPI schemas of what has more than one spelling, or whose words are the model's.
 //! Each type here only stands for its schema.
+//!
+//! A value that fits its schema is not refused for its form. Lengths that the server counts in bytes are counted in
+//! characters here, as JSON Schema has it; what the operator can set (numbers of files, sizes) is not part of the form.
 
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
+
+use crate::{size, span};
 
 /// Declares a type that is nothing but its schema.
 macro_rules! schemas {
@@ -25,7 +30,21 @@ macro_rules! schemas {
 
 schemas! {
     Id = text("A UUID in its hyphenated form.").format(Some(SchemaFormat::Custom("uuid".into())))
+        .pattern(Some(UUID))
         .examples(["01890a5d-ac96-774b-bcce-b302099a8057"]);
+    ChosenId = text(
+        "A UUID of your choice in its hyphenated form: best of version 4 or 7, and not of version 5, which is the \
+         form of the ids that follow from an `Idempotency-Key`.",
+    )
+        .format(Some(SchemaFormat::Custom("uuid".into())))
+        .pattern(Some(UUID_BUT_5))
+        .examples(["01890a5d-ac96-774b-bcce-b302099a8057"]);
+    IdPrefix = text("How an id begins, in its hyphenated form.")
+        .pattern(Some(
+            "^([0-9A-Fa-f]{4,8}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){0,2}-[0-9A-Fa-f]{0,4}\
+             |[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{0,12})$",
+        ))
+        .examples(["01890a5d-ac"]);
     Time = text("RFC 3339 with microseconds, in UTC.")
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .examples(["2026-01-31T12:00:00.123456Z"]);
@@ -33,30 +52,70 @@ schemas! {
         .enum_values(Some(model::Status::ALL.map(model::Status::as_str)));
     Reason = text("Why a step ended.")
         .enum_values(Some(model::Reason::ALL.map(model::Reason::as_str)));
-    Duration = OneOfBuilder::new()
-        .description(Some("Seconds, or text with units: ns, us, ms, s, m, h, d. Answers have seconds."))
-        .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)).examples([2]))
-        .item(text("Amounts with units.").examples(["2s", "250ms", "1m30s"]));
-    Size = OneOfBuilder::new()
+    Order = text("Which tasks come first.").enum_values(Some(["newest", "oldest"]));
+    User = text("A user's name, of up to 128 bytes.")
+        .min_length(Some(1)).max_length(Some(128))
+        .pattern(Some(format!("^[^{CONTROL}]+$")))
+        .examples(["alice"]);
+    ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$"));
+    Network = text("A network's name.").pattern(Some("^[a-z0-9._-]{1,64}$")).examples(["loopback"]);
+    Sha256 = text("SHA-256 in hex, in small letters.").pattern(Some(SHA256))
+        .examples(["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"]);
+    Cursor = text("The `next` of a page, as it is.")
+        .pattern(Some("^-?[0-7]?[0-9a-f]{1,15}\\.[0-9a-f]{32}\\.[0-9a-f]{1,8}$"));
+    Bytes = text("Any bytes.").format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    StreamEvent = ObjectBuilder::new()
         .description(Some(
-            "Bytes, or text with a unit: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB; a letter alone counts in 1024s. \
-             Answers have bytes.",
+            "One event of a stream of server-sent events. The data of `status` is an `Event`, that of `problem` a \
+             `Problem`, each as JSON on one line.",
         ))
-        .item(ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).examples([268435456]))
-        .item(text("An amount with a unit.").examples(["256MiB", "64k"]));
+        .property("event", text("What the data is.").enum_values(Some(["status", "problem"])))
+        .property("data", text("JSON.").content_media_type("application/json"))
+        .required("event")
+        .required("data");
+    Wait = text("Seconds, or amounts with units: ns, us, ms, s, m, h, d.")
+        .pattern(Some(span::pattern_with_zero()))
+        .examples(["10", "1m30s"]);
+    Duration = OneOfBuilder::new()
+        .description(Some(
+            "Seconds, or text with units: ns, us, ms, s, m, h, d. More than zero. Answers have seconds.",
+        ))
+        .item(
+            ObjectBuilder::new().schema_type(Type::Number)
+                .minimum(Some(1e-9)).maximum(Some(span::MAX.as_secs_f64()))
+                .examples([2]),
+        )
+        .item(text("Amounts with units.").pattern(Some(span::pattern())).examples(["2s", "250ms", "1m30s"]));
+    Size = amount(1, size::pattern(), ["1MiB", "64k"]);
+    StackSize = amount(model::Limits::LEAST_STACK, size::stack_pattern(), ["8MiB", "64k"]);
     Command = OneOfBuilder::new()
         .description(Some("Text is run by the shell; a list is a program and its arguments, with no shell between."))
-        .item(text("For the shell.").examples(["g++ -O2 -o main main.cpp"]))
-        .item(ArrayBuilder::new().items(text("A word.")).examples([["./main", "--fast"]]));
-    Content = one_content(|form| form);
-    File = one_content(|form| {
-        form.property("executable", ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into())))
-    });
+        .item(
+            text("For the shell.").pattern(Some(format!("^[^{NUL}]*[^\\s{NUL}][^{NUL}]*$")))
+                .examples(["g++ -O2 -o main main.cpp"]),
+        )
+        .item(
+            ArrayBuilder::new()
+                .prefix_items([Schema::from(word().min_length(Some(1)).description(Some("The program.")))])
+                .items(word())
+                .min_items(Some(1))
+                .examples([["./main", "--fast"]]),
+        );
+    Word = word();
+    Environment = ObjectBuilder::new()
+        .description(Some("Variables by their name."))
+        .property_names(Some(text("Not empty, without `=` and NUL.").pattern(Some(format!("^[^={NUL}]+$")))))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::from(word())))))
+        .examples([serde_json::json!({"LANG": "C.UTF-8"})]);
+    Content = content(Executable::None, [Form::Text, Form::Base64, Form::Blob]);
+    File = content(Executable::Optional, [Form::Text, Form::Base64, Form::Blob]);
     Files = OneOfBuilder::new()
         .description(Some("Files by their path relative to the workspace, or one zip that holds them."))
         .item(
             ObjectBuilder::new()
                 .description(Some("Files by path."))
+                .property_names(Some(path()))
+                .property("zip", zip_as_a_file())
                 .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(
                     Ref::from_schema_name("File"),
                 ))))
@@ -69,10 +128,22 @@ schemas! {
         .item(
             ObjectBuilder::new()
                 .description(Some("A zip, unpacked when the task is added."))
-                .property("zip", Ref::from_schema_name("Content"))
-                .required("zip"),
+                .property("zip", OneOfBuilder::new()
+                    .item(form(Form::Base64, Executable::None))
+                    .item(form(Form::Blob, Executable::None)))
+                .required("zip")
+                .additional_properties(Some(AdditionalProperties::FreeForm(false))),
         );
 }
+
+const UUID: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
+const UUID_BUT_5: &str =
+    "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-46-9a-fA-F][0-9a-fA-F]{3}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
+const SHA256: &str = "^[0-9a-f]{64}$";
+const NUL: &str = "\\u0000";
+const CONTROL: &str = "\\u0000-\\u001f\\u007f-\\u009f";
+/// Standard base64 with padding, in which the bits that no byte uses are zero.
+const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
 fn text(description: &str) -> ObjectBuilder {
     ObjectBuilder::new()
@@ -80,25 +151,317 @@ fn text(description: &str) -> ObjectBuilder {
         .description(Some(description))
 }
 
-/// Text, or an object that says in which form the content comes; `more` may add to each object.
-fn one_content(more: impl Fn(ObjectBuilder) -> ObjectBuilder) -> OneOfBuilder {
-    let form = |name: &str, value: ObjectBuilder| {
-        more(
-            ObjectBuilder::new()
-                .property(name, value)
-                .required(name)
-                .additional_properties(Some(AdditionalProperties::FreeForm(false))),
-        )
-    };
+/// A word of a command line or of the environment.
+fn word() -> ObjectBuilder {
+    text("A word, without NUL.").pattern(Some(format!("^[^{NUL}]*$")))
+}
+
+/// A number of bytes, or text with a unit.
+fn amount(least: u64, pattern: String, examples: [&str; 2]) -> OneOfBuilder {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     OneOfBuilder::new()
+        .description(Some(
+            "Bytes, or text with a unit: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB; a letter alone counts in 1024s. More \
+             than zero. Answers have bytes.",
+        ))
+        .item(
+            ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .minimum(Some(bytes(least)))
+                .maximum(Some(bytes(size::MAX)))
+                .examples([1 << 20]),
+        )
+        .item(
+            text("An amount with a unit.")
+                .pattern(Some(pattern))
+                .examples(examples),
+        )
+}
+
+/// A relative path: no root, no `.` or `..`, no empty part.
+fn path() -> ObjectBuilder {
+    // Bounds on each part and on their number would make this too large for some readers of patterns.
+    let part = format!("(?:\\.{{0,2}}[^./{CONTROL}][^/{CONTROL}]*|\\.\\.\\.[^/{CONTROL}]*)");
+    text("A path of up to 1024 bytes, relative to the workspace, of up to 31 parts of up to 255 bytes.")
+        // Those of `data` are laid out one folder further down.
+        .max_length(Some(1019))
+        .pattern(Some(format!("^{part}(?:/{part})*$")))
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Base64,
+    Blob,
+}
+
+#[derive(Clone, Copy)]
+enum Executable {
+    /// There is no such field.
+    None,
+    Optional,
+    Required,
+}
+
+/// An object that says in which form the content comes.
+fn form(form: Form, executable: Executable) -> ObjectBuilder {
+    let (name, value) = match form {
+        Form::Text => ("text", text("The content itself.")),
+        Form::Base64 => (
+            "base64",
+            text("Standard base64 with padding.").pattern(Some(BASE64)),
+        ),
+        Form::Blob => (
+            "blob",
+            text("SHA-256 in hex of a blob that was put before.").pattern(Some(SHA256)),
+        ),
+    };
+    let object = ObjectBuilder::new()
+        .property(name, value)
+        .required(name)
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    let flag = ObjectBuilder::new();
+    match executable {
+        Executable::None => object,
+        Executable::Optional => object.property(
+            "executable",
+            flag.schema_type(utoipa::openapi::schema::SchemaType::from_iter([
+                Type::Boolean,
+                Type::Null,
+            ])),
+        ),
+        Executable::Required => object
+            .property("executable", flag.schema_type(Type::Boolean))
+            .required("executable"),
+    }
+}
+
+/// Text, or an object in one of these forms.
+fn content(executable: Executable, forms: [Form; 3]) -> OneOfBuilder {
+    let texts = OneOfBuilder::new()
         .description(Some(
             "Text as it is, or as text, base64 or the SHA-256 of a blob that was put before.",
         ))
+        .item(text("The content itself."));
+    forms
+        .into_iter()
+        .fold(texts, |all, one| all.item(form(one, executable)))
+}
+
+/// A file of the name `zip` says whether it is executable, unless it is given as text: else it would be all files.
+fn zip_as_a_file() -> OneOfBuilder {
+    OneOfBuilder::new()
         .item(text("The content itself."))
-        .item(form("text", text("The content itself.")))
-        .item(form("base64", text("Standard base64 with padding.")))
-        .item(form(
-            "blob",
-            text("SHA-256 in hex.").pattern(Some("^[0-9a-f]{64}$")),
-        ))
+        .item(form(Form::Text, Executable::Optional))
+        .item(form(Form::Base64, Executable::Required))
+        .item(form(Form::Blob, Executable::Required))
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn json<T: PartialSchema>() -> Value {
+        serde_json::to_value(T::schema()).unwrap()
+    }
+
+    fn pattern(schema: &Value) -> Regex {
+        Regex::new(schema["pattern"].as_str().unwrap()).unwrap()
+    }
+
+    /// What fits a pattern is taken by the server's parser, and what the parser refuses does not fit.
+    fn check(pattern: &Regex, parse: impl Fn(&str) -> bool, fits: &[&str], fits_not: &[&str]) {
+        for text in fits {
+            assert!(pattern.is_match(text), "{text:?} should fit {pattern}");
+            assert!(parse(text), "{text:?} is refused");
+        }
+        for text in fits_not {
+            assert!(!pattern.is_match(text), "{text:?} should not fit {pattern}");
+            assert!(!parse(text), "{text:?} is taken");
+        }
+    }
+
+    #[test]
+    fn durations_fit_their_pattern() {
+        let of_text = |text: &str| text.parse::<crate::Span>();
+        let positive = |text: &str| of_text(text).is_ok_and(|span| !span.0.is_zero());
+        check(
+            &pattern(&json::<Duration>()["oneOf"][1]),
+            positive,
+            &[
+                "2",
+                "2s",
+                "250ms",
+                "1m30s",
+                "1.5h",
+                "0.25s",
+                ".5",
+                "0.000000001",
+                "0.001us",
+                "1d2h3m4s5ms6us7ns",
+                "9999d99999h9999999m999999999s",
+                "1h0m0s",
+                "999999999.999999999",
+            ],
+            &[
+                "",
+                "0",
+                "0s",
+                "-1s",
+                "1x",
+                "s",
+                "1 fortnight",
+                "1.2.3s",
+                "inf",
+                "nan",
+                "1e3",
+                "0.0ms",
+                "99999999999d",
+            ],
+        );
+        check(
+            &pattern(&json::<Wait>()),
+            |text| of_text(text).is_ok(),
+            &["0", "0s", "10", "1m30s", "0.5"],
+            &["", "-1", "soon", "1e3", "99999999999"],
+        );
+    }
+
+    #[test]
+    fn sizes_fit_their_pattern() {
+        let at_least =
+            |least: u64| move |text: &str| text.parse::<crate::Size>().is_ok_and(|size| size.0 >= least);
+        check(
+            &pattern(&json::<Size>()["oneOf"][1]),
+            at_least(1),
+            &[
+                "1",
+                "1b",
+                "17B",
+                "64k",
+                "64K",
+                "1MB",
+                "1.5MiB",
+                "0.001k",
+                "256 MiB",
+                "999999.999TiB",
+                "3gib",
+                "999999999999999999",
+            ],
+            &[
+                "",
+                "0",
+                "0k",
+                "-1",
+                "1x",
+                "k",
+                "1.2.3k",
+                "9999999999TiB",
+                "1e3",
+                "MiB",
+            ],
+        );
+        check(
+            &pattern(&json::<StackSize>()["oneOf"][1]),
+            at_least(model::Limits::LEAST_STACK),
+            &["64k", "64KiB", "100kB", "8MiB", "65536", "100000", "1G"],
+            &["1", "4096", "65535", "63k", "1k", "64kB", "0", "8", "10 kB"],
+        );
+    }
+
+    #[test]
+    fn names_and_paths_fit_their_pattern() {
+        let of = |path: &str| model::FilePath::new(path).is_ok();
+        let long = "x".repeat(255);
+        check(
+            &pattern(&serde_json::to_value(Schema::from(path())).unwrap()),
+            of,
+            &["a", ".a", "..a", "...", "a/b/c", "a b", "é/ü", "a/.../b", &long],
+            &[
+                "", ".", "..", "/a", "a/", "a//b", "a/./b", "../a", "a/..", "a\nb", "a\u{7f}", "\0",
+            ],
+        );
+        check(
+            &pattern(&json::<User>()),
+            |name| model::UserName::new(name).is_ok(),
+            &["a", "Ada Lovelace", "ü"],
+            &["", "a\nb", "\u{85}"],
+        );
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+        let of = |text: &str| text.parse::<model::TaskId>().is_ok();
+        check(
+            &pattern(&json::<Id>()),
+            of,
+            &[id, &id.to_uppercase()],
+            &["", "x", &id[1..], &id.replace('-', "")],
+        );
+        let prefixes: Vec<_> = (4..=id.len()).map(|length| &id[..length]).collect();
+        check(
+            &pattern(&json::<IdPrefix>()),
+            |text| text.parse::<model::IdPrefix>().is_ok(),
+            &prefixes,
+            &[
+                "",
+                "018",
+                "x189",
+                "01890a5da",
+                "01890a5d-ac967",
+                &format!("{id}0"),
+            ],
+        );
+        assert!(pattern(&json::<ChosenId>()).is_match(id));
+        assert!(!pattern(&json::<ChosenId>()).is_match("db421086-a7d8-5207-b64f-249780c4999b"));
+        check(
+            &pattern(&json::<Cursor>()),
+            |text| text.parse::<model::Cursor>().is_ok(),
+            &[
+                "6498a2c1b2d3e.01890a5dac96774bbcceb302099a8057.deadbeef",
+                "-1.01890a5dac96774bbcceb302099a8057.0",
+            ],
+            &[
+                "",
+                "1",
+                "1.2.3",
+                "ffffffffffffffff.01890a5dac96774bbcceb302099a8057.0",
+            ],
+        );
+    }
+
+    #[test]
+    fn base64_fits_its_pattern() {
+        use base64::Engine;
+        let schema = json::<Content>();
+        check(
+            &pattern(&schema["oneOf"][2]["properties"]["base64"]),
+            |text| base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
+            &["", "//79", "YQ==", "YWI=", "YWJj"],
+            &["YQ", "YQ=", "YR==", "YWJ=", "Y-==", "YQ==\n"],
+        );
+    }
+
+    #[test]
+    fn examples_are_taken() {
+        let files = json::<Files>();
+        for example in files["oneOf"][0]["examples"].as_array().unwrap() {
+            serde_json::from_value::<crate::Files>(example.clone()).unwrap();
+        }
+        for (schema, is_span) in [
+            (json::<Duration>(), true),
+            (json::<Size>(), false),
+            (json::<StackSize>(), false),
+        ] {
+            for form in schema["oneOf"].as_array().unwrap() {
+                for example in form["examples"].as_array().unwrap() {
+                    let taken = match is_span {
+                        true => serde_json::from_value::<crate::Span>(example.clone()).is_ok(),
+                        false => serde_json::from_value::<crate::Size>(example.clone()).is_ok(),
+                    };
+                    assert!(taken, "{example}");
+                }
+            }
+        }
+    }
 }

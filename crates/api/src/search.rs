@@ -14,6 +14,16 @@ pub struct Page {
     #[serde(with = "name::optional::cursor")]
     #[schema(value_type = Option<String>)]
     pub next: Option<Cursor>,
+    /// False if the server looked at part of the tasks only, as a search for a text does where there are many. Then
+    /// `next` says where to go on, and the page may be short or empty although more tasks match.
+    #[serde(default = "complete_if_unsaid")]
+    #[schema(required = true)]
+    pub complete: bool,
+}
+
+/// Servers that do not say it look at all tasks.
+fn complete_if_unsaid() -> bool {
+    true
 }
 
 /// The tasks of a batch, in the order given.
@@ -54,10 +64,16 @@ pub struct Brief {
 }
 
 impl From<model::Page> for Page {
-    fn from(model::Page { tasks, next }: model::Page) -> Page {
+    fn from(page: model::Page) -> Page {
+        let model::Page {
+            tasks,
+            next,
+            complete,
+        } = page;
         Page {
             tasks: tasks.into_iter().map(Into::into).collect(),
             next,
+            complete,
         }
     }
 }
@@ -95,8 +111,18 @@ impl From<model::Brief> for Brief {
 /// How long a page is when nobody says.
 const LIMIT: usize = 100;
 
-const PARAMETERS: [&str; 10] = [
-    "id", "user", "status", "executor", "from", "until", "text", "order", "limit", "after",
+const PARAMETERS: [&str; 11] = [
+    "id",
+    "id_prefix",
+    "user",
+    "status",
+    "executor",
+    "from",
+    "until",
+    "text",
+    "order",
+    "limit",
+    "after",
 ];
 
 /// Reads the parameters of a search. An empty one is as good as none, so that a form can be sent as it is.
@@ -150,6 +176,9 @@ fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
                 query.statuses.push(status.trim().parse()?);
             }
         }
+        "id_prefix" => {
+            query.id_prefix = Some(value.parse().map_err(|error| format!("'{value}' {error}"))?);
+        }
         "user" => query.user = Some(UserName::new(value).map_err(|error| error.to_string())?),
         "executor" => query.executor = Some(ExecutorName::new(value).map_err(|error| error.to_string())?),
         "from" => query.from = Some(parse_time(value)?),
@@ -170,6 +199,7 @@ fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
 pub fn query_pairs(query: &Query) -> Vec<(&'static str, String)> {
     let Query {
         ids,
+        id_prefix,
         user,
         statuses,
         executor,
@@ -183,6 +213,7 @@ pub fn query_pairs(query: &Query) -> Vec<(&'static str, String)> {
     let mut pairs = Vec::new();
     let mut put = |name, value: Option<String>| pairs.extend(value.map(|value| (name, value)));
     put("id", list(ids));
+    put("id_prefix", id_prefix.as_ref().map(ToString::to_string));
     put("user", user.as_ref().map(ToString::to_string));
     put("status", list(statuses));
     put("executor", executor.as_ref().map(ToString::to_string));
@@ -209,6 +240,7 @@ mod tests {
     fn a_search_survives_its_parameters() {
         let query = Query {
             ids: vec![TaskId::generate(), TaskId::generate()],
+            id_prefix: Some("01890a5d-ac".parse().unwrap()),
             user: Some(UserName::new("Ada L").unwrap()),
             statuses: vec![Status::Pending, Status::RunFailed],
             executor: Some(ExecutorName::new("e-1").unwrap()),
@@ -239,6 +271,8 @@ mod tests {
         check("q", "x", "the known ones are");
         check("status", "pending,done", "'done' is no status");
         check("id", "7", "UUID");
+        check("id_prefix", "018", "from 4 to 36 characters");
+        check("id_prefix", "task", "'task' is not the beginning of a UUID");
         check("limit", "0", "from 1 to 1000");
         check("limit", "1001", "from 1 to 1000");
         check("limit", "-1", "whole number");

@@ -11,7 +11,7 @@ use serde::ser::{Serialize, Serializer};
 pub struct Size(pub u64);
 
 /// What the stores and the kernel count with is signed.
-const MAX: u64 = i64::MAX as u64;
+pub(crate) const MAX: u64 = i64::MAX as u64;
 
 /// As coreutils has it: a letter alone counts in 1024s, with a `B` in 1000s, with `iB` in 1024s.
 const UNITS: [(&str, u64); 14] = [
@@ -65,6 +65,41 @@ impl FromStr for Size {
             },
         }
     }
+}
+
+/// The letters of units, each with so many digits that the amount stays below the limit.
+const LETTERS: [(&str, u8); 4] = [("[kK]", 15), ("[mM]", 12), ("[gG]", 9), ("[tT]", 6)];
+
+/// The text forms as a regular expression: all of them are more than zero and below the limit.
+pub(crate) fn pattern() -> String {
+    format!("^(?:[1-9][0-9]{{0,17}} ?[bB]?|{})$", with_letters(&LETTERS))
+}
+
+/// Those of at least 64 KiB, the least for a stack.
+pub(crate) fn stack_pattern() -> String {
+    let kibibytes = "(?:6[4-9]|[7-9][0-9]|[1-9][0-9]{2,14}) ?[kK](?:[iI][bB])?";
+    let kilobytes = "(?:6[6-9]|[7-9][0-9]|[1-9][0-9]{2,14}) ?[kK][bB]";
+    let bytes =
+        "(?:6553[6-9]|655[4-9][0-9]|65[6-9][0-9]{2}|6[6-9][0-9]{3}|[7-9][0-9]{4}|[1-9][0-9]{5,17}) ?[bB]?";
+    let whole = with_whole_letters(&LETTERS[1..]);
+    format!("^(?:{bytes}|{kibibytes}|{kilobytes}|{whole})$")
+}
+
+fn with_letters(letters: &[(&str, u8)]) -> String {
+    let fraction = |(letter, _): &(&str, u8)| format!(r"0?\.[0-9]{{0,2}}[1-9] ?{letter}(?:[iI]?[bB])?");
+    let fractions: Vec<_> = letters.iter().map(fraction).collect();
+    format!("{}|{}", with_whole_letters(letters), fractions.join("|"))
+}
+
+/// Amounts of one or more.
+fn with_whole_letters(letters: &[(&str, u8)]) -> String {
+    let one = |(letter, digits): &(&str, u8)| {
+        format!(
+            r"[1-9][0-9]{{0,{}}}(?:\.[0-9]{{1,3}})? ?{letter}(?:[iI]?[bB])?",
+            digits - 1
+        )
+    };
+    letters.iter().map(one).collect::<Vec<_>>().join("|")
 }
 
 fn whole(bytes: f64) -> Result<Size, String> {

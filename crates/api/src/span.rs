@@ -12,7 +12,7 @@ use serde::ser::{Serialize, Serializer};
 pub struct Span(pub Duration);
 
 /// A hundred years: longer than any task, and far from where arithmetic on it could overflow.
-const MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(crate) const MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1e-9),
@@ -84,6 +84,41 @@ impl FromStr for Span {
 fn number(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
     if plain { text.parse().ok() } else { None }
+}
+
+/// The text forms as a regular expression: all of them are more than zero and below the limit. It has the parts in
+/// their order, each once; more than that can be read, and nobody writes it.
+pub(crate) fn pattern() -> String {
+    format!("^(?:{})$", positive())
+}
+
+/// The same, and zero.
+pub(crate) fn pattern_with_zero() -> String {
+    format!("^(?:{}|0(?:ns|us|ms|s|m|h|d)?)$", positive())
+}
+
+fn positive() -> String {
+    /// Each unit with so many digits that all together stay below the limit.
+    const PARTS: [(&str, u8); 7] = [
+        ("d", 4),
+        ("h", 5),
+        ("m", 7),
+        ("s", 9),
+        ("ms", 9),
+        ("us", 9),
+        ("ns", 9),
+    ];
+    let seconds = r"[1-9][0-9]{0,8}(?:\.[0-9]{1,9})?|0?\.[0-9]{0,8}[1-9]".to_string();
+    let fraction = r"(?:[1-9][0-9]{0,3}\.[0-9]{1,3}|0?\.[0-9]{0,2}[1-9])(?:us|ms|s|m|h|d)".to_string();
+    let from_each_unit = PARTS.iter().enumerate().map(|(first, (unit, digits))| {
+        let rest: String = PARTS[first + 1..]
+            .iter()
+            .map(|(unit, digits)| format!("(?:[0-9]{{1,{digits}}}{unit})?"))
+            .collect();
+        format!("[1-9][0-9]{{0,{}}}{unit}{rest}", digits - 1)
+    });
+    let all: Vec<_> = [seconds, fraction].into_iter().chain(from_each_unit).collect();
+    all.join("|")
 }
 
 impl fmt::Display for Span {

@@ -1,5 +1,6 @@
 //! What is known of all services, where each keeper writes its own line and `status.json` is made from.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ impl Board {
             since: now,
             kind: plan.node.kind.clone(),
             name: plan.node.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            addresses: BTreeMap::new(),
             machine: own.map(|own| own.machine).unwrap_or_default(),
             services: services.collect(),
         };
@@ -152,7 +155,7 @@ fn show(state: State, held: bool) -> State {
 }
 
 /// To the millisecond, which is as much as anybody reads.
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }

@@ -70,6 +70,10 @@ impl Child {
         self.send(Signal::SIGCONT);
     }
 
+    pub(crate) fn hang_up(&self) {
+        self.send(Signal::SIGHUP);
+    }
+
     pub(crate) fn kill(&self) {
         self.send(Signal::SIGKILL);
     }

@@ -17,8 +17,8 @@ pub enum BootError {
         source: io::Error,
     },
     #[error(
-        "process {pid} already runs the services of this node ({path} is locked); \
-         stop it with `conclave stop`, or give this node a data folder of its own"
+        "process {pid} already runs the node of this data folder ({path} is locked); \
+         stop it with `conclave stop`, or give this node another data folder"
     )]
     Running { pid: u32, path: PathBuf },
     #[error("{path} is locked by another process; end that, or give this node a data folder of its own")]
@@ -27,7 +27,7 @@ pub enum BootError {
     Signals(#[source] io::Error),
     #[error("could not start the thread that prints logs")]
     Printer(#[source] io::Error),
-    #[error("the loop that keeps a service alive broke; all services were stopped")]
+    #[error("a loop that keeps the services alive broke; all services were stopped")]
     Keeper(#[source] tokio::task::JoinError),
 }
 
@@ -66,6 +66,11 @@ pub enum NodeError {
     },
     #[error("this node has no service {name:?}; it has {known}")]
     UnknownService { name: String, known: String },
+    #[error(
+        "this node is a single process (`conclave {kind}`) and has no services to hold; \
+         for maintenance stop it with `conclave stop`"
+    )]
+    Single { kind: String },
     #[error("the node of {run} is not running")]
     NotRunning { run: PathBuf },
     #[error("could not end process {pid}")]

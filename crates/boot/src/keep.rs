@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
 /// What a keeper listens to, and what it tells.
 pub(crate) struct Signs {
     pub(crate) order: watch::Receiver<Order>,
+    /// Changes at every SIGHUP that is to be passed on.
+    pub(crate) hangups: watch::Receiver<u64>,
     pub(crate) held: watch::Receiver<bool>,
     /// Whether the needed service is ready.
     pub(crate) needed: Option<watch::Receiver<bool>>,
@@ -60,6 +62,8 @@ struct Memory {
 /// What a service said in one life.
 #[derive(Default)]
 struct Said {
+    /// A service listens for signals before it says anything. Before that, SIGHUP would end it.
+    listens: bool,
     server: Option<Identity>,
     failed: Option<String>,
 }
@@ -184,6 +188,8 @@ impl Keeper {
     async fn live(&mut self, mut child: Child, memory: &mut Memory) -> String {
         let mut said = Said::default();
         let mut kill_at = None;
+        // What it reads at its start is as new as what it would read again.
+        self.signs.hangups.mark_unchanged();
         let status = loop {
             let patience = async {
                 match kill_at {
@@ -197,6 +203,7 @@ impl Keeper {
                     Event::Ended(status) => break status,
                     Event::Said(word) => self.on_word(word, &mut said, memory),
                 },
+                Ok(()) = self.signs.hangups.changed(), if said.listens => child.hang_up(),
                 Ok(()) = self.signs.order.changed() => match *self.signs.order.borrow_and_update() {
                     Order::Keep => {}
                     Order::Stop => {
@@ -226,6 +233,7 @@ impl Keeper {
     }
 
     fn on_word(&self, word: Word, said: &mut Said, memory: &mut Memory) {
+        said.listens = true;
         match word {
             Word::Ready => {
                 self.signs.ready.send_replace(true);

@@ -24,6 +24,7 @@ mod words;
 mod board;
 mod hold;
 mod lock;
+mod single;
 mod status;
 mod stop;
 
@@ -36,6 +37,7 @@ pub use error::{BootError, NodeError, PlanError};
 pub use hold::{hold, unhold};
 pub use plan::{Node, Plan, PrintLog, Service, Settings};
 pub use run::{Stopped, run};
+pub use single::SingleNode;
 pub use status::{ServiceStatus, State, Status};
 pub use stop::stop;
 pub use tether::{Tether, Word, say_why};

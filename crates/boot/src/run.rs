@@ -12,7 +12,7 @@ use crate::keep::{Keeper, Order, Signs};
 use crate::lock::BootLock;
 use crate::log::{self, Log};
 use crate::print::Printer;
-use crate::signals::Signals;
+use crate::signals::{Signalled, Signals};
 use crate::{BootError, Plan};
 
 /// How boot came to its end.
@@ -25,8 +25,9 @@ pub enum Stopped {
 }
 
 /// Keeps the services of the plan alive until SIGINT or SIGTERM. The first signal stops them in reverse order, a
-/// second kills them at once. To be run on the main thread, by a runtime without others.
-pub async fn run(plan: Plan) -> Result<Stopped, BootError> {
+/// second kills them at once. At SIGHUP `on_hangup` is called, then the signal is passed on to all services. To be run
+/// on the main thread, by a runtime without others.
+pub async fn run(plan: Plan, mut on_hangup: impl FnMut()) -> Result<Stopped, BootError> {
     plan.check()?;
     let folder = Folder::new(&plan.run);
     folder::make(folder.path()).map_err(BootError::at("make the folder", folder.path()))?;
@@ -43,27 +44,38 @@ pub async fn run(plan: Plan) -> Result<Stopped, BootError> {
     let Crew {
         mut keepers,
         orders,
+        hangups,
         watched,
     } = Crew::of(&plan, &board, &logs);
 
-    // All that runs beside the keepers. None of it fails, and all of it ends with this set.
+    // All that runs beside the keepers. None of it ends by itself, and all of it ends with this set.
     let mut beside = JoinSet::new();
     beside.spawn(board.clone().keep_written(folder.clone()));
     beside.spawn(hold::watch(folder.clone(), watched));
     beside.spawn(log::put_aside_when_large(logs));
 
-    let broken = tokio::select! {
-        signal = signals.next() => {
-            tracing::info!("signal {signal}: stopping all services; a second signal stops them at once");
-            None
+    let broken = loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signalled::Stop(signal) => {
+                    tracing::info!("signal {signal}: stopping all services; a second signal stops them at once");
+                    break None;
+                }
+                Signalled::HangUp => {
+                    tracing::info!("SIGHUP: passing it on to all services");
+                    on_hangup();
+                    hangups.send_modify(|count| *count += 1);
+                }
+            },
+            // Nobody told a keeper to end, so this is a mistake of ours. Its service is no longer kept alive, and a
+            // node that cannot keep its word should stop and be seen to.
+            ended = keepers.join_next() => break ended.and_then(Result::err),
+            Some(ended) = beside.join_next() => break ended.err(),
         }
-        // Nobody told a keeper to end, so this is a mistake of ours. Its service is no longer kept alive, and a
-        // node that cannot keep its word should stop and be seen to.
-        ended = keepers.join_next() => ended.and_then(Result::err),
     };
     let stopped = tokio::select! {
         () = stop_in_order(&orders) => Stopped::InOrder,
-        signal = signals.next() => {
+        signal = signals.next_stop() => {
             tracing::warn!("signal {signal}: killing all services");
             for order in &orders {
                 order.send_replace(Order::Kill);
@@ -101,6 +113,8 @@ struct Crew {
     keepers: JoinSet<()>,
     /// In the order of the services.
     orders: Vec<watch::Sender<Order>>,
+    /// How many SIGHUPs there were.
+    hangups: watch::Sender<u64>,
     watched: Vec<Watched>,
 }
 
@@ -109,6 +123,7 @@ impl Crew {
         let mut crew = Crew {
             keepers: JoinSet::new(),
             orders: Vec::new(),
+            hangups: watch::Sender::new(0),
             watched: Vec::new(),
         };
         let mut readies: Vec<(&str, watch::Receiver<bool>)> = Vec::new();
@@ -135,6 +150,7 @@ impl Crew {
                 line: board.line(index),
                 signs: Signs {
                     order: orders,
+                    hangups: crew.hangups.subscribe(),
                     held: is_held,
                     needed,
                     ready,

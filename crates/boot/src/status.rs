@@ -1,5 +1,6 @@
 //! How a node is: written by boot at every change, read by whoever asks.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -18,11 +19,18 @@ pub struct Status {
     pub pid: Option<u32>,
     /// Since when this boot runs, or ran.
     pub since: Timestamp,
-    /// Judicator, executor or gateway.
+    /// Judicator, executor or gateway; or `up`, which is one process.
     pub kind: String,
     pub name: String,
+    /// Of the program that runs.
+    #[serde(default)]
+    pub version: String,
     /// The run of the machine that all process numbers belong to.
     pub machine: String,
+    /// Where a single process serves, by protocol. The services of other nodes say it in their logs.
+    #[serde(default)]
+    pub addresses: BTreeMap<String, String>,
+    /// None where the node is a single process.
     pub services: Vec<ServiceStatus>,
 }
 
@@ -95,8 +103,18 @@ impl Status {
         Ok(written.held_against(boot.map(|boot| boot.pid), |identity| identity.is_alive()))
     }
 
+    /// Whether the node is one process, and no boot with its services.
+    pub fn is_single(&self) -> bool {
+        self.services.is_empty()
+    }
+
     /// The service of this name, or the error that names those there are.
     pub(crate) fn find(&self, name: &str) -> Result<&ServiceStatus, NodeError> {
+        if self.is_single() {
+            return Err(NodeError::Single {
+                kind: self.kind.clone(),
+            });
+        }
         self.services
             .iter()
             .find(|service| service.name == name)
@@ -174,6 +192,8 @@ mod tests {
             since: Timestamp::UNIX_EPOCH,
             kind: "judicator".into(),
             name: "a".into(),
+            version: String::new(),
+            addresses: BTreeMap::new(),
             machine: "m".into(),
             services: vec![service],
         }

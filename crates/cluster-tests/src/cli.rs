@@ -108,8 +108,23 @@ impl Said {
         assert!(!self.stderr.contains("panicked"), "{self:?}");
     }
 
+    /// The word that follows this one on stderr, without the punctuation at its end.
+    pub fn advised(&self, flag: &str) -> &str {
+        let mut words = self.stderr.split_whitespace().skip_while(|word| *word != flag);
+        let value = words.nth(1).unwrap_or_else(|| panic!("no {flag} in {self:?}"));
+        value.trim_end_matches([',', ':', ';'])
+    }
+
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// A list: one object on each line.
+    pub fn json_lines(&self) -> Vec<Value> {
+        let lines = self.text().lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}")))
+            .collect()
     }
 
     pub fn json(&self) -> Value {

@@ -27,7 +27,7 @@ pub use cli::{Cli, Said};
 pub use cluster::{
     Cluster, ETCD, ETCD_PEER, Forming, HTTP, MONGOD, Machine, Process, RPC, Roster, SERVICE, Service, Status,
 };
-pub use disk::Disk;
+pub use disk::{Disk, FreezableDisk};
 pub use dns::Dns;
 pub use gateways::Gateways;
 pub use groups::{groups_beneath, groups_named};

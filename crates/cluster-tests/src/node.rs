@@ -72,10 +72,18 @@ impl Node {
 
     fn begin(name: &str, folder: &Path, mut command: Command) -> Result<Node> {
         let log = log_of(name, folder);
-        let child = command
-            .env("CONCLAVE_NODE_LOG", "info")
+        let usual = [
+            ("CONCLAVE_NODE_LOG", "info"),
             // Tasks and tests leave each other files outside of any cell. What cells do is tested where they are asked for.
-            .env("CONCLAVE_EXECUTOR_ISOLATION", "none")
+            ("CONCLAVE_EXECUTOR_ISOLATION", "none"),
+        ];
+        for (variable, value) in usual {
+            // A test may have set or removed it.
+            if command.get_envs().all(|(known, _)| known != variable) {
+                command.env(variable, value);
+            }
+        }
+        let child = command
             .stdin(Stdio::null())
             .stderr(open(&log)?)
             .spawn()
@@ -98,6 +106,11 @@ impl Node {
         address
             .unwrap_or_else(|| panic!("no {scheme} address in {:?}", self.line))
             .to_string()
+    }
+
+    /// The line that says that it serves.
+    pub fn line(&self) -> &str {
+        &self.line
     }
 
     pub fn pid(&self) -> i32 {

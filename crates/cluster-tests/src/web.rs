@@ -1,9 +1,10 @@
 //! HTTP as any program speaks it: no types of ours between a test and the wire.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Client, Method, RequestBuilder};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder};
 use serde_json::Value;
 
 /// Longer than any wait that is asked for; an answer that never comes must fail its test.
@@ -24,7 +25,18 @@ pub struct Answer {
 
 impl Web {
     pub fn new(base: &str) -> Web {
-        let http = Client::builder().no_proxy().timeout(PATIENCE).build();
+        Web::with(base, Client::builder())
+    }
+
+    /// From this address: to a server without tokens, another caller.
+    pub fn from_address(base: &str, address: IpAddr) -> Web {
+        Web::with(base, Client::builder().local_address(address))
+    }
+
+    fn with(base: &str, http: ClientBuilder) -> Web {
+        // No server here speaks TLS, but the client is not built without a provider for it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = http.no_proxy().tls_certs_only([]).timeout(PATIENCE).build();
         Web {
             http: http.expect("an HTTP client"),
             base: base.trim_end_matches('/').to_string(),

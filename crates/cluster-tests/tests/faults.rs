@@ -29,6 +29,9 @@ mod silent_peer;
 #[path = "faults/stands_still.rs"]
 mod stands_still;
 
+#[path = "faults/hangs.rs"]
+mod hangs;
+
 #[path = "faults/cancelling.rs"]
 mod cancelling;
 #[path = "faults/joining.rs"]

@@ -9,6 +9,8 @@ mod socket;
 #[path = "one_machine/stage.rs"]
 mod stage;
 
+#[path = "one_machine/backup.rs"]
+mod backup;
 #[path = "one_machine/bad_files.rs"]
 mod bad_files;
 #[path = "one_machine/bad_http.rs"]
@@ -23,8 +25,14 @@ mod blobs;
 mod cancel;
 #[path = "one_machine/children.rs"]
 mod children;
+#[path = "one_machine/cli_codes.rs"]
+mod cli_codes;
+#[path = "one_machine/cli_repeats.rs"]
+mod cli_repeats;
 #[path = "one_machine/cli_run.rs"]
 mod cli_run;
+#[path = "one_machine/cli_tls.rs"]
+mod cli_tls;
 #[path = "one_machine/cli_trouble.rs"]
 mod cli_trouble;
 #[path = "one_machine/cli_verbs.rs"]
@@ -35,6 +43,8 @@ mod commands;
 mod config;
 #[path = "one_machine/crowded.rs"]
 mod crowded;
+#[path = "one_machine/description.rs"]
+mod description;
 #[path = "one_machine/events.rs"]
 mod events;
 #[path = "one_machine/files.rs"]
@@ -53,6 +63,10 @@ mod order;
 mod outputs;
 #[path = "one_machine/pages.rs"]
 mod pages;
+#[path = "one_machine/readiness.rs"]
+mod readiness;
+#[path = "one_machine/reloading.rs"]
+mod reloading;
 #[path = "one_machine/repeating.rs"]
 mod repeating;
 #[path = "one_machine/retention.rs"]
@@ -63,6 +77,10 @@ mod search;
 mod set_up;
 #[path = "one_machine/shape.rs"]
 mod shape;
+#[path = "one_machine/single_node.rs"]
+mod single_node;
+#[path = "one_machine/slow_peers.rs"]
+mod slow_peers;
 #[path = "one_machine/starting.rs"]
 mod starting;
 #[path = "one_machine/tokens.rs"]

@@ -1,6 +1,7 @@
 //! One file for each verb.
 
 pub(crate) mod add;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod completions;
@@ -38,10 +39,11 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Judicator(args) => judicator::run(args),
         Verb::Executor(args) => executor::run(args),
         Verb::Gateway(args) => gateway::run(args),
-        Verb::Status(args) => status::run(args),
+        Verb::Status(args) => client(status::run(args)),
         Verb::Hold(args) => hold::run(args),
         Verb::Unhold(args) => unhold::run(args),
         Verb::Stop(args) => client(stop::run(args)),
+        Verb::Backup(args) => backup::run(args),
         Verb::Leave(args) => client(leave::run(args)),
         Verb::Remove(args) => client(remove::run(args)),
         Verb::Credentials(args) => client(credentials::run(args)),

@@ -14,8 +14,6 @@ pub(crate) struct Follow<'a> {
     line: ProgressBar,
 }
 
-/// How long the server may be away before we give up: a restart takes a second or two.
-const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(120);
 
@@ -43,14 +41,15 @@ impl<'a> Follow<'a> {
 
     /// Hands on each new status. The connection may break and the server restart: the task goes on, and so do we.
     pub(crate) async fn until_done(self, mut on_event: impl FnMut(&Event) -> Result<()>) -> Result<Task> {
-        let mut heard = Instant::now();
+        // Since when nothing was heard although something should have been.
+        let mut lost_since: Option<Instant> = None;
         let mut last: Option<Status> = None;
         loop {
             let lost = match self.client.events(self.id).await {
                 Ok(mut events) => loop {
                     match events.next().await {
                         Some(Ok(event)) => {
-                            heard = Instant::now();
+                            lost_since = None;
                             if last != Some(event.status) {
                                 last = Some(event.status);
                                 self.show(&event);
@@ -58,7 +57,8 @@ impl<'a> Follow<'a> {
                             }
                             if event.done {
                                 self.line.finish_and_clear();
-                                return self.result().await;
+                                let task = self.client.get(self.id, None).await;
+                                return task.map_err(|error| self.lost_sight(error));
                             }
                         }
                         Some(Err(error)) => break Some(error),
@@ -67,7 +67,14 @@ impl<'a> Follow<'a> {
                 },
                 Err(error) => Some(error),
             };
-            self.give_up_if_hopeless(lost, heard)?;
+            if let Some(error) = lost {
+                let since = *lost_since.get_or_insert_with(Instant::now);
+                if !self.client.is_worth_repeating(&error, since) {
+                    return Err(self.lost_sight(error));
+                }
+                self.line
+                    .set_message(format!("task {}: {error}; trying again", self.id));
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -79,28 +86,15 @@ impl<'a> Follow<'a> {
         });
     }
 
-    fn give_up_if_hopeless(&self, lost: Option<ClientError>, heard: Instant) -> Result<()> {
-        let Some(error) = lost else { return Ok(()) };
-        if error.is_transient() && heard.elapsed() < PATIENCE {
-            self.line
-                .set_message(format!("task {}: {error}; trying again", self.id));
-            return Ok(());
-        }
+    fn lost_sight(&self, error: ClientError) -> anyhow::Error {
         self.line.finish_and_clear();
-        Err(anyhow::Error::from(error).context(format!(
-            "lost sight of task {}, which goes on; `conclave get {}` shows it",
-            self.id, self.id
-        )))
-    }
-
-    async fn result(&self) -> Result<Task> {
-        let asked = Instant::now();
-        loop {
-            match self.client.get(self.id, None).await {
-                Ok(task) => return Ok(task),
-                Err(error) => self.give_up_if_hopeless(Some(error), asked)?,
-            }
-            tokio::time::sleep(PAUSE).await;
+        // The server has answered that it cannot be followed: there may be no such task.
+        if error.problem().is_some_and(|problem| problem.status < 500) {
+            return error.into();
         }
+        anyhow::Error::from(error).context(format!(
+            "lost sight of task {id}; `conclave get {id}` shows whether it goes on",
+            id = self.id
+        ))
     }
 }

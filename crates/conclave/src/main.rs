@@ -14,8 +14,6 @@ mod task;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
     // Before anything else: a warden forks for every step it runs, and stays cheap to fork only as long as it
     // is small and has one thread. The same goes for the process that measures what a bare spawn costs.
@@ -26,9 +24,10 @@ fn main() -> ExitCode {
         Some(verb) if verb == bench::burn::VERB => return bench::burn::run(),
         _ => {}
     }
-    let args::Cli { verb } = args::Cli::parse();
+    let verb = args::Cli::from_process();
     let failure = match &verb {
-        args::Verb::Run(_) => exit::OWN_FAILURE,
+        args::Verb::Run(_) | args::Verb::Watch(_) => exit::OWN_FAILURE,
+        args::Verb::Get(get) if get.wait.is_some() => exit::OWN_FAILURE,
         args::Verb::Sandbox(sandbox) if !sandbox.check => exit::OWN_FAILURE,
         _ => 1,
     };
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print::complain(format_args!("{error:#}"));
+            print::complain_about(&error);
             ExitCode::from(failure)
         }
     }

@@ -5,6 +5,7 @@ mod listen;
 mod log;
 pub(crate) mod options;
 mod parts;
+mod reload;
 mod secrets;
 pub(crate) mod serving;
 mod signals;
@@ -17,11 +18,13 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use crate::config::Config;
+use crate::config::{Config, Layers};
 use listen::Listening;
 
 pub(crate) use folder::Folder;
+pub(crate) use log::LogLevel;
 pub(crate) use parts::{Part, Parts};
+pub(crate) use reload::{Reload, Renewed, read_log_level};
 pub(crate) use secrets::Secrets;
 pub(crate) use serving::Serving;
 pub(crate) use signals::Signals;
@@ -29,47 +32,55 @@ pub(crate) use signals::Signals;
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs a node until it is told to stop, or a part of it fails.
-pub(crate) fn run<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+pub(crate) fn run<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
-    run_on(Builder::new_multi_thread(), config, serve)
+    run_on(Builder::new_multi_thread(), layers, serve)
 }
 
 /// The same, on as many threads as the gateway is to have.
-pub(crate) fn run_gateway<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+pub(crate) fn run_gateway<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(config.gateway.threads.0);
-    run_on(builder, config, serve)
+    builder.worker_threads(layers.config()?.gateway.threads.0);
+    run_on(builder, layers, serve)
 }
 
 /// The same, on the thread that calls. A daemon's server ends with the thread that started it.
-pub(crate) fn run_here<F>(config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+pub(crate) fn run_here<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
-    run_on(Builder::new_current_thread(), config, serve)
+    run_on(Builder::new_current_thread(), layers, serve)
 }
 
-fn run_on<F>(mut builder: Builder, config: Config, serve: impl FnOnce(Config) -> F) -> Result<ExitCode>
+fn run_on<F>(
+    mut builder: Builder,
+    layers: Layers,
+    serve: impl FnOnce(Config, Reload) -> F,
+) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
-    log_to_stderr(&config)?;
+    let config = layers.config()?;
+    let level = log_to_stderr(&config)?;
     let runtime = builder
         .enable_all()
         .build()
         .context("could not start the runtime's threads")?;
-    let served = runtime.block_on(serve(config));
+    let served = runtime.block_on(async {
+        let reload = Reload::listen(layers, level)?;
+        serve(config, reload).await
+    });
     // What is left are connections that did not end in time. Dropping them lets go of the store, which closes.
     runtime.shutdown_timeout(LAST_WAIT);
     served.map(|()| ExitCode::SUCCESS)
 }
 
-pub(crate) fn log_to_stderr(config: &Config) -> Result<()> {
+pub(crate) fn log_to_stderr(config: &Config) -> Result<LogLevel> {
     log::start(&config.node.log)
 }
 

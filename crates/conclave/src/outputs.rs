@@ -47,10 +47,62 @@ pub(crate) async fn exact(
     Ok(Bytes::from(text.clone()))
 }
 
-pub(crate) fn tell_ending(task: &Task) {
+pub(crate) async fn tell_ending(task: &Task, client: &Client) -> Result<()> {
+    for CutOff {
+        step,
+        output,
+        outcome,
+    } in cut_off(task)
+    {
+        let kept = exact(task, step, output, outcome, client).await?.len();
+        tell_cut_off(step, output, kept);
+    }
     for sentence in sentences(task) {
         complain(sentence);
     }
+    Ok(())
+}
+
+/// An output of which only the beginning is kept.
+pub(crate) struct CutOff<'a> {
+    pub(crate) step: Step,
+    pub(crate) output: Output,
+    pub(crate) outcome: &'a Outcome,
+}
+
+pub(crate) fn cut_off(task: &Task) -> Vec<CutOff<'_>> {
+    let Some(result) = &task.result else {
+        return Vec::new();
+    };
+    let steps = [(Step::Compile, &result.compile), (Step::Execute, &result.execute)];
+    let mut found = Vec::new();
+    for (step, outcome) in steps {
+        let Some(outcome) = outcome else { continue };
+        let outputs = [
+            (Output::Stdout, outcome.stdout_truncated),
+            (Output::Stderr, outcome.stderr_truncated),
+        ];
+        for (output, _) in outputs.into_iter().filter(|(_, truncated)| *truncated) {
+            found.push(CutOff {
+                step,
+                output,
+                outcome,
+            });
+        }
+    }
+    found
+}
+
+pub(crate) fn tell_cut_off(step: Step, output: Output, kept: usize) {
+    let flag = match step {
+        Step::Compile => "--compile-output",
+        Step::Execute => "--output",
+    };
+    let (step, output) = (step.as_str(), output.as_str());
+    complain(format_args!(
+        "the {step} step's {output} was cut off: {kept} bytes were kept; add the task with a higher output limit to \
+         keep more ({flag} SIZE, or {step}.limits.output)"
+    ));
 }
 
 fn sentences(task: &Task) -> Vec<String> {
@@ -62,16 +114,6 @@ fn sentences(task: &Task) -> Vec<String> {
     ];
     for (step, outcome) in steps {
         let Some(outcome) = outcome else { continue };
-        for (output, truncated) in [
-            ("stdout", outcome.stdout_truncated),
-            ("stderr", outcome.stderr_truncated),
-        ] {
-            if truncated {
-                said.push(format!(
-                    "the {step} step's {output} was longer than is kept; its end is missing"
-                ));
-            }
-        }
         said.extend(ended_early(step, outcome));
     }
     match task.status {
@@ -188,9 +230,9 @@ mod tests {
             stdout_truncated: true,
             ..outcome(Reason::OutputLimit)
         };
-        check(
-            task(Status::RunFailed, Some(flood)),
-            &["stdout was longer", "wrote more"],
-        );
+        let flood = task(Status::RunFailed, Some(flood));
+        let outputs: Vec<_> = cut_off(&flood).iter().map(|cut| (cut.step, cut.output)).collect();
+        assert_eq!(outputs, [(Step::Execute, Output::Stdout)]);
+        check(flood, &["wrote more"]);
     }
 }

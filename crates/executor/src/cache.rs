@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::BlobHash;
@@ -16,7 +17,11 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Cache {
     folder: PathBuf,
     limit: u64,
+    /// Held while files are put or removed, so that no removal hits a file that was just put. Before the shelf's lock.
+    files: Mutex<()>,
+    /// Nobody waits for the disk while holding this one.
     shelf: Mutex<Shelf>,
+    making_room: AtomicBool,
 }
 
 #[derive(Default)]
@@ -71,7 +76,9 @@ impl Cache {
         let cache = Cache {
             folder,
             limit,
+            files: Mutex::new(()),
             shelf: Mutex::new(shelf),
+            making_room: AtomicBool::new(false),
         };
         cache.make_room();
         Ok(Arc::new(cache))
@@ -86,8 +93,8 @@ impl Cache {
         self.folder.join(format!("{hash}.part"))
     }
 
-    /// Pins the blob if it is here and sound. Reads all of it the first time in this life.
-    pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins) -> bool {
+    /// Pins the blob if it is here and sound. Reads all of it the first time in this life, and counts the bytes.
+    pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins, progress: &AtomicU64) -> bool {
         let (trusted, size) = match self.lock().use_once(&hash) {
             Some(found) => found,
             None => return false,
@@ -95,7 +102,7 @@ impl Cache {
         // Even a trusted one may be gone: others can reach the folder, and every task that needs it would break.
         let path = self.path(&hash);
         let there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size);
-        if !there || !trusted && !matches!(hash_of(&path), Ok(found) if found == hash) {
+        if !there || !trusted && !matches!(hash_of(&path, progress), Ok(found) if found == hash) {
             self.discard(&hash);
             return false;
         }
@@ -108,8 +115,9 @@ impl Cache {
 
     /// Puts the finished file at `incoming` on the shelf, pinned.
     pub(crate) fn keep(self: &Arc<Self>, hash: BlobHash, size: u64, pins: &mut Pins) -> io::Result<()> {
-        fs::rename(self.incoming(&hash), self.path(&hash))?;
         {
+            let _files = self.files();
+            fs::rename(self.incoming(&hash), self.path(&hash))?;
             let mut shelf = self.lock();
             shelf.uses += 1;
             let last_use = shelf.uses;
@@ -137,27 +145,48 @@ impl Cache {
     }
 
     fn discard(&self, hash: &BlobHash) {
-        let mut shelf = self.lock();
-        if let Some(blob) = shelf.blobs.remove(hash) {
-            shelf.bytes -= blob.size;
+        let _files = self.files();
+        let removed = self.lock().remove(hash);
+        if removed {
             remove_file(&self.path(hash));
         }
     }
 
+    /// Removes what is unpinned and too much, in a thread of its own: callers need not wait for the disk.
+    pub(crate) fn make_room_soon(self: &Arc<Self>) {
+        if !self.is_too_full() || self.making_room.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let cache = self.clone();
+        let making = move || {
+            cache.make_room();
+            cache.making_room.store(false, Ordering::Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("cache".into());
+        if let Err(error) = thread.spawn(making) {
+            tracing::warn!(%error, "could not start a thread to shrink the cache");
+            self.making_room.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn is_too_full(&self) -> bool {
+        self.lock().bytes > self.limit
+    }
+
+    /// Removes what is unpinned until the rest is within the limit.
     fn make_room(&self) {
-        let mut shelf = self.lock();
-        while shelf.bytes > self.limit {
-            let unpinned = shelf.blobs.iter().filter(|(_, blob)| blob.pins == 0);
-            let Some((hash, size)) = unpinned
-                .min_by_key(|(_, blob)| blob.last_use)
-                .map(|(hash, blob)| (*hash, blob.size))
-            else {
-                return;
-            };
-            shelf.blobs.remove(&hash);
-            shelf.bytes -= size;
+        if !self.is_too_full() {
+            return;
+        }
+        let _files = self.files();
+        let removed = self.lock().remove_until(self.limit);
+        for hash in removed {
             remove_file(&self.path(&hash));
         }
+    }
+
+    fn files(&self) -> MutexGuard<'_, ()> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
@@ -174,32 +203,57 @@ impl Shelf {
         blob.pins += 1;
         Some((blob.trusted, blob.size))
     }
+
+    fn remove(&mut self, hash: &BlobHash) -> bool {
+        let removed = self.blobs.remove(hash);
+        self.bytes -= removed.as_ref().map_or(0, |blob| blob.size);
+        removed.is_some()
+    }
+
+    fn remove_until(&mut self, limit: u64) -> Vec<BlobHash> {
+        let mut removed = Vec::new();
+        while self.bytes > limit {
+            let unpinned = self.blobs.iter().filter(|(_, blob)| blob.pins == 0);
+            let oldest = unpinned.min_by_key(|(_, blob)| blob.last_use);
+            let Some(hash) = oldest.map(|(hash, _)| *hash) else {
+                break;
+            };
+            self.remove(&hash);
+            removed.push(hash);
+        }
+        removed
+    }
 }
 
+impl Pins {
+    pub(crate) fn join(&mut self, mut other: Pins) {
+        self.hashes.append(&mut other.hashes);
+    }
+}
+
+/// Only lets go: the report loop drops pins too, and must not wait for the disk. Others make room afterwards.
 impl Drop for Pins {
     fn drop(&mut self) {
-        {
-            let mut shelf = self.cache.lock();
-            for hash in &self.hashes {
-                if let Some(blob) = shelf.blobs.get_mut(hash) {
-                    blob.pins = blob.pins.saturating_sub(1);
-                }
+        let mut shelf = self.cache.lock();
+        for hash in &self.hashes {
+            if let Some(blob) = shelf.blobs.get_mut(hash) {
+                blob.pins = blob.pins.saturating_sub(1);
             }
-        }
-        if !self.hashes.is_empty() {
-            self.cache.make_room();
         }
     }
 }
 
-fn hash_of(path: &Path) -> io::Result<BlobHash> {
+fn hash_of(path: &Path, progress: &AtomicU64) -> io::Result<BlobHash> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut part = vec![0; 64 << 10];
     loop {
         match file.read(&mut part)? {
             0 => return Ok(BlobHash(hasher.finalize().into())),
-            length => hasher.update(&part[..length]),
+            length => {
+                hasher.update(&part[..length]);
+                progress.fetch_add(length as u64, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -238,9 +292,10 @@ mod tests {
         assert!(here(&first) && !here(&second) && here(&third));
         drop(pinned);
         drop(loose);
+        cache.make_room();
         let mut pins = cache.pins();
-        assert!(cache.take(first, &mut pins));
-        assert!(!cache.take(second, &mut pins));
+        assert!(cache.take(first, &mut pins, &AtomicU64::new(0)));
+        assert!(!cache.take(second, &mut pins, &AtomicU64::new(0)));
     }
 
     #[test]
@@ -253,11 +308,14 @@ mod tests {
         fs::write(folder.path().join("x.part"), b"half").unwrap();
         let cache = Cache::open(folder.path().to_path_buf(), 1000).unwrap();
         let mut pins = cache.pins();
-        assert!(cache.take(sound, &mut pins));
-        assert!(!cache.take(cut, &mut pins));
+        assert!(cache.take(sound, &mut pins, &AtomicU64::new(0)));
+        assert!(!cache.take(cut, &mut pins, &AtomicU64::new(0)));
         assert!(!cache.path(&cut).exists());
         assert!(!folder.path().join("x.part").exists());
         fs::remove_file(cache.path(&sound)).unwrap();
-        assert!(!cache.take(sound, &mut pins), "trusted, but gone");
+        assert!(
+            !cache.take(sound, &mut pins, &AtomicU64::new(0)),
+            "trusted, but gone"
+        );
     }
 }

@@ -27,6 +27,8 @@ pub enum ExecutorError {
     Refused(model::Invalid),
     #[error("could not start a thread for a slot")]
     Thread(#[source] io::Error),
+    #[error(transparent)]
+    Component(#[from] supervise::ComponentFailed),
     #[error("could not make ready to run tasks")]
     Walls(#[from] sandbox::WallError),
 }

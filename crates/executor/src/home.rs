@@ -14,11 +14,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{ExecutorName, Handout, SessionId};
 use sandbox::{Marker, kill_strays};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{ExecutorError, Options, workspace};
@@ -86,14 +87,74 @@ impl Home {
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join("work")
     }
+}
 
-    /// Written before a session's first report: whatever happens then, the next life knows whom it succeeds.
-    pub(crate) fn remember_sessions(&self, sessions: &[SessionId]) -> io::Result<()> {
+/// The list of sessions that the next life may have to succeed.
+#[derive(Clone)]
+pub(crate) struct SessionFile {
+    root: PathBuf,
+    wanted: Arc<Mutex<Option<Vec<SessionId>>>>,
+    /// Whether a thread is writing.
+    busy: watch::Sender<bool>,
+}
+
+impl SessionFile {
+    pub(crate) fn new(root: &Path) -> SessionFile {
+        SessionFile {
+            root: root.to_path_buf(),
+            wanted: Arc::default(),
+            busy: watch::Sender::new(false),
+        }
+    }
+
+    pub(crate) fn write(&self, sessions: &[SessionId]) -> io::Result<()> {
         let path = self.root.join("sessions");
         let text: String = sessions.iter().map(|session| format!("{session}\n")).collect();
         let new = self.root.join("sessions.new");
         fs::write(&new, text)?;
         fs::rename(&new, &path)
+    }
+
+    /// The same without waiting for the disk. The last list that was asked for is the one that stays. There is one
+    /// thread at a time, however often this is called while the disk hangs.
+    pub(crate) fn write_soon(&self, sessions: Vec<SessionId>) {
+        let mut wanted = self.wanted();
+        *wanted = Some(sessions);
+        if self.busy.send_replace(true) {
+            return;
+        }
+        let file = self.clone();
+        let thread = std::thread::Builder::new().name("sessions".into());
+        if let Err(error) = thread.spawn(move || file.write_wanted()) {
+            tracing::warn!(%error, "could not start a thread to write the session");
+            self.busy.send_replace(false);
+        }
+    }
+
+    fn write_wanted(&self) {
+        loop {
+            let sessions = {
+                let mut wanted = self.wanted();
+                let Some(sessions) = wanted.take() else {
+                    self.busy.send_replace(false);
+                    return;
+                };
+                sessions
+            };
+            if let Err(error) = self.write(&sessions) {
+                tracing::warn!(%error, "could not write the session");
+            }
+        }
+    }
+
+    /// Returns when nothing is left to write.
+    pub(crate) async fn written(&self) {
+        // It fails only if the sender is gone, which is our own.
+        let _ = self.busy.subscribe().wait_for(|busy| !busy).await;
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Option<Vec<SessionId>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

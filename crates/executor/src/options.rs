@@ -16,6 +16,9 @@ pub struct Options {
     pub heartbeat: Duration,
     /// Without an answer for so long, the tasks are stopped. Below the lease.
     pub self_kill: Duration,
+    /// For how long a transfer may bring no byte, and a slot may take beyond the limits of its task, before the attempt
+    /// is given up.
+    pub stall: Duration,
     /// How long running tasks may go on after a stop was asked for.
     pub stop_grace: Duration,
     /// How many bytes of blobs are kept for later tasks.

@@ -36,6 +36,11 @@ impl<J> Queue<J> {
         Some(job)
     }
 
+    /// A slot cannot run the job that it has begun, nor any other for now.
+    pub(crate) fn put_back(&mut self, job: J, now: Instant) {
+        self.jobs.push_front((now, job));
+    }
+
     /// A slot's job is over.
     pub(crate) fn on_ended(&mut self) {
         self.free += 1;

@@ -9,7 +9,7 @@ mod session;
 mod stopping;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::{CallError, Calls};
 use sandbox::{Isolation, Launcher};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::due::Due;
@@ -26,12 +26,13 @@ use self::session::{Occupied, Session};
 use self::stopping::{FAREWELL, Stopping};
 use self::watch::Watching;
 use crate::cache::Cache;
+use crate::control::{Control, Overdue};
 use crate::fetch::Fetcher;
-use crate::home::{Home, failed};
+use crate::home::{Home, SessionFile, failed};
 use crate::run::shell_beneath;
 use crate::slots::Slots;
-use crate::spool::{Spool, weight};
-use crate::work::{Bench, Control, Ending, Equipment, Event, Job};
+use crate::spool::{Carried, Spool};
+use crate::work::{Bench, Ending, Equipment, Event, Job};
 use crate::{ExecutorError, Options, workspace};
 
 /// Results beyond this go into the next report.
@@ -41,6 +42,11 @@ const REPORT_BYTES: usize = 32 << 20;
 const FIRST_REPORT_BYTES: usize = 96 << 20;
 const REPORT_RESULTS: usize = 1000;
 const LARGE_ANSWER: u64 = 8 << 20;
+/// How long an end may wait for threads that hang and a disk that does not answer.
+const LEAVING: Duration = Duration::from_secs(10);
+
+const STUCK: &str = "conclave_attempts_stuck_total";
+const SLOTS_OUT: &str = "conclave_slots_out_of_service";
 
 pub(crate) struct Reporter {
     options: Options,
@@ -53,6 +59,8 @@ pub(crate) struct Reporter {
     session: Session,
     slots: Slots,
     controls: HashMap<Handout, Arc<Control>>,
+    /// Attempts that were told as lost while their slots' threads hang: one for each slot at the most.
+    given_up: HashSet<Handout>,
     due: Due,
     rest: Rest,
     /// The last report could not carry all results.
@@ -63,6 +71,12 @@ pub(crate) struct Reporter {
     /// Until when the wardens were last told to go on.
     in_touch_until: Instant,
     stopping: Option<Stopping>,
+}
+
+/// The threads of the slots, and a channel that is closed when all of them have ended.
+pub(crate) struct SlotThreads {
+    threads: Vec<JoinHandle<()>>,
+    ended: mpsc::Receiver<()>,
 }
 
 enum Sent {
@@ -83,18 +97,20 @@ impl Reporter {
         let cache = Cache::open(cache_folder.clone(), options.cache_bytes)
             .map_err(failed("open the cache", &cache_folder))?;
         let spool_file = home.root.join("spool");
-        let mut spool = Spool::open(&spool_file).map_err(failed("open the spool", &spool_file))?;
-        for handout in home.interrupted.clone() {
-            if spool.contains(&handout) {
-                continue;
-            }
-            let end = End::Broken("its executor was killed while it ran".into());
-            if let Err(error) = spool.keep(&Complete { handout, end }) {
-                tracing::warn!(%error, "could not spool that a task was interrupted");
-            }
-        }
+        let spool =
+            Spool::open(&spool_file, &home.interrupted).map_err(failed("open the spool", &spool_file))?;
         // Only now: until it is spooled, what is in the workspaces tells which attempts were lost.
         workspace::clear(&home.work()).map_err(failed("clear", &home.work()))?;
+        Reporter::assemble(options, home, isolation, calls, (cache, spool))
+    }
+
+    fn assemble(
+        options: Options,
+        home: Home,
+        isolation: Isolation,
+        calls: Arc<dyn Calls>,
+        (cache, spool): (Arc<Cache>, Spool),
+    ) -> Result<Reporter, ExecutorError> {
         let (program, args) = options.warden.clone();
         let lock = Some(home.lock.clone());
         let equipment = Equipment {
@@ -118,15 +134,19 @@ impl Reporter {
             calls: calls.clone(),
             bench: bench.clone(),
             underway: Default::default(),
+            stall: options.stall,
         });
+        let former = home.former_sessions.clone();
         Ok(Reporter {
-            session: Session::open(&home).map_err(failed("write the session in", &home.root))?,
+            session: Session::open(SessionFile::new(&home.root), former)
+                .map_err(failed("write the session in", &home.root))?,
             slots: Slots::new(options.slots),
             due: Due::new(options.heartbeat),
             rest: Rest::default(),
             left_over: false,
             room: FIRST_REPORT_BYTES,
             controls: HashMap::new(),
+            given_up: HashSet::new(),
             hint: Arc::new(Notify::new()),
             in_touch_until: Instant::now(),
             stopping: None,
@@ -139,13 +159,28 @@ impl Reporter {
         })
     }
 
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), ExecutorError> {
-        let threads = self.bench.start()?;
+    /// Starts every slot with its wardens, so that a machine on which none starts is known at once.
+    pub(crate) fn start_slots(&self) -> Result<SlotThreads, ExecutorError> {
+        let (alive, ended) = mpsc::channel(1);
+        let threads = self.bench.start(&self.bench.spool.supervisor, alive)?;
+        Ok(SlotThreads { threads, ended })
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        slots: SlotThreads,
+        stop: CancellationToken,
+    ) -> Result<(), ExecutorError> {
+        let mut failures = self.bench.spool.supervisor.failures();
         let (name, session) = (&self.home.name, self.session.id);
         tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
         let mut watching = Watching::start(&self.calls, name, session, &self.hint);
         let ended = loop {
-            self.wait_until_due(&stop).await;
+            tokio::select! {
+                () = self.wait_until_due(&stop) => {}
+                // Without its slot's thread a task would be held for ever, without the spool's no result would be written.
+                failed = failures.wait() => break Err(failed.into()),
+            }
             if stop.is_cancelled() && self.stopping.is_none() {
                 self.on_stop();
             }
@@ -166,8 +201,39 @@ impl Reporter {
         drop(watching);
         self.doom_all();
         self.bench.close();
-        join(threads).await;
+        self.leave(slots).await;
         ended
+    }
+
+    /// Waits for the threads and for the disk, but not for ever.
+    async fn leave(&self, SlotThreads { threads, mut ended }: SlotThreads) {
+        let deadline = tokio::time::Instant::now() + LEAVING;
+        let ended = tokio::time::timeout_at(deadline, ended.recv()).await;
+        if ended.is_err() {
+            tracing::error!(waited = ?LEAVING, "leaving while a slot does not end");
+        }
+        let over = threads
+            .into_iter()
+            .filter(|thread| ended.is_ok() || thread.is_finished());
+        if over.filter_map(|thread| thread.join().err()).count() > 0 {
+            tracing::error!("a slot's thread had panicked");
+        }
+        let bench = self.bench.clone();
+        // A disk that is well needs no more.
+        let least = Duration::from_secs(1);
+        let left = deadline
+            .saturating_duration_since(tokio::time::Instant::now())
+            .max(least);
+        let (closed, on_closed) = oneshot::channel();
+        std::thread::spawn(move || {
+            bench.spool.close(left);
+            let _ = closed.send(());
+        });
+        let _ = on_closed.await;
+        let written = tokio::time::timeout_at(deadline, self.session.written());
+        if written.await.is_err() {
+            tracing::warn!("leaving before the session was written");
+        }
     }
 
     /// Takes in events until a report is due.
@@ -207,6 +273,10 @@ impl Reporter {
         match event {
             Event::Began(handout, status) => self.slots.on_began(&handout, status, now),
             Event::Ended(handout, ending) => {
+                if self.given_up.remove(&handout) {
+                    tracing::info!(task = %handout.task, "a slot that was given up goes on");
+                    return self.on_slot_back();
+                }
                 self.slots.on_ended(&handout, now);
                 self.controls.remove(&handout);
                 self.due.on_ended(now);
@@ -219,12 +289,75 @@ impl Reporter {
                     Ending::Withdrawn => {}
                 }
             }
+            Event::SlotOut(why) => {
+                self.slots.on_out();
+                tracing::error!(
+                    why,
+                    out = self.slots.out(),
+                    "no warden starts in a slot; it is out of service"
+                );
+                metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
+            }
+            Event::SlotBack => {
+                tracing::info!("a slot has a warden again");
+                self.on_slot_back();
+            }
+            Event::CleanedUp(handout) => self.give_up(&handout, now),
         }
+    }
+
+    fn on_slot_back(&mut self) {
+        self.slots.on_back();
+        metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
+        self.due.on_hint();
+    }
+
+    /// Goes on with giving up what does not go on by itself.
+    fn look_after_slots(&mut self, now: Instant) {
+        let overdue = |(handout, control): (&Handout, &Arc<Control>)| Some((*handout, control.look(now)?));
+        let overdue: Vec<_> = self.controls.iter().filter_map(overdue).collect();
+        for (handout, overdue) in overdue {
+            let task = handout.task;
+            match overdue {
+                Overdue::WardenKilled(why) => {
+                    tracing::error!(%task, why, "an attempt does not go on; its warden was killed");
+                    metrics::counter!(STUCK).increment(1);
+                }
+                Overdue::CleanUp(warden) => {
+                    tracing::error!(%task, "a slot does not go on without its warden either; ending its processes");
+                    self.bench.clean_up(handout, warden);
+                }
+                Overdue::GiveUp => self.give_up(&handout, now),
+            }
+        }
+    }
+
+    /// The attempt is lost, and its slot out of service until its thread comes back.
+    fn give_up(&mut self, handout: &Handout, now: Instant) {
+        // It may have come back meanwhile.
+        let Some(control) = self.controls.remove(handout) else {
+            return;
+        };
+        control.give_up();
+        let end = End::Broken(control.stuck().unwrap_or_default());
+        self.bench.keep(Complete {
+            handout: *handout,
+            end,
+        });
+        self.given_up.insert(*handout);
+        self.slots.on_ended(handout, now);
+        self.slots.on_out();
+        metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
+        tracing::error!(task = %handout.task, out = self.slots.out(), "a slot hangs and is out of service until it goes on");
+        self.due.on_ended(now);
+        self.rest.on_broken(now);
+        self.give_back(|_| true);
     }
 
     /// Sends one report and does as the answer says.
     async fn report(&mut self) -> Result<Sent, ExecutorError> {
         let sent = Instant::now();
+        self.look_after_slots(sent);
         let report = self.compose(sent);
         let intent = report.intent;
         self.due.on_sent(sent);
@@ -264,9 +397,7 @@ impl Reporter {
             ReportAnswer::Ended => {
                 tracing::warn!(session = %self.session.id, "the session was ended: we were silent for too long");
                 self.doom_all();
-                if let Err(error) = self.session.renew(&self.home) {
-                    tracing::warn!(%error, "could not write down the session");
-                }
+                self.session.renew();
                 self.due.on_hint();
                 Ok(Sent::Unanswered)
             }
@@ -303,27 +434,17 @@ impl Reporter {
     }
 
     fn compose(&mut self, now: Instant) -> Report {
-        let mut complete: Vec<Complete> = Vec::new();
+        let Carried { complete, left } = self.bench.spool.carry(self.room, REPORT_RESULTS);
+        self.left_over = !left.is_empty();
         let mut executing: Vec<_> = self.slots.executing().collect();
-        let mut bytes = 0;
-        self.left_over = false;
-        for (handout, end) in self.bench.spool().waiting() {
-            bytes += weight(end);
-            if complete.is_empty() || (bytes <= self.room && complete.len() < REPORT_RESULTS) {
-                complete.push(Complete {
-                    handout: *handout,
-                    end: end.clone(),
-                });
-            } else {
-                self.left_over = true;
-                // What is not named would be taken away.
-                executing.push(Executing {
-                    handout: *handout,
-                    status: None,
-                });
-            }
-        }
+        // What is not named would be taken away.
+        executing.extend(left.into_iter().map(|handout| Executing {
+            handout,
+            status: None,
+        }));
         let (vacant, intent) = match &self.stopping {
+            // Results that pile up are bounded by taking no more tasks.
+            None if self.left_over => (0, Intent::Stay),
             None => (self.rest.offer(self.slots.vacant(now)), Intent::Stay),
             // Goodbye is said when there is nothing left to say after it.
             Some(_) if executing.is_empty() && self.slots.is_empty() => (0, Intent::Leave),
@@ -346,9 +467,7 @@ impl Reporter {
     }
 
     fn on_answer(&mut self, answer: Answer, sent: Instant, intent: Intent) {
-        if let Err(error) = self.session.on_answered(&self.home, intent) {
-            tracing::warn!(%error, "could not write down the session");
-        }
+        self.session.on_answered(intent);
         self.room = REPORT_BYTES;
         self.slots.on_exchange(sent.elapsed());
         self.slots.on_reported();
@@ -356,9 +475,7 @@ impl Reporter {
         for handout in &answer.delete {
             self.doom(handout);
         }
-        if let Err(error) = self.bench.spool().on_answered(&answer.delete) {
-            tracing::warn!(%error, "could not shorten the spool");
-        }
+        self.bench.spool.on_answered(&answer.delete);
         self.due.on_answered(self.left_over);
         let mut bytes = 0;
         // What an earlier answer had given, and did not reach us, is given again, also to who is about to leave.
@@ -370,10 +487,10 @@ impl Reporter {
         for assignment in assigned {
             let handout = assignment.handout;
             bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
-            if self.bench.spool().contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
+            if self.bench.spool.contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
                 continue;
             }
-            let control = Arc::new(Control::default());
+            let control = Arc::new(Control::new(self.options.stall));
             self.controls.insert(handout, control.clone());
             self.fetcher.prepare(assignment, control);
         }
@@ -443,6 +560,10 @@ impl Reporter {
     fn on_given_back(&mut self, handouts: Vec<Handout>) {
         let now = Instant::now();
         for handout in handouts {
+            // Its slot had put it back after it was given up.
+            if self.given_up.remove(&handout) {
+                self.on_slot_back();
+            }
             self.slots.on_ended(&handout, now);
             self.controls.remove(&handout);
             self.due.on_hint();
@@ -474,17 +595,5 @@ fn withdraw(handout: &Handout, control: &Control) -> bool {
     })
 }
 
-async fn join(threads: Vec<JoinHandle<()>>) {
-    let panicked = |threads: Vec<JoinHandle<()>>| {
-        threads
-            .into_iter()
-            .filter_map(|thread| thread.join().err())
-            .count()
-    };
-    if !matches!(
-        tokio::task::spawn_blocking(move || panicked(threads)).await,
-        Ok(0)
-    ) {
-        tracing::error!("a slot's thread had panicked");
-    }
-}
+#[cfg(test)]
+mod tests;

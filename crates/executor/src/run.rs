@@ -1,17 +1,20 @@
 //! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{
-    Captured, Command, Content, Limits, NetworkName, Outcome, Reason, Status, TaskResult, with_causes,
+    Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
+    with_causes,
 };
 use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::workspace::{Supply, Workspace, WorkspaceError};
 
 /// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
 /// into one report, or no report would ever be taken again.
@@ -30,6 +33,7 @@ pub(crate) enum Failure {
 struct Step<'a> {
     command: &'a Command,
     args: &'a [String],
+    env: &'a BTreeMap<String, String>,
     input: Input,
     network: Option<&'a NetworkName>,
     limits: Limits,
@@ -58,12 +62,18 @@ pub(crate) fn run(
         .as_ref()
         .map_or(Status::Running, |_| Status::Compiling);
     bench.tell(Event::Began(job.handout, first));
+    job.control.on_progress("make room for the files");
     if let Some(space) = job.spec.space()
         && let Err(error) = warden.give_space(space)
     {
         return Err(on_warden_error(bench, job, workspace, error));
     }
-    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &bench.cache);
+    let supply = Supply {
+        cache: &bench.cache,
+        progress: &|| job.control.on_progress("lay out the files"),
+    };
+    (supply.progress)();
+    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &supply);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
         Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
@@ -71,7 +81,9 @@ pub(crate) fn run(
             Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))
         }
     };
-    workspace.clear(&job.spec);
+    let progress = || job.control.on_progress("clear the workspace");
+    progress();
+    workspace.clear(&job.spec, &progress);
     result
 }
 
@@ -86,6 +98,7 @@ fn run_steps(
         let step = Step {
             command: &compile.command,
             args: &[],
+            env: &compile.env,
             input: Input::Bytes(Vec::new()),
             network: compile.network.as_ref(),
             limits: compile.limits,
@@ -103,6 +116,7 @@ fn run_steps(
     let step = Step {
         command: &execute.command,
         args: &execute.args,
+        env: &execute.env,
         input: input(workspace, &execute.input),
         network: execute.network.as_ref(),
         limits: execute.limits,
@@ -130,7 +144,7 @@ fn run_step(
 ) -> Result<Outcome, Failure> {
     let spec = Spec {
         argv: argv(bench.shell, step.command, step.args),
-        env: environment(bench, job, workspace),
+        env: environment(bench, job, workspace, step.env),
         directory: workspace.directory(),
         input: step.input,
         limits: sandbox_limits(&step.limits),
@@ -141,6 +155,7 @@ fn run_step(
     if !job.control.begin(&ticket) {
         return Err(Failure::Withdrawn);
     }
+    job.control.on_begun("end the command", step.limits.wall);
     let ran = match step.place {
         Place::First => warden.run(&ticket, &spec),
         Place::Last => warden.run_last(&ticket, &spec),
@@ -225,17 +240,25 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
     if !error.is_final() {
         return Failure::Broken(why);
     }
-    // What a dead warden left is known by the task's id; other wardens are still at work.
-    let variable = (OsString::from(TASK), OsString::from(job.handout.task.to_string()));
-    let marker = Marker {
-        variable: Some(variable),
-        directory: Some(workspace.root().to_path_buf()),
-    };
-    if let Err(error) = kill_strays(&marker) {
+    job.control.on_progress("end what a dead warden left");
+    if let Err(error) = end_strays(&job.handout, Some(workspace.root().to_path_buf())) {
         tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
     Failure::WardenLost(why)
+}
+
+/// Ends the processes of an attempt whose warden cannot. They are known by its mark: other wardens are at work, and one
+/// of them may have the next attempt at the same task.
+pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> io::Result<usize> {
+    kill_strays(&Marker {
+        variable: Some((ATTEMPT.into(), mark(handout))),
+        directory,
+    })
+}
+
+fn mark(handout: &Handout) -> OsString {
+    format!("{}/{}", handout.task, handout.attempt).into()
 }
 
 fn input(workspace: &Workspace, content: &Content) -> Input {
@@ -246,6 +269,7 @@ fn input(workspace: &Workspace, content: &Content) -> Input {
 }
 
 const TASK: &str = "CONCLAVE_TASK";
+const ATTEMPT: &str = "CONCLAVE_ATTEMPT";
 
 /// What every command finds that works in these folders.
 pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, OsString)> {
@@ -258,17 +282,23 @@ pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, O
     ]
 }
 
-/// What every command finds, then what the task says, which wins; then our marks, which always stand.
-fn environment(bench: &Bench, job: &Job, workspace: &Workspace) -> Vec<(OsString, OsString)> {
+/// What every command finds, then what its step says, which wins; then our marks, which always stand.
+fn environment(
+    bench: &Bench,
+    job: &Job,
+    workspace: &Workspace,
+    own: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
     let mut env = usual_environment(&workspace.directory(), &workspace.temporary());
     let mut put = |name: OsString, value: OsString| match env.iter_mut().find(|(known, _)| *known == name) {
         Some(variable) => variable.1 = value,
         None => env.push((name, value)),
     };
-    for (name, value) in &job.spec.execute.env {
+    for (name, value) in own {
         put(name.into(), value.into());
     }
     put(TASK.into(), job.handout.task.to_string().into());
+    put(ATTEMPT.into(), mark(&job.handout));
     put(bench.mark.0.clone(), bench.mark.1.clone());
     env
 }

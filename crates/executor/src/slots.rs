@@ -19,6 +19,8 @@ const MOST_AHEAD: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Slots {
     total: usize,
+    /// Those of them that can run nothing.
+    out: usize,
     held: BTreeMap<Handout, Held>,
     /// How long a task takes, as a moving average.
     usual: Option<Duration>,
@@ -46,6 +48,7 @@ impl Slots {
     pub(crate) fn new(total: u32) -> Slots {
         Slots {
             total: total as usize,
+            out: 0,
             held: BTreeMap::new(),
             usual: None,
             exchange: Duration::ZERO,
@@ -144,9 +147,26 @@ impl Slots {
         self.total
     }
 
+    /// A slot is out of service.
+    pub(crate) fn on_out(&mut self) {
+        self.out += 1;
+    }
+
+    pub(crate) fn on_back(&mut self) {
+        self.out = self.out.saturating_sub(1);
+    }
+
+    pub(crate) fn out(&self) -> usize {
+        self.out
+    }
+
+    fn usable(&self) -> usize {
+        self.total.saturating_sub(self.out)
+    }
+
     /// How many more tasks to ask for.
     pub(crate) fn vacant(&self, now: Instant) -> u32 {
-        let room = (self.total + self.ahead(now)).saturating_sub(self.held.len());
+        let room = (self.usable() + self.ahead(now)).saturating_sub(self.held.len());
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
@@ -154,7 +174,7 @@ impl Slots {
         let Some(usual) = self.usual else { return 0 };
         let ahead = (self.exchange * EXCHANGES_AHEAD).clamp(AHEAD, LONGEST_AHEAD);
         let long = self.running().filter(|held| now - held.since > ahead).count();
-        let quick = self.total.saturating_sub(long);
+        let quick = self.usable().saturating_sub(long);
         let rounds = ahead.as_micros() / usual.as_micros().max(1);
         quick
             .saturating_mul(usize::try_from(rounds).unwrap_or(MOST_AHEAD))
@@ -196,6 +216,25 @@ mod tests {
     }
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_slot_out_of_service_takes_nothing() {
+        let now = Instant::now();
+        let mut slots = Slots::new(2);
+        let held = handout();
+        slots.on_assigned(held, now);
+        slots.on_began(&held, Status::Running, now);
+        assert_eq!(slots.vacant(now), 1);
+        // The attempt is told as lost, and its slot still hangs.
+        slots.on_ended(&held, now + 1000 * MS);
+        slots.on_out();
+        assert_eq!(slots.vacant(now), 1);
+        slots.on_out();
+        assert_eq!(slots.vacant(now), 0);
+        slots.on_back();
+        slots.on_back();
+        assert_eq!(slots.vacant(now), 2);
+    }
 
     #[test]
     fn an_attempt_is_named_until_it_ends_or_is_doomed() {

@@ -1,130 +1,270 @@
-//! Results on disk until a judicator has answered for them.
+//! Results until a judicator has answered for them: a table in memory, and a journal on disk behind it.
 //!
-//! A journal: results are appended, and the file is emptied when none is left unanswered. A result that was
-//! answered but still stands in the file when the executor dies is sent again, and answered as stale.
-//! It is not synced: what a power failure takes here, it takes from a machine whose tasks run again anyway.
+//! The report loop and the slots see only the table, under a lock that nobody holds while waiting for a disk. One
+//! thread writes the journal: it appends what is new, empties the file when no result is left unanswered, and writes
+//! it anew when it holds mostly answered ones. So a disk that is slow or hangs delays no report, and a result is
+//! reported whether or not it is in the journal yet.
+//!
+//! After a kill of the process, the next life sends again what the journal holds; a result that was answered already is
+//! then answered as stale. A result that was not yet written is gone: if no report carried it, its task is run again.
+//! The journal is not synced: what a power failure takes here, it takes from a machine whose tasks run again anyway.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use model::{Complete, End, Handout};
+use supervise::{Component, Supervisor};
 
+use self::journal::{Journal, JournalFile};
+
+mod journal;
 mod record;
 
-/// Past this length, a file that holds mostly answered results is written anew.
+/// Past this length, a journal that holds mostly answered results is written anew.
 const COMPACT_BYTES: u64 = 64 << 20;
+/// After a failed write, the results that are only in memory are tried again this often.
+const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Spool {
-    path: PathBuf,
-    file: File,
-    length: u64,
+    shared: Arc<Shared>,
+    /// Of all threads of the executor.
+    pub(crate) supervisor: Supervisor,
+}
+
+struct Shared {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+/// No larger than what the executor holds: tasks come only with the answers that take results away, and none come while
+/// a report cannot carry all results.
+#[derive(Default)]
+struct Table {
     waiting: BTreeMap<Handout, End>,
+    /// Those of them that are not in the journal yet.
+    unwritten: BTreeSet<Handout>,
+    /// The journal is past [`COMPACT_BYTES`].
+    large: bool,
+    closed: bool,
+    /// The writer has ended.
+    ended: bool,
+}
+
+/// What a report carries.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Carried {
+    pub(crate) complete: Vec<Complete>,
+    /// Those that do not fit.
+    pub(crate) left: Vec<Handout>,
+}
+
+/// What the writer has to do next.
+#[derive(Debug, PartialEq)]
+enum Work {
+    Append(Vec<Complete>),
+    Rewrite(Vec<Complete>),
+    End,
 }
 
 impl Spool {
-    /// What an earlier life left comes back as waiting.
-    pub(crate) fn open(path: &Path) -> io::Result<Spool> {
-        let mut file = open(path)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let mut waiting = BTreeMap::new();
-        let mut rest = &bytes[..];
-        // A record that was cut off by a crash is the last: its task was never said to be complete.
-        while let Some((complete, after)) = record::decode(rest) {
-            waiting.insert(complete.handout, complete.end);
-            rest = after;
+    /// What an earlier life left comes back as waiting, and so do the attempts that were interrupted at its end: they
+    /// are in the journal when this returns.
+    pub(crate) fn open(path: &Path, interrupted: &[Handout]) -> io::Result<Spool> {
+        let (mut journal, found) = JournalFile::open(path)?;
+        let mut waiting: BTreeMap<_, _> = found
+            .into_iter()
+            .map(|complete| (complete.handout, complete.end))
+            .collect();
+        for handout in interrupted {
+            waiting
+                .entry(*handout)
+                .or_insert_with(|| End::Broken("its executor was killed while it ran".into()));
         }
-        let mut spool = Spool {
-            path: path.to_path_buf(),
-            file,
-            length: 0,
+        let table = Table {
             waiting,
+            ..Table::default()
         };
-        spool.rewrite()?;
-        Ok(spool)
+        journal.rewrite(&table.all())?;
+        Spool::start(table, journal)
     }
 
-    /// Even where the disk refuses it, the result is kept for as long as this process lives.
-    pub(crate) fn keep(&mut self, complete: &Complete) -> io::Result<()> {
-        self.waiting.insert(complete.handout, complete.end.clone());
-        let record = record::encode(complete);
-        if let Err(error) = self.file.write_all(&record) {
-            // Half a record would hide those after it.
-            self.file.set_len(self.length)?;
-            self.file.seek(io::SeekFrom::Start(self.length))?;
-            return Err(error);
+    fn start(table: Table, journal: impl Journal) -> io::Result<Spool> {
+        let shared = Arc::new(Shared {
+            table: Mutex::new(table),
+            changed: Condvar::new(),
+        });
+        let writer = shared.clone();
+        let supervisor = Supervisor::new();
+        supervisor.thread(Component::Spool, "spool".into(), move || writer.write(journal))?;
+        Ok(Spool { shared, supervisor })
+    }
+
+    /// The first end of an attempt stands.
+    pub(crate) fn keep(&self, complete: Complete) {
+        let mut table = self.shared.table();
+        if let Entry::Vacant(place) = table.waiting.entry(complete.handout) {
+            place.insert(complete.end);
+            table.unwritten.insert(complete.handout);
+            self.shared.changed.notify_all();
         }
-        self.length += record.len() as u64;
-        Ok(())
-    }
-
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Handout, &End)> {
-        self.waiting.iter()
     }
 
     pub(crate) fn contains(&self, handout: &Handout) -> bool {
-        self.waiting.contains_key(handout)
+        self.shared.table().waiting.contains_key(handout)
     }
 
-    pub(crate) fn on_answered(&mut self, handouts: &[Handout]) -> io::Result<()> {
+    /// One result at least, and then as many as fit.
+    pub(crate) fn carry(&self, bytes: usize, results: usize) -> Carried {
+        let mut carried = Carried::default();
+        let mut total = 0;
+        for (handout, end) in &self.shared.table().waiting {
+            total += weight(end);
+            let complete = &mut carried.complete;
+            if complete.is_empty() || (total <= bytes && complete.len() < results) {
+                complete.push(Complete {
+                    handout: *handout,
+                    end: end.clone(),
+                });
+            } else {
+                carried.left.push(*handout);
+            }
+        }
+        carried
+    }
+
+    pub(crate) fn on_answered(&self, handouts: &[Handout]) {
+        let mut table = self.shared.table();
         for handout in handouts {
-            self.waiting.remove(handout);
+            table.waiting.remove(handout);
+            table.unwritten.remove(handout);
         }
-        if self.waiting.is_empty() && self.length > 0 {
-            return self.empty();
+        // Else the writer would find nothing to do.
+        if table.waiting.is_empty() || table.large {
+            self.shared.changed.notify_all();
         }
-        let live = || self.waiting.values().map(weight).sum::<usize>() as u64;
-        if self.length > COMPACT_BYTES && live() < self.length / 2 {
-            return self.rewrite();
-        }
-        Ok(())
     }
 
-    fn empty(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.rewind()?;
-        self.length = 0;
-        Ok(())
-    }
-
-    /// Into a new file that then takes the old one's place: at no moment is a result in neither.
-    fn rewrite(&mut self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = open(&new)?;
-        file.set_len(0)?;
-        let mut length = 0;
-        for (handout, end) in &self.waiting {
-            let complete = Complete {
-                handout: *handout,
-                end: end.clone(),
-            };
-            let record = record::encode(&complete);
-            file.write_all(&record)?;
-            length += record.len() as u64;
+    /// Waits until everything is written. Gives up after so long, or when the disk refuses.
+    pub(crate) fn close(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        let mut table = self.shared.table();
+        table.closed = true;
+        self.shared.changed.notify_all();
+        while !table.ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            (table, _) = self
+                .shared
+                .changed
+                .wait_timeout(table, left)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        fs::rename(new, &self.path)?;
-        self.file = file;
-        self.length = length;
-        Ok(())
+        let lost = table.unwritten.len();
+        if lost > 0 {
+            tracing::error!(
+                results = lost,
+                "results were not written to the spool; their tasks run again"
+            );
+        }
     }
 }
 
-/// What tasks wrote is nobody else's business.
-fn open(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+impl Shared {
+    /// The writer's thread.
+    fn write(&self, mut journal: impl Journal) {
+        let mut failed = false;
+        loop {
+            let work = self.next(journal.length(), failed);
+            let written = match &work {
+                Work::Append(results) => journal.append(results),
+                Work::Rewrite(results) => journal.rewrite(results),
+                Work::End => break,
+            };
+            failed = written.is_err();
+            if let (Err(error), Work::Append(results) | Work::Rewrite(results)) = (written, work) {
+                let results = results.iter().map(|complete| complete.handout);
+                let mut table = self.table();
+                // What was answered meanwhile need not be written any more.
+                let still: Vec<_> = results
+                    .filter(|handout| table.waiting.contains_key(handout))
+                    .collect();
+                table.unwritten.extend(still);
+                let in_memory = table.unwritten.len();
+                drop(table);
+                tracing::error!(%error, in_memory, "could not write to the spool; results are in memory only");
+            }
+        }
+        self.table().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn next(&self, length: u64, failed: bool) -> Work {
+        let mut table = self.table();
+        table.large = length > COMPACT_BYTES;
+        let retry = Instant::now() + RETRY;
+        loop {
+            let left = retry.saturating_duration_since(Instant::now());
+            match (failed, table.closed) {
+                (true, true) => return Work::End,
+                (true, false) if !left.is_zero() => {
+                    (table, _) = self
+                        .changed
+                        .wait_timeout(table, left)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                _ => {}
+            }
+            match table.work(length) {
+                Some(work) => return work,
+                None if table.closed => return Work::End,
+                None => table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// What is to be done with a journal of this length.
+    fn work(&mut self, length: u64) -> Option<Work> {
+        let live = || self.waiting.values().map(weight).sum::<usize>() as u64;
+        if self.waiting.is_empty() && length > 0 || self.large && live() < length / 2 {
+            self.unwritten.clear();
+            return Some(Work::Rewrite(self.all()));
+        }
+        let new = std::mem::take(&mut self.unwritten);
+        let new = new.iter().filter_map(|handout| self.complete(handout));
+        let new: Vec<_> = new.collect();
+        (!new.is_empty()).then_some(Work::Append(new))
+    }
+
+    fn all(&self) -> Vec<Complete> {
+        let handouts = self.waiting.keys();
+        handouts.filter_map(|handout| self.complete(handout)).collect()
+    }
+
+    /// The bytes of the outputs are shared, not copied.
+    fn complete(&self, handout: &Handout) -> Option<Complete> {
+        let end = self.waiting.get(handout)?.clone();
+        Some(Complete {
+            handout: *handout,
+            end,
+        })
+    }
 }
 
 /// About how many bytes a result takes on the wire.
-pub(crate) fn weight(end: &End) -> usize {
+fn weight(end: &End) -> usize {
     match end {
         End::Broken(why) => why.len(),
         End::Result(result) => [&result.compile, &result.execute]
@@ -136,95 +276,4 @@ pub(crate) fn weight(end: &End) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use model::{Attempt, Captured, Outcome, Reason, SessionId, TaskId, TaskResult};
-
-    use super::*;
-
-    fn complete(output: &[u8]) -> Complete {
-        let handout = Handout {
-            task: TaskId::generate(),
-            session: SessionId::generate(),
-            attempt: Attempt(2),
-        };
-        let captured = Captured {
-            bytes: output.to_vec().into(),
-            truncated: true,
-        };
-        let outcome = Outcome {
-            reason: Reason::Signalled,
-            exit_code: None,
-            signal: Some(9),
-            wall: Duration::from_micros(1234),
-            cpu: Duration::from_micros(99),
-            memory: 1 << 30,
-            stdout: captured,
-            stderr: Captured::default(),
-        };
-        let result = TaskResult {
-            compile: None,
-            execute: Some(outcome),
-        };
-        Complete {
-            handout,
-            end: End::Result(result),
-        }
-    }
-
-    fn reopen(path: &Path) -> Vec<Complete> {
-        let spool = Spool::open(path).unwrap();
-        spool
-            .waiting()
-            .map(|(handout, end)| Complete {
-                handout: *handout,
-                end: end.clone(),
-            })
-            .collect()
-    }
-
-    #[test]
-    fn results_outlive_the_process_until_answered() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spool");
-        let mut kept = vec![complete(b"\0one"), complete(b"two")];
-        kept.push(Complete {
-            handout: complete(b"").handout,
-            end: End::Broken("no room".into()),
-        });
-        let mut spool = Spool::open(&path).unwrap();
-        for complete in &kept {
-            spool.keep(complete).unwrap();
-        }
-        drop(spool);
-        kept.sort_by_key(|complete| complete.handout);
-        assert_eq!(reopen(&path), kept);
-
-        let mut spool = Spool::open(&path).unwrap();
-        let handouts: Vec<_> = kept.iter().map(|complete| complete.handout).collect();
-        spool.on_answered(&handouts[..1]).unwrap();
-        assert!(!spool.contains(&handouts[0]) && spool.contains(&handouts[1]));
-        spool.on_answered(&handouts[1..]).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
-    }
-
-    #[test]
-    fn a_record_cut_off_takes_no_other_along() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spool");
-        let (first, second) = (complete(b"first"), complete(b"second"));
-        let mut spool = Spool::open(&path).unwrap();
-        spool.keep(&first).unwrap();
-        spool.keep(&second).unwrap();
-        drop(spool);
-        let length = std::fs::metadata(&path).unwrap().len();
-        File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(length - 3)
-            .unwrap();
-        assert_eq!(reopen(&path), [first]);
-    }
-}
+pub(crate) mod tests;

@@ -10,16 +10,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Handout, Status, TaskSpec, with_causes};
-use sandbox::{Isolation, LaunchError, Launcher, Remote, Ticket, WallError, Warden, WardenError};
+use model::{Complete, End, Handout, Status, TaskResult, TaskSpec, with_causes};
+use sandbox::{Isolation, LaunchError, Launcher, Remote, WallError, Warden, WardenError};
+use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
 
 use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
+use crate::control::Control;
 use crate::queue::Queue;
-use crate::run::{Failure, run};
+use crate::run::{Failure, end_strays, run};
 use crate::spool::Spool;
 use crate::workspace::Workspace;
+
+/// What a slot begins with.
+const READY: &str = "make a warden ready";
+/// Between two tries to start a warden where none starts.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A task that is ready to run: its blobs are here.
 pub(crate) struct Job {
@@ -30,23 +38,17 @@ pub(crate) struct Job {
     pub(crate) _pins: Pins,
 }
 
-/// Stops one attempt, whether it has begun or not.
-#[derive(Default)]
-pub(crate) struct Control(Mutex<Standing>);
-
-#[derive(Default)]
-enum Standing {
-    #[default]
-    Free,
-    Runs(Ticket),
-    Withdrawn,
-}
-
+/// There are a few for each attempt that is here, so that their queue needs no bound of its own.
 /// Told with its time: the report loop may hear of it only after an exchange with the judicator.
 pub(crate) enum Event {
     Began(Handout, Status),
     /// Its result, if it has one, is in the spool.
     Ended(Handout, Ending),
+    /// No warden starts in a slot.
+    SlotOut(String),
+    SlotBack,
+    /// What could be killed of an attempt that did not go on was killed.
+    CleanedUp(Handout),
 }
 
 #[derive(Clone, Copy)]
@@ -62,7 +64,7 @@ pub(crate) struct Bench {
     slots: u32,
     pub(crate) work: PathBuf,
     pub(crate) cache: Arc<Cache>,
-    pub(crate) spool: Mutex<Spool>,
+    pub(crate) spool: Spool,
     pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
     /// What runs commands that are text.
@@ -71,6 +73,8 @@ pub(crate) struct Bench {
     launcher: Launcher,
     jobs: Mutex<Jobs>,
     ready: Condvar,
+    /// Not the same as `ready`, which wakes one slot for one job.
+    closing: Condvar,
     wardens: Mutex<Wardens>,
 }
 
@@ -120,7 +124,7 @@ impl Bench {
             slots,
             work,
             cache,
-            spool: Mutex::new(spool),
+            spool,
             mark,
             keep_output,
             shell,
@@ -131,6 +135,7 @@ impl Bench {
                 closed: false,
             }),
             ready: Condvar::new(),
+            closing: Condvar::new(),
             wardens: Mutex::new(Wardens {
                 remotes: Vec::new(),
                 in_touch_until: None,
@@ -138,8 +143,13 @@ impl Bench {
         })
     }
 
-    /// Starts every slot, so that a machine on which no warden starts is known at once.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+    /// Starts every slot, so that a machine on which no warden starts is known at once. The threads drop their senders
+    /// when they end.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        supervisor: &Supervisor,
+        alive: mpsc::Sender<()>,
+    ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let turns = self.turns();
         let total = self.slots as usize * turns;
         self.wardens().remotes.resize(total, None);
@@ -151,9 +161,12 @@ impl Bench {
         for slot in 0..self.slots {
             let bench = self.clone();
             let posts = posts.by_ref().take(turns).collect();
-            let thread = std::thread::Builder::new()
-                .name(format!("slot-{slot}"))
-                .spawn(move || bench.slot(posts))
+            let alive = alive.clone();
+            let thread = supervisor
+                .thread(Component::Slot, format!("slot-{slot}"), move || {
+                    bench.slot(posts);
+                    drop(alive);
+                })
                 .map_err(ExecutorError::Thread)?;
             threads.push(thread);
         }
@@ -180,37 +193,36 @@ impl Bench {
 
     fn slot(&self, mut posts: VecDeque<Post>) {
         while let Some(job) = self.next() {
-            // There is one at least.
-            let Some(mut post) = posts.pop_front() else { return };
-            let end = match self.ready_warden(&mut post) {
-                Ok(mut warden) => {
-                    let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut post.workspace, &job));
-                    // A slot that is lost to a mistake of ours would hold its task for ever.
-                    let end = catch_unwind(attempt).unwrap_or_else(|_| {
-                        Err(Failure::WardenLost(
-                            "the executor failed; its log says why".into(),
-                        ))
-                    });
-                    // One that broke is not used again.
-                    if !matches!(end, Err(Failure::WardenLost(_))) {
-                        post.warden = Some(warden);
+            job.control.on_progress(READY);
+            let (mut post, mut warden) = match self.ready_post(&mut posts, &job) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    self.put_back(job);
+                    match self.await_warden(&mut posts, &error) {
+                        Some(()) => continue,
+                        None => return,
                     }
-                    end
                 }
-                Err(error) => Err(Failure::Broken(with_causes(&error))),
             };
+            let Handout { task, attempt, .. } = job.handout;
+            tracing::debug!(%task, %attempt, slot = post.number, "an attempt begins");
+            let begun = Instant::now();
+            let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut post.workspace, &job));
+            // A slot that is lost to a mistake of ours would hold its task for ever.
+            let end = catch_unwind(attempt).unwrap_or_else(|_| {
+                Err(Failure::WardenLost(
+                    "the executor failed; its log says why".into(),
+                ))
+            });
+            // One that broke, or was killed because it did not go on, is not used again.
+            if matches!(end, Err(Failure::WardenLost(_))) || job.control.stuck().is_some() {
+                drop(warden);
+            } else {
+                post.warden = Some(warden);
+            }
+            let ending = self.on_end(&job, end, begun.elapsed());
             let handout = job.handout;
-            let ending = match end {
-                Ok(result) => self.keep(Complete {
-                    handout,
-                    end: End::Result(result),
-                }),
-                Err(Failure::Broken(why) | Failure::WardenLost(why)) => self.keep(Complete {
-                    handout,
-                    end: End::Broken(why),
-                }),
-                Err(Failure::Withdrawn) => Ending::Withdrawn,
-            };
+            drop(job);
             // Before it is told: what comes for this slot because of it must not be held to be too much.
             self.jobs().queue.on_ended();
             self.tell(Event::Ended(handout, ending));
@@ -221,34 +233,156 @@ impl Bench {
                 post.warden = None;
             }
             posts.push_back(post);
+            self.cache.make_room_soon();
         }
     }
 
+    fn on_end(&self, job: &Job, end: Result<TaskResult, Failure>, took: Duration) -> Ending {
+        let Handout { task, attempt, .. } = job.handout;
+        if job.control.is_given_up() {
+            return Ending::Withdrawn;
+        }
+        let end = match (end, job.control.stuck()) {
+            (Ok(result), _) => {
+                let last = result.execute.as_ref().or(result.compile.as_ref());
+                let reason = last.map(|outcome| outcome.reason);
+                tracing::debug!(%task, %attempt, ?reason, ?took, "an attempt ended");
+                End::Result(result)
+            }
+            (Err(Failure::Withdrawn), None) => {
+                tracing::debug!(%task, %attempt, ?took, "an attempt was withdrawn");
+                return Ending::Withdrawn;
+            }
+            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None) => End::Broken(why),
+            (Err(Failure::Withdrawn), Some(stuck)) => End::Broken(stuck),
+            (Err(Failure::Broken(why) | Failure::WardenLost(why)), Some(stuck)) => {
+                End::Broken(format!("{stuck}: {why}"))
+            }
+        };
+        self.keep(Complete {
+            handout: job.handout,
+            end,
+        })
+    }
+
+    /// A warden that can begin, of those that take turns here.
+    fn ready_post(&self, posts: &mut VecDeque<Post>, job: &Job) -> Result<(Post, Warden), LaunchError> {
+        let mut last = None;
+        for _ in 0..posts.len() {
+            let Some(mut post) = posts.pop_front() else { break };
+            match self.ready_warden(&mut post, &job.control) {
+                Ok(warden) => return Ok((post, warden)),
+                Err(error) => last = Some(error),
+            }
+            posts.push_back(post);
+        }
+        // A slot has one at least.
+        Err(last.unwrap_or(LaunchError::Sockets(io::ErrorKind::NotFound.into())))
+    }
+
     /// The one that is there, or another where that cannot go on.
-    fn ready_warden(&self, post: &mut Post) -> Result<Warden, LaunchError> {
+    fn ready_warden(&self, post: &mut Post, control: &Control) -> Result<Warden, LaunchError> {
         if let Some(mut warden) = post.warden.take() {
+            control.on_served(post.number, warden.remote());
             match warden.wait_until_ready() {
                 Ok(()) => return Ok(warden),
                 Err(error) => on_not_ready(&error),
             }
         }
-        self.start_warden(post.number)
+        let warden = self.start_warden(post.number)?;
+        control.on_served(post.number, warden.remote());
+        control.on_progress(READY);
+        Ok(warden)
+    }
+
+    /// The slot is out of service until one of its wardens starts. None if the executor ends before.
+    fn await_warden(&self, posts: &mut VecDeque<Post>, error: &LaunchError) -> Option<()> {
+        self.tell(Event::SlotOut(with_causes(error)));
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if self.closes_within(pause) {
+                return None;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            for post in posts.iter_mut() {
+                match self.start_warden(post.number) {
+                    Ok(warden) => {
+                        post.warden = Some(warden);
+                        self.jobs().queue.on_ended();
+                        self.tell(Event::SlotBack);
+                        return Some(());
+                    }
+                    Err(error) => {
+                        tracing::debug!(
+                            why = with_causes(&error),
+                            slot = post.number,
+                            "no warden starts yet"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends all processes of an attempt whose slot does not go on, in a thread of its own, as that may hang too.
+    pub(crate) fn clean_up(self: &Arc<Self>, handout: Handout, warden: Option<usize>) {
+        let bench = self.clone();
+        let cleaning = move || {
+            if let Some(number) = warden {
+                bench.launcher.isolation.of_warden(number as u32).kill_processes();
+            }
+            let directory = warden.map(|number| bench.work.join(number.to_string()));
+            if let Err(error) = end_strays(&handout, directory) {
+                tracing::error!(task = %handout.task, %error, "could not end the processes of a task");
+            }
+            bench.tell(Event::CleanedUp(handout));
+        };
+        let thread = std::thread::Builder::new().name("clean-up".into());
+        if let Err(error) = thread.spawn(cleaning) {
+            tracing::error!(%error, "could not start a thread to end the processes of a task");
+        }
     }
 
     /// Puts the result into the spool; only then may be said that it is there.
     pub(crate) fn keep(&self, complete: Complete) -> Ending {
-        if let Err(error) = self.spool().keep(&complete) {
-            tracing::error!(task = %complete.handout.task, %error, "a result is in memory only: the spool refused it");
-        }
-        match complete.end {
+        let ending = match &complete.end {
             End::Result(_) => Ending::Result,
-            End::Broken(_) => Ending::Broken,
-        }
+            End::Broken(why) => {
+                let Handout { task, attempt, .. } = complete.handout;
+                tracing::warn!(%task, %attempt, why, "could not run a task");
+                Ending::Broken
+            }
+        };
+        self.spool.keep(complete);
+        ending
     }
 
     /// Nobody listens only when the executor is at its end.
     pub(crate) fn tell(&self, event: Event) {
         let _ = self.events.send((Instant::now(), event));
+    }
+
+    /// Another slot may have a warden for it.
+    fn put_back(&self, job: Job) {
+        job.control.on_put_back();
+        self.jobs().queue.put_back(job, Instant::now());
+        self.ready.notify_one();
+    }
+
+    /// Whether the executor ends within this time.
+    fn closes_within(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut jobs = self.jobs();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if jobs.closed || left.is_zero() {
+                return jobs.closed;
+            }
+            (jobs, _) = self
+                .closing
+                .wait_timeout(jobs, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     pub(crate) fn push(&self, job: Job) {
@@ -279,19 +413,27 @@ impl Bench {
 
     pub(crate) fn take_back_stuck(&self, now: Instant) -> Vec<Handout> {
         let taken = self.jobs().queue.take_back_stuck(now);
-        taken.iter().map(|job| job.handout).collect()
+        self.let_go(taken)
     }
 
     /// Takes back jobs that no slot has begun.
     pub(crate) fn take_back(&self, which: impl Fn(&Job) -> bool) -> Vec<Handout> {
         let taken = self.jobs().queue.take_back(which);
-        taken.iter().map(|job| job.handout).collect()
+        self.let_go(taken)
+    }
+
+    fn let_go(&self, jobs: Vec<Job>) -> Vec<Handout> {
+        let handouts = jobs.iter().map(|job| job.handout).collect();
+        drop(jobs);
+        self.cache.make_room_soon();
+        handouts
     }
 
     /// The threads end when they have done what is queued.
     pub(crate) fn close(&self) {
         self.jobs().closed = true;
         self.ready.notify_all();
+        self.closing.notify_all();
     }
 
     /// Lets the tasks live until then.
@@ -325,10 +467,6 @@ impl Bench {
         Ok(warden)
     }
 
-    pub(crate) fn spool(&self) -> MutexGuard<'_, Spool> {
-        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -343,32 +481,4 @@ fn on_not_ready(error: &WardenError) {
         why = with_causes(error),
         "a warden could not make ready for another task"
     );
-}
-
-impl Control {
-    /// False if the attempt was withdrawn: then nothing must be run.
-    pub(crate) fn begin(&self, ticket: &Ticket) -> bool {
-        let mut standing = self.lock();
-        if matches!(*standing, Standing::Withdrawn) {
-            return false;
-        }
-        *standing = Standing::Runs(ticket.clone());
-        true
-    }
-
-    /// Whether it had begun: then there may be processes of it until its end is told.
-    pub(crate) fn withdraw(&self) -> io::Result<bool> {
-        match std::mem::replace(&mut *self.lock(), Standing::Withdrawn) {
-            Standing::Runs(ticket) => ticket.kill().map(|()| true),
-            Standing::Free | Standing::Withdrawn => Ok(false),
-        }
-    }
-
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        matches!(*self.lock(), Standing::Withdrawn)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

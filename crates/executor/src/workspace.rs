@@ -49,6 +49,13 @@ pub(crate) enum WorkspaceError {
     TooManyFiles { files: u64 },
 }
 
+/// Where a task's files come from.
+pub(crate) struct Supply<'a> {
+    pub(crate) cache: &'a Cache,
+    /// Called for each file, and for each part of a large one.
+    pub(crate) progress: &'a dyn Fn(),
+}
+
 pub(crate) enum Workspace {
     OnDisk(OnDisk),
     InCell(InCell),
@@ -69,18 +76,18 @@ impl Workspace {
         warden: &Warden,
         handout: &Handout,
         spec: &TaskSpec,
-        cache: &Cache,
+        supply: &Supply<'_>,
     ) -> Result<(), WorkspaceError> {
         match self {
-            Workspace::OnDisk(workspace) => workspace.lay_out(handout, spec, cache),
-            Workspace::InCell(workspace) => workspace.lay_out(warden, handout, spec, cache),
+            Workspace::OnDisk(workspace) => workspace.lay_out(handout, spec, supply),
+            Workspace::InCell(workspace) => workspace.lay_out(warden, handout, spec, supply),
         }
     }
 
     /// Removes all that the last task had and left. What lies in a cell's file system goes with that.
-    pub(crate) fn clear(&mut self, spec: &TaskSpec) {
+    pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
         if let Workspace::OnDisk(workspace) = self {
-            workspace.clear(spec);
+            workspace.clear(spec, progress);
         }
     }
 
@@ -121,7 +128,7 @@ const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
 
 /// Writes a file of the task, and makes the folders that it lies in.
-fn put(directory: &Path, path: &str, file: &model::File, cache: &Cache) -> Result<(), WorkspaceError> {
+fn put(directory: &Path, path: &str, file: &model::File, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     let path = directory.join(path);
     if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
         let mut folders = DirBuilder::new();
@@ -132,7 +139,7 @@ fn put(directory: &Path, path: &str, file: &model::File, cache: &Cache) -> Resul
             .map_err(failed("make", parent))?;
     }
     let mode = if file.executable { 0o755 } else { 0o644 };
-    write(&path, mode, &file.content, cache)
+    write(&path, mode, &file.content, supply)
 }
 
 /// So that the next life knows what was running when this one was killed.
@@ -147,7 +154,8 @@ fn write_attempt(file: &File, handout: &Handout) -> io::Result<()> {
     file.write_all_at(line.as_bytes(), 0)
 }
 
-fn write(path: &Path, mode: u32, content: &Content, cache: &Cache) -> Result<(), WorkspaceError> {
+fn write(path: &Path, mode: u32, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
+    (supply.progress)();
     // The check at add time leaves no way for two files to meet here, and nothing is left of the last task;
     // creating anew makes sure of both.
     let mut out = OpenOptions::new()
@@ -160,12 +168,20 @@ fn write(path: &Path, mode: u32, content: &Content, cache: &Cache) -> Result<(),
         Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", path)),
         Content::Blob(hash) => {
             // A copy and no link: the task may write to its file, and the cached one must stay.
-            let mut blob = File::open(cache.path(hash)).map_err(failed("open the blob for", path))?;
-            io::copy(&mut blob, &mut out)
-                .map(drop)
-                .map_err(failed("write", path))
+            let blob = File::open(supply.cache.path(hash)).map_err(failed("open the blob for", path))?;
+            copy(&blob, &mut out, supply.progress).map_err(failed("write", path))
         }
     }
+}
+
+/// Part by part, so that a large file shows progress.
+fn copy(from: &File, to: &mut File, progress: &dyn Fn()) -> io::Result<()> {
+    const PART: u64 = 4 << 20;
+    // The kernel copies, where it can.
+    while io::copy(&mut from.take(PART), to)? > 0 {
+        progress();
+    }
+    Ok(())
 }
 
 /// The attempts that began last in each workspace. They may have ended since.
@@ -231,7 +247,7 @@ mod tests {
             attempt: Attempt(attempt),
         };
         let mut workspace = OnDisk::new(work.path().join("7"));
-        workspace.make().unwrap();
+        workspace.make(&|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
         let (first, second) = (handout(4_000_000_000), handout(2));
         workspace.write_attempt(&first).unwrap();

@@ -1,15 +1,19 @@
-//! How many requests at one time.
+//! How many requests at one time, and of one caller.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 
+use crate::account::Account;
+use crate::admission::{Admission, PATIENCE, UNCOUNTED};
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
@@ -17,55 +21,102 @@ use crate::refusal::Refusal;
 /// Beyond its bound, either is refused at once: a queue here would only hide the overload.
 pub(crate) async fn admit(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
     // What has a body works before it waits.
-    let only_waits = matches!(*request.method(), Method::GET | Method::HEAD) && waits(request.uri());
-    let place = if only_waits {
-        to_wait(&gateway)
+    let only_waits = only_reads(request.method()) && waits(request.uri());
+    let places = if only_waits {
+        &gateway.waiting
     } else {
-        to_work(&gateway)
+        &gateway.in_flight
     };
-    match place {
-        Ok(place) if streams(request.uri()) => hold(next.run(request).await, place),
-        Ok(place) => {
-            let place = Place(Arc::new(Mutex::new(Some(place))));
-            request.extensions_mut().insert(place.clone());
-            let response = next.run(request).await;
-            place.leave();
-            response
-        }
+    let account = Account::of(request.extensions());
+    let place = match places.take(&account, 1) {
+        Ok(place) => place,
+        Err(exhausted) => return Refusal::from(exhausted).into_response(),
+    };
+    let admission = Admission::new(account, place, gateway.bytes.clone());
+    request.extensions_mut().insert(admission.clone());
+    match run(&admission, request, next).await {
+        Ok(response) => response.map(|body| Body::new(HeldBody { body, admission })),
         Err(refusal) => refusal.into_response(),
     }
 }
 
-fn to_work(gateway: &Gateway) -> Result<OwnedSemaphorePermit, Refusal> {
-    let limit = gateway.options.requests_in_flight;
-    let place = gateway.in_flight.clone().try_acquire_owned();
-    place.map_err(|_| Refusal::TooManyAtOnce { limit })
+/// Charges the answer, which is in memory until the client has taken it.
+async fn run(admission: &Admission, request: Request, next: Next) -> Result<Response, Refusal> {
+    if !only_reads(request.method()) {
+        let response = next.run(request).await;
+        // What was done cannot be refused any more: without room, the answer has what its body had.
+        admission.recharge(size(&response)).ok();
+        return Ok(response);
+    }
+    let (parts, body) = request.into_parts();
+    let again = (parts.clone(), next.clone());
+    let response = next.run(Request::from_parts(parts, body)).await;
+    let Err(_) = admission.recharge(size(&response)) else {
+        return Ok(response);
+    };
+    // Made again when there is room for it: while it waits it would be in memory without being counted.
+    let size_then = size(&response);
+    drop(response);
+    admission.recharge_within(PATIENCE, size_then).await?;
+    let (parts, next) = again;
+    let response = next.run(Request::from_parts(parts, Body::empty())).await;
+    admission.recharge(size(&response))?;
+    Ok(response)
 }
 
-pub(crate) fn to_wait(gateway: &Gateway) -> Result<OwnedSemaphorePermit, Refusal> {
-    let limit = gateway.options.max_waiting;
-    let place = gateway.waiting.clone().try_acquire_owned();
-    place.map_err(|_| Refusal::TooManyWaiting { limit })
+/// What an answer holds in memory; of one that is made while it is sent, almost nothing.
+pub(crate) fn size(response: &Response) -> u64 {
+    let size = response.body().size_hint().exact().unwrap_or(0);
+    if size > UNCOUNTED { size } else { 0 }
 }
 
-/// The place of a request, which it may leave before it is answered.
-#[derive(Clone)]
-pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+/// An answer that keeps its place and its bytes until the last of it is sent.
+struct HeldBody {
+    body: Body,
+    admission: Admission,
+}
 
-impl Place {
-    pub(crate) fn leave(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+/// The server takes a body to its end before it is sent, so each piece of it holds what the body holds.
+struct HeldBytes {
+    bytes: Bytes,
+    _admission: Admission,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
-/// An event stream is only a body: its place is taken until the last byte of it is sent.
-fn hold<P: Send + 'static>(response: Response, place: P) -> Response {
-    response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _ = &place;
-            frame
-        }))
-    })
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let hold = |bytes| {
+            Bytes::from_owner(HeldBytes {
+                bytes,
+                _admission: self.admission.clone(),
+            })
+        };
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn only_reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn streams(uri: &Uri) -> bool {
@@ -81,7 +132,13 @@ pub(crate) fn waits(uri: &Uri) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use http_body_util::BodyExt;
+
     use super::*;
+    use crate::pool::{Pool, Resource};
 
     #[test]
     fn waiting_is_seen_in_the_url() {
@@ -93,5 +150,44 @@ mod tests {
         check("/api/v1/tasks/x/events", true);
         check("/api/v1/tasks?text=wait", false);
         check("/api/v1/tasks", false);
+    }
+
+    #[tokio::test]
+    async fn an_answer_keeps_its_place_until_its_bytes_are_dropped() {
+        let account = Account::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let places = Pool::new(Resource::Requests, 1, 100);
+        let bytes = Pool::new(Resource::Bytes, 10, 100);
+        let admission = Admission::new(account.clone(), places.take(&account, 1).unwrap(), bytes.clone());
+        admission.charge(10).unwrap();
+        let mut body = HeldBody {
+            body: Body::from("an answer"),
+            admission,
+        };
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(body);
+        assert_eq!(frame, "an answer");
+        assert!(places.take(&account, 1).is_err() && bytes.take(&account, 1).is_err());
+        drop(frame);
+        assert!(places.take(&account, 1).is_ok() && bytes.take(&account, 1).is_ok());
+    }
+
+    #[tokio::test]
+    async fn bytes_follow_what_is_in_memory() {
+        let account = Account::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let places = Pool::new(Resource::Requests, 2, 100);
+        let bytes = Pool::new(Resource::Bytes, 100, 100);
+        let admit = || Admission::new(account.clone(), places.take(&account, 1).unwrap(), bytes.clone());
+        let (one, other) = (admit(), admit());
+        one.charge(60).unwrap();
+        other.charge(40).unwrap();
+        assert!(other.recharge(41).is_err());
+        assert_eq!(other.bytes(), 40);
+        one.recharge(10).unwrap();
+        other.recharge(90).unwrap();
+        assert!(one.recharge_within(Duration::ZERO, 20).await.is_err());
+        assert_eq!(one.bytes(), 0);
+        drop(other);
+        one.recharge_within(PATIENCE, 20).await.unwrap();
+        assert_eq!(one.bytes(), 20);
     }
 }

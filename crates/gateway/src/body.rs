@@ -1,19 +1,16 @@
 //! Reading a request's body, up to a limit.
 
-use std::time::Duration;
-
 use api::ParseError;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
+use crate::admission::{Admission, PATIENCE, UNCOUNTED};
+use crate::pool::Exhausted;
 use crate::refusal::Refusal;
-
-/// A body that has not come in by then is not worth its place.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Parsing more than this would hold up everyone else on the thread.
 const LARGE: usize = 256 << 10;
@@ -22,45 +19,73 @@ pub(crate) async fn read_json<T>(request: Request, limit: u64) -> Result<T, Refu
 where
     T: DeserializeOwned + Send + 'static,
 {
-    let bytes = read(request, limit).await?;
-    parse(bytes).await
+    let admission = Admission::of(request.extensions())?;
+    let bytes = read(&admission, request, limit).await?;
+    parse(&admission, bytes).await
 }
 
-pub(crate) async fn parse<T>(bytes: Bytes) -> Result<T, Refusal>
+pub(crate) async fn parse<T>(admission: &Admission, bytes: Bytes) -> Result<T, Refusal>
 where
     T: DeserializeOwned + Send + 'static,
 {
     if bytes.len() <= LARGE {
         return Ok(api::parse(&bytes)?);
     }
-    let parsed: Result<T, ParseError> = tokio::task::spawn_blocking(move || api::parse(&bytes))
-        .await
-        .map_err(|_| Refusal::Panicked)?;
-    Ok(parsed?)
+    let admission = admission.clone();
+    let parsing = move || -> Result<T, ParseError> {
+        let _held = admission;
+        api::parse(&bytes)
+    };
+    let parsed = tokio::task::spawn_blocking(parsing).await;
+    Ok(parsed.map_err(|_| Refusal::Panicked)??)
 }
 
-pub(crate) async fn read(request: Request, limit: u64) -> Result<Bytes, Refusal> {
+async fn read(admission: &Admission, request: Request, limit: u64) -> Result<Bytes, Refusal> {
     let (parts, body) = request.into_parts();
     refuse_early(&parts.headers, limit)?;
+    let body = charged(admission, &parts.headers, body).await?;
     // What a client announces is believed up to a point: the memory comes with the bytes.
     let announced = content_length(&parts.headers).map_or(0, |length| length.min(LARGE as u64));
     let mut collected = Vec::with_capacity(usize::try_from(announced).unwrap_or(0));
     let mut stream = body.into_data_stream();
-    let reading = async {
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| Refusal::Broken(error.to_string()))?;
-            if collected.len() as u64 + chunk.len() as u64 > limit {
-                return Err(Refusal::TooLarge { limit, actual: None });
-            }
-            collected.extend_from_slice(&chunk);
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(broken)?;
+        if collected.len() as u64 + chunk.len() as u64 > limit {
+            return Err(Refusal::TooLarge { limit, actual: None });
         }
-        Ok(())
-    };
-    match timeout(PATIENCE, reading).await {
-        Ok(Ok(())) => Ok(collected.into()),
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::Broken(format!("it took longer than {PATIENCE:?}"))),
+        collected.extend_from_slice(&chunk);
     }
+    Ok(collected.into())
+}
+
+fn broken(error: axum::Error) -> Refusal {
+    match error.into_inner().downcast::<Exhausted>() {
+        Ok(exhausted) => (*exhausted).into(),
+        Err(error) => Refusal::Broken(error.to_string()),
+    }
+}
+
+/// A body that is charged for what is read of it, for readers that keep it. A length that is announced is charged
+/// before anything is read: two bodies that are half there could only wait for each other.
+pub(crate) async fn charged(admission: &Admission, headers: &HeaderMap, body: Body) -> Result<Body, Refusal> {
+    if let Some(announced) = content_length(headers) {
+        if announced > UNCOUNTED {
+            admission.recharge_within(PATIENCE, announced).await?;
+        }
+        return Ok(body);
+    }
+    let admission = admission.clone();
+    let mut read = 0;
+    let chunks = body.into_data_stream().map(move |chunk| {
+        let chunk = chunk?;
+        read += chunk.len() as u64;
+        let more = read.saturating_sub(admission.bytes());
+        if read > UNCOUNTED && more > 0 {
+            admission.charge(more).map_err(axum::Error::new)?;
+        }
+        Ok::<_, axum::Error>(chunk)
+    });
+    Ok(Body::from_stream(chunks))
 }
 
 /// A body that says itself that it is too large is refused before any of it is kept.

@@ -35,7 +35,7 @@ pub(crate) async fn require(
         None => Caller::Anyone,
         Some(tokens) => {
             let token = token(request.headers());
-            match token.and_then(|token| tokens.user(&token).cloned()) {
+            match token.and_then(|token| tokens.user(&token)) {
                 Some(user) => Caller::User(user),
                 None => return challenge(&request),
             }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::BlobHash;
 use rpc::{CallError, Calls};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::Options;
+use crate::pace::LeastRate;
+use crate::pool::{Pool, Resource};
 
 pub(crate) struct Gateway {
     pub(crate) options: Options,
@@ -18,14 +19,15 @@ pub(crate) struct Gateway {
     /// The name of this machine, where it can be told.
     pub(crate) machine: Option<String>,
     /// Places for requests that are answered as soon as can be.
-    pub(crate) in_flight: Arc<Semaphore>,
+    pub(crate) in_flight: Arc<Pool>,
     /// Places for requests that wait for a task.
-    pub(crate) waiting: Arc<Semaphore>,
-    /// The zips of a request may grow to `max_unpacked` in memory: only so many such requests at one time.
-    pub(crate) unpacking: Semaphore,
+    pub(crate) waiting: Arc<Pool>,
+    /// Bytes of bodies, unpacked zips and answers in memory.
+    pub(crate) bytes: Arc<Pool>,
+    /// Unpacking takes a core for as long as it lasts.
+    pub(crate) unpacking: Arc<Pool>,
+    pub(crate) connections: Arc<Pool>,
 }
-
-const UNPACKING: usize = 2;
 
 impl Gateway {
     /// How large the blob is, which must exist.
@@ -34,16 +36,33 @@ impl Gateway {
         sizes.into_iter().flatten().next().ok_or(CallError::NoBlob(hash))
     }
 
+    pub(crate) fn body_rate(&self) -> LeastRate {
+        LeastRate {
+            bytes_per_second: self.options.min_rate,
+            window: self.options.body_stall,
+        }
+    }
+
+    pub(crate) fn answer_rate(&self) -> LeastRate {
+        LeastRate {
+            bytes_per_second: self.options.min_rate,
+            window: self.options.answer_stall,
+        }
+    }
+
     pub(crate) fn new(
         options: Options,
         calls: Arc<dyn Calls>,
         metrics: PrometheusHandle,
         stop: CancellationToken,
     ) -> Arc<Gateway> {
+        let pool = |resource, total| Pool::new(resource, total, options.share);
         Arc::new(Gateway {
-            in_flight: Arc::new(Semaphore::new(options.requests_in_flight)),
-            waiting: Arc::new(Semaphore::new(options.max_waiting)),
-            unpacking: Semaphore::new(UNPACKING),
+            in_flight: pool(Resource::Requests, options.requests_in_flight as u64),
+            waiting: pool(Resource::Waiting, options.max_waiting as u64),
+            bytes: pool(Resource::Bytes, options.max_bytes),
+            unpacking: pool(Resource::Unpacking, options.unpackers as u64),
+            connections: pool(Resource::Connections, options.max_connections as u64),
             machine: machine(),
             options,
             calls,

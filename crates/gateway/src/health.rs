@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use rpc::CallError;
+use model::NO_EXECUTOR;
+use rpc::{CallError, Ready};
 use tokio::time::timeout;
 
 use crate::gateway::Gateway;
@@ -17,25 +18,38 @@ use crate::refusal::Refusal;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Ask whether the process lives
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does")))]
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does", body = String, content_type = "text/plain")))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Ask whether requests can be served
+/// Ask whether a task can be added and read now
+///
+/// A judicator writes a little to its store and reads it back, at most about once a second however many ask. The text
+/// of the answer also says if no executor is connected; tasks can be added all the same.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "operations",
-    responses((status = 200, description = "A judicator answers")),
+    responses((status = 200, description = "It can", body = String, content_type = "text/plain")),
 )]
-pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<&'static str, Refusal> {
+pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<String, Refusal> {
     if gateway.stop.is_cancelled() {
         return Err(CallError::Unavailable("the gateway is stopping".into()).into());
     }
-    match timeout(PATIENCE, gateway.calls.stats()).await {
-        Ok(stats) => stats.map(|_| "ready\n").map_err(Into::into),
+    match timeout(PATIENCE, gateway.calls.check()).await {
+        Ok(Ok(ready)) => Ok(words(ready)),
+        // Whatever is wrong, it is not this request.
+        Ok(Err(CallError::Internal(why))) => Err(CallError::Unavailable(why).into()),
+        Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(CallError::Unavailable(format!("no judicator answered within {PATIENCE:?}")).into()),
+    }
+}
+
+fn words(ready: Ready) -> String {
+    match ready.executors {
+        0 => format!("ready; {NO_EXECUTOR}\n"),
+        _ => "ready\n".to_string(),
     }
 }
 

@@ -9,28 +9,38 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::StreamExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::timeout;
 
+use crate::gateway::Gateway;
+use crate::measure;
+use crate::pace::LeastRate;
+use crate::paced_body::PacedBody;
+use crate::refusal::Refusal;
+
 /// How much of a refused body is read all the same.
 const DRAIN_BYTES: u64 = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-pub(crate) async fn hear_out(request: Request, next: Next) -> Response {
+pub(crate) async fn hear_out(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    read_with_least_rate(gateway.body_rate(), request, next).await
+}
+
+async fn read_with_least_rate(rate: LeastRate, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
     let asks_first = request.headers().contains_key(header::EXPECT);
     let (parts, body) = request.into_parts();
-    let shared = Shared::new(body);
+    let shared = Shared::new(PacedBody::new(body, rate));
     let request = Request::from_parts(parts, Body::new(shared.clone()));
-    let mut response = next.run(request).await;
+    let response = next.run(request).await;
     let Some(Rest { body, begun }) = shared.take() else {
         return response;
     };
@@ -38,13 +48,19 @@ pub(crate) async fn hear_out(request: Request, next: Next) -> Response {
     if !refused || body.is_end_stream() {
         return response;
     }
-    // Who asks before sending, and was not told to go on, is answered without sending.
-    let heard = (begun || !asks_first) && drain(body).await;
-    if !heard {
-        // What is left of the body stands in the way of the next request.
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
+    if body.is_too_slow() {
+        measure::too_slow("body");
+        return closing(Refusal::TooSlow { rate }.into_response());
     }
+    // Who asks before sending, and was not told to go on, is answered without sending.
+    let heard = (begun || !asks_first) && drain(Body::new(body)).await;
+    if heard { response } else { closing(response) }
+}
+
+/// What is left of the body stands in the way of the next request.
+fn closing(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
     response
 }
 
@@ -70,13 +86,13 @@ async fn drain(body: Body) -> bool {
 struct Shared(Arc<Mutex<Option<Rest>>>);
 
 struct Rest {
-    body: Body,
+    body: PacedBody,
     /// Whether anybody has asked for any of it.
     begun: bool,
 }
 
 impl Shared {
-    fn new(body: Body) -> Shared {
+    fn new(body: PacedBody) -> Shared {
         Shared(Arc::new(Mutex::new(Some(Rest { body, begun: false }))))
     }
 
@@ -129,6 +145,31 @@ mod tests {
 
     use super::*;
 
+    const RATE: LeastRate = LeastRate {
+        bytes_per_second: 1 << 10,
+        window: Duration::from_millis(50),
+    };
+
+    #[tokio::test]
+    async fn a_body_that_comes_too_slowly_is_refused_as_such() {
+        // Whatever its reader makes of it.
+        let read = async |request: Request| match axum::body::to_bytes(request.into_body(), 100).await {
+            Ok(_) => StatusCode::OK,
+            Err(_) => StatusCode::BAD_REQUEST,
+        };
+        let routes = Router::new()
+            .route("/", post(read))
+            .layer(from_fn(|request, next| read_with_least_rate(RATE, request, next)));
+        let first = stream::iter([Ok::<_, axum::Error>(Bytes::from_static(b"first"))]);
+        let body = Body::from_stream(first.chain(stream::pending()));
+        let response = routes
+            .oneshot(Request::post("/").body(body).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(response.headers()[header::CONNECTION], "close");
+    }
+
     #[tokio::test]
     async fn the_refused_are_heard_out() {
         // (the answer, whether the client asks first, chunks of 1 MiB that it has, how many of them are read)
@@ -141,7 +182,7 @@ mod tests {
             });
             let routes = Router::new()
                 .route("/", post(async move || status))
-                .layer(from_fn(hear_out));
+                .layer(from_fn(|request, next| read_with_least_rate(RATE, request, next)));
             let mut request = Request::post("/");
             if asks {
                 request = request.header(header::EXPECT, "100-continue");

@@ -6,6 +6,8 @@
 //! This room knows no store, no executor and no RPC wire; it is handed [`rpc::Calls`] and cannot tell whether
 //! the judicator is in this process or elsewhere.
 
+mod account;
+mod admission;
 mod admit;
 mod blobs;
 mod body;
@@ -18,8 +20,12 @@ mod measure;
 mod nodes;
 mod openapi;
 mod options;
+mod pace;
+mod paced_body;
+mod paced_stream;
 mod pages;
 mod params;
+mod pool;
 mod problem;
 mod refusal;
 mod routes;
@@ -35,7 +41,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use measure::SECONDS_BUCKETS;
-pub use options::Options;
+pub use options::{MetricsAccess, Options};
 pub use tokens::{Tokens, TokensError};
 
 /// Serves until `stop`; then takes no more connections, ends waits and event streams, and gives the requests
@@ -48,7 +54,6 @@ pub async fn run(
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     measure::describe();
-    let connections = options.max_connections;
-    let gateway = gateway::Gateway::new(options, calls, metrics, stop.clone());
-    serve::run(listener, routes::routes(gateway), connections, stop).await
+    let gateway = gateway::Gateway::new(options, calls, metrics, stop);
+    serve::run(listener, gateway).await
 }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 use crate::admit::waits;
+use crate::pool::{Bound, Exhausted, Resource};
 
 pub(crate) const TASKS: &str = "conclave_tasks";
 /// For every `_seconds` histogram, from a cached read to a task that takes its time. The recorder belongs to
@@ -18,6 +19,9 @@ pub const SECONDS_BUCKETS: [f64; 14] = [
 const REQUESTS: &str = "conclave_http_requests_total";
 const SECONDS: &str = "conclave_http_request_seconds";
 
+const EXHAUSTED: &str = "conclave_http_exhausted_total";
+const TOO_SLOW: &str = "conclave_http_too_slow_total";
+
 pub(crate) fn describe() {
     describe_counter!(REQUESTS, "HTTP requests by route, method and status");
     describe_histogram!(
@@ -25,7 +29,36 @@ pub(crate) fn describe() {
         Unit::Seconds,
         "Time to the head of an HTTP answer, requests that wait for a task apart"
     );
+    describe_counter!(
+        EXHAUSTED,
+        "Requests and connections refused because a bound was reached, by what it is of and whether it is the total or \
+         one caller's share"
+    );
+    describe_counter!(
+        TOO_SLOW,
+        "Requests and connections ended because the client sent a body or took an answer too slowly"
+    );
     describe_gauge!(TASKS, "Tasks by status");
+}
+
+/// `what` is `body` or `answer`.
+pub(crate) fn too_slow(what: &'static str) {
+    metrics::counter!(TOO_SLOW, "what" => what).increment(1);
+}
+
+pub(crate) fn exhausted(exhausted: Exhausted) {
+    let resource = match exhausted.resource {
+        Resource::Requests => "requests",
+        Resource::Waiting => "waiting",
+        Resource::Bytes => "bytes",
+        Resource::Unpacking => "unpacking",
+        Resource::Connections => "connections",
+    };
+    let bound = match exhausted.bound {
+        Bound::Share => "share",
+        Bound::Total => "total",
+    };
+    metrics::counter!(EXHAUSTED, "resource" => resource, "bound" => bound).increment(1);
 }
 
 pub(crate) async fn measure(request: Request, next: Next) -> Response {

@@ -2,19 +2,22 @@
 
 mod errors;
 mod example;
+mod forms;
 
 use std::sync::{Arc, LazyLock};
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
 use crate::gateway::Gateway;
-use crate::{blobs, health, nodes, tasks};
+use crate::{MetricsAccess, Options, blobs, health, nodes, tasks};
 use errors::Errors;
 use example::Examples;
+use forms::Forms;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -30,9 +33,12 @@ use example::Examples;
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
-        api::Problem,
-        api::schema::Id, api::schema::Time, api::schema::Status, api::schema::Reason, api::schema::Duration,
-        api::schema::Size, api::schema::Command, api::schema::Content, api::schema::File, api::schema::Files,
+        api::Event, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, tasks::StepName, tasks::OutputName,
+        api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
+        api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::Sha256,
+        api::schema::Cursor, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
+        api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
+        api::schema::Content, api::schema::File, api::schema::Files,
     )),
     tags(
         (name = "tasks", description = "Add tasks, follow them, get what they wrote"),
@@ -40,38 +46,70 @@ use example::Examples;
         (name = "nodes", description = "Who is there, and how much is done"),
         (name = "operations", description = "For those who watch over the service"),
     ),
-    modifiers(&Tokens, &Errors, &Examples),
+    modifiers(&Forms, &Errors, &Examples),
 )]
 struct Document;
 
-/// The same for every request but for the version, which is put in once.
+/// The same for every gateway; what depends on the operator's settings is put in by `document`.
 static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
 
-struct Tokens;
-
-impl utoipa::Modify for Tokens {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        if let Some(components) = &mut document.components {
-            components.add_security_scheme("token", scheme);
-        }
-        // Empty beside it: where the operator has set no tokens, none is needed.
-        let none = utoipa::openapi::SecurityRequirement::default();
-        let token = utoipa::openapi::SecurityRequirement::new("token", Vec::<String>::new());
-        document.security = Some(vec![none, token]);
-    }
-}
-
-pub(crate) fn document(version: &str) -> utoipa::openapi::OpenApi {
+pub(crate) fn document(options: &Options) -> serde_json::Value {
     let mut document = DOCUMENT.clone();
-    document.info.version = version.to_string();
+    document.info.version.clone_from(&options.version);
+    if options.metrics == MetricsAccess::Off {
+        document.paths.paths.remove("/metrics");
+    }
+    if options.tokens.is_some() {
+        require_tokens(&mut document, options.metrics);
+    }
+    let schemas = document
+        .components
+        .as_mut()
+        .map(|components| &mut components.schemas);
+    if let Some(RefOr::T(Schema::Object(batch))) = schemas.and_then(|schemas| schemas.get_mut("NewTasks"))
+        && let Some(RefOr::T(Schema::Array(tasks))) = batch.properties.get_mut("tasks")
+    {
+        tasks.max_items = Some(options.max_batch);
+    }
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    allow_empty_values(&mut document);
     document
 }
 
+/// A search may be sent as a form, in which fields are left empty. The builder has no word for that.
+fn allow_empty_values(document: &mut serde_json::Value) {
+    let parameters = document.pointer_mut("/paths/~1api~1v1~1tasks/get/parameters");
+    for parameter in parameters
+        .and_then(|all| all.as_array_mut())
+        .into_iter()
+        .flatten()
+    {
+        parameter["allowEmptyValue"] = true.into();
+    }
+}
+
+fn require_tokens(document: &mut utoipa::openapi::OpenApi, metrics: MetricsAccess) {
+    if let Some(components) = &mut document.components {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("token", scheme);
+    }
+    document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
+    let open = |path: &str| match path {
+        "/healthz" | "/readyz" => true,
+        "/metrics" => metrics == MetricsAccess::Open,
+        _ => false,
+    };
+    for (path, item) in &mut document.paths.paths {
+        if let Some(operation) = &mut item.get
+            && open(path)
+        {
+            operation.security = Some(Vec::new());
+        }
+    }
+}
+
 pub(crate) async fn openapi(State(gateway): State<Arc<Gateway>>) -> Response {
-    let document = document(&gateway.options.version);
-    let body = serde_json::to_vec(&document).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    Json(document(&gateway.options)).into_response()
 }
 
 #[cfg(test)]
@@ -79,7 +117,96 @@ mod tests {
     use super::*;
 
     fn json() -> serde_json::Value {
-        serde_json::to_value(document("1.2.3")).unwrap()
+        json_with(Options {
+            version: "1.2.3".into(),
+            ..Options::default()
+        })
+    }
+
+    fn json_with(options: Options) -> serde_json::Value {
+        document(&options)
+    }
+
+    #[test]
+    fn the_operators_settings_are_part_of_it() {
+        let document = json();
+        assert!(document["security"].is_null());
+        assert!(document["components"]["securitySchemes"].is_null());
+        assert_eq!(
+            document["components"]["schemas"]["NewTasks"]["properties"]["tasks"]["maxItems"],
+            10_000
+        );
+
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = folder.path().join("tokens");
+        std::fs::write(&tokens, "a-token-of-some-length ada\n").unwrap();
+        let document = json_with(Options {
+            tokens: Some(crate::Tokens::load(&tokens).unwrap()),
+            metrics: MetricsAccess::Token,
+            max_batch: 7,
+            ..Options::default()
+        });
+        assert_eq!(document["security"], serde_json::json!([{"token": []}]));
+        assert_eq!(
+            document["components"]["securitySchemes"]["token"]["scheme"],
+            "bearer"
+        );
+        assert_eq!(
+            document["components"]["schemas"]["NewTasks"]["properties"]["tasks"]["maxItems"],
+            7
+        );
+        assert_eq!(
+            document["paths"]["/healthz"]["get"]["security"],
+            serde_json::json!([])
+        );
+        assert!(document["paths"]["/metrics"]["get"]["security"].is_null());
+
+        let off = json_with(Options {
+            metrics: MetricsAccess::Off,
+            ..Options::default()
+        });
+        assert!(off["paths"]["/metrics"].is_null());
+    }
+
+    #[test]
+    fn every_parameter_and_field_says_what_is_taken() {
+        let document = json();
+        let schema_of = |parameter: &serde_json::Value| match parameter["schema"]["$ref"].as_str() {
+            Some(target) => document
+                .pointer(target.strip_prefix('#').unwrap())
+                .unwrap()
+                .clone(),
+            None => parameter["schema"].clone(),
+        };
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for operation in operations.as_object().unwrap().values() {
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    let schema = schema_of(parameter);
+                    let name = parameter["name"].as_str().unwrap();
+                    let bounded = ["pattern", "enum", "maximum", "format", "items"]
+                        .iter()
+                        .any(|word| !schema[word].is_null());
+                    // Every text can be searched for.
+                    assert!(bounded || name == "text", "{name} of {path}: {schema}");
+                    assert!(
+                        schema["type"].is_string(),
+                        "{name} of {path} can be null: {schema}"
+                    );
+                }
+            }
+        }
+        let schemas = &document["components"]["schemas"];
+        for name in ["NewTask", "NewTasks", "Compile", "Execute", "Limits", "Form"] {
+            assert_eq!(schemas[name]["additionalProperties"], false, "{name}");
+        }
+        let events = &document["paths"]["/api/v1/tasks/{id}/events"]["get"]["responses"]["200"]["content"];
+        assert_eq!(
+            events["text/event-stream"]["schema"]["$ref"],
+            "#/components/schemas/StreamEvent"
+        );
+        let form =
+            &document["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["multipart/form-data"];
+        assert_eq!(form["encoding"]["task"]["contentType"], "application/json");
     }
 
     #[test]
@@ -116,6 +243,20 @@ mod tests {
                     path == "/healthz" || responses.contains_key("503") || path == "/metrics",
                     "{method} {path}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn every_call_is_in_the_document_for_people() {
+        let page = include_str!("../../../docs/api.md");
+        let document = json();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            let is_row = |line: &&str| line.starts_with('|') && line.contains(&format!("{path}`"));
+            for method in operations.as_object().unwrap().keys() {
+                let method = method.to_uppercase();
+                let told = page.lines().filter(is_row).any(|row| row.contains(&method));
+                assert!(told, "docs/api.md lacks {method} {path}");
             }
         }
     }

@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use model::Invalid;
 use rpc::CallError;
 
+use crate::measure;
+use crate::pool::Bound;
 use crate::refusal::Refusal;
 
 /// A kind of problem: its status, its name in the documentation, and its title.
@@ -16,12 +18,13 @@ pub(crate) struct Kind {
 }
 
 /// Every kind, in the order in which the documentation lists them.
-pub(crate) const KINDS: [&Kind; 15] = [
+pub(crate) const KINDS: [&Kind; 16] = [
     &MALFORMED,
     &NO_TOKEN,
     &CROSS_SITE,
     &NOT_FOUND,
     &NO_METHOD,
+    &TOO_SLOW,
     &CONFLICT,
     &DONE,
     &TOO_LARGE,
@@ -39,6 +42,11 @@ const NO_TOKEN: Kind = kind(StatusCode::UNAUTHORIZED, "token", "Token needed");
 const CROSS_SITE: Kind = kind(StatusCode::FORBIDDEN, "cross-site", "Request from another site");
 const NOT_FOUND: Kind = kind(StatusCode::NOT_FOUND, "not-found", "Not found");
 const NO_METHOD: Kind = kind(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed");
+const TOO_SLOW: Kind = kind(
+    StatusCode::REQUEST_TIMEOUT,
+    "too-slow",
+    "The body comes too slowly",
+);
 const CONFLICT: Kind = kind(StatusCode::CONFLICT, "conflict", "Another task has this id");
 const DONE: Kind = kind(StatusCode::CONFLICT, "done", "The task is done already");
 const TOO_LARGE: Kind = kind(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large");
@@ -55,7 +63,7 @@ const INVALID: Kind = kind(
 const TOO_MANY: Kind = kind(
     StatusCode::TOO_MANY_REQUESTS,
     "too-many",
-    "Too many requests wait",
+    "This caller has too much under way",
 );
 const INTERNAL: Kind = kind(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error");
 const BUSY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy");
@@ -74,7 +82,7 @@ impl Refusal {
         match self {
             Refusal::Call(error) => match error {
                 CallError::Invalid(_) | CallError::WrongHash { .. } => &INVALID,
-                CallError::NoTask(_) | CallError::NoBlob(_) => &NOT_FOUND,
+                CallError::NoTask(_) | CallError::NoBlob(_) | CallError::DamagedBlob(_) => &NOT_FOUND,
                 CallError::Conflict(_) => &CONFLICT,
                 CallError::TooLarge { .. } => &TOO_LARGE,
                 CallError::Busy(_) => &BUSY,
@@ -88,11 +96,17 @@ impl Refusal {
             Refusal::MediaType { .. } => &MEDIA_TYPE,
             Refusal::NoRoute(_) | Refusal::NoOutcome { .. } => &NOT_FOUND,
             Refusal::NoMethod { .. } => &NO_METHOD,
+            Refusal::Conflict { .. } => &CONFLICT,
             Refusal::Done { .. } => &DONE,
             Refusal::NoToken => &NO_TOKEN,
             Refusal::CrossSite | Refusal::ForeignName(_) => &CROSS_SITE,
-            Refusal::TooManyWaiting { .. } => &TOO_MANY,
-            Refusal::TooManyAtOnce { .. } => &BUSY,
+            Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } => {
+                match exhausted.bound {
+                    Bound::Share => &TOO_MANY,
+                    Bound::Total => &BUSY,
+                }
+            }
+            Refusal::TooSlow { .. } => &TOO_SLOW,
             Refusal::Panicked => &INTERNAL,
         }
     }
@@ -133,11 +147,18 @@ impl Refusal {
             },
             Refusal::Call(CallError::TooLarge { limit, actual }) => bounds(limit, Some(actual)),
             Refusal::TooLarge { limit, actual } => bounds(limit, actual.as_ref()),
-            Refusal::TooManyWaiting { limit } | Refusal::TooManyAtOnce { limit } => bounds(limit, None),
+            Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } => {
+                bounds(&exhausted.limit, None)
+            }
+            Refusal::TooSlow { rate } => bounds(&rate.bytes_in_a_window(), None),
             Refusal::MediaType { expected, actual } => Blame {
                 field: Some("Content-Type".into()),
                 limit: Some((*expected).to_string()),
                 actual: Some(actual.clone()),
+            },
+            Refusal::Conflict { field, .. } => Blame {
+                field: Some(field.clone()),
+                ..Blame::default()
             },
             Refusal::ForeignName(name) => Blame {
                 field: Some("Host".into()),
@@ -171,6 +192,9 @@ impl IntoResponse for Refusal {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(error = %self, "a request failed");
         }
+        if let Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } = self {
+            measure::exhausted(exhausted);
+        }
         let problem = self.problem();
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
@@ -196,9 +220,13 @@ impl IntoResponse for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use model::{BlobHash, Status, TaskId};
 
     use super::*;
+    use crate::pace::LeastRate;
+    use crate::pool::{Exhausted, Resource};
 
     #[test]
     fn refusals_have_their_status() {
@@ -216,6 +244,7 @@ mod tests {
         let hash = BlobHash([1; 32]);
         check(CallError::NoTask(id).into(), 404, None, "does not exist");
         check(CallError::NoBlob(hash).into(), 404, None, "put it first");
+        check(CallError::DamagedBlob(hash).into(), 404, None, "put it again");
         check(CallError::Conflict(id).into(), 409, None, "other content");
         check(CallError::Busy("x".into()).into(), 503, None, "try again");
         check(
@@ -258,7 +287,26 @@ mod tests {
             "IP address",
         );
         check(Refusal::NoToken, 401, None, "Authorization");
-        check(Refusal::TooManyWaiting { limit: 1 }, 429, None, "limit 1");
-        check(Refusal::TooManyAtOnce { limit: 1 }, 503, None, "limit 1");
+        let exhausted = |resource, bound| {
+            Refusal::Exhausted(Exhausted {
+                resource,
+                bound,
+                limit: 7,
+            })
+        };
+        for resource in Resource::ALL {
+            check(
+                exhausted(resource, Bound::Share),
+                429,
+                None,
+                "limit 7 for one caller",
+            );
+            check(exhausted(resource, Bound::Total), 503, None, "limit 7)");
+        }
+        let rate = LeastRate {
+            bytes_per_second: 10,
+            window: Duration::from_secs(3),
+        };
+        check(Refusal::TooSlow { rate }, 408, None, "30 bytes in 3s");
     }
 }

@@ -4,12 +4,14 @@ use std::any::Any;
 
 use api::ParseError;
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{Method, Response, Uri};
+use axum::http::{Method, Response};
 use axum::response::IntoResponse;
 use model::{Invalid, Status, TaskId};
 use rpc::CallError;
 use thiserror::Error;
+
+use crate::pace::LeastRate;
+use crate::pool::Exhausted;
 
 #[derive(Debug, Error)]
 pub(crate) enum Refusal {
@@ -29,6 +31,12 @@ pub(crate) enum Refusal {
     NoRoute(String),
     #[error("{method} is not possible on {path}; the Allow header lists what is")]
     NoMethod { method: Method, path: String },
+    #[error("{field}: task {id} exists already with other content; {remedy} or send the same task")]
+    Conflict {
+        field: String,
+        id: TaskId,
+        remedy: &'static str,
+    },
     #[error("the {step} step of task {id} has no outcome{}", yet(*status))]
     NoOutcome {
         id: TaskId,
@@ -46,10 +54,12 @@ pub(crate) enum Refusal {
          localhost, or have its operator set tokens, with which any name will do"
     )]
     ForeignName(String),
-    #[error("too many requests wait already (limit {limit}); try again later, or ask without waiting")]
-    TooManyWaiting { limit: usize },
-    #[error("too many requests at once (limit {limit}); try again later")]
-    TooManyAtOnce { limit: usize },
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    #[error("task {id} was added, but its answer cannot be sent: {exhausted}; then get the task by its id")]
+    AddedWithoutAnswer { id: TaskId, exhausted: Exhausted },
+    #[error("the body comes too slowly: send at least {} bytes in {:?}", rate.bytes_in_a_window(), rate.window)]
+    TooSlow { rate: LeastRate },
     #[error("the server failed; it has logged why")]
     Panicked,
 }
@@ -72,17 +82,6 @@ impl From<ParseError> for Refusal {
             ParseError::Invalid(invalid) => Refusal::Invalid(invalid),
             ParseError::Empty | ParseError::Malformed { .. } => Refusal::Malformed(error.to_string()),
         }
-    }
-}
-
-pub(crate) async fn no_route(uri: Uri) -> Refusal {
-    Refusal::NoRoute(uri.path().to_string())
-}
-
-pub(crate) async fn no_method(request: Request) -> Refusal {
-    Refusal::NoMethod {
-        method: request.method().clone(),
-        path: request.uri().path().to_string(),
     }
 }
 

@@ -10,7 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages, refusal, tasks,
+    MetricsAccess, admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages,
+    refusal, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -33,12 +34,12 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/cancel", post(pages::cancel));
 
-    // From the outside in: how many at once, from where, by whom.
+    // From the outside in: from where, by whom, and how many of theirs at once.
     let guard = |routes: Router<Arc<Gateway>>| {
         routes
+            .layer(from_fn_with_state(gateway.clone(), admit::admit))
             .layer(from_fn_with_state(gateway.clone(), caller::require))
             .layer(from_fn_with_state(gateway.clone(), cross_site::refuse))
-            .layer(from_fn_with_state(gateway.clone(), admit::admit))
     };
     let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
@@ -47,18 +48,23 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(pages::docs))
         .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics));
+        .route("/readyz", get(health::readyz));
+    let metrics = Router::new().route("/metrics", get(health::metrics));
+    let open = open.merge(match gateway.options.metrics {
+        MetricsAccess::Open => metrics,
+        MetricsAccess::Token => metrics.layer(from_fn_with_state(gateway.clone(), caller::require)),
+        MetricsAccess::Off => Router::new(),
+    });
 
     guard(api)
         .merge(pages)
         .merge(open)
-        .fallback(refusal::no_route)
-        .method_not_allowed_fallback(refusal::no_method)
+        .fallback(pages::no_route)
+        .method_not_allowed_fallback(pages::no_method)
         // Ours is `max_body`, which every reader of a body holds to.
         .layer(DefaultBodyLimit::disable())
         .layer(CatchPanicLayer::custom(refusal::panicked))
+        .layer(from_fn_with_state(gateway.clone(), hear_out::hear_out))
         .layer(from_fn(measure::measure))
-        .layer(from_fn(hear_out::hear_out))
         .with_state(gateway)
 }

@@ -19,5 +19,6 @@ pub(crate) use add_many::{__path_add_many, add_many};
 pub(crate) use cancel::{__path_cancel, cancel, cancel_own};
 pub(crate) use events::{__path_events, events};
 pub(crate) use get::{__path_get, get};
-pub(crate) use output::{__path_output, output};
+pub(crate) use key::IdempotencyKey;
+pub(crate) use output::{__path_output, OutputName, StepName, output};
 pub(crate) use search::{__path_search, search};

@@ -2,16 +2,20 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use model::{NameError, UserName};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// Only the hashes are kept, so that no token can show up in a log or a core dump.
+/// Clones share the tokens: `reload` changes them for all.
 #[derive(Clone)]
-pub struct Tokens(Vec<Entry>);
+pub struct Tokens {
+    path: PathBuf,
+    entries: Arc<RwLock<Vec<Entry>>>,
+}
 
-#[derive(Clone)]
 struct Entry {
     hash: [u8; 32],
     user: UserName,
@@ -52,45 +56,65 @@ const SHORTEST: usize = 16;
 impl Tokens {
     /// Empty lines and lines that begin with `#` are skipped.
     pub fn load(path: &Path) -> Result<Tokens, TokensError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokensError::Read {
+        Ok(Tokens {
             path: path.to_path_buf(),
-            source,
-        })?;
-        let mut entries: Vec<Entry> = Vec::new();
-        for (index, content) in text.lines().enumerate() {
-            let content = content.trim();
-            if content.is_empty() || content.starts_with('#') {
-                continue;
-            }
-            let entry = parse(path, index + 1, content)?;
-            if entries.iter().any(|other| other.hash == entry.hash) {
-                return Err(TokensError::Twice {
-                    path: path.to_path_buf(),
-                    line: index + 1,
-                });
-            }
-            entries.push(entry);
-        }
-        if entries.is_empty() {
-            return Err(TokensError::Empty {
-                path: path.to_path_buf(),
-            });
-        }
-        Ok(Tokens(entries))
+            entries: Arc::new(RwLock::new(read(path)?)),
+        })
+    }
+
+    /// Reads the file again, for all clones. On an error the old tokens stay.
+    pub fn reload(&self) -> Result<(), TokensError> {
+        let entries = read(&self.path)?;
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Takes the same time whichever token it is, and whether it is one at all.
-    pub(crate) fn user(&self, token: &str) -> Option<&UserName> {
+    pub(crate) fn user(&self, token: &str) -> Option<UserName> {
         let hash: [u8; 32] = Sha256::digest(token).into();
-        self.0.iter().fold(None, |found, entry| {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let found = entries.iter().fold(None, |found, entry| {
             let differs = entry
                 .hash
                 .iter()
                 .zip(hash)
                 .fold(0, |differs, (one, other)| differs | (one ^ other));
             if differs == 0 { Some(&entry.user) } else { found }
-        })
+        });
+        found.cloned()
     }
+}
+
+fn read(path: &Path) -> Result<Vec<Entry>, TokensError> {
+    let text = std::fs::read_to_string(path).map_err(|source| TokensError::Read {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for (index, content) in text.lines().enumerate() {
+        let content = content.trim();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let entry = parse(path, index + 1, content)?;
+        if entries.iter().any(|other| other.hash == entry.hash) {
+            return Err(TokensError::Twice {
+                path: path.to_path_buf(),
+                line: index + 1,
+            });
+        }
+        entries.push(entry);
+    }
+    if entries.is_empty() {
+        return Err(TokensError::Empty {
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(entries)
 }
 
 fn parse(path: &Path, line: usize, content: &str) -> Result<Entry, TokensError> {
@@ -117,7 +141,8 @@ fn parse(path: &Path, line: usize, content: &str) -> Result<Entry, TokensError> 
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({} of them)", self.0.len())
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "Tokens({} of them)", entries.len())
     }
 }
 
@@ -136,7 +161,7 @@ mod tests {
     fn tokens_name_their_users() {
         let tokens = load("# staff\n\n0123456789abcdef ada\nfedcba9876543210\tAlan Turing\n").unwrap();
         let check = |token: &str, user: Option<&str>| {
-            assert_eq!(tokens.user(token).map(UserName::as_str), user);
+            assert_eq!(tokens.user(token).as_ref().map(UserName::as_str), user);
         };
         check("0123456789abcdef", Some("ada"));
         check("fedcba9876543210", Some("Alan Turing"));
@@ -157,5 +182,23 @@ mod tests {
         check("short ada", "at least 16");
         check("0123456789abcdef ada\n0123456789abcdef bob", "line 2");
         check("0123456789abcdef \u{7}", "control");
+    }
+
+    #[test]
+    fn a_reload_reaches_every_clone_and_a_bad_file_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, "0123456789abcdef ada\n").unwrap();
+        let tokens = Tokens::load(&path).unwrap();
+        let in_use = tokens.clone();
+        std::fs::write(&path, "fedcba9876543210 bob\n").unwrap();
+        tokens.reload().unwrap();
+        assert_eq!(in_use.user("0123456789abcdef"), None);
+        assert!(in_use.user("fedcba9876543210").is_some());
+
+        std::fs::write(&path, "fedcba9876543210 bob\nshort ada\n").unwrap();
+        let wrong = tokens.reload().unwrap_err().to_string();
+        assert!(wrong.contains("line 2") && wrong.contains("tokens"), "{wrong}");
+        assert!(in_use.user("fedcba9876543210").is_some());
     }
 }

@@ -3,11 +3,14 @@
 mod add;
 mod blobs;
 mod cancel;
+mod check;
 mod dispatch;
 mod events;
 mod get;
 mod nodes;
 mod report;
+
+pub(crate) use check::Checks;
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use model::{
     Add, Added, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Query, Report, ReportAnswer,
     SessionId, Stats, Task, TaskId,
 };
-use rpc::{ByteStream, CallError, Calls, EventStream, HintStream};
+use rpc::{ByteStream, CallError, Calls, EventStream, HintStream, Ready};
 
 use crate::Judicator;
 use crate::error::refusal;
@@ -41,6 +44,10 @@ impl Calls for Judicator {
 
     async fn stats(&self) -> Result<Stats, CallError> {
         self.on_stats().await
+    }
+
+    async fn check(&self) -> Result<Ready, CallError> {
+        self.on_check().await
     }
 
     async fn events(&self, id: TaskId) -> Result<EventStream, CallError> {

@@ -8,12 +8,14 @@ pub(crate) fn refusal(error: StoreError) -> CallError {
     match error {
         StoreError::Conflict(id) => CallError::Conflict(id),
         StoreError::NoBlob(hash) => CallError::NoBlob(hash),
+        StoreError::DamagedBlob(hash) => CallError::DamagedBlob(hash),
         StoreError::ForeignCursor => CallError::Invalid(Invalid::new(
             "after",
             "the cursor belongs to another search; use it with the search that gave it, or start without one",
         )),
         StoreError::SearchTooLong { .. } => CallError::Invalid(Invalid::new("text", error.to_string())),
         StoreError::TooMuch => CallError::Invalid(Invalid::new("tasks", error.to_string())),
+        StoreError::Busy { .. } => CallError::Busy(error.to_string()),
         StoreError::Full { .. } => CallError::Full(error.to_string()),
         StoreError::Closed => CallError::Unavailable("the judicator is stopping".into()),
         other if other.is_transient() => CallError::Unavailable(with_causes(&other)),

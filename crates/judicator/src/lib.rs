@@ -12,6 +12,8 @@ mod measure;
 mod options;
 mod pace;
 mod retire;
+mod scan;
+mod system_errors;
 mod waiters;
 
 use std::sync::Arc;
@@ -19,14 +21,17 @@ use std::time::SystemTime;
 
 use model::Moment;
 use store::TaskStore;
+use supervise::{Component, ComponentFailed, Supervisor};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use options::{Options, Roster};
 
+use calls::Checks;
 use hints::Hints;
 use pace::Pace;
+use system_errors::SystemErrors;
 use waiters::Waiters;
 
 pub struct Judicator {
@@ -36,17 +41,24 @@ pub struct Judicator {
     hints: Arc<Hints>,
     waiters: Arc<Waiters>,
     pace: Arc<Pace>,
+    checks: Checks,
+    supervisor: Supervisor,
+    system_errors: SystemErrors,
     since: Moment,
 }
 
 impl Judicator {
     /// Starts what runs beside the calls, until `stop`:
     ///
-    /// | task | fails | told to stop |
-    /// |---|---|---|
-    /// | `dispatch` passes the store's changes on as hints | never; history it missed is looked up | ends at once |
-    /// | `expire` ends sessions that have gone silent, while leading | logs, tries at the next sweep | ends at once |
-    /// | `retire` removes what is long done, while leading | logs, tries at the next round | after the batch |
+    /// | task | the store fails | it panics | told to stop |
+    /// |---|---|---|---|
+    /// | `dispatch` passes the store's changes on as hints | history it missed is looked up | the process ends | ends at once |
+    /// | `expire` ends sessions that have gone silent, while leading | logs, tries at the next sweep | the process ends | ends at once |
+    /// | `log_system_errors` writes a line for each task that could not be run | a line without details | the process ends | ends at once |
+    /// | `retire` removes what is long done, while leading | logs, tries at the next round | it is started again | after the batch |
+    /// | `scan_blobs` finds damaged blobs and orphaned files, while leading | logs, goes on with the next | it is started again | ends at once |
+    ///
+    /// The process is to end when [`Judicator::failure`] returns.
     pub fn start(
         options: Options,
         store: Arc<dyn TaskStore>,
@@ -55,24 +67,68 @@ impl Judicator {
         stop: &CancellationToken,
     ) -> Arc<Judicator> {
         measure::describe();
+        let (system_errors, ended) = SystemErrors::new();
         let judicator = Arc::new(Judicator {
+            system_errors,
             options,
             leading,
             hints: Arc::default(),
             waiters: Arc::default(),
             pace: Arc::default(),
+            checks: Checks::default(),
+            supervisor: Supervisor::new(),
             since: now(),
             store,
         });
         // Subscribed before anyone can call: a change that nobody was there to hear would be a hint lost.
         let changes = judicator.store.changes();
-        tracker.spawn(
-            stop.clone()
-                .run_until_cancelled_owned(judicator.clone().dispatch(changes)),
-        );
-        tracker.spawn(stop.clone().run_until_cancelled_owned(judicator.clone().expire()));
-        tracker.spawn(judicator.clone().retire(stop.clone()));
+        let dispatch = judicator.clone().dispatch(changes);
+        judicator.guard(Component::Dispatch, dispatch, tracker, stop);
+        judicator.guard(Component::Expiry, judicator.clone().expire(), tracker, stop);
+        let logging = judicator.clone().log_system_errors(ended);
+        judicator.guard(Component::SystemErrorLog, logging, tracker, stop);
+        let (retiring, stopped) = (judicator.clone(), stop.clone());
+        tracker.spawn(async move {
+            let retire = || retiring.clone().retire(stopped.clone());
+            Supervisor::keep_running(Component::Retention, &stopped, retire).await;
+        });
+        let (scanning, stopped) = (judicator.clone(), stop.clone());
+        tracker.spawn(async move {
+            let scan = || scanning.clone().scan_blobs();
+            Supervisor::keep_running(Component::BlobScan, &stopped, scan).await;
+        });
         judicator
+    }
+
+    fn guard(
+        &self,
+        component: Component,
+        run: impl Future<Output = ()> + Send + 'static,
+        tracker: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let (supervisor, stop) = (self.supervisor.clone(), stop.clone());
+        tracker.spawn(async move {
+            let until_stopped = stop.clone().run_until_cancelled_owned(run);
+            let run = async move {
+                until_stopped.await;
+            };
+            supervisor.guard(component, &stop, run).await;
+        });
+    }
+
+    /// Waits until a component of the judicator or of its store has failed for good.
+    pub async fn failure(&self) -> ComponentFailed {
+        let (mut own, mut store) = (self.supervisor.failures(), self.store.failures());
+        tokio::select! {
+            failed = store.wait() => failed,
+            failed = own.wait() => failed,
+        }
+    }
+
+    fn failed(&self) -> Option<ComponentFailed> {
+        let store = self.store.failures().seen();
+        store.or_else(|| self.supervisor.failures().seen())
     }
 
     fn leads(&self) -> bool {

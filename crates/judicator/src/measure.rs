@@ -1,11 +1,13 @@
 //! What is counted, by name. The recorder belongs to the process.
 
-use metrics::{Unit, describe_counter, describe_histogram};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 pub(crate) const ADDS: &str = "conclave_adds_total";
 pub(crate) const CLAIMS: &str = "conclave_claims_total";
 pub(crate) const FINISHES: &str = "conclave_finishes_total";
 pub(crate) const RETIRED: &str = "conclave_tasks_retired_total";
+pub(crate) const DAMAGED: &str = "conclave_blobs_damaged";
+pub(crate) const ORPHANED: &str = "conclave_blobs_orphaned_total";
 pub(crate) const EXPIRED: &str = "conclave_sessions_expired_total";
 pub(crate) const QUEUE_SECONDS: &str = "conclave_task_queue_seconds";
 pub(crate) const RUN_SECONDS: &str = "conclave_task_run_seconds";
@@ -16,6 +18,16 @@ pub(crate) fn describe() {
     describe_counter!(CLAIMS, "Tasks handed to executors, each time anew");
     describe_counter!(FINISHES, "Tasks that are done, by their last status");
     describe_counter!(RETIRED, "Tasks removed because they were done long ago");
+    describe_counter!(
+        supervise::RESTARTS,
+        "Components that failed and were started again"
+    );
+    describe_gauge!(DAMAGED, "Blobs that are damaged and were not put again");
+    describe_counter!(ORPHANED, "Files removed because no blob had them");
+    describe_counter!(
+        "conclave_store_unreadable_rows_total",
+        "Rows of the store found that cannot be read and were set aside"
+    );
     describe_counter!(EXPIRED, "Sessions of executors that went silent");
     describe_histogram!(
         QUEUE_SECONDS,

@@ -25,6 +25,8 @@ pub struct Options {
     pub keep_done: Option<Duration>,
     /// How long blobs are kept that no task uses.
     pub keep_blobs: Duration,
+    /// How long it takes to scan all blobs once.
+    pub scan_blobs: Duration,
     /// How long executors that are gone stay on the list.
     pub forget_executors: Duration,
     /// Who else keeps tasks; `None` where it stands alone.

@@ -1,6 +1,6 @@
 //! Whether a task can be taken as it is: what is wrong with it, in which field, and by how much.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::{Command, FilePath, Limits, TaskSpec};
@@ -90,11 +90,12 @@ impl TaskSpec {
         if let Some(compile) = &self.compile {
             check_command("compile.command", &compile.command, bounds)?;
             check_limits("compile.limits", &compile.limits)?;
+            check_env("compile.env", &compile.env, bounds)?;
         }
         check_command("execute.command", &self.execute.command, bounds)?;
         check_limits("execute.limits", &self.execute.limits)?;
         check_args(&self.execute.args, bounds)?;
-        self.check_env(bounds)?;
+        check_env("execute.env", &self.execute.env, bounds)?;
         self.check_files(bounds)?;
         let words = self.word_bytes();
         if words > bounds.inline_bytes {
@@ -122,43 +123,10 @@ impl TaskSpec {
         let compile = self.compile.iter().map(|step| step.command.bytes());
         let execute = &self.execute;
         let args = execute.args.iter().map(String::len);
-        let env = execute.env.iter().map(|(name, value)| name.len() + value.len());
+        let variables = self.compile.iter().flat_map(|step| &step.env).chain(&execute.env);
+        let env = variables.map(|(name, value)| name.len() + value.len());
         let all = compile.chain([execute.command.bytes()]).chain(args).chain(env);
         all.sum::<usize>() as u64
-    }
-
-    fn check_env(&self, bounds: &Bounds) -> Result<(), Invalid> {
-        let env = &self.execute.env;
-        if env.len() > bounds.env {
-            return Err(Invalid::beyond(
-                "execute.env",
-                "has too many variables",
-                bounds.env,
-                env.len(),
-            ));
-        }
-        for (name, value) in env {
-            let field = || format!("execute.env.{name}");
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(Invalid::new(
-                    "execute.env",
-                    "a variable's name must not be empty or hold '=' or NUL",
-                ));
-            }
-            if value.contains('\0') {
-                return Err(Invalid::new(field(), "must not contain NUL"));
-            }
-            let size = name.len() + value.len();
-            if size > bounds.command_bytes {
-                return Err(Invalid::beyond(
-                    field(),
-                    "is too long",
-                    bounds.command_bytes,
-                    size,
-                ));
-            }
-        }
-        Ok(())
     }
 
     fn check_files(&self, bounds: &Bounds) -> Result<(), Invalid> {
@@ -262,6 +230,39 @@ fn check_limits(field: &str, limits: &Limits) -> Result<(), Invalid> {
     }
 }
 
+fn check_env(field: &str, env: &BTreeMap<String, String>, bounds: &Bounds) -> Result<(), Invalid> {
+    if env.len() > bounds.env {
+        return Err(Invalid::beyond(
+            field,
+            "has too many variables",
+            bounds.env,
+            env.len(),
+        ));
+    }
+    for (name, value) in env {
+        let variable = || format!("{field}.{name}");
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Invalid::new(
+                field,
+                "a variable's name must not be empty or hold '=' or NUL",
+            ));
+        }
+        if value.contains('\0') {
+            return Err(Invalid::new(variable(), "must not contain NUL"));
+        }
+        let size = name.len() + value.len();
+        if size > bounds.command_bytes {
+            return Err(Invalid::beyond(
+                variable(),
+                "is too long",
+                bounds.command_bytes,
+                size,
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn check_args(args: &[String], bounds: &Bounds) -> Result<(), Invalid> {
     if args.len() > bounds.args {
         return Err(Invalid::beyond(
@@ -293,8 +294,6 @@ fn check_word(field: &str, word: &str, bounds: &Bounds) -> Result<(), Invalid> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use bytes::Bytes;
 
     use super::*;
@@ -372,6 +371,17 @@ mod tests {
             |spec| drop(spec.execute.env.insert("A".into(), "\0".into())),
             Some("execute.env.A"),
         );
+        let compile_env = |spec: &mut TaskSpec, name: &str, value: &str| {
+            spec.compile = Some(CompileStep {
+                command: Command::Shell("cc".into()),
+                env: [(name.to_string(), value.to_string())].into(),
+                network: None,
+                limits: Limits::default(),
+            });
+        };
+        check(|spec| compile_env(spec, "", "x"), Some("compile.env"));
+        check(|spec| compile_env(spec, "A", "\0"), Some("compile.env.A"));
+        check(|spec| compile_env(spec, "A", "1234567890"), Some("execute"));
         check(
             |spec| spec.execute.args = vec!["1234567".into(), "1234".into()],
             Some("execute"),
@@ -414,6 +424,7 @@ mod tests {
         );
         let compile = |limits| CompileStep {
             command: Command::Shell("cc".into()),
+            env: BTreeMap::new(),
             network: None,
             limits,
         };

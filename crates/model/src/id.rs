@@ -10,6 +10,10 @@ use uuid::Uuid;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub Uuid);
 
+/// How a task id begins, for finding a task by a shortened id: 4 to 36 characters of a UUID in its usual form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdPrefix(String);
+
 /// One life of an executor process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub Uuid);
@@ -52,6 +56,14 @@ pub enum NameError {
     SmallCharset,
     #[error("is not a UUID (like 01890a5d-ac96-774b-bcce-b302099a8057)")]
     Uuid,
+    #[error(
+        "must have from {} to {} characters, this one has {actual}",
+        IdPrefix::SHORTEST,
+        IdPrefix::LONGEST
+    )]
+    PrefixLength { actual: usize },
+    #[error("is not the beginning of a UUID (like 01890a5d-ac96)")]
+    Prefix,
     #[error("is not a SHA-256 in hex (64 digits of 0-9 and a-f)")]
     Hash,
 }
@@ -62,6 +74,40 @@ const NETWORK_LIMIT: usize = 64;
 impl TaskId {
     pub fn generate() -> TaskId {
         TaskId(Uuid::now_v7())
+    }
+}
+
+impl IdPrefix {
+    pub const SHORTEST: usize = 4;
+    /// A whole id.
+    pub const LONGEST: usize = 36;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The lowest id that begins like this.
+    pub fn first(&self) -> TaskId {
+        self.filled_up_with(0x0)
+    }
+
+    /// The highest id that begins like this.
+    pub fn last(&self) -> TaskId {
+        self.filled_up_with(0xf)
+    }
+
+    pub fn begins(&self, id: TaskId) -> bool {
+        self.first() <= id && id <= self.last()
+    }
+
+    fn filled_up_with(&self, digit: u8) -> TaskId {
+        let given = self.0.bytes().filter_map(|c| nibble(c).ok());
+        let mut digits = given.chain(std::iter::repeat(digit));
+        let bytes = std::array::from_fn(|_| {
+            let mut next = || digits.next().unwrap_or(digit);
+            (next() << 4) | next()
+        });
+        TaskId(Uuid::from_bytes(bytes))
     }
 }
 
@@ -155,6 +201,26 @@ impl FromStr for TaskId {
     }
 }
 
+impl FromStr for IdPrefix {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<IdPrefix, NameError> {
+        const DASHES: [usize; 4] = [8, 13, 18, 23];
+        let text = text.to_ascii_lowercase();
+        let actual = text.chars().count();
+        if !(IdPrefix::SHORTEST..=IdPrefix::LONGEST).contains(&actual) {
+            return Err(NameError::PrefixLength { actual });
+        }
+        let fits = |(place, c): (usize, u8)| match DASHES.contains(&place) {
+            true => c == b'-',
+            false => nibble(c).is_ok(),
+        };
+        if !text.bytes().enumerate().all(fits) {
+            return Err(NameError::Prefix);
+        }
+        Ok(IdPrefix(text))
+    }
+}
+
 impl FromStr for BlobHash {
     type Err = NameError;
     fn from_str(text: &str) -> Result<BlobHash, NameError> {
@@ -206,6 +272,7 @@ macro_rules! debug_as_display {
 
 display_as_inner!(
     TaskId,
+    IdPrefix,
     SessionId,
     Attempt,
     Seq,
@@ -215,6 +282,7 @@ display_as_inner!(
 );
 debug_as_display!(
     TaskId,
+    IdPrefix,
     SessionId,
     Attempt,
     Seq,
@@ -272,5 +340,50 @@ mod tests {
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!(id.0.simple().to_string().parse::<TaskId>(), Err(NameError::Uuid));
         assert_eq!("not-a-uuid".parse::<TaskId>(), Err(NameError::Uuid));
+    }
+
+    #[test]
+    fn a_prefix_is_the_range_of_ids_that_begin_with_it() {
+        let check = |text: &str, first: &str, last: &str| {
+            let prefix: IdPrefix = text.parse().unwrap();
+            assert_eq!(prefix.first(), first.parse().unwrap(), "{text}");
+            assert_eq!(prefix.last(), last.parse().unwrap(), "{text}");
+            assert_eq!(prefix.as_str(), text.to_lowercase());
+        };
+        check(
+            "0189",
+            "01890000-0000-0000-0000-000000000000",
+            "0189ffff-ffff-ffff-ffff-ffffffffffff",
+        );
+        check(
+            "01890A5D-",
+            "01890a5d-0000-0000-0000-000000000000",
+            "01890a5d-ffff-ffff-ffff-ffffffffffff",
+        );
+        check(
+            "01890a5d-ac9",
+            "01890a5d-ac90-0000-0000-000000000000",
+            "01890a5d-ac9f-ffff-ffff-ffffffffffff",
+        );
+        let id = TaskId::generate();
+        let whole = id.to_string();
+        check(&whole, &whole, &whole);
+        assert!(whole[..11].parse::<IdPrefix>().unwrap().begins(id));
+        assert!(!"ffff".parse::<IdPrefix>().unwrap().begins(id));
+    }
+
+    #[test]
+    fn a_prefix_has_the_form_of_a_uuid() {
+        for (text, expected) in [
+            ("", NameError::PrefixLength { actual: 0 }),
+            ("018", NameError::PrefixLength { actual: 3 }),
+            (&"0".repeat(37), NameError::PrefixLength { actual: 37 }),
+            ("018g", NameError::Prefix),
+            ("0189-", NameError::Prefix),
+            ("01890a5dac96", NameError::Prefix),
+            ("0189é", NameError::Prefix),
+        ] {
+            assert_eq!(text.parse::<IdPrefix>(), Err(expected), "{text:?}");
+        }
     }
 }

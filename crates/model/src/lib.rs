@@ -4,6 +4,7 @@
 //! what has to be decided about a task is decided here, over values, so that every store and every
 //! node decides it alike.
 
+mod age;
 mod causes;
 mod check;
 mod id;
@@ -17,11 +18,14 @@ mod search;
 mod status;
 mod task;
 
+pub use age::Age;
 pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
-pub use id::{Attempt, BlobHash, ExecutorName, NameError, NetworkName, Seq, SessionId, TaskId, UserName};
+pub use id::{
+    Attempt, BlobHash, ExecutorName, IdPrefix, NameError, NetworkName, Seq, SessionId, TaskId, UserName,
+};
 pub use moment::Moment;
-pub use node::{ExecutorState, Health, JudicatorState, PartState, Stats};
+pub use node::{ExecutorState, Health, JudicatorState, NO_EXECUTOR, PartState, Stats};
 pub use outcome::{Captured, Outcome, Reason, TaskResult};
 pub use path::{FilePath, PathError};
 pub use policy::LimitPolicy;

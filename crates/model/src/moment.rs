@@ -1,4 +1,4 @@
-//! A point in time, for people and for retention; never compared between machines to decide who is alive.
+//! A point in time, for people to read. Nothing is decided by comparing the clocks of machines.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

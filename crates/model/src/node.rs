@@ -57,6 +57,9 @@ pub struct PartState {
     pub uptime: Option<Duration>,
 }
 
+/// What people are told when there is no executor.
+pub const NO_EXECUTOR: &str = "no executor is connected: tasks wait until one joins";
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     pub counts: Counts,
@@ -67,6 +70,13 @@ pub struct Stats {
     /// Tasks done for each second, over the last `window`.
     pub tasks_per_second: f64,
     pub window: Duration,
+}
+
+impl Stats {
+    /// What an operator should know, in words.
+    pub fn note(&self) -> Option<&'static str> {
+        (self.executors == 0).then_some(NO_EXECUTOR)
+    }
 }
 
 impl Health {

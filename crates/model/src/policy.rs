@@ -15,6 +15,9 @@ impl Default for LimitPolicy {
         LimitPolicy {
             default: Limits {
                 wall: Some(Duration::from_secs(60)),
+                memory: Some(1 << 30),
+                processes: Some(512),
+                space: Some(256 << 20),
                 ..Limits::default()
             },
             max: Limits {
@@ -257,6 +260,7 @@ mod tests {
             priority: 0,
             compile: Some(CompileStep {
                 command: Command::Shell("cc".into()),
+                env: [].into(),
                 network: None,
                 limits: compile,
             }),

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Attempt, ExecutorName, Moment, Status, TaskId, UserName};
+use crate::{Attempt, ExecutorName, IdPrefix, Moment, Status, TaskId, UserName};
 
 /// Every condition that is set must hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Query {
     pub ids: Vec<TaskId>,
+    /// Ids that begin like this. Tasks are then listed in the order of their ids, so that a search never looks at
+    /// others; the ids that Conclave makes rise with the time.
+    pub id_prefix: Option<IdPrefix>,
     pub user: Option<UserName>,
     /// Any of these; empty for all.
     pub statuses: Vec<Status>,
@@ -41,10 +44,13 @@ pub struct Cursor {
     pub fingerprint: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub tasks: Vec<Brief>,
     pub next: Option<Cursor>,
+    /// Whether the page is as full as it can be. If not, only part of the tasks was looked at, and `next` says where
+    /// to go on, also after a page without a task.
+    pub complete: bool,
 }
 
 /// A task on a list.
@@ -73,6 +79,7 @@ impl Query {
     pub fn fingerprint(&self) -> u32 {
         let Query {
             ids,
+            id_prefix,
             user,
             statuses,
             executor,
@@ -83,7 +90,11 @@ impl Query {
             limit: _,
             after: _,
         } = self;
-        let text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from:?}{until:?}{text:?}{order:?}");
+        let mut text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from:?}{until:?}{text:?}{order:?}");
+        // Only where there is one, so that the cursors of other searches stay the same over versions.
+        if let Some(prefix) = id_prefix {
+            text += &format!("{prefix:?}");
+        }
         // FNV-1a: it has to be the same in every process and version, which std's hasher does not promise.
         text.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
             (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -91,10 +102,26 @@ impl Query {
     }
 
     pub fn cursor_after(&self, last: &Brief) -> Cursor {
+        self.cursor_at(last.add_time, last.id)
+    }
+
+    /// Right behind the task that was added then under this id.
+    pub fn cursor_at(&self, add_time: Moment, id: TaskId) -> Cursor {
         Cursor {
-            add_time: last.add_time,
-            id: last.id,
+            add_time,
+            id,
             fingerprint: self.fingerprint(),
+        }
+    }
+}
+
+/// The last page, with nothing on it.
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            tasks: vec![],
+            next: None,
+            complete: true,
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct TaskSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileStep {
     pub command: Command,
+    /// Its own: what the execute step finds in its environment may be no business of a build script.
+    pub env: BTreeMap<String, String>,
     /// Which network it may use. Without a name there is none, where commands run in cells.
     pub network: Option<NetworkName>,
     pub limits: Limits,

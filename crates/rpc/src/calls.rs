@@ -26,6 +26,13 @@ pub struct Event {
     pub time: Moment,
 }
 
+/// A judicator that can take tasks and show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// How many executors are connected. Without any, tasks wait.
+    pub executors: u32,
+}
+
 /// All of these are safe to repeat.
 #[async_trait]
 pub trait Calls: Send + Sync + 'static {
@@ -37,6 +44,8 @@ pub trait Calls: Send + Sync + 'static {
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError>;
     async fn search(&self, query: Query) -> Result<Page, CallError>;
     async fn stats(&self) -> Result<Stats, CallError>;
+    /// Whether a task can be added and read now, tried on the store; answers within about two seconds.
+    async fn check(&self) -> Result<Ready, CallError>;
     /// The task's present status, then every change until it is done.
     async fn events(&self, id: TaskId) -> Result<EventStream, CallError>;
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError>;

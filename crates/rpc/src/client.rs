@@ -1,8 +1,12 @@
 //! The other end: a judicator that is elsewhere, or whichever of several answers.
 
 mod channels;
+mod order;
 mod repeatable;
+mod verdict;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,16 +17,24 @@ use model::{
     ReportAnswer, SessionId, Stats, Task, TaskId,
 };
 use tokio::sync::watch;
+use tonic::Status;
 
-use self::channels::{Channels, Peer};
+use self::channels::{Asked, Channels, Peer};
 use self::repeatable::Repeatable;
+use self::verdict::{Cause, Verdict, verdict};
+use crate::stall::{STALL, bound_sender};
 use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
-use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Secret};
+use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Ready, Secret};
 
 /// How long one judicator may take to answer before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Carries calls to one judicator, and to the next when it does not answer.
+/// The same for a check: several must fit into the time that whoever asks for one has.
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+/// And for a judicator to which one would like to come back, when nobody waits for it.
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Carries calls to one judicator, and to the next when that one does not answer or cannot do it.
 #[derive(Clone)]
 pub struct Client {
     channels: Channels,
@@ -35,7 +47,8 @@ impl Client {
         }
     }
 
-    /// Makes the call on each judicator in turn, from the one that answered last, until one answers.
+    /// Makes the call on each judicator in turn until one has done it, or says what is wrong with it. All calls are
+    /// safe to repeat.
     async fn call<M, T, F>(
         &self,
         patience: Duration,
@@ -62,24 +75,102 @@ impl Client {
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        let mut last = CallError::Unavailable("no judicator is known".into());
+        self.probe_if_due();
+        let mut refusals = Refusals::default();
         for (address, peer) in self.channels.in_turn() {
             let asked = self.channels.ask(&address);
             let answer = match tokio::time::timeout(patience, call(peer, request.clone())).await {
-                Ok(answer) => answer.map(tonic::Response::into_inner).map_err(problem_in),
-                Err(_) => Err(CallError::Unavailable(format!("no answer within {patience:?}"))),
+                Ok(answer) => answer.map(tonic::Response::into_inner),
+                Err(_) => Err(Status::deadline_exceeded(format!(
+                    "no answer within {patience:?}"
+                ))),
             };
             match answer {
-                Err(CallError::Unavailable(why)) => {
-                    last = CallError::Unavailable(format!("judicator {address}: {why}"));
-                }
-                answer => {
+                Ok(answer) => {
                     asked.on_answered();
-                    return answer.map(|answer| (address, answer));
+                    return Ok((address, answer));
                 }
+                Err(status) => refusals.add(asked, &address, status)?,
             }
         }
-        Err(last)
+        Err(refusals.most_telling())
+    }
+
+    /// Asks a judicator that was left whether it works again, while the calls go to others.
+    fn probe_if_due(&self) {
+        let Some((address, mut peer)) = self.channels.take_probe() else {
+            return;
+        };
+        let channels = self.channels.clone();
+        tokio::spawn(async move {
+            let answer = match tokio::time::timeout(PROBE_PATIENCE, peer.check(proto::Nothing {})).await {
+                Ok(answer) => answer.map(drop),
+                Err(_) => Err(Status::deadline_exceeded(format!(
+                    "no answer within {PROBE_PATIENCE:?}"
+                ))),
+            };
+            let answer = answer.map_err(|status| match verdict(&status) {
+                Verdict::Leave(cause) | Verdict::TryNext(cause) => (cause, problem_in(status)),
+                Verdict::Final => (Cause::Internal, problem_in(status)),
+            });
+            channels.on_probed(&address, answer);
+        });
+    }
+}
+
+/// Why the judicators that were asked so far could not do a call.
+#[derive(Default)]
+struct Refusals(Option<(Cause, CallError)>);
+
+impl Refusals {
+    /// Gives the error back if no other judicator is to be asked.
+    fn add(&mut self, asked: Asked<'_>, address: &str, status: Status) -> Result<(), CallError> {
+        let verdict = verdict(&status);
+        let error = problem_in(status);
+        let cause = match verdict {
+            Verdict::Final => {
+                asked.on_answered();
+                return Err(error);
+            }
+            Verdict::TryNext(cause) => {
+                asked.try_next();
+                cause
+            }
+            Verdict::Leave(cause) => {
+                asked.leave(cause, &error);
+                cause
+            }
+        };
+        if self.0.as_ref().is_none_or(|(most, _)| cause > *most) {
+            self.0 = Some((cause, error.of_judicator(address)));
+        }
+        Ok(())
+    }
+
+    fn most_telling(self) -> CallError {
+        match self.0 {
+            Some((_, error)) => error,
+            None => CallError::Unavailable("no judicator is known".into()),
+        }
+    }
+}
+
+/// Waits for as long as the count goes on.
+async fn while_it_goes_on<T>(
+    count: &AtomicU64,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let mut call = std::pin::pin!(call);
+    let mut seen = 0;
+    loop {
+        if let Ok(answer) = tokio::time::timeout(STALL, &mut call).await {
+            return answer;
+        }
+        let now = count.load(Ordering::Relaxed);
+        if now == seen {
+            return Err(Status::unavailable("no byte of the blob was taken for too long"));
+        }
+        seen = now;
     }
 }
 
@@ -162,6 +253,17 @@ impl Calls for Client {
         understood(stats.read())
     }
 
+    async fn check(&self) -> Result<Ready, CallError> {
+        let ready = self
+            .call(
+                CHECK_PATIENCE,
+                proto::Nothing {},
+                |mut peer, request| async move { peer.check(request).await },
+            )
+            .await?;
+        Ok(ready.into())
+    }
+
     async fn events(&self, id: TaskId) -> Result<EventStream, CallError> {
         let request = proto::TaskRequest {
             id: id_out(id.0),
@@ -229,27 +331,31 @@ impl Calls for Client {
         understood(each("judicators", answer.judicators))
     }
 
-    /// Goes to the next judicator as long as all that was sent can be sent again. No patience here: a large blob takes
-    /// its time, and a dead connection shows by its keep-alive.
+    /// Goes to the next judicator as long as all that was sent can be sent again. A large blob takes its time: only a
+    /// transfer that stands still is ended.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
         let bytes = Repeatable::new(bytes);
-        let mut last = CallError::Unavailable("no judicator is known".into());
+        let mut refusals = Refusals::default();
+        self.probe_if_due();
         for (address, mut peer) in self.channels.in_turn() {
             let asked = self.channels.ask(&address);
-            match peer.put_blob(blob_parts(hash, &bytes)).await.map_err(problem_in) {
-                Err(CallError::Unavailable(why)) => {
-                    last = CallError::Unavailable(format!("judicator {address}: {why}"));
-                    if !bytes.may_repeat().await {
-                        break;
-                    }
-                }
-                answer => {
+            let sent = Arc::new(AtomicU64::new(0));
+            let counted = sent.clone();
+            let parts = blob_parts(hash, &bytes).inspect(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            match while_it_goes_on(&sent, peer.put_blob(parts)).await {
+                Ok(answer) => {
                     asked.on_answered();
-                    return Ok(answer?.into_inner().size);
+                    return Ok(answer.into_inner().size);
                 }
+                Err(status) => refusals.add(asked, &address, status)?,
+            }
+            if !bytes.may_repeat().await {
+                break;
             }
         }
-        Err(last)
+        Err(refusals.most_telling())
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
@@ -273,6 +379,9 @@ impl Calls for Client {
                 peer.get_blob(request).await
             })
             .await?;
-        Ok(parts.map_ok(|part| part.bytes).map_err(problem_in).boxed())
+        Ok(bound_sender(
+            parts.map_ok(|part| part.bytes).map_err(problem_in),
+            STALL,
+        ))
     }
 }

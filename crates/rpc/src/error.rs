@@ -11,6 +11,8 @@ pub enum CallError {
     NoTask(TaskId),
     #[error("blob {0} does not exist; put it first")]
     NoBlob(BlobHash),
+    #[error("blob {0} is damaged; put it again")]
+    DamagedBlob(BlobHash),
     #[error("task {0} exists already with other content; choose another id or send the same task")]
     Conflict(TaskId),
     #[error("the bytes sent have the SHA-256 {actual}, not {named}")]
@@ -31,6 +33,18 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Names the judicator that could not do the call, if that is what the error is about.
+    pub(crate) fn of_judicator(self, address: &str) -> CallError {
+        let named = |why: String| format!("judicator {address}: {why}");
+        match self {
+            CallError::Busy(why) => CallError::Busy(named(why)),
+            CallError::Unavailable(why) => CallError::Unavailable(named(why)),
+            CallError::Full(why) => CallError::Full(named(why)),
+            CallError::Internal(why) => CallError::Internal(named(why)),
+            about_the_request => about_the_request,
+        }
+    }
+
     /// Whether the same call, made again, may go better.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -38,6 +52,7 @@ impl CallError {
             CallError::Invalid(_)
             | CallError::NoTask(_)
             | CallError::NoBlob(_)
+            | CallError::DamagedBlob(_)
             | CallError::Conflict(_)
             | CallError::WrongHash { .. }
             | CallError::TooLarge { .. }

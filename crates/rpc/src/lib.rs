@@ -10,9 +10,10 @@ mod client;
 mod error;
 mod secret;
 mod server;
+mod stall;
 mod wire;
 
-pub use calls::{ByteStream, Calls, Event, EventStream, HintStream};
+pub use calls::{ByteStream, Calls, Event, EventStream, HintStream, Ready};
 pub use client::Client;
 pub use error::CallError;
 pub use secret::{Secret, SecretError};

@@ -14,6 +14,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::stall::{STALL, bound_receiver, bound_sender};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{Incoming, each, hash_in, id_in, problem_out, proto};
 use crate::{CallError, Calls, Secret};
@@ -136,6 +137,10 @@ impl Judicator for Shell {
         write(self.calls.stats().await)
     }
 
+    async fn check(&self, _: Request<proto::Nothing>) -> Answer<proto::ReadyAnswer> {
+        write(self.calls.check().await)
+    }
+
     async fn events(&self, request: Request<proto::TaskRequest>) -> Answer<Self::EventsStream> {
         let id = invalid(id_in("id", &request.get_ref().id))?;
         let events = self.calls.events(id).await.map_err(problem_out)?;
@@ -174,10 +179,12 @@ impl Judicator for Shell {
 
     async fn put_blob(&self, request: Request<Streaming<proto::BlobPart>>) -> Answer<proto::BlobSize> {
         let mut parts = request.into_inner();
-        let first = parts.message().await?.unwrap_or_default();
+        let first = tokio::time::timeout(STALL, parts.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no byte came for too long"))?;
+        let first = first?.unwrap_or_default();
         let hash = invalid(hash_in("hash", &first.hash))?;
         let rest = parts.map_ok(|part| part.bytes).map_err(crate::wire::problem_in);
-        let bytes = futures::stream::iter([Ok(first.bytes)]).chain(rest).boxed();
+        let bytes = bound_sender(futures::stream::iter([Ok(first.bytes)]).chain(rest), STALL);
         let size = self.calls.put_blob(hash, bytes).await.map_err(problem_out)?;
         Ok(Response::new(proto::BlobSize { size }))
     }
@@ -205,7 +212,7 @@ impl Judicator for Shell {
             .get_blob(invalid(hash_in("hashes", hash))?)
             .await
             .map_err(problem_out)?;
-        self.stream(bytes, |bytes| proto::BlobPart {
+        self.stream(bound_receiver(bytes, STALL), |bytes| proto::BlobPart {
             hash: Bytes::new(),
             bytes,
         })

@@ -13,7 +13,7 @@ pub(crate) mod proto {
 }
 
 pub(crate) use ids::{hash_in, hash_out, id_in, id_out};
-pub(crate) use problem::{problem_in, problem_out};
+pub(crate) use problem::{own_problem, problem_in, problem_out};
 pub use task::spec_bytes;
 
 use std::time::Duration;

@@ -244,16 +244,21 @@ impl Warden {
         }
     }
 
-    /// Hangs up, which tells the warden to end, and waits for it.
+    /// Hangs up, which tells the warden to end, and waits for it. None for one that hangs in the kernel: it cannot be
+    /// ended, and waiting for it could take for ever.
     fn end(&mut self) -> Option<ExitStatus> {
         const PATIENCE: Duration = Duration::from_secs(5);
         // Not only closing our end: a process that inherited it would keep it open.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Ok(None) = self.child.try_wait() {
-            let ended = PidFd::open(self.child.id() as i32).is_ok_and(|pidfd| pidfd.wait(PATIENCE));
-            if !ended {
+            let pidfd = PidFd::open(self.child.id() as i32).ok();
+            let ended = || pidfd.as_ref().is_some_and(|pidfd| pidfd.wait(PATIENCE));
+            if !ended() {
                 // Stopped or stuck. Its command dies with it by the parent-death signal.
                 let _ = self.child.kill();
+                if pidfd.is_some() && !ended() {
+                    return None;
+                }
             }
         }
         self.child.wait().ok()
@@ -296,6 +301,13 @@ impl Ticket {
 }
 
 impl Remote {
+    /// Kills the warden itself, which takes its command along. For one that does not answer any more.
+    pub fn kill_warden(&self) -> io::Result<()> {
+        let process = self.reach.process.as_ref();
+        let process = process.ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
+        Ok(process.send(libc::SIGKILL)?)
+    }
+
     /// Promises to be there for this long from now. Once one such time has passed without another promise, the
     /// warden ends its command by itself, even if the owner hangs or is stopped, and starts no other. An owner that
     /// means it promises before the first run: without any promise the warden counts on it for ever.

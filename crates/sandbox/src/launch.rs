@@ -34,6 +34,16 @@ impl Isolation {
         }
     }
 
+    /// Kills all processes of the command that runs in this warden's cell, for an owner whose warden hangs. What it
+    /// cannot reach is not there any more, or dies with the warden.
+    pub fn kill_processes(&self) {
+        if let Self::Cell(settings) = self
+            && let Some((place, name)) = &settings.group
+        {
+            place.kill(name);
+        }
+    }
+
     /// For one of several wardens: each has a group and a user of its own, so that their commands are strangers.
     pub fn of_warden(&self, number: u32) -> Isolation {
         match self {

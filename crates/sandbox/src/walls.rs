@@ -66,10 +66,20 @@ pub struct Ground {
 #[derive(Debug, thiserror::Error)]
 pub enum WallError {
     #[error(
-        "the limit of {wall} for all processes of a task together cannot be kept: {why}. To do without it, start with \
-         --allow-weaker {wall}"
+        "{} for all processes of a task together cannot be kept: {why}. To do without, start with {}",
+        limits_of(walls),
+        giving_up(walls)
     )]
-    Missing { wall: Wall, why: String },
+    Missing { walls: Vec<Wall>, why: String },
+    #[error(
+        "two things are missing on this machine. 1. {limits}. 2. {}. For trusted work both can be done without: \
+         --isolation none",
+        with_causes(cells)
+    )]
+    Both {
+        limits: Box<WallError>,
+        cells: Box<WallError>,
+    },
     #[error("cannot clean up what an earlier executor left in its control groups")]
     Clear(#[source] PlaceError),
     #[error("cannot look at the root of the cells, {path:?}: name a folder that holds a root file system")]
@@ -108,9 +118,7 @@ impl CellPlan {
         let place = match Place::prepare(name, self.parent_group.as_deref()) {
             Ok(place) => Some(place),
             Err(error) => {
-                for wall in Wall::ALL {
-                    self.miss(wall, &with_causes(&error))?;
-                }
+                self.do_without(&Wall::ALL, &with_causes(&error))?;
                 None
             }
         };
@@ -163,14 +171,22 @@ impl CellPlan {
 
     fn limits(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
         let keeps = place.map(Place::keeps);
-        let mut statements = Vec::new();
-        for wall in Wall::ALL {
-            let kept = keeps.filter(|keeps| match wall {
+        let kept = |wall: Wall| {
+            keeps.filter(|keeps| match wall {
                 Wall::Memory => keeps.memory,
                 Wall::Processes => keeps.processes,
                 Wall::Cpu => keeps.cpu,
-            });
-            let by = match kept {
+            })
+        };
+        let mut missing = Wall::ALL.to_vec();
+        missing.retain(|wall| kept(*wall).is_none());
+        self.do_without(
+            &missing,
+            "the controllers are not there, or were not given to this group",
+        )?;
+        let mut statements = Vec::new();
+        for wall in Wall::ALL {
+            let by = match kept(wall) {
                 Some(keeps) if wall == Wall::Memory && !keeps.peak => {
                     format!(
                         "{} (of the peak this kernel tells only that of the largest process)",
@@ -178,13 +194,7 @@ impl CellPlan {
                     )
                 }
                 Some(keeps) => keeps.by.to_string(),
-                None => {
-                    self.miss(
-                        wall,
-                        "its controller is not there, or was not given to this group",
-                    )?;
-                    wall.instead().to_string()
-                }
+                None => wall.instead().to_string(),
             };
             statements.push(Statement {
                 wall: wall.name(),
@@ -194,11 +204,14 @@ impl CellPlan {
         Ok(statements)
     }
 
-    fn miss(&self, wall: Wall, why: &str) -> Result<(), WallError> {
-        match self.without.contains(&wall) {
+    /// Refuses to do without those that the operator has not given up, all at once.
+    fn do_without(&self, missing: &[Wall], why: &str) -> Result<(), WallError> {
+        let mut walls = missing.to_vec();
+        walls.retain(|wall| !self.without.contains(wall));
+        match walls.is_empty() {
             true => Ok(()),
             false => Err(WallError::Missing {
-                wall,
+                walls,
                 why: why.to_string(),
             }),
         }
@@ -271,6 +284,27 @@ fn look_at_network(network: &Network) -> Result<(), WallError> {
                 _ => errno.text().to_string(),
             },
         })
+}
+
+/// `the limits of memory and cpu`
+fn limits_of(walls: &[Wall]) -> String {
+    match walls {
+        [wall] => format!("the limit of {wall}"),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(|wall| wall.name()).collect();
+            format!("the limits of {} and {last}", first.join(", "))
+        }
+        [] => "no limit".to_string(),
+    }
+}
+
+/// `--allow-weaker memory --allow-weaker cpu`
+fn giving_up(walls: &[Wall]) -> String {
+    let flags: Vec<_> = walls
+        .iter()
+        .map(|wall| format!("--allow-weaker {wall}"))
+        .collect();
+    flags.join(" ")
 }
 
 impl Ground {
@@ -382,5 +416,32 @@ impl FromStr for Wall {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|wall| wall.name() == text);
         known.ok_or_else(|| "no wall that can be given up has that name".to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_missing_is_in_one_message() {
+        let check = |walls: &[Wall], named: &str, flags: &str| {
+            let said = WallError::Missing {
+                walls: walls.to_vec(),
+                why: "no group".to_string(),
+            }
+            .to_string();
+            assert!(said.starts_with(named) && said.ends_with(flags), "{said}");
+        };
+        check(
+            &[Wall::Cpu],
+            "the limit of cpu for",
+            "start with --allow-weaker cpu",
+        );
+        check(
+            &Wall::ALL,
+            "the limits of memory, processes and cpu for",
+            "start with --allow-weaker memory --allow-weaker processes --allow-weaker cpu",
+        );
     }
 }

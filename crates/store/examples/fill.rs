@@ -1,4 +1,5 @@
-//! Fills a store and says what that costs: adds in batches, claims while ever more tasks wait, opening again.
+//! Fills a store and says what that costs: adds in batches, claims while ever more tasks wait, searches,
+//! opening again.
 //!
 //!     cargo run --release -p store --example fill -- 1000000 /var/tmp/fill
 //!
@@ -7,11 +8,13 @@
 #![allow(clippy::print_stdout, reason = "a report for people")]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream;
 use model::{
     Command, Content, ExecuteStep, Executing, ExecutorName, Handout, Intent, Limits, Order, Presence, Query,
@@ -24,6 +27,8 @@ const BATCH: usize = 1000;
 /// Batches on their way at the same time, so that one is made ready while another is written.
 const AHEAD: usize = 2;
 const CLAIMS: usize = 40;
+const SEARCHERS: usize = 8;
+const LISTS: usize = 20;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -47,6 +52,7 @@ async fn main() -> anyhow::Result<()> {
         println!("{filled:>9} queued: {rate:>7.0} adds/s in batches of {BATCH}");
         claims(&store).await?;
         searches(&store).await?;
+        lists_beside_text_searches(&store).await?;
         println!("          rss {} MiB, {}", resident()? >> 20, sizes(&folder));
         drop(store);
         let began = Instant::now();
@@ -209,6 +215,42 @@ async fn searches(store: &SqliteStore) -> anyhow::Result<()> {
             began.elapsed()
         );
     }
+    Ok(())
+}
+
+/// How long a list takes while others look for a text that no task has.
+async fn lists_beside_text_searches(store: &SqliteStore) -> anyhow::Result<()> {
+    let done = AtomicBool::new(false);
+    let searchers = join_all((0..SEARCHERS).map(|_| async {
+        let mut pages = 0;
+        while !done.load(Ordering::Relaxed) {
+            let text = Query {
+                text: Some("nowhere".into()),
+                ..Query::default()
+            };
+            store.search(text).await?;
+            pages += 1;
+        }
+        anyhow::Ok(pages)
+    }));
+    let lists = async {
+        let mut times = vec![];
+        for _ in 0..LISTS {
+            let began = Instant::now();
+            store.search(Query::default()).await?;
+            times.push(began.elapsed());
+        }
+        done.store(true, Ordering::Relaxed);
+        anyhow::Ok(times)
+    };
+    let (pages, times) = tokio::join!(searchers, lists);
+    let (pages, times) = (pages.into_iter().sum::<anyhow::Result<usize>>()?, times?);
+    let slowest = times.iter().max().copied().unwrap_or_default();
+    println!(
+        "          list beside {SEARCHERS} text searches: {:.2?} median, {slowest:.2?} slowest of {LISTS}; \
+         {pages} text pages meanwhile",
+        median(times)
+    );
     Ok(())
 }
 

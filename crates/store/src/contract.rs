@@ -2,7 +2,8 @@
 //!
 //! Each case is a function over an empty store that panics where the store breaks its word. A store's own
 //! tests run all of them with [`keeps_the_contract!`](crate::keeps_the_contract) and
-//! [`interleaving::run`]. The store must give up a task after [`LOSSES`] losses.
+//! [`interleaving::run`]. The store must give up a task after [`LOSSES`] losses
+//! and look at [`WINDOW`] tasks for a page.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +21,7 @@ pub mod adding;
 pub mod cancelling;
 pub mod claiming;
 pub mod counting;
+pub mod damaging;
 pub mod fencing;
 pub mod finishing;
 pub mod interleaving;
@@ -34,6 +36,9 @@ pub mod worker;
 
 /// The `max_attempts` of every store that is put through this.
 pub const LOSSES: u32 = 3;
+
+/// The `search_window` of every store that is put through this.
+pub const WINDOW: usize = 50;
 
 /// Makes a test of every case. `$make` is an async function that answers an empty store, and beside it
 /// whatever has to live as long.
@@ -138,12 +143,16 @@ macro_rules! each_case {
             }
             searching {
                 by_id,
+                by_a_prefix_of_the_id,
                 by_user,
                 by_status,
                 by_executor,
                 by_time,
                 by_text,
                 by_everything_at_once,
+                a_page_looks_at_a_bounded_number_of_tasks,
+                other_conditions_narrow_what_a_text_is_looked_for_in,
+                a_condition_without_an_index_of_its_own_is_bounded_too,
             }
             paging {
                 pages_are_stable_while_tasks_are_added,
@@ -160,9 +169,11 @@ macro_rules! each_case {
             keeping {
                 a_blob_comes_back_as_it_was_put,
                 a_blob_may_be_put_twice,
+                a_check_leaves_nothing_that_is_shown,
                 an_empty_blob_is_a_blob,
                 an_unknown_blob_is_none,
                 a_blob_without_its_file_is_refused,
+                a_scan_finds_every_blob,
             }
             retiring {
                 only_tasks_done_long_enough_ago,
@@ -170,6 +181,8 @@ macro_rules! each_case {
                 a_blob_lives_as_long_as_a_task_uses_it,
                 asking_for_a_blob_keeps_it,
                 a_retired_blob_may_be_put_again,
+                the_age_is_advanced_from_what_was_seen,
+                every_end_is_stamped,
             }
             telling {
                 additions_are_told,

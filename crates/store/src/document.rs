@@ -11,11 +11,11 @@ use model::{TaskResult, TaskSpec};
 use serde::Serialize;
 
 use self::result::ResultDocument;
-use self::spec::{FirstSpec, SpecDocument};
+use self::spec::{FirstSpec, SecondSpec, SpecDocument};
 use crate::StoreError;
 
 /// The newest versions.
-const SPEC: u8 = 2;
+const SPEC: u8 = 3;
 const RESULT: u8 = 1;
 
 pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
@@ -51,7 +51,8 @@ fn encode(version: u8, document: &impl Serialize) -> postcard::Result<Vec<u8>> {
 fn read_spec(document: &[u8]) -> postcard::Result<SpecDocument<'_>> {
     match version(document)? {
         (SPEC, rest) => postcard::from_bytes(rest),
-        (1, rest) => postcard::from_bytes::<FirstSpec>(rest).map(SpecDocument::from),
+        (2, rest) => postcard::from_bytes::<SecondSpec>(rest).map(SpecDocument::from),
+        (1, rest) => postcard::from_bytes::<FirstSpec>(rest).map(|first| SecondSpec::from(first).into()),
         _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }
@@ -103,6 +104,7 @@ mod tests {
             priority: -3,
             compile: Some(CompileStep {
                 command: Command::Argv(vec!["cc".into(), "a b".into()]),
+                env: [("B".to_string(), "2".to_string())].into(),
                 network: Some(NetworkName::new("lab").unwrap()),
                 limits,
             }),
@@ -145,9 +147,44 @@ mod tests {
         assert_eq!(decode_spec(&encode_spec(&plain).unwrap()).unwrap(), plain);
     }
 
+    /// A spec as the older forms show it: their compile step has the environment of the other.
+    fn old_spec() -> TaskSpec {
+        let mut spec = spec();
+        let env = spec.execute.env.clone();
+        spec.compile.iter_mut().for_each(|step| step.env = env.clone());
+        spec
+    }
+
+    /// What follows the version in both of the older forms, byte for byte as it was written.
+    fn first_form() -> Vec<u8> {
+        [
+            &b"\x0cAda Lovelace\x05\x01\x01\x02\x02cc\x03a b"[..],
+            b"\x01\x01\x80\xca\xb5\xee\x01\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00\x01\x07",
+            b"\x00\x0b./a.out < x\x02\x02\xc3\xa9\x00\x01\x01A\x011\x01",
+            &[9; 32],
+            b"\x00\x00\x00\x00\x00",
+            b"\x01\x05a/b.c\x01\x00\x03\x00\xff\x07",
+            b"\x01\x02in\x01\x01",
+            &[1; 32],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn the_second_form_is_still_read() {
+        let first = first_form();
+        let second = [
+            &b"\x02"[..],
+            &first,
+            b"\x01\x03lab\x01\x80\x80\x80\x80\x80\x20\x01\xff\xff\xff\xff\x0f\x01\x80\x80\x80\x04\x01\x03",
+            b"\x00\x00\x00\x01\x80\x80\x40\x00",
+        ];
+        assert_eq!(decode_spec(&second.concat()).unwrap(), old_spec());
+    }
+
     #[test]
     fn the_first_form_is_still_read() {
-        let mut old = spec();
+        let mut old = old_spec();
         let limits = old.compile.iter_mut().map(|step| {
             step.network = None;
             &mut step.limits
@@ -161,18 +198,7 @@ mod tests {
                 ..*limits
             };
         }
-        // Byte for byte as it was written.
-        let first = [
-            &b"\x01\x0cAda Lovelace\x05\x01\x01\x02\x02cc\x03a b"[..],
-            b"\x01\x01\x80\xca\xb5\xee\x01\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00\x01\x07",
-            b"\x00\x0b./a.out < x\x02\x02\xc3\xa9\x00\x01\x01A\x011\x01",
-            &[9; 32],
-            b"\x00\x00\x00\x00\x00",
-            b"\x01\x05a/b.c\x01\x00\x03\x00\xff\x07",
-            b"\x01\x02in\x01\x01",
-            &[1; 32],
-        ];
-        assert_eq!(decode_spec(&first.concat()).unwrap(), old);
+        assert_eq!(decode_spec(&[&b"\x01"[..], &first_form()].concat()).unwrap(), old);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{BlobHash, TaskId};
+use supervise::{ComponentFailed, Failures};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -12,10 +13,14 @@ pub enum StoreError {
     Conflict(TaskId),
     #[error("blob {0} does not exist")]
     NoBlob(BlobHash),
+    #[error("blob {0} is damaged; put it again")]
+    DamagedBlob(BlobHash),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
     #[error("the search was stopped after {} seconds; narrow it by user, status, executor or time", .limit.as_secs())]
     SearchTooLong { limit: Duration },
+    #[error("too many {what} wait already")]
+    Busy { what: &'static str },
     #[error("no room left for the store in {path}")]
     Full { path: PathBuf },
     #[error(
@@ -102,19 +107,32 @@ pub enum StoreError {
     TooMuch,
     #[error("the store is closed")]
     Closed,
+    #[error("{0}; the process ends and is to be started again")]
+    ComponentFailed(ComponentFailed),
 }
 
+/// A component's failure is told a moment after its callers have lost it.
+const TELLING: Duration = Duration::from_secs(1);
+
 impl StoreError {
+    /// Why a component of the store does not answer.
+    pub(crate) async fn of_lost(mut failures: Failures) -> StoreError {
+        let told = tokio::time::timeout(TELLING, failures.wait()).await;
+        told.map_or(StoreError::Closed, StoreError::ComponentFailed)
+    }
+
     /// Whether the same call may go better later.
     pub fn is_transient(&self) -> bool {
         match self {
-            StoreError::Full { .. } | StoreError::Closed => true,
+            StoreError::Full { .. } | StoreError::Busy { .. } => true,
+            StoreError::Closed | StoreError::ComponentFailed(_) => true,
             StoreError::Io { .. } | StoreError::Database { .. } | StoreError::Mongo { .. } => true,
             StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
             StoreError::Silent { .. } | StoreError::Contended { .. } => true,
             StoreError::Conflict(_)
             | StoreError::TooMuch
             | StoreError::NoBlob(_)
+            | StoreError::DamagedBlob(_)
             | StoreError::ForeignCursor
             | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }

@@ -4,17 +4,23 @@
 //! `model` (the transition table, `standing`, `settle`); a store's part is to do it atomically and durably.
 //! This room knows nothing of leases, clocks between machines, the wire or HTTP.
 
+mod admission;
 mod change;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod document;
 mod error;
 pub mod mongo;
+mod room;
+mod search;
+mod set_aside;
 pub mod sqlite;
 mod task_store;
+mod verify;
 
 pub use change::Change;
 pub use error::StoreError;
+pub use search::SEARCH_WINDOW;
 pub use task_store::{
-    BlobBytes, BlobFile, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
 };

@@ -7,11 +7,13 @@
 
 mod abandon;
 mod add;
+mod age;
 mod attempts;
 mod base;
 mod blobs;
 mod cancel;
 mod changes;
+mod check;
 mod connect;
 mod content;
 mod executors;
@@ -36,10 +38,13 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
+use supervise::{Failures, Supervisor};
 use tokio::sync::broadcast;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::abandon::Abandoner;
 use self::add::{Adder, Draft};
@@ -48,8 +53,12 @@ use self::base::Base;
 use self::cancel::Existed;
 use self::changes::Changes;
 use self::report::Sent;
+use crate::admission::Admission;
+use crate::room;
+use crate::search::{LISTS_WAITING, TEXTS_WAITING};
 use crate::{
-    BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
+    Totals,
 };
 
 #[derive(Clone, Debug)]
@@ -62,6 +71,8 @@ pub struct Options {
     pub login: Option<Login>,
     /// How often a task may be lost before it ends as `system_error`.
     pub max_attempts: u32,
+    /// How many tasks a search looks at for one page.
+    pub search_window: usize,
     /// A folder of this process alone, for blobs on their way in. It is emptied.
     pub incoming: PathBuf,
 }
@@ -81,11 +92,22 @@ impl fmt::Debug for Login {
     }
 }
 
+/// Lists that run at the same time.
+const LISTS: usize = 32;
+/// Searches for a text that do, of this judicator: they keep the server busy, and lists have to be answered beside them.
+const TEXTS: usize = 4;
+
 pub struct MongoStore {
+    /// Dropped first: what ends after it ends in order.
+    _stop: DropGuard,
+    supervisor: Supervisor,
     base: Arc<Base>,
     adder: Adder,
     abandoner: Abandoner,
     changes: Changes,
+    lists: Admission,
+    texts: Admission,
+    search_window: usize,
     incoming: PathBuf,
 }
 
@@ -106,13 +128,24 @@ impl MongoStore {
             .await?;
         base.saw_add(last);
         empty(&options.incoming)?;
+        let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         Ok(MongoStore {
-            adder: Adder::start(base.clone()),
-            abandoner: Abandoner::start(base.clone()),
-            changes: Changes::follow(base.clone()).await?,
+            adder: Adder::start(base.clone(), &supervisor, &stop),
+            abandoner: Abandoner::start(base.clone(), &supervisor, &stop),
+            changes: Changes::follow(base.clone(), &supervisor, &stop).await?,
+            supervisor,
+            _stop: stop.drop_guard(),
             base,
+            lists: Admission::new("searches", LISTS, LISTS_WAITING),
+            texts: Admission::new("searches for a text", TEXTS, TEXTS_WAITING),
+            search_window: options.search_window,
             incoming: options.incoming,
         })
+    }
+
+    /// How many documents were found since it was opened that cannot be read.
+    pub fn unreadable_rows(&self) -> usize {
+        self.base.set_aside.count()
     }
 }
 
@@ -148,9 +181,14 @@ impl TaskStore for MongoStore {
     }
 
     async fn search(&self, query: Query) -> Result<Page, StoreError> {
+        let admission = match query.text {
+            Some(_) => &self.texts,
+            None => &self.lists,
+        };
+        let _admitted = admission.enter().await?;
         let query = Arc::new(query);
         Patience::with("search")
-            .persist(|_| search::search(self.base.clone(), query.clone()))
+            .persist(|_| search::search(self.base.clone(), query.clone(), self.search_window))
             .await
     }
 
@@ -190,18 +228,27 @@ impl TaskStore for MongoStore {
             .await
     }
 
-    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError> {
-        Patience::with("forget executors")
-            .persist(|_| executors::forget(self.base.clone(), before))
+    async fn age(&self) -> Result<Age, StoreError> {
+        Patience::with("read the store's age")
+            .persist(|_| age::read(self.base.clone()))
             .await
     }
 
-    async fn retire(
-        &self,
-        done_before: Moment,
-        unused_since: Moment,
-        limit: usize,
-    ) -> Result<Retired, StoreError> {
+    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
+        Patience::with("advance the store's age")
+            .persist(|_| age::advance(self.base.clone(), from, by))
+            .await
+    }
+
+    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
+        Patience::with("forget executors")
+            .persist(|_| executors::forget(self.base.clone(), gone_before))
+            .await
+    }
+
+    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError> {
+        let stamp = || Patience::with("stamp what is done").persist(|_| retire::stamp(self.base.clone()));
+        while stamp().await? > 0 {}
         let mut retired = Retired::default();
         while retired.tasks < limit {
             let left = limit - retired.tasks;
@@ -243,10 +290,30 @@ impl TaskStore for MongoStore {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-        let found = Patience::with("look for a blob")
-            .persist(|_| blobs::file_of(self.base.clone(), hash))
-            .await?;
-        Ok(found.map(|(file, size)| files::stream(self.base.clone(), file, size)))
+        blobs::get(&self.base, hash).await
+    }
+
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
+        Patience::with("scan blobs")
+            .persist(|_| blobs::scan(self.base.clone(), first_byte))
+            .await
+    }
+
+    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
+        Patience::with("count damaged blobs")
+            .persist(|_| blobs::damaged(self.base.clone()))
+            .await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        room::check(self.incoming.clone()).await?;
+        Patience::with("check that it can be written")
+            .persist(|_| check::check(self.base.clone()))
+            .await
+    }
+
+    fn failures(&self) -> Failures {
+        self.supervisor.failures()
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

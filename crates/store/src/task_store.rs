@@ -1,14 +1,16 @@
 //! The contract that every store keeps. The suite in `contract` says it in tests.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Added, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report, ReportAnswer, Seq,
-    SessionId, Task, TaskId, TaskSpec,
+    Added, Age, Attempt, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report,
+    ReportAnswer, Seq, SessionId, Status, Task, TaskId, TaskSpec,
 };
+use supervise::Failures;
 use tokio::sync::broadcast;
 
 use crate::{Change, StoreError};
@@ -34,6 +36,9 @@ pub struct Reported {
 /// A result that was just committed: when its attempt was handed out and when it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
+    pub task: TaskId,
+    pub attempt: Attempt,
+    pub status: Status,
     pub start_time: Moment,
     pub finish_time: Moment,
 }
@@ -66,6 +71,15 @@ pub struct BlobFile {
     pub hash: BlobHash,
     pub size: u64,
     pub path: PathBuf,
+}
+
+/// A part of the blobs, for a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobShelf {
+    /// Those that are not known to be damaged.
+    pub blobs: Vec<BlobHash>,
+    /// Files that no blob referred to, and that are removed.
+    pub orphans: usize,
 }
 
 pub type BlobBytes = BoxStream<'static, Result<Bytes, StoreError>>;
@@ -102,28 +116,46 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Answers the number of tasks released, `None` if the session has moved on.
     async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError>;
 
-    /// Forgets executors that are gone and were last heard of before `before`.
-    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError>;
+    /// How old the store is now. What is done, used or gone is stamped with it, and retention compares only these
+    /// stamps: times of the clock are for people.
+    async fn age(&self) -> Result<Age, StoreError>;
+
+    /// Advances the age by what a leader has measured, if it is still `from`; so if two take themselves for the
+    /// leader at a time, only one of them counts. Answers what the age is then.
+    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError>;
+
+    /// Forgets executors that were gone before the store had this age.
+    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError>;
 
     /// Removes tasks that were done before `done_before` and blobs that no task uses and nobody put or asked
     /// for since `unused_since`; at most `limit` of each, so that it never holds up the others for long.
-    async fn retire(
-        &self,
-        done_before: Moment,
-        unused_since: Moment,
-        limit: usize,
-    ) -> Result<Retired, StoreError>;
+    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError>;
 
     /// Where a blob on its way in is to be written, so that keeping it is a rename.
     fn incoming(&self) -> PathBuf;
 
-    /// Takes the file over as a blob; durable when it returns. A blob that exists is left as it is.
+    /// Takes the file over as a blob; durable when it returns. If the blob exists and is damaged, that mends it.
     async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError>;
 
-    /// Their sizes; `None` where there is none. Asking counts as use: it is safe to add a task with them now.
+    /// Their sizes; `None` where there is none or it is damaged. Asking counts as use: it is safe to add a task with them now.
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError>;
 
+    /// The bytes are checked against the hash as they are read: those of a damaged blob end in
+    /// [`StoreError::DamagedBlob`] before the last of them, and the blob is marked as damaged.
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError>;
+
+    /// Writes a little durably and reads it back: whether a task could be added and read now.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Tells when a component of the store has failed for good; the store cannot be used any more then.
+    fn failures(&self) -> Failures;
+
+    /// The blobs whose hash begins with this byte, for a scan that reads them all in time. Files there that no blob
+    /// refers to are removed: a crash can leave them.
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError>;
+
+    /// How many blobs are known to be damaged and were not put again.
+    async fn damaged_blobs(&self) -> Result<u64, StoreError>;
 
     /// What changes from now on, in the order of its commits. A receiver that lags has to look for itself.
     fn changes(&self) -> broadcast::Receiver<Change>;

@@ -1,8 +1,11 @@
 //! Why a call by HTTP was not done.
 
-use std::error::Error as _;
+use std::error::Error;
+use std::io;
+use std::time::Duration;
 
-use reqwest::{Response, StatusCode};
+use reqwest::StatusCode;
+use rustls::CertificateError;
 use thiserror::Error;
 
 use crate::Problem;
@@ -17,6 +20,25 @@ pub enum ClientError {
     /// It is not known whether the call was done.
     #[error("the connection to {server} broke: {cause}; try again")]
     Broken { server: String, cause: String },
+    /// It is not known whether the call was done.
+    #[error("{server} did not answer within {:.1} s", .silence.as_secs_f32())]
+    Silent { server: String, silence: Duration },
+    #[error("{last} (tried {attempts} times in {:.1} s)", .spent.as_secs_f32())]
+    Repeated {
+        last: Box<ClientError>,
+        attempts: u32,
+        spent: Duration,
+        /// Whether one of the attempts may have been done, although the last one was not.
+        in_doubt: bool,
+    },
+    #[error("the certificate of {server} was refused: {problem}")]
+    Certificate { server: String, problem: String },
+    #[error("the TLS connection to {server} failed: {problem}; does the server speak https:// at this port?")]
+    Tls { server: String, problem: String },
+    #[error("{server} redirects to {target}")]
+    Redirect { server: String, target: String },
+    #[error("the file of trusted certificates cannot be used: {0}")]
+    Authorities(String),
     #[error("{server} gave an answer that is not Conclave's: {problem}")]
     Answer { server: String, problem: String },
     #[error("'{server}' is not a server's address: {problem}; write it like http://127.0.0.1:7000")]
@@ -30,18 +52,49 @@ pub enum ClientError {
 impl ClientError {
     /// What the server said, if it was the server that refused.
     pub fn problem(&self) -> Option<&Problem> {
-        match self {
+        match self.last() {
             ClientError::Problem(problem) => Some(problem),
             _ => None,
+        }
+    }
+
+    /// The failure of the last attempt.
+    pub fn last(&self) -> &ClientError {
+        match self {
+            ClientError::Repeated { last, .. } => last.last(),
+            error => error,
         }
     }
 
     /// Whether the same call, made again, may go better. An add must have an id to be repeated.
     pub fn is_transient(&self) -> bool {
         match self {
-            ClientError::Problem(problem) => matches!(problem.status, 429 | 503),
-            ClientError::Connect { .. } | ClientError::Broken { .. } => true,
-            ClientError::Answer { .. }
+            ClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
+            ClientError::Connect { .. } | ClientError::Broken { .. } | ClientError::Silent { .. } => true,
+            ClientError::Repeated { last, .. } => last.is_transient(),
+            ClientError::Certificate { .. }
+            | ClientError::Tls { .. }
+            | ClientError::Redirect { .. }
+            | ClientError::Authorities(_)
+            | ClientError::Answer { .. }
+            | ClientError::Server { .. }
+            | ClientError::Token
+            | ClientError::Setup(_) => false,
+        }
+    }
+
+    /// Whether the server may have done what was asked, in spite of this error.
+    pub fn may_have_been_done(&self) -> bool {
+        match self {
+            // A gateway that lost its judicator does not know either.
+            ClientError::Problem(problem) => problem.status >= 500,
+            ClientError::Broken { .. } | ClientError::Silent { .. } | ClientError::Answer { .. } => true,
+            ClientError::Repeated { last, in_doubt, .. } => *in_doubt || last.may_have_been_done(),
+            ClientError::Connect { .. }
+            | ClientError::Certificate { .. }
+            | ClientError::Tls { .. }
+            | ClientError::Redirect { .. }
+            | ClientError::Authorities(_)
             | ClientError::Server { .. }
             | ClientError::Token
             | ClientError::Setup(_) => false,
@@ -50,23 +103,38 @@ impl ClientError {
 
     pub(super) fn broken(server: String, error: reqwest::Error) -> ClientError {
         let cause = innermost(&error);
-        if error.is_connect() {
+        match tls_error(&error) {
+            Some(rustls::Error::InvalidCertificate(problem)) => {
+                return ClientError::Certificate {
+                    server,
+                    problem: certificate_problem(problem),
+                };
+            }
+            Some(problem) => {
+                return ClientError::Tls {
+                    server,
+                    problem: problem.to_string(),
+                };
+            }
+            None => {}
+        }
+        if error.is_redirect() {
+            ClientError::Redirect {
+                server,
+                target: cause,
+            }
+        } else if error.is_connect() {
             ClientError::Connect { server, cause }
         } else {
             ClientError::Broken { server, cause }
         }
     }
 
-    pub(super) async fn refused(server: String, response: Response) -> ClientError {
-        let status = response.status();
-        let body = match response.bytes().await {
-            Ok(body) => body,
-            Err(error) => return ClientError::broken(server, error),
-        };
-        match serde_json::from_slice(&body) {
+    pub(super) fn refused(server: &str, status: StatusCode, body: &[u8]) -> ClientError {
+        match serde_json::from_slice(body) {
             Ok(problem) => ClientError::Problem(Box::new(problem)),
             // An answer to HEAD has no body, and one from a proxy is not ours.
-            Err(_) => ClientError::Problem(Box::new(bare(&server, status))),
+            Err(_) => ClientError::Problem(Box::new(bare(server, status))),
         }
     }
 }
@@ -92,4 +160,31 @@ fn innermost(error: &reqwest::Error) -> String {
         next = error.source();
     }
     cause
+}
+
+/// rustls has words for some problems and only a name for others.
+fn certificate_problem(problem: &CertificateError) -> String {
+    match problem {
+        CertificateError::UnknownIssuer => "no authority that is trusted here has signed it".into(),
+        CertificateError::Expired => "it has expired".into(),
+        CertificateError::NotValidYet => "it is not valid yet".into(),
+        CertificateError::NotValidForName => "it is not made for this host name".into(),
+        other => other.to_string(),
+    }
+}
+
+fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        // An `io::Error` does not count what it wraps as its source.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match wrapped {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
 }

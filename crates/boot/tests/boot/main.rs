@@ -9,6 +9,7 @@ mod restarting;
 mod starting;
 mod stopping;
 
+mod hanging_up;
 mod holding;
 mod taking_over;
 

@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 use crate::stage::{LONG_LEASE, Stage};
 
 /// The parent of a run's first process.
-fn warden_of(pid: i32) -> Pid {
+pub(crate) fn warden_of(pid: i32) -> Pid {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     let parent: i32 = parent.unwrap().trim().parse().unwrap();

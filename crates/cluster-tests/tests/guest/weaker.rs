@@ -60,7 +60,7 @@ async fn a_missing_wall_is_named() {
 
     ran["refused"].fails(1, &["memory", "Delegate=yes", "--allow-weaker memory"]);
     ran["one of three"].fails(1, &["processes", "Delegate=yes", "--allow-weaker processes"]);
-    let walls: Value = ran["check"].json();
+    let walls = Value::from(ran["check"].json_lines());
     let given_up = json!([
         {"wall": "memory", "by": "nothing: a peak beyond the limit is told afterwards (given up)"},
         {"wall": "processes", "by": "nothing (given up)"},

@@ -123,7 +123,7 @@ async fn fields_of_the_wrong_kind_are_named() {
         json!(""),
     ];
     // (where, which of the wrong values are right there after all, what is named)
-    let places: [(&str, &[usize]); 16] = [
+    let places: [(&str, &[usize]); 18] = [
         ("/user", &[]),
         ("/id", &[]),
         ("/priority", &[0]),
@@ -132,6 +132,8 @@ async fn fields_of_the_wrong_kind_are_named() {
         ("/source/f", &[5]),
         ("/compile", &[]),
         ("/compile/command", &[]),
+        ("/compile/env", &[]),
+        ("/compile/env/A", &[5]),
         ("/execute", &[]),
         ("/execute/command", &[]),
         ("/execute/args", &[]),
@@ -149,7 +151,7 @@ async fn fields_of_the_wrong_kind_are_named() {
         {
             let mut task = json!({
                 "user": "u", "id": "01890a5d-ac96-774b-bcce-b302099a8057", "priority": 0,
-                "source": {"f": ""}, "data": {}, "compile": {"command": "true"},
+                "source": {"f": ""}, "data": {}, "compile": {"command": "true", "env": {"A": "b"}},
                 "execute": {"command": "true", "args": [], "env": {"A": "b"}, "input": "", "limits": {"wall": 1}},
             });
             *task.pointer_mut(place).unwrap() = value.clone();

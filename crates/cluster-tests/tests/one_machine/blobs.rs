@@ -4,6 +4,7 @@ use cluster_tests::{Answer, Web, await_that};
 use futures::stream;
 use serde_json::json;
 use sha2::Digest;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -166,4 +167,106 @@ async fn many_may_put_the_same_at_once() {
         "{statuses:?}"
     );
     assert!(stage.web.get(&at(&hash)).await.body == bytes);
+}
+
+/// Where the store keeps it.
+fn file_of(stage: &Stage, hash: &str) -> PathBuf {
+    let blobs = stage.system.data().join("store/blobs");
+    blobs.join(&hash[..2]).join(&hash[2..])
+}
+
+/// The length stays right.
+fn damage(stage: &Stage, hash: &str) {
+    let path = file_of(stage, hash);
+    let mut bytes = std::fs::read(&path).expect("the blob's file");
+    bytes[0] ^= 1;
+    std::fs::write(&path, bytes).expect("it is damaged");
+}
+
+fn name_of(bytes: &[u8]) -> String {
+    let digest = sha2::Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_damaged_blob_is_told_and_putting_it_again_mends_it() {
+    let stage = Stage::up(&["--slots", "1"]);
+    let web = &stage.web;
+    put(web, ABC, b"abc").await;
+    damage(&stage, ABC);
+    for _ in 0..2 {
+        let problem = web.get(&at(ABC)).await.problem(404);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("is damaged; put it again"), "{detail}");
+    }
+    assert_eq!(head(web, ABC).await.status, 404);
+    let task = json!({"source": {"a": {"blob": ABC}}, "execute": {"command": "cat a"}});
+    web.post("/api/v1/tasks", &task).await.problem(422);
+    assert_eq!(put(web, ABC, b"abc").await.status, 201);
+    assert_eq!(web.get(&at(ABC)).await.body, b"abc");
+
+    // Nobody has met this one's damage yet.
+    damage(&stage, ABC);
+    put(web, ABC, b"abc").await;
+    assert_eq!(web.get(&at(ABC)).await.body, b"abc");
+
+    // One that is larger than what is read at once: it does not come whole.
+    let large = vec![b'x'; 3 << 20];
+    let hash = name_of(&large);
+    put(web, &hash, &large).await;
+    damage(&stage, &hash);
+    let got = web.request("GET", &at(&hash)).send().await.expect("an answer");
+    assert!(got.bytes().await.is_err(), "it was taken for whole");
+    assert_eq!(head(web, &hash).await.status, 404);
+
+    // A task that needs it and was added before ends, and says why.
+    put(web, &hash, &large).await;
+    let gate = stage.gate("gate");
+    let first = json!({"execute": {"command": gate.wait()}});
+    web.post("/api/v1/tasks", &first).await;
+    let task = json!({"source": {"a": {"blob": hash}}, "execute": {"command": "cat a"}});
+    let task = web.post("/api/v1/tasks", &task).await.json();
+    damage(&stage, &hash);
+    gate.open();
+    let id = task["id"].as_str().unwrap();
+    let task = web.get(&format!("/api/v1/tasks/{id}?wait=60")).await.json();
+    assert_eq!(task["status"], "system_error", "{task}");
+    assert!(
+        task["trouble"]
+            .as_str()
+            .unwrap()
+            .contains("is damaged; put it again"),
+        "{task}"
+    );
+}
+
+#[tokio::test]
+async fn a_scan_finds_damage_and_removes_orphans() {
+    let stage = Stage::up(&["--set", "judicator.scan_blobs=1s"]);
+    let web = &stage.web;
+    put(web, ABC, b"abc").await;
+    put(web, EMPTY, b"").await;
+    let orphan = file_of(&stage, &name_of(b"orphan"));
+    std::fs::create_dir_all(orphan.parent().unwrap()).expect("a folder");
+    std::fs::write(&orphan, "orphan").expect("a file");
+    damage(&stage, ABC);
+    await_that("both to be counted", Duration::from_secs(60), async || {
+        let page = web.get("/metrics").await.text();
+        let counted = |line: &str| page.lines().any(|found| found == line);
+        (counted("conclave_blobs_damaged 1") && counted("conclave_blobs_orphaned_total 1")).then_some(())
+    })
+    .await;
+    assert!(!orphan.exists());
+    assert_eq!(head(web, ABC).await.status, 404);
+    assert_eq!(head(web, EMPTY).await.status, 200);
+    // Mended, it counts no more.
+    put(web, ABC, b"abc").await;
+    await_that("no damage to be counted", Duration::from_secs(60), async || {
+        let page = web.get("/metrics").await.text();
+        page.lines()
+            .any(|line| line == "conclave_blobs_damaged 0")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(web.get(&at(ABC)).await.body, b"abc");
 }

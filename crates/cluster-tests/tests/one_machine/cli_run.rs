@@ -114,6 +114,23 @@ async fn outputs_and_exit_code_pass_through() {
         );
     }
     assert_eq!(task["execute"]["network"], "loopback");
+    // The compile command has the same ones, by names of their own.
+    let mut args = vec!["add", "--json", "--compile", "true"];
+    let flags = limits.map(|(name, value, _)| (format!("--compile-{name}"), value));
+    args.extend(flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]));
+    args.extend(["--compile-network", "loopback", "--", "true"]);
+    let task = cli.run(&args).await.well().json();
+    for (name, _, expected) in limits {
+        assert_eq!(
+            task["compile"]["limits"][name.replace('-', "_")],
+            expected,
+            "{name}"
+        );
+    }
+    assert_eq!(task["compile"]["network"], "loopback");
+    cli.run(&["run", "echo", "hello"])
+        .await
+        .fails(2, &["put `--` before the command: conclave run -- echo hello"]);
     // JSON for programs, and the task's code for the shell, all at once.
     let said = cli.run(&["run", "--json", "--", "false"]).await;
     assert_eq!(
@@ -195,14 +212,18 @@ async fn files_input_and_environment_go_with_it() {
         "--source",
         &at("src"),
         "--compile",
-        "echo compiling; cp main.sh built",
+        "echo compiling $HOW $SECRET; cp main.sh built",
+        "--compile-env",
+        "HOW=well",
+        "--env",
+        "SECRET=none of its business",
         "--shell",
         "ls",
     ];
     let said = cli.run(&compile).await;
     assert_eq!(
         (said.code, said.text(), said.stderr.as_str()),
-        (0, "built\nlib\nmain.sh\n", "compiling\n")
+        (0, "built\nlib\nmain.sh\n", "compiling well\n")
     );
     let said = cli
         .run(&["run", "--compile", "echo oops >&2; exit 9", "--shell", "echo ran"])

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::stage::{Stage, text};
 
@@ -25,18 +25,16 @@ async fn tasks_are_added_shown_and_followed() {
     let id = added.text().trim_end();
     assert_eq!(id.len(), 36, "{added:?}");
 
-    let watched = cli.run(&["watch", id]).await.well();
+    let watched = cli.run(&["watch", id]).await;
+    watched.fails(4, &[]);
     let last = watched.text().lines().last().unwrap();
     assert!(last.contains("run_failed"), "{watched:?}");
-    let lines = cli.run(&["watch", "--json", id]).await.well();
-    let events: Vec<Value> = lines
-        .text()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(events.last().unwrap()["status"], "run_failed");
+    let watched = cli.run(&["watch", "--json", id]).await;
+    watched.fails(4, &[]);
+    assert_eq!(watched.json_lines().last().unwrap()["status"], "run_failed");
 
-    let shown = cli.run(&["get", "--wait", "10s", id]).await.well();
+    cli.run(&["get", "--wait", "10s", id]).await.fails(4, &[]);
+    let shown = cli.run(&["get", id]).await.well();
     for words in [id, "ada", "run_failed", "exited with 4", "out"] {
         assert!(shown.text().contains(words), "no '{words}' in {shown:?}");
     }
@@ -72,11 +70,7 @@ async fn tasks_are_added_shown_and_followed() {
         .feed(&["add", "--json", "--lines", "-"], lines.as_bytes())
         .await
         .well();
-    let briefs: Vec<Value> = said
-        .text()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let briefs = said.json_lines();
     let commands: Vec<_> = briefs
         .iter()
         .map(|brief| brief["command"].as_str().unwrap())
@@ -107,16 +101,18 @@ async fn tasks_are_added_shown_and_followed() {
     let said = cli.run(&["cancel", one, id, UNKNOWN, two]).await;
     said.fails(
         1,
-        &[&format!("task {id} was not cancelled"), "run_failed", UNKNOWN],
+        &[&format!("task {id} cannot be cancelled"), "run_failed", UNKNOWN],
     );
+    assert_eq!(said.stderr.matches(id).count(), 1, "{said:?}");
     assert_eq!(said.text(), format!("{one} cancelled\n{two} cancelled\n"));
     assert_eq!(cli.json(&["cancel", "--json", one]).await["status"], "cancelled");
-    for verb in ["get", "watch"] {
+    for (verb, code) in [("get", 1), ("watch", 125)] {
         let missing = "01890a5d-ac96-774b-bcce-b302099a8058";
         cli.run(&[verb, missing])
             .await
-            .fails(1, &[missing, "does not exist"]);
-        cli.run(&[verb, "7"]).await.fails(2, &["UUID"]);
+            .fails(code, &[missing, "does not exist"]);
+        cli.run(&[verb, "7"]).await.fails(2, &["from 4 to 36"]);
+        cli.run(&[verb, "task-7"]).await.fails(2, &["UUID"]);
     }
 }
 
@@ -147,21 +143,38 @@ async fn lists_are_tables_or_json() {
         !table.text().contains('\x1b'),
         "a command steers the terminal: {table:?}"
     );
-    let page = cli.json(&["search", "--json", "--limit", "2"]).await;
-    assert_eq!(page["tasks"].as_array().unwrap().len(), 2);
-    let next = page["next"].as_str().unwrap();
+    let page = cli.run(&["search", "--json", "--limit", "2"]).await;
+    page.fails(0, &["there are more", "--after"]);
+    assert_eq!(page.json_lines().len(), 2);
+    let next = page.advised("--after");
     let rest = cli
-        .json(&["search", "--json", "--limit", "2", "--after", next])
-        .await;
-    assert_eq!(rest["tasks"][0]["command"], "echo one");
-    assert_eq!(rest["next"], Value::Null);
-    let more = cli.run(&["search", "--limit", "2"]).await;
-    assert!(more.code == 0 && more.stderr.contains("--after"), "{more:?}");
-    let pages = cli
-        .run(&["search", "--json", "--all", "--limit", "1"])
+        .run(&["search", "--json", "--limit", "2", "--after", next])
         .await
         .well();
-    assert_eq!(pages.text().lines().count(), 3);
+    assert_eq!(rest.json_lines().len(), 1);
+    assert_eq!(rest.json_lines()[0]["command"], "echo one");
+    let more = cli.run(&["search", "--limit", "2"]).await;
+    assert!(more.code == 0 && more.stderr.contains("--after"), "{more:?}");
+    // Over all pages there is one list: a task on each line.
+    let all = cli
+        .run(&["search", "--json", "--all", "--oldest", "--limit", "1"])
+        .await
+        .well();
+    let commands: Vec<_> = all
+        .json_lines()
+        .iter()
+        .map(|task| task["command"].as_str().unwrap().to_string())
+        .collect();
+    assert_eq!(commands.len(), 3, "{all:?}");
+    assert_eq!(commands[..2], ["echo one", "echo two"]);
+    for form in [
+        &["search", "--text", "nothing-like-it"][..],
+        &["search", "--json", "--user", "eve"],
+    ] {
+        let none = cli.run(form).await;
+        none.fails(0, &["No matching tasks."]);
+        assert_eq!(none.text(), "");
+    }
     cli.run(&["search", "--oldest", "--after", next])
         .await
         .fails(1, &["search"]);
@@ -176,8 +189,9 @@ async fn lists_are_tables_or_json() {
         let said = cli.run(&[verb]).await.well();
         assert!(said.text().contains(words), "{said:?}");
     }
-    assert_eq!(cli.json(&["executors", "--json"]).await[0]["name"], "exec-1");
-    assert_eq!(cli.json(&["judicators", "--json"]).await[0]["leader"], true);
+    // With one entry a list is one object, and nothing around it.
+    assert_eq!(cli.json(&["executors", "--json"]).await["name"], "exec-1");
+    assert_eq!(cli.json(&["judicators", "--json"]).await["leader"], true);
     assert_eq!(cli.json(&["stats", "--json"]).await["counts"]["success"], 2);
 
     for shell in ["bash", "zsh", "fish"] {

@@ -105,6 +105,25 @@ async fn a_command_finds_what_was_promised_around_it() {
     .await;
 }
 
+/// What a program needs at run time, a password say, is no business of the scripts that build it.
+#[tokio::test]
+async fn each_step_has_an_environment_of_its_own() {
+    let stage = Stage::up(&[]);
+    let show = "echo \"${FLAGS-none} ${PASSWORD-none} $LANG ${CONCLAVE_TASK:+known}\"";
+    let task = json!({
+        "compile": {"command": show, "env": {"FLAGS": "-O2", "LANG": "C"}},
+        "execute": {"command": show, "env": {"PASSWORD": "secret"}},
+    });
+    let task = stage.web.run(&task).await;
+    assert_eq!(task["result"]["compile"]["stdout"], "-O2 none C known\n");
+    assert_eq!(task["result"]["execute"]["stdout"], "none secret C.UTF-8 known\n");
+    assert_eq!(task["compile"]["env"], json!({"FLAGS": "-O2", "LANG": "C"}));
+    let plain = json!({"compile": {"command": show}, "execute": {"command": "true", "env": {"FLAGS": "x"}}});
+    let task = stage.web.run(&plain).await;
+    assert_eq!(task["result"]["compile"]["stdout"], "none none C.UTF-8 known\n");
+    assert_eq!(task["compile"]["env"], json!({}));
+}
+
 #[tokio::test]
 async fn endings_are_told_as_they_were() {
     let stage = Stage::up(&[]);

@@ -35,9 +35,11 @@ impl Settings {
     }
 }
 
-fn setting<'a>(settings: &'a Value, key: &str) -> (&'a str, &'a str) {
-    let all = settings.as_array().expect("a list");
-    let found = all.iter().find(|setting| setting["key"] == key).expect("the key");
+fn setting<'a>(settings: &'a [Value], key: &str) -> (&'a str, &'a str) {
+    let found = settings
+        .iter()
+        .find(|setting| setting["key"] == key)
+        .expect("the key");
     let text = |name: &str| found[name].as_str().expect("text");
     (text("value"), text("from"))
 }
@@ -52,7 +54,7 @@ async fn the_later_layer_wins_and_is_named() {
         ("CONCLAVE_JUDICATOR_KEEP_DONE", "1s"),
     ];
     let flags = ["--slots", "7", "--set", "gateway.max_batch=9", "--json"];
-    let shown = settings.show(file, &env, &flags).await.well().json();
+    let shown = settings.show(file, &env, &flags).await.well().json_lines();
     let check = |key: &str, value: &str, from: &str| {
         let (found, origin) = setting(&shown, key);
         assert_eq!(found, value, "{key}");
@@ -68,9 +70,9 @@ async fn the_later_layer_wins_and_is_named() {
     let tokens = settings.system.folder.path().join("tokens");
     check("secrets.tokens_file", text(&tokens), "node.toml:7");
 
-    let without_flag = settings.show(file, &env, &["--json"]).await.well().json();
+    let without_flag = settings.show(file, &env, &["--json"]).await.well().json_lines();
     assert_eq!(setting(&without_flag, "executor.slots").0, "5");
-    let without_env = settings.show(file, &[], &["--json"]).await.well().json();
+    let without_env = settings.show(file, &[], &["--json"]).await.well().json_lines();
     assert_eq!(setting(&without_env, "executor.slots").0, "3");
     let table = settings.show(file, &env, &["--slots", "7"]).await.well();
     let row = table
@@ -83,8 +85,6 @@ async fn the_later_layer_wins_and_is_named() {
     // Every key is documented, and every documented key is there.
     let docs = include_str!("../../../../docs/configuration.md");
     let keys: Vec<_> = shown
-        .as_array()
-        .unwrap()
         .iter()
         .map(|setting| setting["key"].as_str().unwrap())
         .collect();

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::json;
 
+use crate::slow_peers::other;
 use crate::socket::Socket;
 use crate::stage::Stage;
 
@@ -14,7 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn too_many_who_wait_are_told_to_come_back() {
-    let stage = Stage::up(&["--set", "gateway.max_waiting=2", "--set", "gateway.max_body=1KiB"]);
+    let stage = Stage::up(&[
+        "--set",
+        "gateway.max_waiting=2",
+        "--set",
+        "gateway.share=100",
+        "--set",
+        "gateway.max_body=1KiB",
+    ]);
     let web = &stage.web;
     let gate = stage.gate("gate");
     let task = web
@@ -64,7 +72,7 @@ async fn too_many_who_wait_are_told_to_come_back() {
 
 #[tokio::test]
 async fn slow_senders_take_only_their_own_places() {
-    let stage = Stage::up(&["--set", "gateway.max_requests=4"]);
+    let stage = Stage::up(&["--set", "gateway.max_requests=4", "--set", "gateway.share=100"]);
     let half = "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
     let mut slow = Vec::new();
     for _ in 0..4 {
@@ -73,8 +81,11 @@ async fn slow_senders_take_only_their_own_places() {
         assert!(socket.ask(half).await.starts_with("HTTP/1.1 100 "));
         slow.push(socket);
     }
-    let busy = stage.web.get("/api/v1/stats").await;
-    assert_eq!(busy.problem(503)["limit"], "4");
+    // All places are this caller's; another one is not to blame for that.
+    for (web, status) in [(&stage.web, 429), (&other(&stage), 503)] {
+        let problem = web.get("/api/v1/stats").await.problem(status);
+        assert_eq!(problem["limit"], "4", "{problem}");
+    }
     // Those who watch over the service are always answered.
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(stage.web.get(path).await.status, 200, "{path}");
@@ -93,6 +104,8 @@ async fn who_sends_and_then_waits_has_one_place_after_the_other() {
         "gateway.max_requests=2",
         "--set",
         "gateway.max_waiting=1",
+        "--set",
+        "gateway.share=100",
     ];
     let sending = async |stage: &Stage| {
         let half = "POST /api/v1/tasks?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\
@@ -104,7 +117,7 @@ async fn who_sends_and_then_waits_has_one_place_after_the_other() {
     // While it sends, it works.
     let stage = Stage::up(&flags);
     let slow = (sending(&stage).await, sending(&stage).await);
-    stage.web.get("/api/v1/stats").await.problem(503);
+    stage.web.get("/api/v1/stats").await.problem(429);
     drop(slow);
     // While it waits, as many as ever may work; but nobody else may wait, and who would adds nothing. On a new node:
     // nobody tells when both places of the old one are free.

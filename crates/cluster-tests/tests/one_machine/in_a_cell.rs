@@ -71,7 +71,7 @@ async fn bytes_go_through_as_they_are() {
             &bytes,
         )
         .await;
-    cut.fails(0, &["stdout was longer than is kept"]);
+    cut.fails(119, &["stdout was cut off: 1024 bytes were kept", "--output"]);
     assert_eq!(cut.stdout, bytes[..1024]);
     let too_much = cli()
         .feed(&["sandbox", "--space", "64KiB", "--", "cat"], &bytes)

@@ -90,6 +90,87 @@ async fn the_api_describes_itself() {
     assert_eq!(task["status"], "success", "{task:#}");
 }
 
+/// The examples of a schema, and of what it refers to.
+fn examples<'a>(api: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let target = schema["$ref"]
+        .as_str()
+        .and_then(|target| api.pointer(&target[1..]));
+    let schema = target.unwrap_or(schema);
+    let forms = schema["oneOf"].as_array().into_iter().flatten();
+    let own = schema["examples"].as_array().into_iter().flatten();
+    own.chain(schema.get("example"))
+        .chain(forms.flat_map(|form| examples(api, form)))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_example_is_taken() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let web = &stage.web;
+    let api = web.get("/api/openapi.json").await.json();
+    let mut tried = 0;
+    // The bodies.
+    for path in ["/api/v1/tasks", "/api/v1/tasks/batch"] {
+        let body = &api["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+        let answer = web.post(path, &body["example"]).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+        tried += 1;
+    }
+    // Every field of a task, by itself.
+    let fields = |name: &str| {
+        let properties = api["components"]["schemas"][name]["properties"].as_object();
+        properties.expect("a type with fields").clone()
+    };
+    let put = |place: &str, field: &str, example: &Value| {
+        let mut task = json!({"execute": {"command": "true"}, "compile": {"command": "true"}});
+        task.pointer_mut(place).unwrap()[field] = example.clone();
+        task
+    };
+    for (name, place) in [("NewTask", ""), ("Compile", "/compile"), ("Execute", "/execute")] {
+        for (field, schema) in fields(name) {
+            for example in examples(&api, &schema) {
+                let answer = web.post("/api/v1/tasks", &put(place, &field, example)).await;
+                assert!(
+                    matches!(answer.status, 200 | 201),
+                    "{name}.{field} {example}: {}",
+                    answer.text()
+                );
+                tried += 1;
+            }
+        }
+    }
+    for (field, schema) in fields("Limits") {
+        for example in examples(&api, &schema) {
+            let task = json!({"execute": {"command": "true", "limits": {(field.clone()): example}}});
+            let answer = web.post("/api/v1/tasks", &task).await;
+            assert_eq!(answer.status, 201, "{field} {example}: {}", answer.text());
+            tried += 1;
+        }
+    }
+    // The parameters of a search.
+    for parameter in api["paths"]["/api/v1/tasks"]["get"]["parameters"]
+        .as_array()
+        .unwrap()
+    {
+        let own = parameter.get("example");
+        for example in own.into_iter().chain(examples(&api, &parameter["schema"])) {
+            let value = match example {
+                Value::Array(values) => values
+                    .iter()
+                    .map(|value| value.as_str().unwrap())
+                    .collect::<Vec<_>>()
+                    .join(","),
+                value => value.as_str().unwrap().to_string(),
+            };
+            let name = parameter["name"].as_str().unwrap();
+            let answer = web.get(&format!("/api/v1/tasks?{name}={value}")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "only {tried} examples were found");
+}
+
 #[tokio::test]
 async fn methods_and_places_that_do_not_exist() {
     let stage = Stage::up(&[]);
@@ -121,7 +202,41 @@ async fn methods_and_places_that_do_not_exist() {
         "/api/v1/tasks/a/b/c/d",
     ] {
         web.get(path).await.problem(404);
+        // A browser gets a page, from which there is a way on.
+        let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        let page = Answer::of(web.request("GET", path).header("Accept", accept)).await;
+        assert_eq!(page.status, 404);
+        assert!(page.header("content-type").starts_with("text/html"), "{path}");
+        let page = page.text();
+        assert!(
+            page.contains("Not found") && page.contains("href=\"/\""),
+            "{page}"
+        );
+        assert!(page.contains("href=\"/api/docs\""), "{page}");
     }
+    let evil = Answer::of(web.request("GET", "/<script>").header("Accept", "text/html")).await;
+    assert_eq!(evil.status, 404);
+    assert!(!evil.text().contains("<script"), "{}", evil.text());
+}
+
+#[tokio::test]
+async fn the_docs_page_can_be_copied_from() {
+    let stage = Stage::up(&["--slots", "1"]);
+    let docs = stage.web.get("/api/docs").await.text();
+    let own = stage.system.url("/api/v1/tasks?wait=10");
+    assert!(docs.contains(&own), "{own} is not in the examples");
+    assert!(!docs.contains('`'), "the docs page shows Markdown");
+    let host = "a'$(reboot)<script>";
+    let docs = Answer::of(stage.web.request("GET", "/api/docs").header("Host", host)).await;
+    assert!(
+        !docs.text().contains("reboot"),
+        "the docs page repeats what it should not"
+    );
+    // One executor with one slot is not many.
+    stage.web.run(&json!({"execute": {"command": "true"}})).await;
+    let page = stage.web.get("/").await.text();
+    assert!(page.contains("</b> executor</span>"), "{page}");
+    assert!(page.contains("</b> slot in use"), "{page}");
 }
 
 #[tokio::test]

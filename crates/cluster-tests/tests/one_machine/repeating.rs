@@ -106,6 +106,63 @@ async fn so_does_an_idempotency_key() {
 }
 
 #[tokio::test]
+async fn a_batch_honours_its_key() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let web = &stage.web;
+    let task = |command: &str| json!({"user": "ada", "execute": {"command": command}});
+    let send = |key: &'static str, tasks: Value| {
+        let request = web.request("POST", "/api/v1/tasks/batch");
+        let request = request.header("Idempotency-Key", key);
+        Answer::of(request.json(&json!({"tasks": tasks})))
+    };
+    let two = json!([task("echo same"), task("echo same")]);
+    let first = send("k1", two.clone()).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    let again = send("k1", two.clone()).await;
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    assert_eq!(count(web, "").await, 2);
+
+    // Other content at one place: nothing is added, and the place is named.
+    let changed = send(
+        "k1",
+        json!([task("echo same"), task("echo other"), task("echo new")]),
+    )
+    .await;
+    let problem = changed.problem(409);
+    assert_eq!(problem["field"], "tasks[1]");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("Idempotency-Key"),
+        "{problem}"
+    );
+    assert_eq!(count(web, "").await, 2);
+
+    // The tasks of another key, of another user, or of no batch are others.
+    for (key, tasks) in [
+        ("k2", two.clone()),
+        ("k1", json!([{"execute": {"command": "echo same"}}])),
+    ] {
+        let answer = send(key, tasks).await;
+        assert_eq!(answer.status, 201);
+        assert_ne!(answer.json()["tasks"][0]["id"], first.json()["tasks"][0]["id"]);
+    }
+    assert_eq!(keyed(web, b"k1", &task("echo same")).await.status, 201);
+    assert_eq!(count(web, "").await, 6);
+
+    // Ids of one's own: the same rule as for a single task.
+    let made = first.json()["tasks"][0]["id"].as_str().unwrap().to_string();
+    let mut with_id = task("echo same");
+    with_id["id"] = json!(ID);
+    send("k1", json!([with_id.clone()]))
+        .await
+        .blames(422, "tasks[0].id", "only one of them");
+    with_id["id"] = json!(made);
+    assert_eq!(send("k1", json!([with_id])).await.status, 200);
+    let request = web.request("POST", "/api/v1/tasks/batch");
+    let empty = request.header("Idempotency-Key", "").json(&json!({"tasks": two}));
+    assert_eq!(Answer::of(empty).await.problem(422)["field"], "Idempotency-Key");
+}
+
+#[tokio::test]
 async fn a_batch_is_added_whole_or_not_at_all() {
     let stage = Stage::up(&["--set", "gateway.max_batch=5"]);
     let web = &stage.web;
@@ -141,6 +198,7 @@ async fn a_batch_is_added_whole_or_not_at_all() {
 
     // One that was added before is answered as it is now.
     let again = web.post(&batch, &json!({"tasks": [named(ID, "echo 0")]})).await;
+    assert_eq!(again.status, 200);
     assert_eq!(again.json()["tasks"][0]["status"], "success");
     assert_eq!(again.json()["tasks"][0]["add_time"], added[0]["add_time"]);
 

@@ -1,8 +1,9 @@
 //! What is long done makes room; what is not stays.
 
+use std::process::Command;
 use std::time::Duration;
 
-use cluster_tests::{Answer, Web, await_that};
+use cluster_tests::{Answer, Node, System, Web, await_that};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -36,7 +37,7 @@ fn path(task: &Value) -> String {
 
 /// Whether there is a file of the store with just this line.
 fn is_on_disk(stage: &Stage, line: &str) -> bool {
-    let mut grep = std::process::Command::new("grep");
+    let mut grep = Command::new("grep");
     grep.args(["-rlx", line]).arg(stage.system.data().join("store"));
     !grep.output().expect("grep").stdout.is_empty()
 }
@@ -151,4 +152,110 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
     let again = json!({"id": done["id"], "execute": {"command": "echo new"}});
     let answer = web.post("/api/v1/tasks?wait=60", &again).await;
     assert_eq!((answer.status, stdout(answer.json())), (201, json!("new\n")));
+}
+
+/// A wall clock that a test sets while the node runs; the monotonic clock stays the kernel's.
+struct FakeClock {
+    offset: std::path::PathBuf,
+}
+
+impl FakeClock {
+    fn new(system: &System) -> FakeClock {
+        let clock = FakeClock {
+            offset: system.folder.path().join("clock"),
+        };
+        clock.set("+0d");
+        clock
+    }
+
+    fn set(&self, offset: &str) {
+        std::fs::write(&self.offset, offset).expect("the clock is set");
+    }
+
+    fn give_to(&self, command: &mut Command) {
+        let library = format!(
+            "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
+            std::env::consts::ARCH
+        );
+        assert!(
+            std::path::Path::new(&library).exists(),
+            "{library} is missing: install it with `scripts/setup test`"
+        );
+        command
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.offset)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    }
+}
+
+/// The times of a task, which must not run backwards.
+fn times(task: &Value) -> Vec<String> {
+    let times = ["add_time", "start_time", "report_time", "finish_time"];
+    let times: Vec<_> = times
+        .iter()
+        .map(|time| task[time].as_str().expect("a time").to_string())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    times
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards() {
+    let system = System::new().expect("a folder");
+    let clock = FakeClock::new(&system);
+    // Done tasks are kept for a week, as by default. That blobs are kept for a second shows when retention was at work.
+    let mut command = system.up_command(&["--slots", "2", "--set", "judicator.keep_blobs=1s"]);
+    clock.give_to(&mut command);
+    let up = Node::launch("up", system.folder.path(), command).expect("conclave up serves");
+    let web = &Web::new(&system.url(""));
+    let retention_has_run = async |text: &str| {
+        let hash = put(web, text).await;
+        // To ask for it would be to use it.
+        let file = system
+            .data()
+            .join("store/blobs")
+            .join(&hash[..2])
+            .join(&hash[2..]);
+        assert!(file.exists(), "{}", file.display());
+        await_that("an idle blob to be removed", PATIENCE, async || {
+            (!file.exists()).then_some(())
+        })
+        .await;
+    };
+    let run = json!({"execute": {"command": "echo kept"}});
+
+    let before = web.run(&run).await;
+    let gate = system.folder.path().join("gate");
+    let waits = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
+    clock.set("+8d");
+    let ahead = web.run(&run).await;
+    assert!(
+        times(&ahead)[0][..10] > times(&before)[3][..10],
+        "the node's clock has jumped: {ahead} after {before}"
+    );
+    let across = json!({"execute": {"command": waits}});
+    let across = web.post("/api/v1/tasks", &across).await.json();
+    await_that("the task to run", PATIENCE, async || {
+        (web.get(&path(&across)).await.json()["status"] == "running").then_some(())
+    })
+    .await;
+    retention_has_run("ahead").await;
+    assert!(
+        exists(web, &path(&before)).await,
+        "a result of a moment ago was removed"
+    );
+
+    clock.set("-8d");
+    retention_has_run("back").await;
+    std::fs::write(&gate, "").expect("the gate opens");
+    let across = web.get(&format!("{}?wait=60", path(&across))).await.json();
+    assert_eq!(across["status"], "success", "{across}");
+    times(&across);
+    let back = web.run(&run).await;
+    times(&back);
+    for task in [before, ahead, across, back] {
+        assert!(exists(web, &path(&task)).await, "{task} was removed");
+    }
+    drop(up);
 }

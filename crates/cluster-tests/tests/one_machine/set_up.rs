@@ -11,11 +11,11 @@ const EVERYWHERE: [&str; 10] = [
 
 /// Runs `scripts/up` with these programs alone on the PATH, and answers what it complains of.
 fn complaint_with_only(programs: &[&str]) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     for program in EVERYWHERE.iter().chain(programs) {
         let found = ["/usr/bin", "/bin"].map(|path| Path::new(path).join(program));
         let found = found.iter().find(|path| path.exists());
-        symlink(found.expect(program), folder.path().join(program)).unwrap();
+        symlink(found.expect(program), folder.path().join(program)).expect("a link");
     }
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/up");
     let ended = Command::new("/bin/bash")
@@ -24,9 +24,9 @@ fn complaint_with_only(programs: &[&str]) -> String {
         .env("PATH", folder.path())
         .env("HOME", folder.path())
         .output()
-        .unwrap();
+        .expect("scripts/up runs");
     assert!(!ended.status.success());
-    String::from_utf8(ended.stderr).unwrap()
+    String::from_utf8_lossy(&ended.stderr).into_owned()
 }
 
 #[test]

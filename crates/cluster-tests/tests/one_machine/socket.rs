@@ -25,6 +25,28 @@ impl Socket {
         String::from_utf8_lossy(&part[..length]).into_owned()
     }
 
+    /// Sends this and reads nothing.
+    pub(crate) async fn tell(&mut self, text: &[u8]) {
+        self.0.write_all(text).await.expect("bytes are taken");
+    }
+
+    /// Sends `piece` every `pause` until the server answers, and returns the answer's beginning; nothing if the
+    /// server closes without one.
+    pub(crate) async fn trickle(&mut self, piece: &[u8], pause: Duration) -> String {
+        let mut answer = [0; 4096];
+        let trickling = async {
+            loop {
+                match timeout(pause, self.0.read(&mut answer)).await {
+                    Ok(read) => return read.unwrap_or(0),
+                    // A server that has closed takes no more; the next read says so.
+                    Err(_) => drop(self.0.write_all(piece).await),
+                }
+            }
+        };
+        let length = timeout(PATIENCE, trickling).await.expect("an end in time");
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    }
+
     /// Sends these bytes, then `more` again and again for as long as it is taken or `times` are over, and reads
     /// the answer meanwhile. `None` if the server closes without one.
     pub(crate) async fn send(self, head: &[u8], more: &[u8], times: u64) -> Option<Answer> {

@@ -18,6 +18,7 @@ async fn whoever_names_no_limits_meets_those_of_the_node() {
     let zoo = Zoo::open_with(System::new().expect("a folder"), &settings).await;
     // A bomb that meets none would take this machine along.
     there_are_limits(&zoo).await;
+    they_are_shown(&zoo).await;
     for (name, program, reason) in [
         (
             "fork bomb",
@@ -41,6 +42,18 @@ async fn whoever_names_no_limits_meets_those_of_the_node() {
         animal.limits = json!({});
         zoo.ends_by(reason, animal).await;
     }
+}
+
+/// The task says what applied to it.
+async fn they_are_shown(zoo: &Zoo) {
+    let task = zoo.system.run(shell("true")).await;
+    let limits = serde_json::to_value(task.execute.limits).expect("limits");
+    let found = ["memory", "processes", "space"].map(|limit| limits[limit].clone());
+    assert_eq!(
+        found,
+        [json!(128 << 20), json!(512), json!(256 << 20)],
+        "{limits}"
+    );
 }
 
 /// Looks at the control groups of a task that does no harm.

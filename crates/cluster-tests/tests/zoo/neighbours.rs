@@ -49,7 +49,7 @@ async fn there_is_nothing_of_others_to_be_seen() {
     .collect();
     let expected = [
         "itself",
-        "CONCLAVE_EXECUTOR CONCLAVE_TASK HOME LANG PATH TMPDIR",
+        "CONCLAVE_ATTEMPT CONCLAVE_EXECUTOR CONCLAVE_TASK HOME LANG PATH TMPDIR",
         "/tmp/zoo-plant",
         "/box/main.sh",
         "/tmp/zoo-plant",
@@ -98,6 +98,7 @@ async fn no_environment_can_be_read_but_the_own() {
             .collect();
         names.sort_unstable();
         let expected = [
+            "CONCLAVE_ATTEMPT",
             "CONCLAVE_EXECUTOR",
             "CONCLAVE_TASK",
             "HOME",

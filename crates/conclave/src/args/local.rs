@@ -1,4 +1,4 @@
-//! Flags of the commands about the node of a cluster on this machine.
+//! Flags of the commands about the node on this machine.
 
 use std::path::PathBuf;
 

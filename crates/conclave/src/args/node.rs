@@ -15,7 +15,7 @@ pub(crate) struct NodeFlags {
     /// Folder for all that the node keeps
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// What is logged: off, error, warn, info, debug, trace
+    /// What is logged: off, error, warn, info, debug, trace; `json` or `debug,json` for JSON lines
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
     /// File with the secret that nodes show each other

@@ -19,13 +19,19 @@ pub(crate) struct TaskFlags {
     /// Command that compiles the source first, for the shell
     #[arg(long, value_name = "TEXT")]
     pub(crate) compile: Option<String>,
+    /// Variable in the environment of the command that compiles; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, requires = "compile")]
+    pub(crate) compile_env: Vec<(String, String)>,
+    /// Network that the compile command may use
+    #[arg(long, value_name = "NAME", value_parser = network_name, requires = "compile")]
+    pub(crate) compile_network: Option<NetworkName>,
     /// Command to run, as text for the shell; what follows `--` is added as further words at its end
     #[arg(long, value_name = "TEXT")]
     pub(crate) shell: Option<String>,
     /// Standard input: a file, or - for this command's own
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Variable in the command's environment; repeatable
+    /// Variable in the command's environment, not in that of --compile; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
     /// Network that the command may use, by the name that the executors have for it
@@ -42,8 +48,10 @@ pub(crate) struct TaskFlags {
     pub(crate) id: Option<TaskId>,
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
+    #[command(flatten)]
+    pub(crate) compile_limits: CompileLimitFlags,
     /// Program to run and its arguments, with no shell between
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) words: Vec<String>,
 }
 
@@ -77,6 +85,55 @@ pub(crate) struct LimitFlags {
     /// Size of all files together, like 256MiB
     #[arg(long, value_name = "SIZE")]
     space: Option<Size>,
+}
+
+/// The same for the compile command.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits of the compile command")]
+pub(crate) struct CompileLimitFlags {
+    /// Time on the clock
+    #[arg(long, value_name = "TIME", requires = "compile")]
+    compile_wall: Option<Span>,
+    /// CPU time of all its processes
+    #[arg(long, value_name = "TIME", requires = "compile")]
+    compile_cpu: Option<Span>,
+    /// Memory of all its processes
+    #[arg(long, value_name = "SIZE", requires = "compile")]
+    compile_memory: Option<Size>,
+    /// Bytes on each of stdout and stderr
+    #[arg(long, value_name = "SIZE", requires = "compile")]
+    compile_output: Option<Size>,
+    /// Processes and threads at one time
+    #[arg(long, value_name = "N", requires = "compile")]
+    compile_processes: Option<u32>,
+    /// Size of the largest file that it may write
+    #[arg(long, value_name = "SIZE", requires = "compile")]
+    compile_file_size: Option<Size>,
+    /// Files that a process may have open at one time
+    #[arg(long, value_name = "N", requires = "compile")]
+    compile_open_files: Option<u32>,
+    /// Stack of each process
+    #[arg(long, value_name = "SIZE", requires = "compile")]
+    compile_stack: Option<Size>,
+    /// Size of all files together; the larger one of this and --space counts for both commands
+    #[arg(long, value_name = "SIZE", requires = "compile")]
+    compile_space: Option<Size>,
+}
+
+impl CompileLimitFlags {
+    pub(crate) fn limits(&self) -> api::Limits {
+        api::Limits {
+            wall: self.compile_wall,
+            cpu: self.compile_cpu,
+            memory: self.compile_memory,
+            output: self.compile_output,
+            processes: self.compile_processes,
+            file_size: self.compile_file_size,
+            open_files: self.compile_open_files,
+            stack: self.compile_stack,
+            space: self.compile_space,
+        }
+    }
 }
 
 impl LimitFlags {

@@ -103,7 +103,7 @@ impl Role {
                 "limits.max",
                 "secrets",
             ],
-            Role::Executor => &["node", "etcd", "judicator", "executor", "secrets"],
+            Role::Executor => &["node", "etcd", "judicator", "executor", "sandbox", "secrets"],
             Role::Gateway => &["node", "etcd", "judicator", "executor", "gateway", "secrets"],
         }
     }
@@ -118,6 +118,14 @@ impl fmt::Display for Role {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A section that is left out would leave its keys at their defaults, whatever the operator set.
+    #[test]
+    fn executors_are_told_how_to_make_cells() {
+        for section in ["node", "executor", "sandbox", "secrets"] {
+            assert!(Role::Executor.sections().contains(&section), "{section}");
+        }
+    }
 
     #[test]
     fn every_word_is_read_again() {

@@ -1,9 +1,9 @@
-//! The node of a cluster on this machine, as its operator's commands find it: by its data folder.
+//! The node on this machine, as its operator's commands find it: by its data folder.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use boot::Status;
+use anyhow::{Context, Result, bail, ensure};
+use boot::{NodeError, Status};
 
 use super::access::{Own, access};
 use super::{Kind, Role, options, write};
@@ -26,17 +26,31 @@ impl LocalNode {
         self.data.join("run")
     }
 
-    pub(crate) fn status(&self) -> Result<Status> {
-        Status::read(&self.run()).with_context(|| {
-            format!(
-                "there is no node of a cluster in {}; name its data folder with --data",
-                self.data.display()
-            )
-        })
+    /// The embedded store of a single node.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.data.join("store")
     }
 
+    pub(crate) fn status(&self) -> Result<Status> {
+        match Status::read(&self.run()) {
+            Err(NodeError::NoNode { .. }) => bail!(
+                "no node was started in {}; name its data folder with --data",
+                self.data.display()
+            ),
+            read => Ok(read?),
+        }
+    }
+
+    /// Of a node of a cluster.
     pub(crate) fn kind(&self) -> Result<Kind> {
-        Kind::parse(&self.status()?.kind)
+        let status = self.status()?;
+        ensure!(
+            !status.is_single(),
+            "the node in {} is a single process (`conclave {}`) and belongs to no cluster; stop it with `conclave stop`",
+            self.data.display(),
+            status.kind
+        );
+        Kind::parse(&status.kind)
     }
 
     /// What the node was last started with.

@@ -20,26 +20,32 @@ use boot::Tether;
 use tokio_util::sync::CancellationToken;
 
 use super::Role;
-use crate::config::Config;
-use crate::node::{self, Signals};
+use crate::config::{Config, Layers};
+use crate::node::{self, Reload, Renewed, Signals};
 
-pub(crate) fn run(role: Role, config: Config) -> Result<ExitCode> {
+pub(crate) fn run(role: Role, layers: Layers) -> Result<ExitCode> {
     match role {
-        Role::EtcdMember => node::run_here(config, |config| tethered(config, etcd::member)),
-        Role::EtcdProxy => node::run_here(config, |config| tethered(config, etcd::proxy)),
-        Role::Mongodb => node::run_here(config, |config| tethered(config, mongodb::run)),
-        Role::Judicator => node::run(config, |config| tethered(config, judicator::run)),
-        Role::Executor => node::run(config, |config| tethered(config, executor::run)),
-        Role::Gateway => node::run_gateway(config, |config| tethered(config, gateway::run)),
+        Role::EtcdMember => node::run_here(layers, |config, reload| daemon(config, reload, etcd::member)),
+        Role::EtcdProxy => node::run_here(layers, |config, reload| daemon(config, reload, etcd::proxy)),
+        Role::Mongodb => node::run_here(layers, |config, reload| daemon(config, reload, mongodb::run)),
+        Role::Judicator => node::run(layers, judicator::run),
+        Role::Executor => node::run(layers, executor::run),
+        Role::Gateway => node::run_gateway(layers, gateway::run),
     }
 }
 
-async fn tethered<F>(config: Config, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
+/// A daemon shows its server a password that was derived from the secret, so only its log level can be read again.
+async fn daemon<F>(config: Config, reload: Reload, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
-    let tether = Tether::from_stdin().context("could not take up the line to boot")?;
+    let tether = tether()?;
+    tokio::spawn(reload.run(Renewed::default()));
     serve(config, tether).await
+}
+
+fn tether() -> Result<Tether> {
+    Tether::from_stdin().context("could not take up the line to boot")
 }
 
 /// A token that is cancelled by the first signal, or when boot is gone. The second signal ends the process.
@@ -48,6 +54,8 @@ fn stop_on_signal(tether: Tether) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let told = stop.clone();
     tokio::spawn(async move {
+        // A service that no longer hears signals stops, and boot starts it again.
+        let _deaf = told.clone().drop_guard();
         let (signal, _) = signals.next().await;
         tracing::info!("{signal}: stopping; a second signal stops at once");
         told.cancel();

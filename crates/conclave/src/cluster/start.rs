@@ -10,7 +10,7 @@ use boot::{Node, Plan, PrintLog, Service, Settings};
 use super::own_address::own_address;
 use super::{Kind, Role, options, write};
 use crate::config::{Config, Host, Layers};
-use crate::node::{self, Folder, Secrets};
+use crate::node::{self, Folder, LogLevel, Secrets};
 
 /// Everything that can be known to be wrong is said before anything is made or started.
 pub(crate) fn start(kind: Kind, mut layers: Layers, print_log: PrintLog) -> Result<ExitCode> {
@@ -19,7 +19,7 @@ pub(crate) fn start(kind: Kind, mut layers: Layers, print_log: PrintLog) -> Resu
     check(kind, &config, &layers)?;
     let secrets = Secrets::load(&config)?;
     preflight(kind, &config, &secrets)?;
-    node::log_to_stderr(&config)?;
+    let level = node::log_to_stderr(&config)?;
 
     let folder = Folder::prepare(&config.node.data.0)?;
     let (run, log) = (folder.run()?, folder.log()?);
@@ -48,8 +48,23 @@ pub(crate) fn start(kind: Kind, mut layers: Layers, print_log: PrintLog) -> Resu
         .enable_all()
         .build()
         .context("could not start the runtime")?;
-    runtime.block_on(boot::run(plan))?;
+    let run = plan.run.clone();
+    let on_hangup = || {
+        if let Err(error) = reload(kind, &run, &mut layers, &level) {
+            tracing::error!("the settings stay as they were: {error:#}");
+        }
+    };
+    runtime.block_on(boot::run(plan, on_hangup))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of what has changed, services are told the log level. They read their own files again when boot passes SIGHUP on.
+fn reload(kind: Kind, run: &Path, layers: &mut Layers, level: &LogLevel) -> Result<()> {
+    node::read_log_level(layers, level)?;
+    for role in kind.services() {
+        write::write(run, *role, layers)?;
+    }
+    Ok(())
 }
 
 fn service(run: &Path, role: Role, layers: &Layers, before: Option<&Service>) -> Result<Service> {

@@ -6,48 +6,58 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use api::{Brief, Client, NewTask};
-use model::TaskId;
+use api::NewTask;
 
 use crate::args::{ClientFlags, TaskFlags};
 use crate::print::{Form, Out};
-use crate::task;
+use crate::task::{self, BatchKey};
+
+mod lines;
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Exit codes:
+  0      everything was added
+  1      not everything was added, or it is not known; stderr says what is known and how to go on
+  2      the command line cannot be understood")]
 pub(crate) struct Args {
     /// Task as JSON, as the HTTP API takes it; - for stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lines", "shell", "words", "source", "data", "compile", "input"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lines", "shell", "words", "source", "data", "compile", "input", "env", "network", "user", "priority"])]
     file: Option<PathBuf>,
     /// Many tasks, each as JSON on one line; - for stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shell", "words", "source", "data", "compile", "input"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shell", "words", "source", "data", "compile", "input", "env", "network", "user", "priority", "id"])]
     lines: Option<PathBuf>,
+    /// Key from which the ids of --lines follow: the same lines with the same key are added once, however often they
+    /// are sent. Left out, one is made; it is printed when something goes wrong
+    #[arg(long, value_name = "UUID", requires = "lines", conflicts_with_all = ["file", "shell", "words"])]
+    key: Option<BatchKey>,
     #[command(flatten)]
     task: TaskFlags,
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
-
-/// Tasks for each call. Each call is added in full or not at all.
-const BATCH: usize = 500;
-
-/// Bytes of lines for each call, well below what a gateway takes.
-const BATCH_BYTES: usize = 4 << 20;
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.client.connect()?;
-    match &args.lines {
-        Some(path) => add_lines(path, &client, args.client.form()).await?,
-        None => {
-            let mut task = match &args.file {
-                Some(path) => read_task(path)?,
-                None => task::build(&args.task, &client).await?,
-            };
-            let task = task::add(&mut task, None, &client).await?;
-            match args.client.form() {
-                Form::People => Out::open().line(task.id)?,
-                Form::Json => Out::open().json(&task)?,
+    let form = args.client.form();
+    if let Some(path) = &args.lines {
+        let key = args.key.unwrap_or_else(BatchKey::generate);
+        return lines::add(open(path)?, path, key, &client, form).await;
+    }
+    let mut task = match &args.file {
+        Some(path) => {
+            let task = read_task(path)?;
+            NewTask {
+                id: args.task.id.or(task.id),
+                ..task
             }
         }
+        None => task::build(&args.task, &client).await?,
+    };
+    let task = task::add(&mut task, None, &client).await?;
+    match form {
+        Form::People => Out::open().line(task.id)?,
+        Form::Json => Out::open().json(&task)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -58,50 +68,6 @@ fn read_task(path: &Path) -> Result<NewTask> {
         .read_to_end(&mut json)
         .with_context(|| format!("could not read {}", path.display()))?;
     api::parse(&json).map_err(|wrong| anyhow!("the task in {} is wrong: {wrong}", path.display()))
-}
-
-async fn add_lines(path: &Path, client: &Client, form: Form) -> Result<()> {
-    let mut out = Out::open();
-    let (mut tasks, mut bytes, mut added) = (Vec::new(), 0, 0);
-    for (number, line) in open(path)?.lines().enumerate() {
-        let line = line.with_context(|| format!("could not read {}", path.display()))?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let mut task: NewTask = api::parse(line.as_bytes()).map_err(|wrong| {
-            anyhow!(
-                "line {} of {} is wrong: {wrong}; {added} tasks of earlier lines were added",
-                number + 1,
-                path.display()
-            )
-        })?;
-        task.id.get_or_insert_with(TaskId::generate);
-        bytes += line.len();
-        tasks.push(task);
-        if tasks.len() == BATCH || bytes >= BATCH_BYTES {
-            added += add_batch(std::mem::take(&mut tasks), client, form, &mut out)
-                .await
-                .with_context(|| format!("{added} tasks of earlier lines were added, then"))?;
-            bytes = 0;
-        }
-    }
-    if !tasks.is_empty() {
-        add_batch(tasks, client, form, &mut out)
-            .await
-            .with_context(|| format!("{added} tasks of earlier lines were added, then"))?;
-    }
-    Ok(())
-}
-
-async fn add_batch(tasks: Vec<NewTask>, client: &Client, form: Form, out: &mut Out) -> Result<usize> {
-    let added: Vec<Brief> = client.add_many(tasks).await?;
-    for task in &added {
-        match form {
-            Form::People => out.line(task.id)?,
-            Form::Json => out.json_line(task)?,
-        }
-    }
-    Ok(added.len())
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {

@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn show(settings: &[Shown], form: Form) -> Result<()> {
     let mut out = Out::open();
     match form {
-        Form::Json => out.json(&settings),
+        Form::Json => out.json_lines(settings),
         Form::People => {
             let mut table = Table::new(["KEY", "VALUE", "FROM"]);
             for setting in settings {

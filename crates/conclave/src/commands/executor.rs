@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::args::{ClusterFlags, ExecutorFlags, NodeFlags, flag, list_flag};
 use crate::cluster::{self, Kind};
 use crate::config::Config;
-use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
+use crate::node::{self, Folder, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -31,21 +31,25 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         own.extend(flag("node.name", "--name", args.executor.name()));
         return cluster::start(Kind::Executor, args.node.layers(own)?, args.cluster.print_log());
     }
-    let config = args.node.layers(own)?.config()?;
+    let layers = args.node.layers(own)?;
     ensure!(
-        config.executor.slots.0 > 0,
+        layers.config()?.executor.slots.0 > 0,
         "executor.slots is 0, so this executor would run nothing; give it at least 1 with --slots"
     );
-    node::run(config, serve)
+    node::run(layers, serve)
 }
 
-async fn serve(config: Config) -> Result<()> {
+async fn serve(config: Config, reload: Reload) -> Result<()> {
     let signals = Signals::listen()?;
     let secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
     let calls = start::client(&config.executor.judicators, &secrets);
 
-    let parts = vec![start::executor(&config, &folder, Arc::new(calls))?];
+    let parts = vec![
+        start::executor(&config, &folder, Arc::new(calls)).await?,
+        // To the end, so that the last report shows the secret of that time.
+        start::reload(reload, Renewed::of(&secrets)),
+    ];
 
     let serving = Serving {
         verb: "executor",

@@ -11,14 +11,14 @@ use crate::print::{Form, Out, Table};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let executors = args.client.connect()?.executors().await?;
     let mut out = Out::open();
     match args.client.form() {
-        Form::Json => out.json(&executors)?,
+        Form::Json => out.json_lines(&executors)?,
         Form::People => {
             let mut table = Table::new([
                 "NAME", "HEALTH", "SLOTS", "TASKS", "HOST", "VERSION", "SINCE", "REPORTED",

@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::args::{ClusterFlags, GatewayFlags, NameFlag, NodeFlags, flag, list_flag};
 use crate::cluster::{self, Kind};
 use crate::config::Config;
-use crate::node::{self, Parts, Secrets, Serving, Signals, start};
+use crate::node::{self, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -37,13 +37,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let layers = args.node.layers(own)?;
     match args.cluster.cluster {
         true => cluster::start(Kind::Gateway, layers, args.cluster.print_log()),
-        false => node::run_gateway(layers.config()?, serve),
+        false => node::run_gateway(layers, serve),
     }
 }
 
-async fn serve(config: Config) -> Result<()> {
+async fn serve(config: Config, reload: Reload) -> Result<()> {
     let signals = Signals::listen()?;
     let secrets = Secrets::load(&config)?;
+    secrets.check_gateway(&config)?;
     let http = node::bind_http(&config, &secrets, "--listen").await?;
     let calls = Arc::new(start::client(&config.gateway.judicators, &secrets));
     let metrics = start::metrics()?;
@@ -56,6 +57,7 @@ async fn serve(config: Config) -> Result<()> {
 
     let parts = vec![
         start::upkeep(metrics.clone()),
+        start::reload(reload, Renewed::of(&secrets)),
         start::gateway(&config, http, calls, &secrets, metrics),
     ];
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::args::{ClusterFlags, FounderFlags, NameFlag, NodeFlags, flag};
 use crate::cluster::{self, Kind};
 use crate::config::Config;
-use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
+use crate::node::{self, Folder, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -35,19 +35,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let name = layers.config()?.node.name.0;
     layers.follow("judicator.name", "node.name", name);
-    node::run(layers.config()?, serve)
+    node::run(layers, serve)
 }
 
-async fn serve(config: Config) -> Result<()> {
+async fn serve(config: Config, reload: Reload) -> Result<()> {
     let signals = Signals::listen()?;
-    let secrets = Secrets::load(&config)?;
+    let mut secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
+    secrets.guard_rpc(&folder)?;
     let rpc = node::bind_rpc(&config, &secrets, "--listen").await?;
     let address = rpc.local_addr()?;
-    let (judicator, judicator_part) = start::alone(&config, &folder, address)?;
+    let (judicator, judicator_part) = start::alone(&config, &folder, Some(address))?;
 
     // The server first, so that the store closes when no call is under way.
-    let parts = vec![start::rpc(rpc, judicator, &secrets), judicator_part];
+    let parts = vec![
+        start::reload(reload, Renewed::of(&secrets)),
+        start::rpc(rpc, judicator, &secrets),
+        judicator_part,
+    ];
 
     let serving = Serving {
         verb: "judicator",

@@ -11,14 +11,14 @@ use crate::print::{Form, Out, Table};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let judicators = args.client.connect()?.judicators().await?;
     let mut out = Out::open();
     match args.client.form() {
-        Form::Json => out.json(&judicators)?,
+        Form::Json => out.json_lines(&judicators)?,
         Form::People => {
             let mut table = Table::new([
                 "NAME",
@@ -42,7 +42,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 table.row([
                     judicator.name,
                     judicator.health,
-                    judicator.address,
+                    Some(judicator.address)
+                        .filter(|address| !address.is_empty())
+                        .unwrap_or("-".to_string()),
                     leads.to_string(),
                     judicator.store,
                     part(judicator.etcd.as_ref()),

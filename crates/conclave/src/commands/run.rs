@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     task: TaskFlags,
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 /// What a quick task needs: it is added and answered in one exchange.
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match shown {
         // That nobody reads the output does not change how the task ended.
         Err(error) if !is_closed_pipe(&error) => return Err(error),
-        _ => tell_ending(&task),
+        _ => tell_ending(&task, &client).await?,
     }
     Ok(ExitCode::from(exit::code(exit::Ending::of(&task))))
 }

@@ -143,7 +143,7 @@ fn in_cell(
 
 fn say(statements: &[Statement], form: Form) -> Result<()> {
     match form {
-        Form::Json => Out::open().json(&statements),
+        Form::Json => Out::open().json_lines(statements),
         Form::People => {
             let mut table = Table::new(["WALL", "BY"]);
             for Statement { wall, by } in statements {
@@ -201,6 +201,7 @@ fn tell(outcome: model::Outcome, form: Form) -> Result<ExitCode> {
         reason: Some(outcome.reason),
         exit_code: outcome.exit_code,
         signal: outcome.signal,
+        cut_off: outcome.stdout.truncated || outcome.stderr.truncated,
     });
     match show(outcome, form) {
         // That nobody reads the output does not change how the command ended.
@@ -218,7 +219,8 @@ fn show(outcome: model::Outcome, form: Form) -> Result<()> {
             for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
                 if output.truncated {
                     complain(format_args!(
-                        "{name} was longer than is kept; its end is missing (--output keeps more)"
+                        "{name} was cut off: {} bytes were kept; --output SIZE keeps more",
+                        output.bytes.len()
                     ));
                 }
             }

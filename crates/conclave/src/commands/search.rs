@@ -49,13 +49,14 @@ pub(crate) struct Args {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let mut query = Query {
         ids: args.ids,
+        id_prefix: None,
         user: args.user,
         statuses: args.status,
         executor: args.executor,
@@ -70,22 +71,34 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         after: args.after,
     };
     let mut out = Out::open();
+    let mut found = 0;
     loop {
         let page = client.search(&query).await?;
-        match (args.client.form(), args.all) {
-            (Form::People, _) => out.text(table(&page))?,
-            (Form::Json, false) => out.json(&page)?,
-            // Pages follow each other, so each has a line of its own.
-            (Form::Json, true) => out.json_line(&page)?,
+        found += page.tasks.len();
+        match args.client.form() {
+            Form::People if page.tasks.is_empty() => {}
+            Form::People => out.text(table(&page))?,
+            Form::Json => out.json_lines(&page.tasks)?,
         }
+        // What follows is on stderr: it is no part of the list.
         match (page.next, args.all) {
             (Some(next), true) => query.after = Some(next),
-            (Some(next), false) if args.client.form() == Form::People => {
-                // On stderr: it is no part of the list.
+            (Some(next), false) if !page.complete => {
+                complain(format_args!(
+                    "the search looked at part of the tasks only; to go on, add --after {next}, or --all"
+                ));
+                break;
+            }
+            (Some(next), false) => {
                 complain(format_args!("there are more; add --after {next}, or --all"));
                 break;
             }
-            _ => break,
+            (None, _) => {
+                if found == 0 {
+                    complain("No matching tasks.");
+                }
+                break;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

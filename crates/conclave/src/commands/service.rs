@@ -20,9 +20,7 @@ pub(crate) struct Args {
 
 /// Whatever goes wrong, boot is told why.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let ran = Layers::resolved(&args.config)
-        .and_then(|layers| layers.config())
-        .and_then(|config| services::run(args.role, config));
+    let ran = Layers::resolved(&args.config).and_then(|layers| services::run(args.role, layers));
     if let Err(error) = &ran {
         boot::say_why(&format!("{error:#}"));
     }

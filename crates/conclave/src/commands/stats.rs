@@ -11,7 +11,7 @@ use crate::print::{Form, Out, Pairs};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -35,6 +35,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                     stats.tasks_per_second, stats.window_seconds
                 ),
             );
+            pairs.add_if_some("note", stats.note.as_ref());
             out.text(pairs)?;
         }
     }

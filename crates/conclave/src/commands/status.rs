@@ -1,12 +1,14 @@
-//! `conclave status`: the services of this machine's node of a cluster.
+//! `conclave status`: this machine's node: its services, or whether `conclave up` is ready.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
-use boot::ServiceStatus;
+use boot::{ServiceStatus, Status};
+use serde::Serialize;
 
 use crate::args::LocalFlags;
-use crate::print::{Out, Table};
+use crate::print::{Form, Out, Table};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -17,13 +19,76 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+/// How long the node may take to say whether it is ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let status = args.local.node()?.status()?;
     let mut out = Out::open();
-    if args.json {
-        out.json(&status)?;
-        return Ok(ExitCode::SUCCESS);
+    let form = match args.json {
+        true => Form::Json,
+        false => Form::People,
+    };
+    match (status.is_single(), form) {
+        (true, form) => show_single(&status, form, &mut out).await?,
+        (false, Form::Json) => out.json(&status)?,
+        (false, Form::People) => show_services(status, &mut out)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `conclave up` wrote down, and what it answers now.
+#[derive(Serialize)]
+struct Single<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    ready: bool,
+    /// Why it is not ready.
+    problem: Option<String>,
+}
+
+async fn show_single(status: &Status, form: Form, out: &mut Out) -> Result<()> {
+    let problem = match (status.pid, status.addresses.get("http")) {
+        (None, _) => Some("it does not run".to_string()),
+        (Some(_), None) => Some("it is starting".to_string()),
+        (Some(_), Some(address)) => not_ready(address).await,
+    };
+    if let Form::Json = form {
+        return out.json(&Single {
+            status,
+            ready: problem.is_none(),
+            problem,
+        });
+    }
+    let Status {
+        kind, name, since, ..
+    } = status;
+    let Some(pid) = status.pid else {
+        return out.line(format_args!(
+            "{kind} {name}: does not run; it last started {since}"
+        ));
+    };
+    out.line(format_args!("{kind} {name}: runs as process {pid} since {since}"))?;
+    out.line(format_args!("version {}", status.version))?;
+    for (scheme, address) in &status.addresses {
+        out.line(format_args!("{scheme}://{address}"))?;
+    }
+    match problem {
+        None => out.line("ready"),
+        Some(problem) => out.line(format_args!("not ready: {problem}")),
+    }
+}
+
+async fn not_ready(address: &str) -> Option<String> {
+    let asked = async { api::Client::new(address, None)?.ready().await };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("no answer from {address} within {PATIENCE:?}")),
+    }
+}
+
+fn show_services(status: Status, out: &mut Out) -> Result<()> {
     let boot = match status.pid {
         Some(pid) => format!("boot runs as process {pid} since {}", status.since),
         None => "boot does not run".to_string(),
@@ -43,8 +108,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     for service in status.services {
         table.row(row(service));
     }
-    out.text(table)?;
-    Ok(ExitCode::SUCCESS)
+    out.text(table)
 }
 
 fn row(service: ServiceStatus) -> [String; 8] {

@@ -1,4 +1,4 @@
-//! `conclave stop`: stops this machine's node of a cluster, and waits for it.
+//! `conclave stop`: stops this machine's node, and waits for it.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -4,18 +4,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use boot::SingleNode;
 use rpc::Calls;
+use tokio::net::TcpListener;
 
 use crate::args::{ExecutorFlags, GatewayFlags, NodeFlags, flag};
 use crate::config::{Config, Layers};
-use crate::node::{self, Folder, Parts, Secrets, Serving, Signals, start};
+use crate::node::{self, Folder, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Address of the HTTP API and the pages [default: 127.0.0.1:7000]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Address where executors of other machines join [default: 127.0.0.1:7010]
+    /// Address where executors and gateways of other machines join, like 127.0.0.1:7010 [default: none]
     #[arg(long, value_name = "HOST:PORT")]
     rpc: Option<String>,
     #[command(flatten)]
@@ -36,43 +38,68 @@ impl Args {
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    node::run(args.layers()?.config()?, serve)
+/// Whether other processes can join.
+#[derive(Clone, Copy, Debug)]
+enum Rpc {
+    Open,
+    /// Nobody asked for it, so no port is taken and no caller has to be kept out.
+    Closed,
 }
 
-async fn serve(config: Config) -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let layers = args.layers()?;
+    let rpc = match layers.is_default("judicator.listen") {
+        true => Rpc::Closed,
+        false => Rpc::Open,
+    };
+    node::run(layers, |config, reload| serve(config, reload, rpc))
+}
+
+async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
     let signals = Signals::listen()?;
-    let secrets = Secrets::load(&config)?;
+    let mut secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
+    let mut single = SingleNode::enter(&folder.run()?, "up", &config.node.name.0).await?;
     let http = node::bind_http(&config, &secrets, "--listen").await?;
-    let rpc = node::bind_rpc(&config, &secrets, "--rpc").await?;
+    let rpc = match rpc {
+        Rpc::Open => {
+            secrets.guard_rpc(&folder)?;
+            Some(node::bind_rpc(&config, &secrets, "--rpc").await?)
+        }
+        Rpc::Closed => None,
+    };
+    let rpc_address = rpc.as_ref().map(TcpListener::local_addr).transpose()?;
+    let mut addresses = vec![("http", http.local_addr()?.to_string())];
+    addresses.extend(rpc_address.map(|address| ("rpc", address.to_string())));
     let serving = Serving {
         verb: "up",
-        addresses: vec![
-            ("http", http.local_addr()?.to_string()),
-            ("rpc", rpc.local_addr()?.to_string()),
-        ],
+        addresses,
         data: Some(folder.path.clone()),
         slots: Some(config.executor.slots.0),
     };
 
     let metrics = start::metrics()?;
-    let (judicator, judicator_part) = start::alone(&config, &folder, rpc.local_addr()?)?;
+    let (judicator, judicator_part) = start::alone(&config, &folder, rpc_address)?;
     let calls: Arc<dyn Calls> = judicator;
+    // Before anything is served: a machine on which no task can run is told to its operator alone.
+    let executor = match config.executor.slots.0 {
+        0 => None,
+        _ => Some(start::executor(&config, &folder, Arc::clone(&calls)).await?),
+    };
 
     // Stopped from the first to the last: nothing new is taken, then work is given back while there is still a
     // judicator to give it to, and the store closes when nobody can write any more.
     // Whichever fails takes the whole process down with its error: half a node helps nobody.
     let mut parts = vec![
         start::upkeep(metrics.clone()),
+        start::reload(reload, Renewed::of(&secrets)),
         start::gateway(&config, http, Arc::clone(&calls), &secrets, metrics),
     ];
-    if config.executor.slots.0 > 0 {
-        parts.push(start::executor(&config, &folder, Arc::clone(&calls))?);
-    }
-    parts.push(start::rpc(rpc, calls, &secrets));
+    parts.extend(executor);
+    parts.extend(rpc.map(|rpc| start::rpc(rpc, calls, &secrets)));
     parts.push(judicator_part);
 
+    single.serves(&serving.addresses)?;
     serving.announce()?;
     Parts(parts).run(signals).await
 }

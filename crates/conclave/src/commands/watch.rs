@@ -4,32 +4,36 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use api::{Event, show_time};
-use model::TaskId;
 
-use crate::args::{ClientFlags, task_id};
+use crate::args::{ClientFlags, TaskRef, task_ref};
+use crate::exit;
 use crate::follow::Follow;
+use crate::outputs::tell_ending;
 use crate::print::{Form, Out};
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = exit::HELP)]
 pub(crate) struct Args {
-    /// Id of the task
-    #[arg(value_parser = task_id)]
-    id: TaskId,
+    /// Id of the task, or the beginning of it
+    #[arg(value_parser = task_ref)]
+    id: TaskRef,
     #[command(flatten)]
-    client: ClientFlags,
+    pub(crate) client: ClientFlags,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let form = args.client.form();
     let mut out = Out::open();
-    Follow::silently(args.id, &client)
+    let id = args.id.find(&client).await?;
+    let task = Follow::silently(id, &client)
         .until_done(|event| match form {
             Form::People => out.line(line(event)),
-            Form::Json => out.json_line(event),
+            Form::Json => out.json(event),
         })
         .await?;
-    Ok(ExitCode::SUCCESS)
+    tell_ending(&task, &client).await?;
+    Ok(ExitCode::from(exit::code(exit::Ending::of(&task))))
 }
 
 fn line(event: &Event) -> String {

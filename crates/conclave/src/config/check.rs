@@ -8,6 +8,7 @@ use model::Limits;
 
 use super::keys::Config;
 use super::layers::Layers;
+use super::value::Metrics;
 
 pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     let Config {
@@ -17,6 +18,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         limits_default,
         limits_max,
         sandbox,
+        secrets,
         ..
     } = config;
     let said = |name: &str| match layers.setting(name) {
@@ -50,6 +52,12 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         "{}; at most 32MiB can be in a task itself, more goes into blobs",
         said("judicator.max_inline")
     );
+    // A busy machine takes its time to start a process; that is no reason to give a task up.
+    ensure!(
+        executor.stall >= LEAST_STALL,
+        "{}; it must be at least 1s",
+        said("executor.stall")
+    );
     // One report that is lost on the way must not be enough to stop every task.
     ensure!(
         executor.heartbeat * 2 <= executor.self_kill,
@@ -59,7 +67,10 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     );
     let port = |address: &str| address.rsplit(':').next().map(str::to_string);
     ensure!(
-        gateway.listen != judicator.listen || port(&gateway.listen.0).as_deref() == Some("0"),
+        gateway.listen != judicator.listen
+            // `conclave up` does not open it then, and other nodes have only one of the two.
+            || layers.is_default("judicator.listen")
+            || port(&gateway.listen.0).as_deref() == Some("0"),
         "{} and {}; give them different ports",
         said("gateway.listen"),
         said("judicator.listen")
@@ -69,6 +80,23 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         "{}, which is more than {}; such files could travel neither way",
         said("gateway.inline"),
         said("judicator.max_inline")
+    );
+    ensure!(
+        gateway.share.get() <= 100,
+        "{}; it is a percentage and at most 100",
+        said("gateway.share")
+    );
+    // A client on a good line may be silent for as long while a packet is sent again.
+    for (name, span) in [
+        ("gateway.body_stall", gateway.body_stall),
+        ("gateway.answer_stall", gateway.answer_stall),
+    ] {
+        ensure!(span >= LEAST_STALL, "{}; it must be at least 1s", said(name));
+    }
+    ensure!(
+        gateway.metrics != Metrics::Token || secrets.tokens_file.is_some(),
+        "{}, but there are no tokens; set secrets.tokens_file, or let gateway.metrics be open or off",
+        said("gateway.metrics")
     );
     // A result travels inside one report, with those of other tasks.
     ensure!(
@@ -178,6 +206,7 @@ const KEEP_OUTPUT_MOST: u64 = 8 << 20;
 const INLINE_MOST: u64 = 32 << 20;
 const LEAST_SPAN: Duration = Duration::from_millis(10);
 const LEAST_KEPT: Duration = Duration::from_secs(1);
+const LEAST_STALL: Duration = Duration::from_secs(1);
 
 /// No default is fine, and so is no maximum.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
@@ -218,14 +247,27 @@ mod tests {
         check(&[("executor.heartbeat", "0s")], Some("at least 10ms"));
         check(&[("judicator.lease", "9ns")], Some("at least 10ms"));
         check(&[("judicator.keep_blobs", "0s")], Some("at least 1s"));
+        check(&[("gateway.share", "101")], Some("at most 100"));
+        check(&[("gateway.body_stall", "0s")], Some("at least 1s"));
+        check(&[("gateway.answer_stall", "0s")], Some("at least 1s"));
         check(&[("judicator.max_inline", "33MiB")], Some("at most 32MiB"));
         check(&[("judicator.lease", "30s"), ("executor.self_kill", "20s")], None);
-        check(&[("gateway.listen", "127.0.0.1:7010")], Some("different ports"));
+        check(&[("gateway.listen", "127.0.0.1:7010")], None);
+        let same = [
+            ("gateway.listen", "127.0.0.1:7010"),
+            ("judicator.listen", "127.0.0.1:7010"),
+        ];
+        check(&same, Some("different ports"));
         check(
             &[
                 ("gateway.listen", "127.0.0.1:0"),
                 ("judicator.listen", "127.0.0.1:0"),
             ],
+            None,
+        );
+        check(&[("gateway.metrics", "token")], Some("there are no tokens"));
+        check(
+            &[("gateway.metrics", "token"), ("secrets.tokens_file", "/tokens")],
             None,
         );
         check(&[("limits.default.wall", "2d")], Some("limits.max.wall is 1d"));

@@ -7,8 +7,14 @@ use super::layers::Given;
 use super::nearest::misspelt_variable;
 use super::origin::Origin;
 
-/// Variables with our prefix that are no keys: which server a client talks to, and which file to read.
-const OTHERS: [&str; 3] = ["CONCLAVE_SERVER", "CONCLAVE_TOKEN_FILE", "CONCLAVE_CONFIG"];
+/// Variables with our prefix that are no keys: how a client reaches its server, and which file to read.
+const OTHERS: [&str; 5] = [
+    "CONCLAVE_SERVER",
+    "CONCLAVE_TOKEN_FILE",
+    "CONCLAVE_CA_FILE",
+    "CONCLAVE_TIMEOUT",
+    "CONCLAVE_CONFIG",
+];
 
 /// Takes the variables that name keys. One that is nearly a key is an error; any other is none of ours:
 /// container platforms put addresses into variables like `CONCLAVE_GATEWAY_SERVICE_HOST`, and that must not

@@ -11,7 +11,7 @@ use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, LogFilter, NodeName, Port, Program,
+    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, NodeName, Port, Program,
     SetName, Slots, Threads, UserNumber, Value,
 };
 
@@ -82,8 +82,8 @@ keys! {
         name: NodeName = "auto",
         /// In a cluster: where the other nodes reach this one; with `etcd.discover` the machine's only address, unless set.
         address: Host = "127.0.0.1",
-        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`.
-        log: LogFilter = "info",
+        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`; with `json` in the list each line is a JSON object.
+        log: Log = "info",
         /// Allows addresses that other machines reach without a secret or tokens.
         insecure: bool = "false",
     }
@@ -134,7 +134,7 @@ keys! {
         cache: Option<Size> = "none",
     }
     judicator: Judicator = "judicator" {
-        /// Address for the calls of executors and gateways.
+        /// Address for the calls of executors and gateways; `conclave up` opens it only if it is set.
         listen: Address = "127.0.0.1:7010",
         /// What it is called on lists; `auto` is the host name.
         name: NodeName = "auto",
@@ -148,6 +148,8 @@ keys! {
         keep_done: Option<Duration> = "7d",
         /// How long a blob that no task uses is kept.
         keep_blobs: Duration = "1d",
+        /// How long one scan of all blobs for damage takes, at least; then it begins again.
+        scan_blobs: Duration = "1d",
         /// How long an executor that is gone stays on the list.
         forget_executors: Duration = "1d",
         /// Size of the largest blob.
@@ -174,6 +176,8 @@ keys! {
         heartbeat: Duration = "2s",
         /// How long it may fail to report before it stops its own tasks; less than the judicator's lease.
         self_kill: Duration = "7s",
+        /// How long a blob may bring no byte, or a slot take beyond the limits of its task, before the attempt is lost.
+        stall: Duration = "30s",
         /// How long running tasks may go on when the executor is told to stop; then they are given back.
         stop_grace: Duration = "5s",
         /// Size of the cache of blobs.
@@ -221,24 +225,38 @@ keys! {
         /// Connections at one time.
         max_connections: NonZeroU32 = "10000",
         /// Requests that wait for a task, and event streams, at one time.
-        max_waiting: NonZeroU32 = "4096",
+        max_waiting: NonZeroU32 = "8192",
         /// All other requests at one time.
-        max_requests: NonZeroU32 = "256",
+        max_requests: NonZeroU32 = "512",
+        /// Percent of the connections, requests, waits, bytes and unpackers that one caller may have: a token's user or, without tokens, an IP address.
+        share: NonZeroU32 = "50",
+        /// Bytes of requests, unpacked zips and answers in memory at one time.
+        max_bytes: Size = "256MiB",
+        /// Bytes per second that a client has to send of a body, or take of an answer, at least.
+        min_rate: Size = "1KiB",
+        /// How long a body may come more slowly than `gateway.min_rate` before it is refused.
+        body_stall: Duration = "10s",
+        /// How long a client may take an answer more slowly than `gateway.min_rate` before its connection is closed.
+        answer_stall: Duration = "30s",
+        /// Zips that are unpacked at one time, each on a thread of its own.
+        unpackers: NonZeroU32 = "2",
         /// What the zips of one request may hold, all of their files together.
         max_unpacked: Size = "256MiB",
         /// Larger files and inputs are kept as blobs beside their task, not in it.
         inline: Size = "32KiB",
+        /// Who may read `/metrics`: `open` is everyone, `token` everyone with a token, `off` nobody; `auto` is `token` where there are tokens, else `open`.
+        metrics: Metrics = "auto",
     }
     limits_default: LimitsDefault = "limits.default" {
         /// Time on the clock for a step that asks for none.
         wall: Option<Duration> = "60s",
         /// CPU time, over all processes of the step.
         cpu: Option<Duration> = "none",
-        /// Memory, over all processes of the step; `none` is the maximum or, in a cell without one, `sandbox.memory`.
+        /// Memory, over all processes of the step; `none` is the maximum or, without one and with cells, `sandbox.memory`.
         memory: Option<Size> = "none",
         /// Bytes on each of stdout and stderr.
         output: Option<Size> = "none",
-        /// Processes and threads at one time; `none` is the maximum or, in a cell without one, `sandbox.processes`.
+        /// Processes and threads at one time; `none` is the maximum or, without one and with cells, `sandbox.processes`.
         processes: Option<NonZeroU32> = "none",
         /// Size of the largest file that the step may write.
         file_size: Option<Size> = "none",
@@ -246,7 +264,7 @@ keys! {
         open_files: Option<NonZeroU32> = "none",
         /// Size of each process's stack; `none` is as large as the executor's.
         stack: Option<Size> = "none",
-        /// Size of all files of the task together, where it runs in a cell; `none` is the executor's `sandbox.space`.
+        /// Size of all files of the task together, where it runs in a cell; `none` is the maximum or, without one, `sandbox.space`.
         space: Option<Size> = "none",
     }
     limits_max: LimitsMax = "limits.max" {

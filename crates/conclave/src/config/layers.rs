@@ -38,6 +38,17 @@ pub(crate) struct Setting {
 /// Every key's winning value.
 pub(crate) struct Layers {
     settings: BTreeMap<&'static str, Setting>,
+    source: Source,
+}
+
+/// Where the values were read, to read them again.
+#[derive(Clone, Debug)]
+enum Source {
+    Gathered {
+        config_file: Option<PathBuf>,
+        flags: Vec<Flag>,
+    },
+    Resolved(PathBuf),
 }
 
 impl Layers {
@@ -47,12 +58,42 @@ impl Layers {
         // A variable that is not UTF-8 can be none of ours: all values that keys take are text.
         let variables = std::env::vars_os()
             .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
-        Layers::lay(from_file, environment::given(variables)?, flags)
+        let source = Source::Gathered {
+            config_file: config_file.map(Path::to_path_buf),
+            flags: flags.clone(),
+        };
+        Layers::lay(from_file, environment::given(variables)?, flags, source)
     }
 
     /// What boot resolved and wrote down for a service: all there is to know, so the environment is not asked again.
     pub(crate) fn resolved(path: &Path) -> Result<Layers> {
-        Layers::lay(file::read(path)?, Vec::new(), Vec::new())
+        let source = Source::Resolved(path.to_path_buf());
+        Layers::lay(file::read(path)?, Vec::new(), Vec::new(), source)
+    }
+
+    /// The same layers as they are now: the file may have changed.
+    pub(crate) fn again(&self) -> Result<Layers> {
+        match &self.source {
+            Source::Gathered { config_file, flags } => Layers::gather(config_file.as_deref(), flags.clone()),
+            Source::Resolved(path) => Layers::resolved(path),
+        }
+    }
+
+    /// The keys that have another value in `fresh`. A key that follows from another is left out.
+    pub(crate) fn changed(&self, fresh: &Layers) -> Vec<&'static str> {
+        let differs = |setting: &&Setting| {
+            let other = fresh.settings.get(setting.key.name);
+            !matches!(setting.origin, Origin::Key(_)) && other.is_some_and(|other| other.text != setting.text)
+        };
+        let changed = self.settings().filter(differs);
+        changed.map(|setting| setting.key.name).collect()
+    }
+
+    /// Takes the value of one key over.
+    pub(crate) fn take_over(&mut self, name: &'static str, fresh: &Layers) {
+        if let Some(setting) = fresh.settings.get(name) {
+            self.settings.insert(name, setting.clone());
+        }
     }
 
     /// Lets a key that nobody set follow from another one.
@@ -71,7 +112,12 @@ impl Layers {
             .is_none_or(|setting| setting.origin == Origin::Default)
     }
 
-    fn lay(from_file: Vec<Given>, from_environment: Vec<Given>, flags: Vec<Flag>) -> Result<Layers> {
+    fn lay(
+        from_file: Vec<Given>,
+        from_environment: Vec<Given>,
+        flags: Vec<Flag>,
+        source: Source,
+    ) -> Result<Layers> {
         let defaults = KEYS.iter().map(|key| Given {
             key,
             text: key.default.to_string(),
@@ -83,7 +129,7 @@ impl Layers {
             let Given { key, text, origin } = given;
             settings.insert(key.name, Setting { key, text, origin });
         }
-        Ok(Layers { settings })
+        Ok(Layers { settings, source })
     }
 
     /// Every value in its type, and sensible with the others.
@@ -160,7 +206,25 @@ mod tests {
             file::parse(file, Path::new("node.toml"))?,
             environment::given(variables)?,
             flags.collect(),
+            Source::Gathered {
+                config_file: None,
+                flags: Vec::new(),
+            },
         )
+    }
+
+    #[test]
+    fn a_changed_file_shows_which_keys_it_changes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[node]\nlog = 'info'\n[executor]\nslots = 1").unwrap();
+        let mut layers = Layers::gather(Some(file.path()), Vec::new()).unwrap();
+        layers.follow("judicator.name", "node.name", "n1".to_string());
+        assert!(layers.changed(&layers.again().unwrap()).is_empty());
+        std::fs::write(file.path(), "[node]\nlog = 'debug'\n[executor]\nslots = 2").unwrap();
+        let fresh = layers.again().unwrap();
+        assert_eq!(layers.changed(&fresh), ["node.log", "executor.slots"]);
+        layers.take_over("node.log", &fresh);
+        assert_eq!(layers.changed(&fresh), ["executor.slots"]);
     }
 
     #[test]
@@ -192,6 +256,15 @@ mod tests {
         );
         assert_eq!(config.limits_max.memory, None);
         assert_eq!(layers.settings().count(), KEYS.len());
+    }
+
+    #[test]
+    fn the_example_of_a_single_node_is_understood() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/node.toml");
+        let layers = Layers::resolved(&path).unwrap();
+        assert!(layers.config().is_ok());
+        // No other machine joins, so no address is opened for them.
+        assert!(layers.is_default("judicator.listen"));
     }
 
     #[test]

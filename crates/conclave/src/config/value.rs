@@ -8,7 +8,7 @@ mod word;
 pub(crate) use amount::{Port, Slots, Threads};
 pub(crate) use cell::{Bind, GroupPath, Isolation, UserNumber};
 pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
-pub(crate) use word::{LogFilter, NodeName, SetName};
+pub(crate) use word::{Log, LogFormat, Metrics, NodeName, SetName};
 
 /// Something that a key can be set to. Every layer gives text, so there is one reader for all of them.
 pub(crate) trait Value: Sized {

@@ -48,6 +48,11 @@ impl Folder {
         self.part("incoming", 0o700)
     }
 
+    /// The secret that the node makes for itself where none is configured.
+    pub(crate) fn cluster_secret(&self) -> PathBuf {
+        self.path.join("cluster-secret")
+    }
+
     pub(crate) fn log(&self) -> Result<PathBuf> {
         self.part("log", 0o750)
     }

@@ -3,11 +3,12 @@
 use std::num::NonZeroU32;
 
 use anyhow::Result;
+use gateway::MetricsAccess;
 use model::{Bounds, LimitPolicy, Limits};
-use sandbox::{CellPlan, Usual};
+use sandbox::{CellPlan, Usual, Wall};
 
 use super::{Folder, Secrets};
-use crate::config::{Config, Isolation};
+use crate::config::{Config, Isolation, Metrics};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -26,6 +27,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options 
         grace: section.grace,
         keep_done: section.keep_done,
         keep_blobs: section.keep_blobs,
+        scan_blobs: section.scan_blobs,
         forget_executors: section.forget_executors,
         roster: None,
     }
@@ -39,6 +41,7 @@ pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Opt
         slots: section.slots.0,
         heartbeat: section.heartbeat,
         self_kill: section.self_kill,
+        stall: section.stall,
         stop_grace: section.stop_grace,
         cache_bytes: section.cache.0,
         keep_output: section.keep_output.0,
@@ -82,10 +85,27 @@ pub(super) fn gateway(config: &Config, secrets: &Secrets) -> gateway::Options {
         max_connections: count(section.max_connections),
         max_waiting: count(section.max_waiting),
         requests_in_flight: count(section.max_requests),
+        share: section.share.get(),
+        max_bytes: section.max_bytes.0,
+        min_rate: section.min_rate.0,
+        body_stall: section.body_stall,
+        answer_stall: section.answer_stall,
+        unpackers: count(section.unpackers),
         max_unpacked: section.max_unpacked.0,
         inline_limit: section.inline.0,
+        metrics: metrics_access(section.metrics, secrets),
         tokens: secrets.tokens.clone(),
         version: VERSION.to_string(),
+    }
+}
+
+fn metrics_access(metrics: Metrics, secrets: &Secrets) -> MetricsAccess {
+    match metrics {
+        Metrics::Open => MetricsAccess::Open,
+        Metrics::Token => MetricsAccess::Token,
+        Metrics::Off => MetricsAccess::Off,
+        Metrics::Auto if secrets.tokens.is_some() => MetricsAccess::Token,
+        Metrics::Auto => MetricsAccess::Open,
     }
 }
 
@@ -104,19 +124,33 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
+/// A cell has a limit of its own for what a task leaves open. It is resolved here, where the task is added, so that the
+/// task shows what applied; the executor's own is left for tasks that were stored without one.
 fn limits(config: &Config) -> LimitPolicy {
     let (default, max) = (&config.limits_default, &config.limits_max);
+    let cell = cells(config);
+    let usual = cell.as_ref().map(|cell| cell.usual).unwrap_or_default();
+    let keeps_processes = |cell: &CellPlan| !cell.without.contains(&Wall::Processes);
+    let processes = cell
+        .as_ref()
+        .filter(|cell| keeps_processes(cell))
+        .and(usual.processes);
+    let space = cell.as_ref().map(|cell| cell.space);
     LimitPolicy {
         default: Limits {
             wall: default.wall,
             cpu: default.cpu,
-            memory: default.memory.map(|size| size.0),
+            memory: or_usual(default.memory.map(|size| size.0), max.memory, usual.memory),
             output: default.output.map(|size| size.0),
-            processes: default.processes.map(|number| number.get()),
+            processes: or_usual(
+                default.processes.map(|number| number.get()),
+                max.processes,
+                processes,
+            ),
             file_size: default.file_size.map(|size| size.0),
             open_files: default.open_files.map(|number| number.get()),
             stack: default.stack.map(|size| size.0),
-            space: default.space.map(|size| size.0),
+            space: or_usual(default.space.map(|size| size.0), max.space, space),
         },
         max: Limits {
             wall: max.wall,
@@ -132,10 +166,65 @@ fn limits(config: &Config) -> LimitPolicy {
     }
 }
 
+/// Where there is a maximum, it is the default too.
+fn or_usual<T, M>(default: Option<T>, max: Option<M>, usual: Option<T>) -> Option<T> {
+    default.or(usual.filter(|_| max.is_none()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Layers;
+    use crate::config::{Flag, Layers};
+
+    /// What applies in a cell is said where the task is added; what nobody keeps is not.
+    #[test]
+    fn default_limits_are_those_that_apply() {
+        let check =
+            |set: &[(&str, &str)], memory: Option<u64>, processes: Option<u32>, space: Option<u64>| {
+                let flags = set.iter().map(|(key, text)| Flag {
+                    key: key.to_string(),
+                    flag: "--set",
+                    text: text.to_string(),
+                });
+                let flags = flags.collect();
+                let config = Layers::gather(None, flags).unwrap().config().unwrap();
+                let Limits {
+                    memory: found_memory,
+                    processes: found_processes,
+                    space: found_space,
+                    ..
+                } = limits(&config).resolve(Limits::default()).unwrap();
+                assert_eq!(
+                    (found_memory, found_processes, found_space),
+                    (memory, processes, space),
+                    "{set:?}"
+                );
+            };
+        let (memory, processes, space) = (Some(1 << 30), Some(512), Some(256 << 20));
+        check(&[], memory, processes, space);
+        check(&[("executor.isolation", "none")], None, None, None);
+        check(
+            &[("sandbox.memory", "2GiB"), ("sandbox.space", "1MiB")],
+            Some(2 << 30),
+            processes,
+            Some(1 << 20),
+        );
+        check(
+            &[("limits.default.memory", "64MiB"), ("sandbox.processes", "none")],
+            Some(64 << 20),
+            None,
+            space,
+        );
+        check(
+            &[
+                ("limits.max.memory", "4GiB"),
+                ("sandbox.allow_weaker", "processes"),
+            ],
+            Some(4 << 30),
+            None,
+            space,
+        );
+    }
 
     #[test]
     fn the_defaults_are_those_of_the_rooms() {

@@ -38,14 +38,17 @@ impl Out {
         Ok(self.stdout.flush()?)
     }
 
-    /// One value over several lines, for one that is the whole answer.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        self.line(serde_json::to_string_pretty(value)?)
+    /// One object on a line of its own, so that a list and a single object are read in the same way.
+    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<()> {
+        self.line(serde_json::to_string(object)?)
     }
 
-    /// One value on one line, for one of many.
-    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
-        self.line(serde_json::to_string(value)?)
+    /// A list: each object on a line of its own.
+    pub(crate) fn json_lines<'a, T: Serialize + 'a>(
+        &mut self,
+        objects: impl IntoIterator<Item = &'a T>,
+    ) -> Result<()> {
+        objects.into_iter().try_for_each(|object| self.json(object))
     }
 }
 

@@ -1,28 +1,22 @@
-//! Adds a task, and does not mind if the answer is lost.
+//! Adds a task, and says what is known if no answer came.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Result;
-use api::{Client, ClientError, NewTask, Task};
+use anyhow::{Error, Result};
+use api::{Client, NewTask, Task};
 use model::TaskId;
 
-/// How long a server may take to come back: a restart takes a second or two.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(250);
-
-/// Gives the task an id if it has none, so that it can be added again when the connection broke before the
-/// answer came: adding twice is adding once.
+/// Gives the task an id if it has none. With an id, adding twice is adding once, so the client may repeat the call.
 pub(crate) async fn add(task: &mut NewTask, wait: Option<Duration>, client: &Client) -> Result<Task> {
-    task.id.get_or_insert_with(TaskId::generate);
-    let began = Instant::now();
-    let mut reached = false;
-    loop {
-        match client.add(task, wait).await {
-            // Nobody there from the start: likelier a wrong address than a restart.
-            Err(error @ ClientError::Connect { .. }) if !reached => return Err(error.into()),
-            Err(error) if error.is_transient() && began.elapsed() < PATIENCE => reached = true,
-            answer => return Ok(answer?),
+    let id = *task.id.get_or_insert_with(TaskId::generate);
+    client.add(task, wait).await.map_err(|error| {
+        let in_doubt = error.may_have_been_done();
+        match in_doubt {
+            true => Error::from(error).context(format!(
+                "it is not known whether task {id} was added: run the same command again with --id {id}, \
+                 which adds it only once"
+            )),
+            false => error.into(),
         }
-        tokio::time::sleep(PAUSE).await;
-    }
+    })
 }

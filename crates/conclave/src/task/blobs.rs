@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use api::Client;
@@ -13,18 +14,27 @@ use tokio_util::io::ReaderStream;
 /// If the file changes while it is sent, its hash is no longer the one named and the server refuses it.
 pub(super) async fn put_if_missing(path: &Path, client: &Client) -> Result<BlobHash> {
     let hash = hash_of(path).with_context(|| format!("could not read {}", path.display()))?;
-    if client.has_blob(hash).await?.is_none() {
+    let began = Instant::now();
+    while client.has_blob(hash).await?.is_none() {
         let file = tokio::fs::File::open(path)
             .await
             .with_context(|| format!("could not open {}", path.display()))?;
-        client
+        match client
             .put_blob(hash, ReaderStream::with_capacity(file, PART))
             .await
-            .with_context(|| format!("could not send {}", path.display()))?;
+        {
+            Ok(()) => break,
+            // It may have arrived all the same, so the loop asks first.
+            Err(error) if client.is_worth_repeating(&error, began) => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
+                return Err(error).with_context(|| format!("could not send {}", path.display()));
+            }
+        }
     }
     Ok(hash)
 }
 
+const PAUSE: Duration = Duration::from_millis(500);
 const PART: usize = 256 << 10;
 
 fn hash_of(path: &Path) -> io::Result<BlobHash> {

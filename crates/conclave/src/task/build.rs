@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use api::{Client, Compile, Files, Limits, NewTask};
+use api::{Client, Compile, Files, NewTask};
 use model::{Command, Content, File, FilePath};
 
 use super::blobs;
@@ -29,8 +29,9 @@ pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask>
     task.data = files(collect(&flags.data)?, &mut room, client).await?;
     task.compile = flags.compile.clone().map(|text| Compile {
         command: Command::Shell(text),
-        network: None,
-        limits: Limits::default(),
+        env: flags.compile_env.iter().cloned().collect(),
+        network: flags.compile_network.clone(),
+        limits: flags.compile_limits.limits(),
     });
     task.execute.args = args;
     task.execute.env = flags.env.iter().cloned().collect();

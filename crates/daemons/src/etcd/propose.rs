@@ -37,6 +37,11 @@ impl Proposer {
         self.shown.send_replace(proposal);
     }
 
+    /// False if its task has panicked; then the port is free again.
+    pub(crate) fn is_serving(&self) -> bool {
+        !self.task.is_finished()
+    }
+
     /// Returns when the port is free again.
     pub(crate) async fn end(mut self) {
         self.task.abort();

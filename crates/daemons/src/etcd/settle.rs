@@ -102,8 +102,8 @@ pub(crate) async fn settle(options: &Options, notes: &Notes, tether: &Tether) ->
         if founds(&options.start) {
             let proposal = shown(situation);
             match &proposer {
-                Some(proposer) => proposer.show(proposal),
-                None => {
+                Some(proposer) if proposer.is_serving() => proposer.show(proposal),
+                _ => {
                     let tls = options.tls.as_ref().map(Acceptor::new).transpose();
                     let tls = tls.map_err(EtcdError::Propose)?;
                     crate::server::port::check_free(&around.place.host, options.peer_port, "etcd.peer_port")?;

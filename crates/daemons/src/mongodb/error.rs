@@ -27,6 +27,8 @@ pub enum MongodbError {
     Etcd(#[from] EtcdError),
     #[error(transparent)]
     Admin(#[from] AdminError),
+    #[error(transparent)]
+    Component(#[from] supervise::ComponentFailed),
     #[error("{how}; its log says why")]
     Ended { how: String },
     #[error("mongod did not answer for {silence:?} and was killed")]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use supervise::{Component, Failures, Supervisor};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::admin::Mongod;
 
@@ -40,16 +42,19 @@ impl Heard {
 }
 
 /// Listens until the receivers are gone. They see a change when mongod has one, or when it hangs.
-pub(crate) fn follow(mongod: Mongod, pid: u32, limit: Duration) -> watch::Receiver<Heard> {
+pub(crate) fn follow(mongod: Mongod, pid: u32, limit: Duration) -> (watch::Receiver<Heard>, Failures) {
     let (sender, receiver) = watch::channel(Heard::default());
-    tokio::spawn(async move {
+    let supervisor = Supervisor::new();
+    let failures = supervisor.failures();
+    let run = async move {
         tokio::select! {
             () = sender.closed() => {}
             () = listen(&mongod, &sender) => {}
             () = count(pid, limit, &sender) => {}
         }
-    });
-    receiver
+    };
+    supervisor.spawn(Component::MongodMonitor, &CancellationToken::new(), run);
+    (receiver, failures)
 }
 
 /// Returns when mongod has not answered for so long, or has come to a standstill. Tells for how long it was silent.

@@ -37,10 +37,11 @@ impl Node {
     async fn serve(&mut self) -> Result<(), MongodbError> {
         let pid = self.start().await?;
         let limit = Duration::from_secs(1) * self.work.options.tries.max(1);
-        let heard = hello::follow(self.work.local.clone(), pid, limit);
+        let (heard, mut failures) = hello::follow(self.work.local.clone(), pid, limit);
         let silence = tokio::select! {
             ended = self.go_on(heard.clone()) => return ended,
             silence = hello::until_hung(heard, limit) => silence,
+            failed = failures.wait() => return Err(failed.into()),
         };
         self.kill().await;
         Err(MongodbError::Hung { silence })

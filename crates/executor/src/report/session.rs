@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use model::{ExecutorName, Intent, Presence, Report, Seq, SessionId};
 
-use crate::home::Home;
+use crate::home::SessionFile;
 
 pub(super) struct Session {
     pub(super) id: SessionId,
+    file: SessionFile,
     seq: Seq,
     acked: Seq,
     /// Sessions of this folder that a judicator may still take for alive, the last one last.
@@ -24,22 +25,24 @@ pub(super) enum Occupied {
 }
 
 impl Session {
-    pub(super) fn open(home: &Home) -> io::Result<Session> {
-        let session = Session::after(home.former_sessions.clone());
-        session.remember(home)?;
+    /// In the file when this returns: whatever happens then, the next life knows whom it succeeds.
+    pub(super) fn open(file: SessionFile, former: Vec<SessionId>) -> io::Result<Session> {
+        let session = Session::after(former, file);
+        session.file.write(&session.all())?;
         Ok(session)
     }
 
-    /// The session was ended without us: begin another, which knows that the old one is over. It is begun even if
-    /// it cannot be written down: then a next life has to wait for its lease, and that is all.
-    pub(super) fn renew(&mut self, home: &Home) -> io::Result<()> {
-        *self = Session::after(vec![self.id]);
-        self.remember(home)
+    /// The session was ended without us: begin another, which knows that the old one is over. Its first report does not
+    /// wait for the disk. A next life that does not find it in the file has to wait for its lease, and that is all.
+    pub(super) fn renew(&mut self) {
+        *self = Session::after(vec![self.id], self.file.clone());
+        self.file.write_soon(self.all());
     }
 
-    fn after(former: Vec<SessionId>) -> Session {
+    fn after(former: Vec<SessionId>, file: SessionFile) -> Session {
         Session {
             id: SessionId::generate(),
+            file,
             seq: Seq(0),
             acked: Seq(0),
             former,
@@ -48,9 +51,13 @@ impl Session {
         }
     }
 
-    fn remember(&self, home: &Home) -> io::Result<()> {
-        let all: Vec<_> = self.former.iter().copied().chain([self.id]).collect();
-        home.remember_sessions(&all)
+    fn all(&self) -> Vec<SessionId> {
+        self.former.iter().copied().chain([self.id]).collect()
+    }
+
+    /// Returns when the file says what it should.
+    pub(super) async fn written(&self) {
+        self.file.written().await;
     }
 
     /// The next report, with nothing in it yet. Until the first is answered it stays the first: only that one
@@ -73,17 +80,16 @@ impl Session {
         }
     }
 
-    pub(super) fn on_answered(&mut self, home: &Home, intent: Intent) -> io::Result<()> {
+    /// The file may lag behind: a former session that is named once more is over, and naming it does nothing.
+    pub(super) fn on_answered(&mut self, intent: Intent) {
         self.acked = self.seq;
         self.occupied_since = None;
         if intent == Intent::Leave {
-            return home.remember_sessions(&[]);
-        }
-        if !self.former.is_empty() {
+            self.file.write_soon(Vec::new());
+        } else if !self.former.is_empty() {
             self.former.clear();
-            return home.remember_sessions(&[self.id]);
+            self.file.write_soon(vec![self.id]);
         }
-        Ok(())
     }
 
     /// The name belongs to a session that is not the one we named: it may be another of ours.

@@ -9,8 +9,7 @@ use model::{Handout, TaskSpec};
 use nix::sys::statvfs::statvfs;
 use sandbox::Warden;
 
-use super::{ATTEMPT, BOX, INPUT, WorkspaceError, failed, put, write, write_attempt};
-use crate::cache::Cache;
+use super::{ATTEMPT, BOX, INPUT, Supply, WorkspaceError, failed, put, write, write_attempt};
 
 pub(crate) struct InCell {
     root: PathBuf,
@@ -38,7 +37,7 @@ impl InCell {
         warden: &Warden,
         handout: &Handout,
         spec: &TaskSpec,
-        cache: &Cache,
+        supply: &Supply<'_>,
     ) -> Result<(), WorkspaceError> {
         self.remember(handout)
             .map_err(failed("write the attempt in", &self.root))?;
@@ -47,17 +46,17 @@ impl InCell {
             .folder()
             .ok_or_else(missing)
             .map_err(failed("reach", Path::new(BOX)))?;
-        self.fill(&folder, spec, cache)
+        self.fill(&folder, spec, supply)
             .map_err(|error| if_full(error, &folder))
     }
 
-    fn fill(&self, folder: &Path, spec: &TaskSpec, cache: &Cache) -> Result<(), WorkspaceError> {
+    fn fill(&self, folder: &Path, spec: &TaskSpec, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
         if spec.execute.input.blob().is_some() {
-            write(&folder.join(INPUT), 0o644, &spec.execute.input, cache)?;
+            write(&folder.join(INPUT), 0o644, &spec.execute.input, supply)?;
         }
         let directory = folder.join(BOX);
         for (path, file) in spec.layout() {
-            put(&directory, &path, file, cache)?;
+            put(&directory, &path, file, supply)?;
             self.hand_over(&directory, Path::new(path.as_ref() as &str))?;
         }
         Ok(())

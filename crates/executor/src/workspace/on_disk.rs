@@ -13,8 +13,7 @@ use model::{Handout, TaskSpec};
 
 use super::pristine::{Mark, Pristine};
 use super::remove::remove;
-use super::{ATTEMPT, BOX, INPUT, TEMPORARY, WorkspaceError, failed, put, write, write_attempt};
-use crate::cache::Cache;
+use super::{ATTEMPT, BOX, INPUT, Supply, TEMPORARY, WorkspaceError, failed, put, write, write_attempt};
 
 /// What always lies in the root.
 const OWN: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
@@ -43,41 +42,41 @@ impl OnDisk {
         &mut self,
         handout: &Handout,
         spec: &TaskSpec,
-        cache: &Cache,
+        supply: &Supply<'_>,
     ) -> Result<(), WorkspaceError> {
         self.mark = None;
-        self.make()?;
+        self.make(supply.progress)?;
         self.write_attempt(handout)?;
         if spec.execute.input.blob().is_some() {
-            write(&self.input(), 0o644, &spec.execute.input, cache)?;
+            write(&self.input(), 0o644, &spec.execute.input, supply)?;
         }
         for (path, file) in spec.layout() {
-            put(&self.directory(), &path, file, cache)?;
+            put(&self.directory(), &path, file, supply)?;
         }
         self.mark = Some(Mark::of(&self.root).map_err(failed("look at", &self.root))?);
         Ok(())
     }
 
     /// Removes all that the last task had and left.
-    pub(crate) fn clear(&mut self, spec: &TaskSpec) {
-        if let Err(error) = self.try_clear(spec) {
+    pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
+        if let Err(error) = self.try_clear(spec, progress) {
             tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; trying before the next task");
             self.folders = None;
         }
     }
 
-    fn try_clear(&mut self, spec: &TaskSpec) -> io::Result<()> {
+    fn try_clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) -> io::Result<()> {
         let has_input = spec.execute.input.blob().is_some();
         if !self.root_holds(|name| OWN.iter().any(|own| name == *own) || has_input && name == INPUT) {
             // Where the task may have put anything beside our own, nothing there can be trusted.
             self.folders = None;
-            return remove(&self.root);
+            return remove(&self.root, progress);
         }
         if has_input {
             fs::remove_file(self.input())?;
         }
         for folder in self.folders.iter_mut().flatten() {
-            folder.restore()?;
+            folder.restore(progress)?;
         }
         Ok(())
     }
@@ -90,12 +89,12 @@ impl OnDisk {
         same && fs::read_dir(&self.root).is_ok_and(|mut entries| entries.all(known))
     }
 
-    pub(super) fn make(&mut self) -> Result<(), WorkspaceError> {
+    pub(super) fn make(&mut self, progress: &dyn Fn()) -> Result<(), WorkspaceError> {
         if self.folders.is_some() {
             return Ok(());
         }
         let failed = failed("make", &self.root);
-        let made = remove(&self.root)
+        let made = remove(&self.root, progress)
             .and_then(|()| fs::create_dir(&self.root))
             .and_then(|()| {
                 Ok([
@@ -151,7 +150,7 @@ mod tests {
         let inode = || fs::metadata(&path).unwrap().ino();
         let check = |folder: &mut Pristine, change: &dyn Fn()| {
             change();
-            folder.restore().unwrap();
+            folder.restore(&|| ()).unwrap();
             let metadata = fs::symlink_metadata(&path).unwrap();
             assert!(metadata.is_dir());
             assert_eq!(metadata.mode() & 0o7777, 0o755);

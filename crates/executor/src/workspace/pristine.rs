@@ -27,11 +27,11 @@ impl Pristine {
         Ok(Pristine { path, mark })
     }
 
-    pub(super) fn restore(&mut self) -> io::Result<()> {
+    pub(super) fn restore(&mut self, progress: &dyn Fn()) -> io::Result<()> {
         if self.is_untouched() {
             return Ok(());
         }
-        super::remove::remove(&self.path)?;
+        super::remove::remove(&self.path, progress)?;
         *self = Pristine::make(std::mem::take(&mut self.path))?;
         Ok(())
     }

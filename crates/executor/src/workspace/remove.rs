@@ -14,7 +14,7 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             if entry.file_name() != "lost+found" {
-                remove(&entry.path())?;
+                remove(&entry.path(), &|| ())?;
             }
         } else {
             fs::remove_file(entry.path())?;
@@ -26,8 +26,9 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
 /// Removes whatever is there, links not followed, also where a task took away the permission to.
 ///
 /// A task may have nested folders deeper than a thread's stack, a path or the number of open files reaches: no
-/// recursion, and what lies too deep is moved up to the root first.
-pub(super) fn remove(root: &Path) -> io::Result<()> {
+/// recursion, and what lies too deep is moved up to the root first. There may be very many files: `progress` is called
+/// for each.
+pub(super) fn remove(root: &Path, progress: &dyn Fn()) -> io::Result<()> {
     const DEEPEST: usize = 1024;
     match fs::symlink_metadata(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -43,6 +44,7 @@ pub(super) fn remove(root: &Path) -> io::Result<()> {
         let mut within = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
+            progress();
             let mut path = entry.path();
             if !entry.file_type()?.is_dir() {
                 fs::remove_file(path)?;
@@ -98,7 +100,7 @@ mod tests {
             folder = openat(&folder, "a", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
         }
         mkdirat(&folder, "closed", Mode::empty()).unwrap();
-        remove(&root).unwrap();
+        remove(&root, &|| ()).unwrap();
         assert!(!root.exists());
     }
 }

@@ -15,15 +15,16 @@ use crate::refusal::Refusal;
     path = "/api/v1/blobs/{sha256}",
     operation_id = "get_blob",
     tag = "blobs",
-    params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
-    responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream")),
+    params(("sha256" = api::schema::Sha256, Path, description = "SHA-256 of the bytes")),
+    responses((status = 200, description = "Its bytes", body = api::schema::Bytes, content_type = "application/octet-stream")),
 )]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
     BlobPath(hash): BlobPath,
 ) -> Result<Response, Refusal> {
-    let size = gateway.blob_size(hash).await?;
+    // The bytes first: of a damaged blob they say that it is damaged, not only that it is not there.
     let bytes = gateway.calls.get_blob(hash).await?;
+    let size = gateway.blob_size(hash).await?;
     let headers = [
         (header::CONTENT_LENGTH, size.to_string()),
         (header::CONTENT_TYPE, "application/octet-stream".to_string()),

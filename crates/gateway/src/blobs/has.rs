@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
     path = "/api/v1/blobs/{sha256}",
     operation_id = "has_blob",
     tag = "blobs",
-    params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
+    params(("sha256" = api::schema::Sha256, Path, description = "SHA-256 of the bytes")),
     responses((status = 200, description = "It exists", headers(("Content-Length" = u64, description = "Its size")))),
 )]
 pub(crate) async fn has(

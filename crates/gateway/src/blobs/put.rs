@@ -21,11 +21,11 @@ use crate::refusal::Refusal;
     path = "/api/v1/blobs/{sha256}",
     operation_id = "put_blob",
     tag = "blobs",
-    params(("sha256" = String, Path, description = "SHA-256 of the bytes in hex, lower case")),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    params(("sha256" = api::schema::Sha256, Path, description = "SHA-256 of the bytes")),
+    request_body(content = api::schema::Bytes, content_type = "application/octet-stream"),
     responses(
-        (status = 201, description = "It is kept"),
-        (status = 200, description = "It was there before"),
+        (status = 201, description = "It is kept", headers(("Location" = String, description = "The blob's URL"))),
+        (status = 200, description = "It was there before", headers(("Location" = String, description = "The blob's URL"))),
     ),
 )]
 pub(crate) async fn put(

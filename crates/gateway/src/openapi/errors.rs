@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{
+    ContentBuilder, Header, HeaderBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder,
+};
 
 use crate::problem::KINDS;
 
@@ -15,10 +18,10 @@ impl utoipa::Modify for Errors {
         for (path, item) in &mut document.paths.paths {
             for (method, operation) in operations(item) {
                 let Some(operation) = operation else { continue };
-                for status in statuses(method, path) {
+                for status in statuses(method, path).filter(|status| is_known(*status)) {
                     operation.responses.responses.insert(
                         status.to_string(),
-                        RefOr::Ref(Ref::from_response_name(name(*status))),
+                        RefOr::Ref(Ref::from_response_name(name(status))),
                     );
                 }
             }
@@ -39,18 +42,26 @@ fn operations(item: &mut PathItem) -> [(&'static str, &mut Option<Operation>); 5
     ]
 }
 
-fn statuses(method: &str, path: &str) -> &'static [u16] {
-    match (method, path) {
-        (_, "/healthz" | "/metrics") => &[],
-        (_, "/readyz") => &[503],
-        ("post", _) => &[400, 401, 403, 409, 413, 415, 422, 429, 500, 503],
-        ("put", _) => &[400, 401, 403, 413, 422, 500, 503],
-        ("delete", _) => &[401, 403, 404, 409, 422, 500, 503],
-        ("get", "/api/v1/tasks") => &[401, 403, 422, 500, 503],
-        ("get", "/api/v1/tasks/{id}" | "/api/v1/tasks/{id}/events") => &[401, 403, 404, 422, 429, 500, 503],
-        (_, path) if path.contains('{') => &[401, 403, 404, 422, 500, 503],
-        _ => &[401, 403, 500, 503],
-    }
+/// Those of every call that has a caller. A wrong method is answered on each of their paths.
+const GUARDED: [u16; 6] = [401, 403, 405, 429, 500, 503];
+
+fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
+    let (guarded, own): (&[u16], &[u16]) = match (method, path) {
+        (_, "/healthz") => (&[], &[405]),
+        (_, "/metrics") => (&[], &[401, 405]),
+        (_, "/readyz") => (&[], &[405, 503]),
+        ("post", _) => (&GUARDED, &[400, 408, 409, 413, 415, 422]),
+        ("put", _) => (&GUARDED, &[400, 404, 408, 413, 422]),
+        ("delete", _) => (&GUARDED, &[404, 409, 422]),
+        ("get", "/api/v1/tasks") => (&GUARDED, &[422]),
+        (_, path) if path.contains('{') => (&GUARDED, &[404, 422]),
+        _ => (&GUARDED, &[]),
+    };
+    guarded.iter().chain(own).copied()
+}
+
+fn is_known(status: u16) -> bool {
+    KINDS.iter().any(|kind| kind.status == status)
 }
 
 fn name(status: u16) -> String {
@@ -71,11 +82,28 @@ fn responses() -> BTreeMap<String, RefOr<Response>> {
                 .build();
             let response = ResponseBuilder::new()
                 .description(describe(status, &titles))
-                .content(api::Problem::MEDIA_TYPE, content)
-                .build();
-            (name(status), RefOr::T(response))
+                .content(api::Problem::MEDIA_TYPE, content);
+            let response = match header_of(status) {
+                Some((name, header)) => response.header(name, header),
+                None => response,
+            };
+            (name(status), RefOr::T(response.build()))
         })
         .collect()
+}
+
+fn header_of(status: u16) -> Option<(&'static str, Header)> {
+    let (name, kind, description) = match status {
+        401 => ("WWW-Authenticate", Type::String, "How to send the token"),
+        405 => ("Allow", Type::String, "The methods that are possible here"),
+        429 | 503 => ("Retry-After", Type::Integer, "Seconds after which to try again"),
+        _ => return None,
+    };
+    let schema = ObjectBuilder::new().schema_type(kind);
+    let header = HeaderBuilder::new()
+        .schema(Some(schema))
+        .description(Some(description));
+    Some((name, header.build()))
 }
 
 fn describe(status: u16, titles: &[&str]) -> String {

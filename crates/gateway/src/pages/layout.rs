@@ -61,3 +61,24 @@ fn headers() -> [(HeaderName, &'static str); 4] {
         (header::CACHE_CONTROL, "no-store"),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A phone is narrower than a hash; without this, the whole page moves sideways.
+    #[test]
+    fn long_words_wrap() {
+        let rule = |selector: &str| {
+            let found = STYLE
+                .lines()
+                .find(|line| line.starts_with(&format!("{selector} {{")));
+            found.unwrap_or_default().to_string()
+        };
+        assert!(STYLE.contains("main { padding-bottom: 4rem; overflow-wrap: anywhere; }"));
+        assert!(rule("pre").contains("overflow-wrap: anywhere"));
+        assert!(rule("dl").contains("minmax(0, 1fr)"));
+        // Tables are as wide as they need to be, and move by themselves.
+        assert!(rule(".scroll").contains("overflow-x: auto"));
+    }
+}

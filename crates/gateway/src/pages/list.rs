@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
-use model::{Brief, Query, Stats, Status};
+use model::{Brief, Moment, Order, Query, Stats, Status};
 
 use super::layout::Page;
 use super::show;
@@ -30,23 +30,11 @@ pub(crate) async fn list(
     query.user = caller.searched(query.user)?;
     let page = gateway.calls.search(query.clone()).await?;
     let stats = gateway.calls.stats().await?;
-    let next = page.next.map(|next| Query {
-        after: Some(next),
-        ..query.clone()
-    });
     let content = html! {
         h1 { "Tasks" }
         (numbers(&stats))
         (form(&query))
-        @if page.tasks.is_empty() {
-            p class="dim" { "No task is like this." }
-        } @else {
-            (table(&page.tasks))
-        }
-        p class="top" {
-            @if query.after.is_some() { a href=(link(&Query { after: None, ..query.clone() })) { "← First page" } }
-            @if let Some(next) = next { a href=(link(&next)) { "Next page →" } }
-        }
+        (found(&query, &page))
     };
     let page = Page {
         title: "Tasks",
@@ -54,6 +42,50 @@ pub(crate) async fn list(
         refresh: None,
     };
     Ok(page.show(&content))
+}
+
+/// The tasks of a page, and where to go from there.
+fn found(query: &Query, page: &model::Page) -> Markup {
+    let next = page.next.map(|next| Query {
+        after: Some(next),
+        ..query.clone()
+    });
+    let part = page
+        .next
+        .filter(|_| !page.complete)
+        .map(|next| part(query, next.add_time));
+    html! {
+        @if page.tasks.is_empty() {
+            p class="dim" {
+                @match &part {
+                    Some(part) => { "No matching tasks among those added " (part) "." },
+                    None => { "No matching tasks." },
+                }
+            }
+        } @else {
+            (table(&page.tasks))
+            @if let Some(part) = &part {
+                p class="dim" { "These are the matching tasks among those added " (part) "." }
+            }
+        }
+        p class="top" {
+            @if query.after.is_some() { a href=(link(&Query { after: None, ..query.clone() })) { "← First page" } }
+            @if let Some(next) = next {
+                a href=(link(&next)) { @if page.complete { "Next page →" } @else { "Look further →" } }
+            }
+        }
+    }
+}
+
+/// Which part of the tasks an incomplete page is about.
+fn part(query: &Query, reached: Moment) -> Markup {
+    html! {
+        @match query.order {
+            Order::Newest => { "since " },
+            Order::Oldest => { "until " },
+        }
+        (show::time(reached))
+    }
 }
 
 fn numbers(stats: &Stats) -> Markup {
@@ -64,9 +96,12 @@ fn numbers(stats: &Stats) -> Markup {
                     span { b { (count) } " " (status.as_str().replace('_', " ")) }
                 }
             }
-            span { b { (stats.executors) } " executors" }
-            span { b { (stats.held) } " of " b { (stats.slots) } " slots in use" }
+            span { b { (stats.executors) } " " (show::plural(stats.executors, "executor")) }
+            span { b { (stats.held) } " of " b { (stats.slots) } " " (show::plural(stats.slots, "slot")) " in use" }
             span { b { (format!("{:.1}", stats.tasks_per_second)) } " tasks per second" }
+            @if let Some(note) = stats.note() {
+                span { (note) }
+            }
         }
     }
 }
@@ -91,7 +126,7 @@ fn form(query: &Query) -> Markup {
                 "Order"
                 select name="order" {
                     option value="newest" { "newest first" }
-                    option value="oldest" selected[query.order == model::Order::Oldest] { "oldest first" }
+                    option value="oldest" selected[query.order == Order::Oldest] { "oldest first" }
                 }
             }
             button { "Search" }
@@ -138,4 +173,39 @@ fn link(query: &Query) -> String {
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)))
         .collect();
     format!("/?{}", pairs.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::TaskId;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_not_complete_says_so_and_links_on() {
+        let query = Query {
+            text: Some("needle".into()),
+            ..Query::default()
+        };
+        let shown = |complete: bool, more: bool| {
+            let next = more.then(|| query.cursor_at(Moment(1_767_225_600_000_000), TaskId::generate()));
+            let page = model::Page {
+                tasks: vec![],
+                next,
+                complete,
+            };
+            found(&query, &page).into_string()
+        };
+        let part = shown(false, true);
+        assert!(
+            part.contains("No matching tasks among those added since"),
+            "{part}"
+        );
+        assert!(part.contains("2026-01-01"), "{part}");
+        assert!(part.contains("after=") && part.contains("Look further"), "{part}");
+        let whole = shown(true, false);
+        assert!(whole.contains("No matching tasks."), "{whole}");
+        assert!(!whole.contains("Look further"), "{whole}");
+        assert!(shown(true, true).contains("Next page"));
+    }
 }

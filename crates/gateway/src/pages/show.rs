@@ -23,10 +23,20 @@ pub(super) fn time(moment: Moment) -> Markup {
     html! { time datetime=(exact) title=(exact) { (date) " " (clock) } }
 }
 
+/// The word for one of them or for any other number.
+pub(super) fn plural(count: impl Into<u64>, word: &str) -> String {
+    match count.into() {
+        1 => word.to_string(),
+        _ => format!("{word}s"),
+    }
+}
+
 pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     if seconds < 1.0 {
         format!("{:.1} ms", seconds * 1e3)
+    } else if span.subsec_nanos() == 0 && seconds < 120.0 {
+        format!("{seconds} s")
     } else if seconds < 120.0 {
         format!("{seconds:.2} s")
     } else {
@@ -49,7 +59,9 @@ pub(super) fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     if unit == 0 {
-        format!("{bytes} bytes")
+        format!("{bytes} {}", plural(bytes, "byte"))
+    } else if amount.fract() == 0.0 {
+        format!("{amount} {}", UNITS[unit])
     } else {
         format!("{amount:.1} {}", UNITS[unit])
     }
@@ -64,7 +76,14 @@ mod tests {
         assert_eq!(span(Duration::from_micros(2903)), "2.9 ms");
         assert_eq!(span(Duration::from_millis(1500)), "1.50 s");
         assert_eq!(span(Duration::from_secs(3725)), "1 h 02 min 05 s");
+        assert_eq!(span(Duration::from_secs(60)), "60 s");
         assert_eq!(bytes(17), "17 bytes");
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(1 << 30), "1 GiB");
+        assert_eq!(
+            (plural(1u32, "slot"), plural(0u32, "slot")),
+            ("slot".into(), "slots".into())
+        );
         assert_eq!(bytes(3 << 19), "1.5 MiB");
         assert!(time(Moment(0)).into_string().contains(">1970-01-01 00:00:00<"));
     }

@@ -1,6 +1,7 @@
 //! One task with everything known of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -68,13 +69,17 @@ fn facts(task: &Task) -> Markup {
 
 fn steps(task: &Task) -> Markup {
     let result = task.result.as_ref();
+    let compiled = result.and_then(|result| result.compile.as_ref());
+    let executed = result.and_then(|result| result.execute.as_ref());
     let execute = &task.spec.execute;
     html! {
         @if let Some(compile) = &task.spec.compile {
             h2 { "Compile" }
             (command(&compile.command))
-            (limits(&compile.limits, compile.network.as_ref()))
-            (outcome(task.id, "compile", result.and_then(|result| result.compile.as_ref())))
+            dl { @for (name, value) in &compile.env { dt { code { (name) } } dd { code { (value) } } } }
+            (ending(compiled))
+            (resources(&compile.limits, compile.network.as_ref(), compiled))
+            (outputs(task.id, "compile", compiled))
         }
         h2 { "Execute" }
         (command(&execute.command))
@@ -82,9 +87,10 @@ fn steps(task: &Task) -> Markup {
             @if !execute.args.is_empty() { dt { "Arguments" } dd { @for arg in &execute.args { code { (arg) } " " } } }
             @for (name, value) in &execute.env { dt { code { (name) } } dd { code { (value) } } }
         }
-        (limits(&execute.limits, execute.network.as_ref()))
+        (ending(executed))
+        (resources(&execute.limits, execute.network.as_ref(), executed))
         (input(&execute.input))
-        (outcome(task.id, "execute", result.and_then(|result| result.execute.as_ref())))
+        (outputs(task.id, "execute", executed))
     }
 }
 
@@ -95,7 +101,8 @@ fn command(command: &Command) -> Markup {
     }
 }
 
-fn limits(limits: &Limits, network: Option<&NetworkName>) -> Markup {
+/// What the step has used and may use, each in words.
+fn resources(limits: &Limits, network: Option<&NetworkName>, outcome: Option<&Outcome>) -> Markup {
     let Limits {
         wall,
         cpu,
@@ -106,20 +113,39 @@ fn limits(limits: &Limits, network: Option<&NetworkName>) -> Markup {
         open_files,
         stack,
         space,
-    } = limits;
+    } = *limits;
+    let time = |used: Option<Duration>, limit: Option<Duration>| {
+        used_of(used.map(show::span), limit.map(show::span))
+    };
+    let size = |used: Option<u64>, limit: Option<u64>| used_of(used.map(show::bytes), limit.map(show::bytes));
+    let count = |limit: Option<u32>| used_of(None, limit.map(|limit| limit.to_string()));
+    let rows = [
+        ("Wall time", time(outcome.map(|outcome| outcome.wall), wall)),
+        ("CPU time", time(outcome.map(|outcome| outcome.cpu), cpu)),
+        ("Memory", size(outcome.map(|outcome| outcome.memory), memory)),
+        ("Output, on each of stdout and stderr", size(None, output)),
+        ("Processes and threads", count(processes)),
+        ("Largest file", size(None, file_size)),
+        ("Open files of each process", count(open_files)),
+        ("Stack of each process", size(None, stack)),
+        ("All files together", size(None, space)),
+        ("Network", network.map(ToString::to_string)),
+    ];
     html! {
-        div class="numbers" {
-            @if let Some(wall) = wall { span { "wall " b { (show::span(*wall)) } } }
-            @if let Some(cpu) = cpu { span { "CPU " b { (show::span(*cpu)) } } }
-            @if let Some(memory) = memory { span { "memory " b { (show::bytes(*memory)) } } }
-            @if let Some(output) = output { span { "output " b { (show::bytes(*output)) } } }
-            @if let Some(processes) = processes { span { "processes " b { (processes) } } }
-            @if let Some(file_size) = file_size { span { "file size " b { (show::bytes(*file_size)) } } }
-            @if let Some(open_files) = open_files { span { "open files " b { (open_files) } } }
-            @if let Some(stack) = stack { span { "stack " b { (show::bytes(*stack)) } } }
-            @if let Some(space) = space { span { "space " b { (show::bytes(*space)) } } }
-            @if let Some(network) = network { span { "network " b { (network) } } }
+        dl class="resources" {
+            @for (label, value) in rows {
+                @if let Some(value) = value { dt { (label) } dd { (value) } }
+            }
         }
+    }
+}
+
+fn used_of(used: Option<String>, limit: Option<String>) -> Option<String> {
+    match (used, limit) {
+        (Some(used), Some(limit)) => Some(format!("{used} of {limit}")),
+        (Some(used), None) => Some(used),
+        (None, Some(limit)) => Some(format!("at most {limit}")),
+        (None, None) => None,
     }
 }
 
@@ -133,23 +159,27 @@ fn input(input: &Content) -> Markup {
     }
 }
 
-fn outcome(id: TaskId, step: &str, outcome: Option<&Outcome>) -> Markup {
+/// How the step ended.
+fn ending(outcome: Option<&Outcome>) -> Markup {
     let Some(outcome) = outcome else {
         return html! { p class="dim" { "No outcome yet." } };
     };
     let class = if outcome.succeeded() { "good" } else { "bad" };
     html! {
-        div class="numbers" {
-            span class=(class) { (outcome.reason.as_str().replace('_', " "))
-                @if let Some(code) = outcome.exit_code { " with " (code) }
-                @if let Some(signal) = outcome.signal { " by signal " (signal) }
-            }
-            span { "wall " b { (show::span(outcome.wall)) } }
-            span { "CPU " b { (show::span(outcome.cpu)) } }
-            span { "memory " b { (show::bytes(outcome.memory)) } }
+        p class=(class) {
+            (outcome.reason.as_str().replace('_', " "))
+            @if let Some(code) = outcome.exit_code { " with " (code) }
+            @if let Some(signal) = outcome.signal { " by signal " (signal) }
         }
-        (output(id, step, "stdout", &outcome.stdout))
-        (output(id, step, "stderr", &outcome.stderr))
+    }
+}
+
+fn outputs(id: TaskId, step: &str, outcome: Option<&Outcome>) -> Markup {
+    html! {
+        @if let Some(outcome) = outcome {
+            (output(id, step, "stdout", &outcome.stdout))
+            (output(id, step, "stderr", &outcome.stderr))
+        }
     }
 }
 
@@ -188,5 +218,43 @@ fn files(title: &str, files: &Files) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_usage_are_labelled() {
+        let limits = Limits {
+            wall: Some(Duration::from_secs(10)),
+            memory: Some(1 << 30),
+            processes: Some(5),
+            ..Limits::default()
+        };
+        let outcome = Outcome {
+            reason: model::Reason::Exited,
+            exit_code: Some(0),
+            signal: None,
+            wall: Duration::from_millis(1500),
+            cpu: Duration::from_millis(20),
+            memory: 12 << 20,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+        };
+        let row = |label: &str, value: &str| format!("<dt>{label}</dt><dd>{value}</dd>");
+        let after = resources(&limits, None, Some(&outcome)).into_string();
+        for (label, value) in [
+            ("Wall time", "1.50 s of 10 s"),
+            ("CPU time", "20.0 ms"),
+            ("Memory", "12 MiB of 1 GiB"),
+            ("Processes and threads", "at most 5"),
+        ] {
+            assert!(after.contains(&row(label, value)), "{label}: {after}");
+        }
+        let before = resources(&limits, None, None).into_string();
+        assert!(before.contains(&row("Memory", "at most 1 GiB")), "{before}");
+        assert!(!before.contains("CPU"), "{before}");
     }
 }

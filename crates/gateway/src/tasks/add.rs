@@ -1,18 +1,20 @@
 use std::sync::Arc;
 
 use api::{NewTask, Task};
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use rpc::CallError;
 
 use super::get::get_within;
 use super::key::Key;
 use super::multipart::{Form, read_multipart};
 use super::offload::offload;
-use super::prepare::{blame_missing_blob, prepare};
+use super::prepare::{blame_conflict, blame_missing_blob, prepare};
 use super::unpacking::Unpacking;
-use crate::admit::{self, Place};
+use crate::admission::{Admission, PATIENCE};
+use crate::admit;
 use crate::body::{self, JSON};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -33,12 +35,11 @@ use crate::refusal::Refusal;
     operation_id = "add_task",
     tag = "tasks",
     params(
-        ("wait" = Option<String>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit", example = "10"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Any text of up to 255 bytes; the task's id follows from it and the user"),
+        ("wait" = Option<api::schema::Wait>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit"),
+        ("Idempotency-Key" = Option<super::IdempotencyKey>, Header, description = "The task's id follows from it and the user"),
     ),
     request_body(content(
         (NewTask = "application/json", example = json!({
-            "user": "alice",
             "source": {"main.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n"},
             "compile": {"command": "cc -O2 -o main main.c", "limits": {"wall": "10s"}},
             "execute": {"command": "./main", "limits": {"wall": "2s", "memory": "256MiB"}}
@@ -47,43 +48,59 @@ use crate::refusal::Refusal;
     )),
     responses(
         (status = 201, description = "Added", body = Task, headers(("Location" = String, description = "The task's URL"))),
-        (status = 200, description = "It was added before", body = Task),
+        (status = 200, description = "It was added before", body = Task, headers(("Location" = String, description = "The task's URL"))),
     ),
 )]
 pub(crate) async fn add(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    Extension(place): Extension<Place>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let wait = params::wait(request.uri(), &gateway.options)?;
     let key = Key::read(request.headers())?;
+    let admission = Admission::of(request.extensions())?;
     let new = read(&gateway, request).await?;
-    let mut unpacking = Unpacking::new(&gateway);
+    let mut unpacking = Unpacking::new(&gateway, &admission);
     let add = prepare(&mut unpacking, &caller, key.as_ref(), new).await?;
-    let adds = offload(&gateway, vec![add]).await?;
-    drop(unpacking);
+    let adds = offload(&gateway, &admission, vec![add]).await?;
     // Before the task is added: who is refused has added nothing.
-    let _waiting = wait.map(|_| admit::to_wait(&gateway)).transpose()?;
+    let waiting = wait
+        .map(|_| gateway.waiting.take(admission.account(), 1))
+        .transpose()?;
     // Kept to say which field names a blob that is not there; its files are shared, not copied.
     let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
     let id = adds.first().map(|add| add.id).ok_or(Refusal::Panicked)?;
-    let added = gateway.calls.add(adds).await.map_err(|error| {
-        let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
-        blame_missing_blob(error, &specs)
+    let added = gateway.calls.add(adds).await.map_err(|error| match error {
+        CallError::Conflict(id) => blame_conflict(id, None, key.as_ref()),
+        error => {
+            let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
+            blame_missing_blob(error, &specs)
+        }
     })?;
-    if wait.is_some() {
-        place.leave();
+    drop(specs);
+    if let Some(waiting) = waiting {
+        admission.move_to(waiting);
     }
     let existed = added.iter().any(|added| added.existed);
-    let task = get_within(&gateway, id, wait).await?;
     let status = if existed {
         StatusCode::OK
     } else {
         StatusCode::CREATED
     };
-    let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
-    Ok((status, place, Json(Task::from(task))).into_response())
+    let answer = |task: model::Task| {
+        let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
+        (status, place, Json(Task::from(task))).into_response()
+    };
+    let response = answer(get_within(&gateway, id, wait).await?);
+    let size = admit::size(&response);
+    if admission.recharge(size).is_ok() {
+        return Ok(response);
+    }
+    // Made again when there is room for it: while it waits it would be in memory without being counted.
+    drop(response);
+    let room = admission.recharge_within(PATIENCE, size).await;
+    room.map_err(|exhausted| Refusal::AddedWithoutAnswer { id, exhausted })?;
+    Ok(answer(gateway.calls.get(id, None).await?))
 }
 
 async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {

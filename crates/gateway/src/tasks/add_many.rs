@@ -9,9 +9,11 @@ use axum::response::{IntoResponse, Response};
 use model::{Add, Added, Attempt, Brief, Invalid, Query, Status, TaskId};
 use rpc::CallError;
 
+use super::key::Key;
 use super::offload::offload;
-use super::prepare::{blame_missing_blob, prepare};
+use super::prepare::{blame_conflict, blame_missing_blob, prepare};
 use super::unpacking::Unpacking;
+use crate::admission::Admission;
 use crate::body;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -21,16 +23,21 @@ use crate::refusal::Refusal;
 /// Add many tasks
 ///
 /// All are added or none, in one durable step; the answer lists them in the order given. A complaint names the
-/// task by its place: `tasks[17].execute.command`. Give each task an `id` of its own to make repeating safe.
+/// task by its place: `tasks[17].execute.command`. With an `Idempotency-Key`, or an `id` of your own for each task,
+/// sending it again is safe: the same tasks are answered, and nothing is added twice.
 #[utoipa::path(
     post,
     path = "/api/v1/tasks/batch",
     operation_id = "add_tasks",
     tag = "tasks",
+    params(("Idempotency-Key" = Option<super::IdempotencyKey>, Header, description = "The id of each task follows from it, the user and the task's place in the batch")),
     request_body(content = NewTasks, example = json!({
         "tasks": [{"execute": {"command": "echo one"}}, {"execute": {"command": ["echo", "two"]}}]
     })),
-    responses((status = 201, description = "All are added", body = api::Added)),
+    responses(
+        (status = 201, description = "All are added", body = api::Added),
+        (status = 200, description = "All were added before", body = api::Added),
+    ),
 )]
 pub(crate) async fn add_many(
     State(gateway): State<Arc<Gateway>>,
@@ -39,6 +46,8 @@ pub(crate) async fn add_many(
 ) -> Result<Response, Refusal> {
     params::none(request.uri())?;
     body::must_be_json(request.headers())?;
+    let admission = Admission::of(request.extensions())?;
+    let key = Key::read(request.headers())?;
     let NewTasks { tasks } = body::read_json(request, gateway.options.max_body).await?;
     let limit = gateway.options.max_batch;
     match tasks.len() {
@@ -48,20 +57,24 @@ pub(crate) async fn add_many(
         }
         _ => {}
     }
-    let mut unpacking = Unpacking::new(&gateway);
+    let mut unpacking = Unpacking::new(&gateway, &admission);
     let mut adds = Vec::with_capacity(tasks.len());
     for (index, task) in tasks.into_iter().enumerate() {
-        let add = prepare(&mut unpacking, &caller, None, task).await;
+        let key = key.as_ref().map(|key| key.at(index));
+        let add = prepare(&mut unpacking, &caller, key.as_ref(), task).await;
         adds.push(add.map_err(|refusal| within(refusal, index))?);
     }
     refuse_repeated(&adds)?;
-    let adds = offload(&gateway, adds).await?;
-    drop(unpacking);
+    let adds = offload(&gateway, &admission, adds).await?;
     let mut briefs: Vec<_> = adds.iter().map(brief).collect();
     let specs = with_blobs(&adds);
     let added = gateway.calls.add(adds).await.map_err(|error| match error {
         // A judicator that is given one task has no reason to number it; the caller gave a list.
         CallError::Invalid(invalid) if briefs.len() == 1 => within(invalid.into(), 0),
+        CallError::Conflict(id) => {
+            let index = briefs.iter().position(|brief| brief.id == id);
+            blame_conflict(id, index, key.as_ref())
+        }
         error => {
             let specs: Vec<_> = specs
                 .iter()
@@ -70,9 +83,14 @@ pub(crate) async fn add_many(
             blame_missing_blob(error, &specs)
         }
     })?;
-    update(&gateway, &mut briefs, &added).await?;
+    update(&gateway, &caller, &mut briefs, &added).await?;
+    let status = if added.iter().all(|added| added.existed) {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
     let tasks = briefs.into_iter().map(Into::into).collect();
-    Ok((StatusCode::CREATED, Json(api::Added { tasks })).into_response())
+    Ok((status, Json(api::Added { tasks })).into_response())
 }
 
 fn within(refusal: Refusal, index: usize) -> Refusal {
@@ -121,7 +139,14 @@ fn brief(add: &Add) -> Brief {
 }
 
 /// Fills in what the judicator said, and looks up those that were there before.
-async fn update(gateway: &Gateway, briefs: &mut [Brief], added: &[Added]) -> Result<(), Refusal> {
+async fn update(
+    gateway: &Gateway,
+    caller: &Caller,
+    briefs: &mut [Brief],
+    added: &[Added],
+) -> Result<(), Refusal> {
+    // The same task has the same owner, so this finds them all; it keeps the look-up from finding any other.
+    let user = caller.searched(None)?;
     for (brief, added) in briefs.iter_mut().zip(added) {
         brief.add_time = added.add_time;
     }
@@ -134,6 +159,7 @@ async fn update(gateway: &Gateway, briefs: &mut [Brief], added: &[Added]) -> Res
     for ids in existed.chunks(Query::LIMIT) {
         let query = Query {
             ids: ids.to_vec(),
+            user: user.clone(),
             limit: Query::LIMIT,
             ..Query::default()
         };

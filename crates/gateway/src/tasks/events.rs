@@ -18,14 +18,19 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Follow a task
 ///
 /// Server-sent events: `event: status` with the task's present status, then one for every change; the stream
-/// ends when the task is done. `event: problem` says why it ends before.
+/// ends when the task is done. The `data` of each is an `Event` in JSON on one line. `event: problem` says why the
+/// stream ends before; its `data` is a `Problem`.
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}/events",
     operation_id = "follow_task",
     tag = "tasks",
     params(("id" = api::schema::Id, Path, description = "The task's id")),
-    responses((status = 200, description = "Status changes until the task is done", body = api::Event, content_type = "text/event-stream")),
+    responses((
+        status = 200, description = "Status changes until the task is done", body = api::schema::StreamEvent,
+        content_type = "text/event-stream",
+        example = "event: status\ndata: {\"id\":\"01890a5d-ac96-774b-bcce-b302099a8057\",\"status\":\"running\",\"done\":false,\"executor\":\"lab-1\",\"time\":\"2026-01-31T12:00:00.123456Z\"}\n\n",
+    )),
 )]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,

@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
     tag = "tasks",
     params(
         ("id" = api::schema::Id, Path, description = "The task's id"),
-        ("wait" = Option<String>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit", example = "10"),
+        ("wait" = Option<api::schema::Wait>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit"),
     ),
     responses((status = 200, description = "The task as it is", body = Task)),
 )]

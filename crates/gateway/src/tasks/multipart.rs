@@ -8,8 +8,10 @@ use bytes::Bytes;
 use model::{Content, File, FilePath, Invalid};
 use utoipa::ToSchema;
 
+use crate::admission::Admission;
 use crate::body;
 use crate::gateway::Gateway;
+use crate::pool::Exhausted;
 use crate::refusal::Refusal;
 
 const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
@@ -20,21 +22,25 @@ const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
 pub(super) struct Form {
     task: NewTask,
     /// Files; the file name of each is its path.
-    #[schema(format = Binary)]
-    source: Option<Vec<String>>,
+    #[schema(required = false)]
+    source: Vec<api::schema::Bytes>,
     /// Files for `data/`; the file name of each is its path there.
-    #[schema(format = Binary)]
-    data: Option<Vec<String>>,
-    #[schema(format = Binary)]
-    source_zip: Option<String>,
-    #[schema(format = Binary)]
-    data_zip: Option<String>,
+    #[schema(required = false)]
+    data: Vec<api::schema::Bytes>,
+    /// All source files in one zip; no other source file is given then.
+    #[schema(required = false)]
+    source_zip: api::schema::Bytes,
+    /// All data files in one zip; no other data file is given then.
+    #[schema(required = false)]
+    data_zip: api::schema::Bytes,
 }
 
 pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
     let limit = gateway.options.max_body;
     let (parts, body) = request.into_parts();
     body::refuse_early(&parts.headers, limit)?;
+    let admission = Admission::of(&parts.extensions)?;
+    let body = body::charged(&admission, &parts.headers, body).await?;
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let body = axum::body::Body::new(http_body_util::Limited::new(body, size));
     let mut form = Multipart::from_request(Request::from_parts(parts, body), &())
@@ -47,7 +53,7 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
         let part = Part::read(field).await.map_err(broken)?;
         match part.name.as_str() {
             "task" if task.is_some() => return Err(Invalid::new("task", "is given twice").into()),
-            "task" => task = Some(body::parse(part.bytes).await?),
+            "task" => task = Some(body::parse(&admission, part.bytes).await?),
             "source" => attached.source.push(part)?,
             "data" => attached.data.push(part)?,
             "source_zip" => attached.source.set_zip(part)?,
@@ -70,12 +76,15 @@ fn unknown(name: &str) -> Invalid {
     Invalid::new(name, problem)
 }
 
-/// The limit breaks the body off inside the form's reader, which tells it only as a broken body.
+/// A bound breaks the body off inside the form's reader, which tells it only as a broken body.
 fn broken(error: &MultipartError, limit: u64) -> Refusal {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {
             return Refusal::TooLarge { limit, actual: None };
+        }
+        if let Some(exhausted) = error.downcast_ref::<Exhausted>() {
+            return (*exhausted).into();
         }
         cause = error.source();
     }

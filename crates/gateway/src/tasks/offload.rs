@@ -9,6 +9,7 @@ use model::{Add, BlobHash, Content, TaskSpec};
 use rpc::ByteStream;
 use sha2::{Digest, Sha256};
 
+use crate::admission::Admission;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
@@ -21,13 +22,19 @@ const TINY: u64 = 1 << 10;
 /// How much is sent at a time.
 const CHUNK: usize = 256 << 10;
 
-pub(super) async fn offload(gateway: &Gateway, mut adds: Vec<Add>) -> Result<Vec<Add>, Refusal> {
+pub(super) async fn offload(
+    gateway: &Gateway,
+    admission: &Admission,
+    mut adds: Vec<Add>,
+) -> Result<Vec<Add>, Refusal> {
     let limit = gateway.options.inline_limit;
     if !adds.iter().any(|add| is_large(&add.spec, limit)) {
         return Ok(adds);
     }
     // Hashing is work for the CPU.
+    let admission = admission.clone();
     let (adds, blobs) = tokio::task::spawn_blocking(move || {
+        let _held = admission;
         let mut blobs = Blobs::new();
         for add in &mut adds {
             extract(&mut add.spec, limit, &mut blobs);

@@ -4,11 +4,29 @@ use api::{Output, Step};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use utoipa::ToSchema;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::OutputPath;
 use crate::refusal::Refusal;
+
+/// The path as it is described to programs.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "stands for its schema only")]
+#[schema(rename_all = "lowercase")]
+pub(crate) enum StepName {
+    Compile,
+    Execute,
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "stands for its schema only")]
+#[schema(rename_all = "lowercase")]
+pub(crate) enum OutputName {
+    Stdout,
+    Stderr,
+}
 
 /// Get what a step wrote
 ///
@@ -20,11 +38,11 @@ use crate::refusal::Refusal;
     tag = "tasks",
     params(
         ("id" = api::schema::Id, Path, description = "The task's id"),
-        ("step" = String, Path, description = "`compile` or `execute`"),
-        ("output" = String, Path, description = "`stdout` or `stderr`"),
+        ("step" = StepName, Path, description = "`compile` or `execute`"),
+        ("output" = OutputName, Path, description = "`stdout` or `stderr`"),
     ),
     responses((status = 200, description = "The bytes", content(
-        (String = "text/plain"), (Vec<u8> = "application/octet-stream"),
+        (String = "text/plain"), (api::schema::Bytes = "application/octet-stream"),
     ))),
 )]
 pub(crate) async fn output(

@@ -33,7 +33,11 @@ pub(super) async fn prepare(
             );
             return Err(Invalid::new("id", problem).into());
         }
-        (Some(id), _) | (None, Some(id)) => id,
+        (_, Some(made)) => made,
+        (Some(id), None) => {
+            key::refuse_form_of_keys(id)?;
+            id
+        }
         (None, None) => TaskId::generate(),
     };
     let spec = TaskSpec {
@@ -45,6 +49,22 @@ pub(super) async fn prepare(
         data: unpacking.unpacked("data", data).await?,
     };
     Ok(Add { id, spec })
+}
+
+/// An id that is taken, by the caller's task of other content or by another user's task: the answer is the same.
+/// `index` is the place in a batch.
+pub(super) fn blame_conflict(id: TaskId, index: Option<usize>, key: Option<&Key>) -> Refusal {
+    let field = match (index, key) {
+        (Some(index), Some(_)) => format!("tasks[{index}]"),
+        (Some(index), None) => format!("tasks[{index}].id"),
+        (None, Some(_)) => key::HEADER.to_string(),
+        (None, None) => "id".to_string(),
+    };
+    let remedy = match key {
+        Some(_) => "send another Idempotency-Key",
+        None => "choose another id",
+    };
+    Refusal::Conflict { field, id, remedy }
 }
 
 /// A blob that a task names and nobody has put is the task's mistake, not a missing page.

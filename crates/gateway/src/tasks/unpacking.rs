@@ -5,29 +5,29 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use model::{BlobHash, Content, Invalid};
 use rpc::CallError;
-use tokio::sync::SemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 use super::unzip::{self, unpack};
+use crate::admission::{Admission, PATIENCE};
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 
 /// Against a flood only: how many files a task may have is the judicator's to say.
 const ZIP_FILES: usize = 10_000;
 
-/// One budget for all zips of a request, and one place among the requests that unpack. What comes out of them is
-/// in memory until it is offloaded: so this is to be kept until then.
+/// One budget for all zips of a request. What comes out of them is charged to the request, which keeps it in memory
+/// until it is offloaded.
 pub(super) struct Unpacking<'a> {
     gateway: &'a Gateway,
-    /// Taken with the first zip: most requests have none.
-    place: Option<SemaphorePermit<'a>>,
+    admission: &'a Admission,
     left: u64,
 }
 
-impl Unpacking<'_> {
-    pub(super) fn new(gateway: &Gateway) -> Unpacking<'_> {
+impl<'a> Unpacking<'a> {
+    pub(super) fn new(gateway: &'a Gateway, admission: &'a Admission) -> Unpacking<'a> {
         Unpacking {
             gateway,
-            place: None,
+            admission,
             left: gateway.options.max_unpacked,
         }
     }
@@ -41,41 +41,64 @@ impl Unpacking<'_> {
             Files::Listed(files) => return Ok(files),
             Files::Zip(zip) => zip,
         };
-        if self.place.is_none() {
-            let place = self.gateway.unpacking.acquire().await;
-            self.place = Some(place.map_err(|_| Refusal::Panicked)?);
-        }
-        let bounds = unzip::Bounds {
-            files: ZIP_FILES,
-            total: self.gateway.options.max_unpacked,
-            left: self.left,
-        };
+        let Unpacking {
+            gateway, admission, ..
+        } = *self;
+        // Before the zip is fetched: while it waits, the request holds no more than it came with.
+        let unpacker = gateway
+            .unpacking
+            .take_within(PATIENCE, admission.account(), 1)
+            .await?;
         let archive = match zip {
             Content::Inline(bytes) => bytes,
-            Content::Blob(hash) => fetched(self.gateway, &format!("{field}.zip.blob"), hash).await?,
+            Content::Blob(hash) => self.fetched(&format!("{field}.zip.blob"), hash).await?,
         };
-        let files = tokio::task::spawn_blocking(move || unpack(field, &archive, bounds))
+        let bounds = unzip::Bounds {
+            files: ZIP_FILES,
+            total: gateway.options.max_unpacked,
+            left: self.left,
+        };
+        let abandoned = CancellationToken::new();
+        let _abandon = abandoned.clone().drop_guard();
+        let admission = admission.clone();
+        let unpacking = move || {
+            // A thread cannot be stopped from outside: it has its place until it is done.
+            let _unpacker = unpacker;
+            unpack(field, &archive, bounds, &mut |bytes| {
+                if abandoned.is_cancelled() {
+                    return Err(Refusal::Broken("the client is gone".into()));
+                }
+                Ok(admission.charge(bytes)?)
+            })
+        };
+        let files = tokio::task::spawn_blocking(unpacking)
             .await
             .map_err(|_| Refusal::Panicked)??;
         let size: u64 = files.values().map(|file| file.content.inline_len()).sum();
         self.left = self.left.saturating_sub(size);
         Ok(files)
     }
-}
 
-/// A zip that is larger than what it may hold is refused before it fills the memory.
-async fn fetched(gateway: &Gateway, field: &str, hash: BlobHash) -> Result<Bytes, Refusal> {
-    let limit = gateway.options.max_unpacked;
-    let mut stream = match gateway.calls.get_blob(hash).await {
-        Err(error @ CallError::NoBlob(_)) => return Err(Invalid::new(field, error.to_string()).into()),
-        other => other?,
-    };
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = stream.next().await {
-        bytes.extend_from_slice(&chunk?);
-        if bytes.len() as u64 > limit {
-            return Err(Invalid::beyond(field, "is too large", limit, format!("more than {limit}")).into());
+    /// A zip that is larger than what it may hold is refused before it fills the memory.
+    async fn fetched(&self, field: &str, hash: BlobHash) -> Result<Bytes, Refusal> {
+        let limit = self.gateway.options.max_unpacked;
+        let mut stream = match self.gateway.calls.get_blob(hash).await {
+            Err(error @ (CallError::NoBlob(_) | CallError::DamagedBlob(_))) => {
+                return Err(Invalid::new(field, error.to_string()).into());
+            }
+            other => other?,
+        };
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk?;
+            self.admission.charge(chunk.len() as u64)?;
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() as u64 > limit {
+                return Err(
+                    Invalid::beyond(field, "is too large", limit, format!("more than {limit}")).into(),
+                );
+            }
         }
+        Ok(bytes.freeze())
     }
-    Ok(bytes.freeze())
 }

@@ -8,6 +8,8 @@ use model::{Content, File, FilePath, Files, Invalid};
 use zip::ZipArchive;
 use zip::read::ZipFileEntry;
 
+use crate::refusal::Refusal;
+
 /// What a zip may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -18,15 +20,24 @@ pub(super) struct Bounds {
     pub(super) left: u64,
 }
 
-/// An entry that grows more than this is a bomb, once it is large enough to hurt. Deflate reaches 1030.
+/// An entry that grows more than this is a bomb, once it is large enough to hurt. Deflate reaches 1030. The same
+/// holds for the whole zip, whose entries may share their bytes.
 const RATIO: u64 = 400;
 const RATIO_FROM: u64 = 8 << 20;
 
 /// How an entry begins in a zip's directory.
 const DIRECTORY_ENTRY: &[u8; 4] = b"PK\x01\x02";
 
-/// `field` names the zip in complaints.
-pub(super) fn unpack(field: &str, archive: &Bytes, bounds: Bounds) -> Result<Files, Invalid> {
+/// How much is unpacked between two questions to `charge`.
+const BLOCK: u64 = 256 << 10;
+
+/// `field` names the zip in complaints; `charge` is asked after each block that is unpacked, and may end it.
+pub(super) fn unpack(
+    field: &str,
+    archive: &Bytes,
+    bounds: Bounds,
+    charge: &mut dyn FnMut(u64) -> Result<(), Refusal>,
+) -> Result<Files, Refusal> {
     let wrong = |problem: String| Invalid::new(field, problem);
     let entries = archive
         .windows(DIRECTORY_ENTRY.len())
@@ -35,20 +46,16 @@ pub(super) fn unpack(field: &str, archive: &Bytes, bounds: Bounds) -> Result<Fil
     // well, and a zip inside the zip is counted with it.
     let most = bounds.files.saturating_mul(10);
     if entries.take(most + 1).count() > most {
-        return Err(Invalid::beyond(
-            field,
-            "has too many entries",
-            most,
-            format!("more than {most}"),
-        ));
+        return Err(Invalid::beyond(field, "has too many entries", most, format!("more than {most}")).into());
     }
     let mut zip = ZipArchive::new(Cursor::new(archive.clone()))
         .map_err(|error| wrong(format!("is not a zip that can be read: {error}")))?;
     if zip.has_duplicate_names() {
-        return Err(wrong("holds two entries of the same name".into()));
+        return Err(wrong("holds two entries of the same name".into()).into());
     }
     let mut files = Files::new();
     let mut left = bounds.left;
+    let mut left_by_ratio = most_from(archive.len() as u64);
     for index in 0..zip.len() {
         let entry = zip
             .by_index_data(index)
@@ -58,28 +65,28 @@ pub(super) fn unpack(field: &str, archive: &Bytes, bounds: Bounds) -> Result<Fil
         };
         let place = format!("{field}.{path}");
         if files.len() == bounds.files {
-            return Err(Invalid::beyond(
-                field,
-                "has too many files",
-                bounds.files,
-                zip.len(),
-            ));
+            return Err(Invalid::beyond(field, "has too many files", bounds.files, zip.len()).into());
         }
-        let packed = entry.compressed_size().min(archive.len() as u64);
-        let content = read(&place, &mut zip, index, packed, left).map_err(|cut| match cut {
-            Cut::Invalid(invalid) => invalid,
+        let most = Most {
+            by_ratio: most_from(entry.compressed_size()).min(left_by_ratio),
+            left,
+        };
+        let content = read(&place, &mut zip, index, most, charge).map_err(|cut| match cut {
+            Cut::Refused(refusal) => refusal,
             Cut::Total => Invalid::beyond(
                 field,
                 format!("holds too much, all zips of the request together; it was '{path}' that went beyond"),
                 bounds.total,
                 format!("more than {}", bounds.total),
-            ),
+            )
+            .into(),
         })?;
         left -= content.len() as u64;
+        left_by_ratio -= content.len() as u64;
         let content = Content::Inline(content);
         match files.entry(path) {
             Entry::Vacant(slot) => drop(slot.insert(File { content, executable })),
-            Entry::Occupied(_) => return Err(Invalid::new(place, "is in the zip twice")),
+            Entry::Occupied(_) => return Err(Invalid::new(place, "is in the zip twice").into()),
         }
     }
     Ok(files)
@@ -116,37 +123,62 @@ fn accept(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(FilePath, boo
 }
 
 enum Cut {
-    Invalid(Invalid),
+    Refused(Refusal),
     /// It does not fit into what is left.
     Total,
+}
+
+/// What an entry may hold.
+#[derive(Clone, Copy)]
+struct Most {
+    by_ratio: u64,
+    /// What is left for all zips of the request.
+    left: u64,
+}
+
+/// What may come out of this many bytes of a zip.
+fn most_from(packed: u64) -> u64 {
+    packed.saturating_mul(RATIO).max(RATIO_FROM)
 }
 
 fn read(
     place: &str,
     zip: &mut ZipArchive<Cursor<Bytes>>,
     index: usize,
-    packed: u64,
-    left: u64,
+    most: Most,
+    charge: &mut dyn FnMut(u64) -> Result<(), Refusal>,
 ) -> Result<Bytes, Cut> {
-    let invalid = |problem: String| Cut::Invalid(Invalid::new(place, problem));
-    let entry = zip
+    let invalid = |problem: String| Cut::Refused(Invalid::new(place, problem).into());
+    let mut entry = zip
         .by_index(index)
         .map_err(|error| invalid(format!("cannot be unpacked: {error}; make the zip with deflate")))?;
-    let most = packed.saturating_mul(RATIO).max(RATIO_FROM);
     let mut content = Vec::new();
     // Counted while reading: the sizes in the header may be anything.
-    entry
-        .take(most.min(left).saturating_add(1))
-        .read_to_end(&mut content)
-        .map_err(|error| invalid(format!("is damaged: {error}")))?;
+    let mut unread = most.by_ratio.min(most.left).saturating_add(1);
+    while unread > 0 {
+        let block = unread.min(BLOCK);
+        let read = entry
+            .by_ref()
+            .take(block)
+            .read_to_end(&mut content)
+            .map_err(|error| invalid(format!("is damaged: {error}")))?;
+        charge(read as u64).map_err(Cut::Refused)?;
+        if (read as u64) < block {
+            break;
+        }
+        unread -= block;
+    }
     match content.len() as u64 {
-        size if size > left => Err(Cut::Total),
-        size if size > most => Err(Cut::Invalid(Invalid::beyond(
-            place,
-            "unpacks to far more than its size in the zip",
-            format!("{RATIO} times"),
-            format!("more than {RATIO} times"),
-        ))),
+        size if size > most.left => Err(Cut::Total),
+        size if size > most.by_ratio => Err(Cut::Refused(
+            Invalid::beyond(
+                place,
+                "unpacks to far more than its size in the zip",
+                format!("{RATIO} times"),
+                format!("more than {RATIO} times"),
+            )
+            .into(),
+        )),
         _ => Ok(content.into()),
     }
 }
@@ -177,8 +209,14 @@ mod tests {
         writer.write_all(content).unwrap();
     }
 
+    fn unpack_free(archive: &Bytes) -> Result<Files, Refusal> {
+        unpack("source", archive, BOUNDS, &mut |_| Ok(()))
+    }
+
     fn refused(archive: &Bytes, field: &str, problem: &str) {
-        let invalid = unpack("source", archive, BOUNDS).unwrap_err();
+        let Err(Refusal::Invalid(invalid)) = unpack_free(archive) else {
+            panic!("the zip is not invalid");
+        };
         assert_eq!(invalid.field, field, "{invalid}");
         assert!(invalid.problem.contains(problem), "{invalid}");
     }
@@ -194,7 +232,7 @@ mod tests {
             writer.start_file("run.sh", options).unwrap();
             writer.write_all(b"true").unwrap();
         });
-        let files = unpack("source", &archive, BOUNDS).unwrap();
+        let files = unpack_free(&archive).unwrap();
         let get = |path: &str| files.get(&FilePath::new(path).unwrap()).unwrap();
         assert_eq!(files.len(), 2);
         assert_eq!(
@@ -260,6 +298,41 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_zip_has_a_ratio_as_well() {
+        // Each is small enough by itself.
+        let bomb = zip(|writer| {
+            for name in ["a", "b", "c"] {
+                file(writer, name, &vec![0; 6 << 20]);
+            }
+        });
+        assert!(bomb.len() < 20 << 10);
+        refused(&bomb, "source.b", "far more than its size");
+    }
+
+    #[test]
+    fn unpacking_ends_when_its_bytes_cannot_be_charged() {
+        let archive = zip(|writer| file(writer, "zeros", &vec![0; 7 << 20]));
+        let mut charged = 0;
+        let result = unpack("source", &archive, BOUNDS, &mut |bytes| {
+            charged += bytes;
+            if charged > 1 << 20 {
+                Err(Refusal::Broken("enough".into()))
+            } else {
+                Ok(())
+            }
+        });
+        assert!(matches!(result, Err(Refusal::Broken(_))));
+        assert!(charged <= (1 << 20) + BLOCK, "{charged}");
+        charged = 0;
+        let mut count = |bytes| {
+            charged += bytes;
+            Ok(())
+        };
+        unpack("source", &archive, BOUNDS, &mut count).unwrap();
+        assert_eq!(charged, 7 << 20);
+    }
+
+    #[test]
     fn what_is_no_zip_is_refused() {
         refused(&Bytes::from_static(b""), "source", "not a zip");
         refused(&Bytes::from_static(b"PK but no more"), "source", "not a zip");
@@ -267,7 +340,7 @@ mod tests {
         // The file's bytes, not its header or the directory.
         let at = cut.windows(1).position(|b| b == b"a").unwrap() + 3;
         cut[at] ^= 0xff;
-        assert!(unpack("source", &cut.into(), BOUNDS).is_err());
+        assert!(unpack_free(&cut.into()).is_err());
     }
 
     #[test]

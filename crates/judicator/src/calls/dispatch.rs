@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use model::Status;
 use rpc::Event;
 use store::Change;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -38,6 +39,10 @@ impl Judicator {
             } => {
                 if status.done() {
                     self.pace.on_done();
+                    // In a cluster every judicator sees the change; the leader's log is enough.
+                    if status == Status::SystemError && self.leads() {
+                        self.system_errors.on_system_error(id);
+                    }
                     metrics::counter!(FINISHES, "status" => status.as_str()).increment(1);
                 }
                 self.waiters.on_moved(&Event {

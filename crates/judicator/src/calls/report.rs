@@ -1,7 +1,11 @@
 use std::time::{Duration, Instant};
 
-use model::{Intent, Invalid, Report, ReportAnswer};
+use model::{
+    Answer, Attempt, Complete, End, ExecutorName, Intent, Invalid, Reason, Report, ReportAnswer, TaskId,
+};
 use rpc::CallError;
+use store::Finished;
+use tracing::Level;
 
 use crate::error::refusal;
 use crate::measure::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
@@ -15,10 +19,14 @@ impl Judicator {
         let executor = report.executor.clone();
         let leaves = report.intent == Intent::Leave;
         self.hints.on_report(&executor, report.vacant);
+        let reasons = reasons(&report);
         let reported = self.store.report(report).await.map_err(refusal)?;
         match &reported.answer {
             ReportAnswer::Done(_) if leaves => self.hints.forget(&executor),
-            ReportAnswer::Done(answer) => self.hints.on_assigned(&executor, answer.assign.len()),
+            ReportAnswer::Done(answer) => {
+                self.hints.on_assigned(&executor, answer.assign.len());
+                log_handouts(&executor, answer);
+            }
             ReportAnswer::Stale | ReportAnswer::Ended => {}
             ReportAnswer::Occupied { host, .. } => {
                 tracing::warn!(%executor, other_host = host, "a second executor under a name that is taken was refused");
@@ -31,6 +39,7 @@ impl Judicator {
         for finished in &reported.finished {
             let ran = finished.finish_time.since(finished.start_time);
             metrics::histogram!(RUN_SECONDS).record(ran);
+            log_end(&executor, finished, &reasons);
         }
         metrics::histogram!(REPORT_SECONDS).record(begun.elapsed());
         Ok(reported.answer)
@@ -52,4 +61,42 @@ impl Judicator {
             show(self_kill),
         ))
     }
+}
+
+/// Why the step that ended each task ended. Looked up only where it is logged.
+fn reasons(report: &Report) -> Vec<(TaskId, Attempt, Reason)> {
+    if !tracing::enabled!(Level::DEBUG) {
+        return Vec::new();
+    }
+    let reason = |Complete { handout, end }: &Complete| match end {
+        End::Result(result) => {
+            let last = result.execute.as_ref().or(result.compile.as_ref())?;
+            Some((handout.task, handout.attempt, last.reason))
+        }
+        End::Broken(why) => {
+            let (executor, Attempt(attempt)) = (&report.executor, handout.attempt);
+            tracing::debug!(task = %handout.task, %executor, attempt, reason = why, "attempt could not be run");
+            None
+        }
+    };
+    report.complete.iter().filter_map(reason).collect()
+}
+
+fn log_handouts(executor: &ExecutorName, answer: &Answer) {
+    for assignment in &answer.assign {
+        let (task, Attempt(attempt)) = (assignment.handout.task, assignment.handout.attempt);
+        tracing::debug!(%task, %executor, attempt, "task handed out");
+    }
+}
+
+fn log_end(executor: &ExecutorName, finished: &Finished, reasons: &[(TaskId, Attempt, Reason)]) {
+    let Finished {
+        task,
+        attempt: Attempt(attempt),
+        status,
+        ..
+    } = finished;
+    let same = |(id, number, _): &&(TaskId, Attempt, Reason)| id == task && number.0 == *attempt;
+    let reason = reasons.iter().find(same).map(|(_, _, reason)| reason.as_str());
+    tracing::debug!(%task, %executor, attempt, %status, reason, "task ended");
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use etcd_client::{WatchOptions, WatchStream};
 use thiserror::Error;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::access::within;
@@ -24,14 +25,18 @@ const RELIST: Duration = Duration::from_secs(10);
 /// For executors and gateways: who is registered, for as long as the stop has not come. Empty until etcd has answered
 /// for the first time. Leads never.
 ///
-/// One task is started. It never ends by itself: on every error it tries again. Told to stop, it ends at once.
-pub fn follow(access: Access, stop: CancellationToken) -> Registry {
+/// One task is started. It never ends by itself: on every error it tries again. Told to stop, it ends at once. If it
+/// panics, the list stays as it was last, so whoever starts it has to look at its end.
+pub fn follow(access: Access, stop: CancellationToken) -> (Registry, JoinHandle<()>) {
     let (follower, followed) = Follower::new(Line::fixed(access));
-    tokio::spawn(async move { stop.run_until_cancelled(follower.run()).await });
-    Registry {
+    let task = tokio::spawn(async move {
+        stop.run_until_cancelled(follower.run()).await;
+    });
+    let registry = Registry {
         judicators: followed.judicators,
         leading: watch::channel(false).1,
-    }
+    };
+    (registry, task)
 }
 
 pub(super) struct Follower {

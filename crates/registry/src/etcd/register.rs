@@ -3,9 +3,11 @@
 //! A round every sixth of the lease, and whenever the list changes: keep the lease alive, read the list, take what is free. Each keep-alive is a call
 //! of its own: a stream of them does not come back by itself once it is broken.
 
+use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use etcd_client::{Client, Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
+use supervise::{ComponentFailed, Supervisor};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -46,7 +48,7 @@ pub struct Me {
 
 /// Registers, stands for leader, and follows who is registered.
 ///
-/// One task is started. It never ends by itself: on every error it tries again. Told to stop, it leads no longer,
+/// One task is started. It ends by itself only with the component that failed: on every other error it tries again. Told to stop, it leads no longer,
 /// deregisters, and ends; that takes 3 s at most. If it is dropped or aborted, this judicator leads no longer,
 /// and its key goes when the lease ends.
 ///
@@ -56,8 +58,9 @@ pub fn register(
     me: Me,
     lease: Duration,
     stop: CancellationToken,
-) -> (Registry, JoinHandle<()>) {
-    let (reign, leading) = Reign::new();
+) -> io::Result<(Registry, JoinHandle<Result<(), ComponentFailed>>)> {
+    let supervisor = Supervisor::new();
+    let (reign, leading) = Reign::new(&supervisor)?;
     let (follower, followed) = Follower::new(Line::to_members(access.clone()));
     let registration = Registration {
         line: Line::to_members(access),
@@ -70,14 +73,20 @@ pub fn register(
         reign,
         roster: followed.roster,
     };
+    let mut failures = supervisor.failures();
     let task = tokio::spawn(async move {
-        tokio::join!(registration.run(&stop), stop.run_until_cancelled(follower.run()));
+        let run = async { tokio::join!(registration.run(&stop), stop.run_until_cancelled(follower.run())) };
+        tokio::select! {
+            _ = run => Ok(()),
+            // Without its timer a judicator might lead for too long; dropping the rest ends that.
+            failed = failures.wait() => Err(failed),
+        }
     });
     let registry = Registry {
         judicators: followed.judicators,
         leading,
     };
-    (registry, task)
+    Ok((registry, task))
 }
 
 struct Registration {

@@ -12,10 +12,11 @@
 //! leader carries its own condition. The clock stands still while a whole machine sleeps: machines that sleep are
 //! not for judicators.
 
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use supervise::{Component, Supervisor};
 use tokio::sync::watch;
 
 /// When a reign ends that was confirmed by a keep-alive sent at this moment.
@@ -41,7 +42,7 @@ enum State {
 }
 
 impl Reign {
-    pub(super) fn new() -> (Reign, watch::Receiver<bool>) {
+    pub(super) fn new(supervisor: &Supervisor) -> io::Result<(Reign, watch::Receiver<bool>)> {
         let (leading, receiver) = watch::channel(false);
         let shared = Arc::new(Shared {
             state: Mutex::new(State::NotLeading),
@@ -49,8 +50,9 @@ impl Reign {
             leading,
         });
         let watched = Arc::clone(&shared);
-        thread::spawn(move || watched.end_in_time());
-        (Reign { shared }, receiver)
+        let timer = Component::LeadershipTimer;
+        supervisor.thread(timer, "leadership-timer".into(), move || watched.end_in_time())?;
+        Ok((Reign { shared }, receiver))
     }
 
     /// It is ours until then, unless that has passed already.
@@ -143,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_ends_by_itself() {
-        let (reign, mut leading) = Reign::new();
+        let (reign, mut leading) = Reign::new(&Supervisor::new()).unwrap();
         assert!(!*leading.borrow());
         reign.extend(Instant::now() + LONG);
         assert!(*leading.borrow_and_update());
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn it_ends_when_told_to_and_with_its_owner() {
-        let (reign, leading) = Reign::new();
+        let (reign, leading) = Reign::new(&Supervisor::new()).unwrap();
         reign.extend(Instant::now() + LONG);
         reign.end();
         assert!(!*leading.borrow());
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_extends_nothing() {
-        let (reign, leading) = Reign::new();
+        let (reign, leading) = Reign::new(&Supervisor::new()).unwrap();
         reign.extend(Instant::now() + LONG);
         reign.extend(Instant::now());
         assert!(!*leading.borrow());

@@ -15,7 +15,7 @@ async fn changes_are_seen_as_they_happen() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
     let proxy = cluster.proxy().await;
-    let follower = etcd::follow(at_one(&proxy), CancellationToken::new());
+    let (follower, _task) = etcd::follow(at_one(&proxy), CancellationToken::new());
     let changes = async {
         for _ in 0..5 {
             let a = Judicator::start(&access, "a@1.1.1.1:1", STEADY);
@@ -34,7 +34,7 @@ async fn a_proxy_that_is_restarted() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
     let mut proxy = cluster.proxy().await;
-    let follower = etcd::follow(at_one(&proxy), CancellationToken::new());
+    let (follower, _task) = etcd::follow(at_one(&proxy), CancellationToken::new());
     let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     sees(&follower, &["1.1.1.1:1"]).await;
     let b = Judicator::start(&access, "b@2.2.2.2:2", SHORT);
@@ -63,7 +63,7 @@ async fn a_proxy_that_hangs() {
     let access = cluster.access();
     let (one, other) = (cluster.proxy().await, cluster.proxy().await);
     let proxies = access.at(vec![one.endpoint.clone(), other.endpoint.clone()]);
-    let follower = etcd::follow(proxies, CancellationToken::new());
+    let (follower, _task) = etcd::follow(proxies, CancellationToken::new());
     let _a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     sees(&follower, &["1.1.1.1:1"]).await;
     one.pause();

@@ -63,7 +63,7 @@ async fn a_leader_that_cannot_renew_stops_before_its_lease_ends() {
 async fn etcd_is_killed_and_comes_back() {
     let mut cluster = Cluster::start(1).await;
     let access = cluster.access();
-    let follower = etcd::follow(access.clone(), CancellationToken::new());
+    let (follower, _task) = etcd::follow(access.clone(), CancellationToken::new());
     let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     a.leads().await;
     sees(&follower, &["1.1.1.1:1"]).await;
@@ -85,7 +85,7 @@ async fn the_leader_of_etcd_is_killed() {
     let mut endpoints = access.endpoints.clone();
     endpoints.rotate_left(leader);
     let access = access.at(endpoints);
-    let follower = etcd::follow(access.clone(), CancellationToken::new());
+    let (follower, _task) = etcd::follow(access.clone(), CancellationToken::new());
     let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     a.leads().await;
     let b = Judicator::start(&access, "b@2.2.2.2:2", SHORT);
@@ -136,7 +136,7 @@ async fn a_member_that_answers_but_has_lost_the_others_is_passed_over() {
     let both = cluster
         .access()
         .at(vec![lost, cluster.members[0].endpoint.clone()]);
-    let follower = etcd::follow(both.clone(), CancellationToken::new());
+    let (follower, _task) = etcd::follow(both.clone(), CancellationToken::new());
     let a = Judicator::start(&both, "a@1.1.1.1:1", SHORT);
     a.leads().await;
     sees(&follower, &["1.1.1.1:1"]).await;

@@ -12,7 +12,7 @@ use super::stage::{DEADLINE, Judicator, LONG, STEADY, becomes, delete, reached, 
 async fn from_its_start_to_its_stop() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
-    let follower = etcd::follow(access.clone(), CancellationToken::new());
+    let (follower, _task) = etcd::follow(access.clone(), CancellationToken::new());
 
     // With leases that never end, whatever goes was deregistered.
     let a = Judicator::start(&access, "a@1.1.1.1:1 7.0", LONG);
@@ -39,7 +39,7 @@ async fn from_its_start_to_its_stop() {
 async fn until_its_lease_ends_if_it_vanishes() {
     let cluster = Cluster::start(1).await;
     let access = cluster.access();
-    let follower = etcd::follow(access.clone(), CancellationToken::new());
+    let (follower, _task) = etcd::follow(access.clone(), CancellationToken::new());
     let a = Judicator::start(&access, "a@1.1.1.1:1", STEADY);
     a.leads().await;
     sees(&follower, &["1.1.1.1:1"]).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcd_client::Client;
 use registry::Registry;
 use registry::etcd::{self, Access, JudicatorSeen, Me};
+use supervise::ComponentFailed;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,7 @@ pub(super) const LONG: Duration = Duration::from_secs(600);
 pub(super) struct Judicator {
     pub(super) registry: Registry,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<Result<(), ComponentFailed>>,
 }
 
 impl Judicator {
@@ -42,7 +43,7 @@ impl Judicator {
             version: version.into(),
         };
         let stop = CancellationToken::new();
-        let (registry, task) = etcd::register(access.clone(), me, lease, stop.clone());
+        let (registry, task) = etcd::register(access.clone(), me, lease, stop.clone()).unwrap();
         Judicator { registry, stop, task }
     }
 
@@ -52,6 +53,7 @@ impl Judicator {
         tokio::time::timeout(DEADLINE, self.task)
             .await
             .expect("it does not stop")
+            .unwrap()
             .unwrap();
     }
 

@@ -36,8 +36,8 @@ async fn before_and_after_users_are_set_up_and_after_a_restart() {
     let mut cluster = Cluster::start(1).await;
     let proxy = cluster.proxy().await;
     let access = as_root(cluster.access(), "right");
-    let follower = etcd::follow(access.clone(), CancellationToken::new());
-    let behind = etcd::follow(as_root(at_one(&proxy), "right"), CancellationToken::new());
+    let (follower, _task) = etcd::follow(access.clone(), CancellationToken::new());
+    let (behind, _task) = etcd::follow(as_root(at_one(&proxy), "right"), CancellationToken::new());
     let a = Judicator::start(&access, "a@1.1.1.1:1", SHORT);
     a.leads().await;
     for registry in [&follower, &behind] {

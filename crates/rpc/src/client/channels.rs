@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use crate::Secret;
+use super::order::{News, Order};
+use super::verdict::Cause;
 use crate::server::MESSAGE_LIMIT;
 use crate::wire::proto::judicator_client::JudicatorClient;
+use crate::{CallError, Secret};
 
 pub(super) type Peer = JudicatorClient<InterceptedService<Channel, ShowSecret>>;
 
@@ -33,7 +36,8 @@ pub(super) struct Channels {
     judicators: watch::Receiver<Vec<String>>,
     secret: Option<Secret>,
     peers: Arc<Mutex<HashMap<String, Peer>>>,
-    /// The one to ask first: it answered last.
+    order: Arc<Mutex<Order>>,
+    /// The one to ask first.
     preferred: Arc<watch::Sender<Option<String>>>,
 }
 
@@ -48,13 +52,26 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     pub(super) fn on_answered(mut self) {
         self.answered = true;
+        self.channels.order(|order| order.on_answered(self.address));
+    }
+
+    /// It cannot do the call, and others are asked first for a while.
+    pub(super) fn leave(mut self, cause: Cause, why: &CallError) {
+        self.answered = true;
+        self.channels.leave(self.address, Some(cause), &why.to_string());
+    }
+
+    /// It has too much to do, and is asked again next time.
+    pub(super) fn try_next(mut self) {
+        self.answered = true;
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.channels.on_unanswered(self.address);
+            self.channels
+                .leave(self.address, None, "the caller waited in vain");
         }
     }
 }
@@ -71,6 +88,7 @@ impl Channels {
             judicators,
             secret,
             peers: Arc::default(),
+            order: Arc::default(),
             preferred: Arc::new(watch::Sender::new(None)),
         }
     }
@@ -80,33 +98,16 @@ impl Channels {
         self.preferred.subscribe()
     }
 
-    /// Every judicator once, the preferred first.
+    /// Every judicator once, the preferred first, those that could not do a call a moment ago last.
     pub(super) fn in_turn(&self) -> Vec<(String, Peer)> {
-        let mut addresses = self.judicators.borrow().clone();
-        if addresses.is_empty() {
-            return Vec::new();
-        }
-        self.preferred.send_if_modified(|preferred| {
-            let position = |preferred: &String| addresses.iter().position(|address| address == preferred);
-            let first = preferred.as_ref().and_then(position);
-            // Nobody is preferred yet, or the one that was is gone: begin anywhere, so that callers spread.
-            let known = addresses.len();
-            addresses.rotate_left(first.unwrap_or_else(|| anywhere() % known));
-            if first.is_none() {
-                *preferred = addresses.first().cloned();
-            }
-            first.is_none()
-        });
+        let known = self.judicators.borrow().clone();
+        let addresses = self.order(|order| order.arrange(known, Instant::now(), anywhere));
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|address, _| addresses.contains(address));
         addresses
             .into_iter()
             .filter_map(|address| {
-                if let Some(peer) = peers.get(&address) {
-                    return Some((address, peer.clone()));
-                }
-                let peer = self.connect(&address)?;
-                peers.insert(address.clone(), peer.clone());
+                let peer = self.peer(&mut peers, &address)?;
                 Some((address, peer))
             })
             .collect()
@@ -121,18 +122,69 @@ impl Channels {
         }
     }
 
-    /// This one did not answer: begin with the one after it next time, and with a new connection to this one. It
-    /// may be the connection that is dead, which would otherwise show only after several keep-alives.
-    fn on_unanswered(&self, address: &str) {
-        let addresses = self.judicators.borrow().clone();
+    /// A judicator to which this client would like to come back: it is to be asked whether it works again, and
+    /// [`Channels::on_probed`] to be told.
+    pub(super) fn take_probe(&self) -> Option<(String, Peer)> {
+        let address = self.order(|order| order.take_probe(Instant::now()))?;
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.remove(address);
-        drop(peers);
-        if let Some(at) = addresses.iter().position(|known| known == address) {
-            let next = Some(addresses[(at + 1) % addresses.len()].clone());
-            self.preferred
-                .send_if_modified(|preferred| std::mem::replace(preferred, next.clone()) != next);
+        let peer = self.peer(&mut peers, &address)?;
+        Some((address, peer))
+    }
+
+    pub(super) fn on_probed(&self, address: &str, answer: Result<(), (Cause, CallError)>) {
+        match answer {
+            Ok(()) => {
+                if self.order(|order| order.on_probe_answered(address, Instant::now())) {
+                    tracing::info!(
+                        judicator = address,
+                        "the judicator answers again and is asked first"
+                    );
+                }
+            }
+            Err((cause, why)) => self.leave(address, Some(cause), &why.to_string()),
         }
+    }
+
+    fn leave(&self, address: &str, cause: Option<Cause>, why: &str) {
+        if matches!(cause, None | Some(Cause::Unreachable)) {
+            // It may be the connection that is dead, which would otherwise show only after several keep-alives.
+            let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+            peers.remove(address);
+        }
+        let known = self.judicators.borrow().clone();
+        match self.order(|order| order.on_failed(address, cause, &known, Instant::now())) {
+            News::LeftFor(pause) => {
+                tracing::warn!(
+                    judicator = address,
+                    why,
+                    "others are asked before this judicator for {pause:?}"
+                );
+            }
+            News::Nothing => tracing::debug!(judicator = address, why, "the judicator did not do a call"),
+        }
+    }
+
+    /// Looks at the order or changes it, and tells whoever follows who is asked first.
+    fn order<T>(&self, work: impl FnOnce(&mut Order) -> T) -> T {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work(&mut order);
+        self.preferred.send_if_modified(|told| {
+            let changed = told.as_ref() != order.preferred();
+            if changed {
+                *told = order.preferred().cloned();
+            }
+            changed
+        });
+        done
+    }
+
+    fn peer(&self, peers: &mut HashMap<String, Peer>, address: &str) -> Option<Peer> {
+        if let Some(peer) = peers.get(address) {
+            return Some(peer.clone());
+        }
+        let peer = self.connect(address)?;
+        peers.insert(address.to_string(), peer.clone());
+        Some(peer)
     }
 
     fn connect(&self, address: &str) -> Option<Peer> {

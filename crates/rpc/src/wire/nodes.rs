@@ -4,6 +4,7 @@ use model::{ExecutorState, Health, Invalid, JudicatorState, Moment, PartState, S
 
 use super::ids::{executor_in, id_in, id_out};
 use super::{Incoming, micros, proto, text};
+use crate::Ready;
 
 impl From<ExecutorState> for proto::ExecutorState {
     fn from(state: ExecutorState) -> Self {
@@ -87,6 +88,22 @@ impl From<proto::PartState> for PartState {
             state: part.state,
             version: part.version,
             uptime: part.uptime.map(Duration::from_micros),
+        }
+    }
+}
+
+impl From<Ready> for proto::ReadyAnswer {
+    fn from(ready: Ready) -> Self {
+        proto::ReadyAnswer {
+            executors: ready.executors,
+        }
+    }
+}
+
+impl From<proto::ReadyAnswer> for Ready {
+    fn from(ready: proto::ReadyAnswer) -> Self {
+        Ready {
+            executors: ready.executors,
         }
     }
 }

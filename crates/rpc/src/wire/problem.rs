@@ -27,6 +27,7 @@ pub(crate) fn problem_out(error: CallError) -> Status {
         ),
         CallError::NoTask(id) => (Code::NotFound, Kind::NoTask(id_out(id.0))),
         CallError::NoBlob(hash) => (Code::NotFound, Kind::NoBlob(hash_out(hash))),
+        CallError::DamagedBlob(hash) => (Code::DataLoss, Kind::DamagedBlob(hash_out(hash))),
         CallError::Conflict(id) => (Code::AlreadyExists, Kind::Conflict(id_out(id.0))),
         CallError::WrongHash { named, actual } => (
             Code::InvalidArgument,
@@ -49,14 +50,13 @@ pub(crate) fn problem_out(error: CallError) -> Status {
 }
 
 pub(crate) fn problem_in(status: Status) -> CallError {
-    let kind = proto::Problem::decode(status.details())
-        .ok()
-        .and_then(|problem| problem.kind);
-    match kind.map(kind_in) {
-        Some(Ok(error)) => error,
-        // Not one of ours: the connection, a proxy, or a judicator of another version.
-        _ => foreign(&status),
-    }
+    own_problem(&status).unwrap_or_else(|| foreign(&status))
+}
+
+/// `None` if it is not a judicator's word: the connection, a proxy, or a judicator of another version.
+pub(crate) fn own_problem(status: &Status) -> Option<CallError> {
+    let problem = proto::Problem::decode(status.details()).ok()?;
+    kind_in(problem.kind?).ok()
 }
 
 fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
@@ -74,6 +74,7 @@ fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
         }),
         Kind::NoTask(id) => CallError::NoTask(id_in("id", &id)?),
         Kind::NoBlob(hash) => CallError::NoBlob(hash_in("hash", &hash)?),
+        Kind::DamagedBlob(hash) => CallError::DamagedBlob(hash_in("hash", &hash)?),
         Kind::Conflict(id) => CallError::Conflict(id_in("id", &id)?),
         Kind::WrongHash(hashes) => CallError::WrongHash {
             named: hash_in("named", &hashes.named)?,
@@ -93,7 +94,7 @@ fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
 fn foreign(status: &Status) -> CallError {
     let message = status.message().to_string();
     match status.code() {
-        Code::Unauthenticated => CallError::Internal(format!(
+        Code::Unauthenticated | Code::PermissionDenied => CallError::Internal(format!(
             "the judicator refused the cluster secret: {message}; give this node the same secret file"
         )),
         Code::Unimplemented => CallError::Internal(format!(

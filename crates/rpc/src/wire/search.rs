@@ -8,6 +8,7 @@ impl From<Query> for proto::Query {
     fn from(query: Query) -> Self {
         proto::Query {
             ids: query.ids.into_iter().map(|id| id_out(id.0)).collect(),
+            id_prefix: query.id_prefix.map(|prefix| prefix.to_string()),
             user: query.user.map(|user| user.to_string()),
             statuses: query
                 .statuses
@@ -33,6 +34,10 @@ impl Incoming<Query> for proto::Query {
                 .iter()
                 .map(|id| id_in("id", id))
                 .collect::<Result<_, _>>()?,
+            id_prefix: self
+                .id_prefix
+                .map(|prefix| text("id_prefix", &prefix))
+                .transpose()?,
             user: self.user.map(user_in).transpose()?,
             statuses: self
                 .statuses
@@ -55,6 +60,7 @@ impl From<Page> for proto::Page {
         proto::Page {
             tasks: page.tasks.into_iter().map(Into::into).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
+            incomplete: !page.complete,
         }
     }
 }
@@ -64,6 +70,7 @@ impl Incoming<Page> for proto::Page {
         Ok(Page {
             tasks: each("tasks", self.tasks)?,
             next: self.next.map(|cursor| text("next", &cursor)).transpose()?,
+            complete: !self.incomplete,
         })
     }
 }
@@ -121,5 +128,48 @@ impl Incoming<Event> for proto::Event {
             executor: self.executor.map(executor_in).transpose()?,
             time: Moment(self.time),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ExecutorName, Order, Status, TaskId, UserName};
+
+    use super::*;
+
+    #[test]
+    fn a_search_survives_the_wire() {
+        let mut query = Query {
+            ids: vec![TaskId::generate()],
+            id_prefix: Some("01890a5d-ac".parse().unwrap()),
+            user: Some(UserName::new("ada").unwrap()),
+            statuses: vec![Status::Running, Status::Success],
+            executor: Some(ExecutorName::new("e-1").unwrap()),
+            from: Some(Moment(1)),
+            until: Some(Moment(2)),
+            text: Some("g++".into()),
+            order: Order::Oldest,
+            limit: 7,
+            after: None,
+        };
+        query.after = Some(model::Cursor {
+            add_time: Moment(3),
+            id: TaskId::generate(),
+            fingerprint: query.fingerprint(),
+        });
+        let sent: proto::Query = query.clone().into();
+        assert_eq!(Incoming::<Query>::read(sent), Ok(query));
+    }
+
+    #[test]
+    fn a_page_says_whether_it_is_complete() {
+        for complete in [true, false] {
+            let page = Page {
+                complete,
+                ..Page::default()
+            };
+            let sent: proto::Page = page.clone().into();
+            assert_eq!(Incoming::<Page>::read(sent), Ok(page));
+        }
     }
 }

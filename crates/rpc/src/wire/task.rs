@@ -67,6 +67,7 @@ impl From<TaskSpec> for proto::TaskSpec {
                 command: Some(step.command.into()),
                 limits: Some(step.limits.into()),
                 network: step.network.map(|name| name.to_string()),
+                env: variables(step.env),
             }),
             execute: Some(spec.execute.into()),
             source: files_out(spec.source),
@@ -92,9 +93,22 @@ impl Incoming<CompileStep> for proto::CompileStep {
     fn read(self) -> Result<CompileStep, Invalid> {
         Ok(CompileStep {
             command: required("command", self.command)?,
+            env: self.env.into_iter().map(proto::Variable::pair).collect(),
             network: self.network.map(network_in).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
         })
+    }
+}
+
+fn variables(env: BTreeMap<String, String>) -> Vec<proto::Variable> {
+    env.into_iter()
+        .map(|(name, value)| proto::Variable { name, value })
+        .collect()
+}
+
+impl proto::Variable {
+    fn pair(self) -> (String, String) {
+        (self.name, self.value)
     }
 }
 
@@ -103,11 +117,7 @@ impl From<ExecuteStep> for proto::ExecuteStep {
         proto::ExecuteStep {
             command: Some(step.command.into()),
             args: step.args,
-            env: step
-                .env
-                .into_iter()
-                .map(|(name, value)| proto::Variable { name, value })
-                .collect(),
+            env: variables(step.env),
             input: Some(step.input.into()),
             limits: Some(step.limits.into()),
             network: step.network.map(|name| name.to_string()),
@@ -120,11 +130,7 @@ impl Incoming<ExecuteStep> for proto::ExecuteStep {
         Ok(ExecuteStep {
             command: required("command", self.command)?,
             args: self.args,
-            env: self
-                .env
-                .into_iter()
-                .map(|variable| (variable.name, variable.value))
-                .collect(),
+            env: self.env.into_iter().map(proto::Variable::pair).collect(),
             input: optional("input", self.input)?.unwrap_or_else(Content::empty),
             network: self.network.map(network_in).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
@@ -365,6 +371,7 @@ mod tests {
             priority: -3,
             compile: Some(CompileStep {
                 command: Command::Shell("cc".into()),
+                env: [("C".to_string(), "d".to_string())].into(),
                 network: network("lab"),
                 limits: limits(1),
             }),

@@ -21,6 +21,16 @@ pub(super) fn remove(group: &Path) -> Result<(), PlaceError> {
     end(group, Instant::now() + PATIENCE).map(drop)
 }
 
+/// Kills what is in a group. Processes may be started while it lists them: none can where the kernel kills all at once
+/// or the group limits processes.
+pub(super) fn kill(group: &Path) {
+    let _ = write(&group.join("pids.max"), "0");
+    let _ = write(&group.join("cgroup.kill"), "1");
+    for process in hold(group).unwrap_or_default() {
+        let _ = process.send(libc::SIGKILL);
+    }
+}
+
 fn clear_until(base: &Path, deadline: Instant) -> Result<usize, PlaceError> {
     let unlisted = |source| PlaceError::List {
         path: base.to_owned(),

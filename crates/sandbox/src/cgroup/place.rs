@@ -90,7 +90,8 @@ pub enum PlaceError {
         source: io::Error,
     },
     #[error(
-        "cannot make the control group {path:?}: that takes root, or a group that was given to this user"
+        "cannot make the control group {path:?}: that takes root, or a group that was given to this user (with cgroup v2, \
+         a unit with Delegate=yes)"
     )]
     Make {
         path: PathBuf,
@@ -171,6 +172,13 @@ impl Place {
             killed += clear::clear(&base.path)?;
         }
         Ok(killed)
+    }
+
+    /// Kills all processes in the group of this name, without waiting for their end.
+    pub(crate) fn kill(&self, name: &str) {
+        for base in &self.bases {
+            clear::kill(&base.path.join(name));
+        }
     }
 
     /// Says to others that its owner is alive, for as long as the result is held.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Attempt, BlobHash, Status, TaskId};
+use model::{Attempt, Status, TaskId};
 
-use super::sample::{add_one, get, needing, new, put, spec, success};
+use super::sample::{add_one, get, hash_of, needing, new, put, spec, success};
 use super::worker::Worker;
 use crate::{NewTask, StoreError, TaskStore};
 
@@ -90,8 +90,7 @@ pub async fn a_batch_may_repeat_itself_but_not_contradict_itself(store: Arc<dyn 
 }
 
 pub async fn a_missing_blob_refuses_the_whole_batch(store: Arc<dyn TaskStore>) {
-    let (there, missing) = (BlobHash([1; 32]), BlobHash([2; 32]));
-    put(&*store, there, b"bytes").await.unwrap();
+    let (there, missing) = (put(&*store, b"bytes").await.unwrap(), hash_of(b"more"));
     let (good, bad) = (needing(&[there]), needing(&[there, missing]));
     let refused = store.add(vec![good.clone(), bad.clone()]).await;
     assert!(
@@ -99,7 +98,7 @@ pub async fn a_missing_blob_refuses_the_whole_batch(store: Arc<dyn TaskStore>) {
         "{refused:?}"
     );
     assert_eq!(store.get(good.id).await.unwrap(), None);
-    put(&*store, missing, b"more").await.unwrap();
+    put(&*store, b"more").await.unwrap();
     assert_eq!(store.add(vec![good, bad.clone()]).await.unwrap().len(), 2);
     assert_eq!(get(&*store, bad.id).await.spec, bad.spec);
 }

@@ -1,10 +1,11 @@
 //! Totals, and the list of executors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::{Counts, End, ExecutorState, Health, Intent, Moment, Query, Report, Status};
+use model::{Age, Counts, End, ExecutorState, Health, Intent, Query, Report, Status};
 
-use super::sample::{add_one, compile_failure, new, run_failure, spec, success};
+use super::sample::{add_one, compile_failure, grow_older, new, run_failure, spec, success};
 use super::worker::Worker;
 use crate::{TaskStore, Totals};
 
@@ -65,7 +66,7 @@ pub async fn totals_equal_reality(store: Arc<dyn TaskStore>) {
         worker.claim(4).await;
         check(&store).await;
     }
-    store.retire(Moment(i64::MAX), Moment(0), 3).await.unwrap();
+    store.retire(Age(i64::MAX), Age(0), 3).await.unwrap();
     check(&store).await;
     let goodbye = Report {
         intent: Intent::Leave,
@@ -121,10 +122,14 @@ pub async fn executors_long_gone_are_forgotten(store: Arc<dyn TaskStore>) {
     let (mut gone, mut alive) = (Worker::new(&store, "gone"), Worker::new(&store, "alive"));
     gone.claim(0).await;
     alive.claim(0).await;
+    let alive_since = store.age().await.unwrap();
+    let gone_since = grow_older(&*store, Duration::from_secs(60)).await;
     store.expire(gone.seen()).await.unwrap();
-    let last_heard = store.executors().await.unwrap()[1].report_time;
-    assert_eq!(store.forget_executors(last_heard).await.unwrap(), 0);
-    assert_eq!(store.forget_executors(Moment(i64::MAX)).await.unwrap(), 1);
+    // How long it was there before does not count.
+    for not_yet in [alive_since, gone_since] {
+        assert_eq!(store.forget_executors(not_yet).await.unwrap(), 0);
+    }
+    assert_eq!(store.forget_executors(Age(i64::MAX)).await.unwrap(), 1);
     let names: Vec<_> = store
         .executors()
         .await

@@ -22,6 +22,7 @@ pub async fn results_are_committed(store: Arc<dyn TaskStore>) {
         let reported = worker.finish(handout, result.clone()).await;
         assert_eq!(reported.finished.len(), 1);
         let finished = reported.finished[0];
+        assert_eq!((finished.task, finished.attempt), (handout.task, handout.attempt));
         assert_eq!(done(reported).delete, [handout]);
         let task = get(&*store, id).await;
         assert_eq!((task.status, task.result), (expected, Some(result)));

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use model::{
-    Attempt, BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits,
+    Age, Attempt, BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits,
     NetworkName, Outcome, Reason, Status, Task, TaskId, TaskResult, TaskSpec, UserName,
 };
+use sha2::{Digest, Sha256};
 
 use crate::{BlobFile, NewTask, StoreError, TaskStore};
 
@@ -18,6 +19,7 @@ pub fn spec() -> TaskSpec {
         priority: 0,
         compile: Some(CompileStep {
             command: Command::Shell("cc a.c".into()),
+            env: [("CC".to_string(), "gcc".to_string())].into(),
             network: None,
             limits: Limits::default(),
         }),
@@ -136,15 +138,27 @@ pub fn marked(attempt: Attempt, mark: &str) -> TaskResult {
     }
 }
 
-/// Puts these bytes under a hash of the caller's choice: a store takes the caller's word for it.
-pub async fn put(store: &dyn TaskStore, hash: BlobHash, bytes: &[u8]) -> Result<(), StoreError> {
+pub fn hash_of(bytes: &[u8]) -> BlobHash {
+    BlobHash(Sha256::digest(bytes).into())
+}
+
+/// Puts these bytes as a blob, and answers their hash.
+pub async fn put(store: &dyn TaskStore, bytes: &[u8]) -> Result<BlobHash, StoreError> {
+    let hash = hash_of(bytes);
     let path = store.incoming().join(TaskId::generate().to_string());
     std::fs::write(&path, bytes).unwrap();
     let size = bytes.len() as u64;
-    store.put_blob(BlobFile { hash, size, path }).await
+    store.put_blob(BlobFile { hash, size, path }).await?;
+    Ok(hash)
 }
 
 pub async fn blob(store: &dyn TaskStore, hash: BlobHash) -> Option<Vec<u8>> {
     let chunks: Vec<Bytes> = store.get_blob(hash).await.unwrap()?.try_collect().await.unwrap();
     Some(chunks.concat())
+}
+
+/// Advances the store's age as a leader does, and answers what it is then.
+pub async fn grow_older(store: &dyn TaskStore, by: Duration) -> Age {
+    let age = store.age().await.unwrap();
+    store.advance_age(age, by).await.unwrap()
 }

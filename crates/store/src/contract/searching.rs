@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use model::{Command, Moment, Order, Query, Status, TaskId, UserName};
+use model::{Command, ExecutorName, Moment, Order, Page, Query, Status, TaskId, TaskSpec, UserName};
 
-use super::sample::{add_one, add_with, get, run_failure, success};
+use super::WINDOW;
+use super::paging::walk;
+use super::sample::{add_one, add_with, get, new, run_failure, spec, success};
 use super::worker::Worker;
-use crate::TaskStore;
+use crate::{NewTask, TaskStore};
 
 /// What the query finds, oldest first; newest first must find the same the other way round.
 pub(super) async fn found(store: &Arc<dyn TaskStore>, query: Query) -> Vec<TaskId> {
@@ -56,6 +58,70 @@ pub async fn by_id(store: Arc<dyn TaskStore>) {
         .await,
         []
     );
+}
+
+pub async fn by_a_prefix_of_the_id(store: Arc<dyn TaskStore>) {
+    let texts = [
+        "01890a5d-ac96-774b-bcce-b302099a8057",
+        "01890a5d-ac97-774b-bcce-b302099a8057",
+        "01890a5e-0000-0000-0000-000000000000",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-0000-0000-0000-000000000000",
+    ];
+    let mut ids = vec![];
+    for (index, text) in texts.into_iter().enumerate() {
+        let name = if index % 2 == 0 { "ada" } else { "bob" };
+        let task = NewTask {
+            id: text.parse().unwrap(),
+            ..new(TaskSpec {
+                user: UserName::new(name).unwrap(),
+                ..spec()
+            })
+        };
+        ids.push(task.id);
+        store.add(vec![task]).await.unwrap();
+    }
+    let query = |prefix: &str| Query {
+        id_prefix: Some(prefix.parse().unwrap()),
+        ..Query::default()
+    };
+    for (prefix, expected) in [
+        ("01890a5d-ac96", vec![ids[0]]),
+        ("01890A5D-AC9", vec![ids[0], ids[1]]),
+        ("01890a5d", vec![ids[5], ids[0], ids[1], ids[4]]),
+        ("0189", vec![ids[5], ids[0], ids[1], ids[4], ids[2]]),
+        ("ffff", vec![ids[3]]),
+        ("0000", vec![]),
+        (texts[4], vec![ids[4]]),
+    ] {
+        assert_eq!(found(&store, query(prefix)).await, expected, "{prefix}");
+    }
+    let of_bob = Query {
+        user: user("bob"),
+        ..query("0189")
+    };
+    assert_eq!(found(&store, of_bob.clone()).await, [ids[5], ids[1]]);
+    let named = Query {
+        ids: ids[1..].to_vec(),
+        ..of_bob
+    };
+    assert_eq!(found(&store, named).await, [ids[5], ids[1]]);
+    for order in [Order::Oldest, Order::Newest] {
+        let mut walked = walk(
+            &store,
+            Query {
+                order,
+                limit: 2,
+                ..query("01890a5")
+            },
+        )
+        .await;
+        if order == Order::Newest {
+            walked.reverse();
+        }
+        assert_eq!(walked, [ids[5], ids[0], ids[1], ids[4], ids[2]], "{order}");
+    }
 }
 
 pub async fn by_user(store: Arc<dyn TaskStore>) {
@@ -222,6 +288,7 @@ pub async fn by_everything_at_once(store: Arc<dyn TaskStore>) {
     }
     let query = Query {
         ids: vec![],
+        id_prefix: None,
         user: user("ada"),
         statuses: vec![Status::Running, Status::Cancelled],
         executor: Some(worker.name.clone()),
@@ -241,4 +308,130 @@ pub async fn by_everything_at_once(store: Arc<dyn TaskStore>) {
         ..query
     };
     assert_eq!(found(&store, of_bob).await, [ids[5]]);
+}
+
+/// Tasks with this command, all in one batch.
+async fn add_many(store: &Arc<dyn TaskStore>, count: usize, name: &str, command: &str) -> Vec<TaskId> {
+    let tasks = (0..count).map(|_| {
+        let mut spec = spec();
+        spec.user = UserName::new(name).unwrap();
+        spec.execute.command = Command::Shell(command.into());
+        new(spec)
+    });
+    let added = store.add(tasks.collect()).await.unwrap();
+    added.iter().map(|added| added.id).collect()
+}
+
+fn ids(page: &Page) -> Vec<TaskId> {
+    page.tasks.iter().map(|brief| brief.id).collect()
+}
+
+pub async fn a_page_looks_at_a_bounded_number_of_tasks(store: Arc<dyn TaskStore>) {
+    let first = add_many(&store, 1, "ada", "needle").await;
+    add_many(&store, 2 * WINDOW, "ada", "hay").await;
+    let last = add_many(&store, 1, "ada", "needle").await;
+    for (order, near, far) in [(Order::Newest, &last, &first), (Order::Oldest, &first, &last)] {
+        let mut query = Query {
+            text: Some("needle".into()),
+            order,
+            ..Query::default()
+        };
+        let found = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&found), found.complete), (near.clone(), false), "{order}");
+        query.after = found.next;
+        let empty = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&empty), empty.complete), (vec![], false), "{order}");
+        query.after = empty.next;
+        let end = store.search(query.clone()).await.unwrap();
+        assert_eq!(
+            (ids(&end), end.complete, end.next),
+            (far.clone(), true, None),
+            "{order}"
+        );
+        // A page that is full before that needs no more.
+        let full = Query {
+            limit: 1,
+            after: None,
+            ..query
+        };
+        let full = store.search(full).await.unwrap();
+        assert_eq!(ids(&full), *near, "{order}");
+        assert!(full.complete && full.next.is_some(), "{order}");
+    }
+    // What an index answers is never cut short.
+    let all = Query {
+        limit: 1000,
+        ..Query::default()
+    };
+    let all = store.search(all).await.unwrap();
+    assert_eq!((all.tasks.len(), all.complete), (2 * WINDOW + 2, true));
+}
+
+pub async fn other_conditions_narrow_what_a_text_is_looked_for_in(store: Arc<dyn TaskStore>) {
+    let of_bob = add_many(&store, 2, "bob", "needle").await;
+    let cancelled = add_many(&store, 1, "ada", "needle").await[0];
+    store.cancel(cancelled).await.unwrap();
+    add_many(&store, 2 * WINDOW, "ada", "hay").await;
+    let query = Query {
+        text: Some("needle".into()),
+        ..Query::default()
+    };
+    let by_user = Query {
+        user: user("bob"),
+        ..query.clone()
+    };
+    let by_status = Query {
+        statuses: vec![Status::Cancelled, Status::Running],
+        ..query.clone()
+    };
+    let by_ids = Query {
+        ids: of_bob.clone(),
+        ..query.clone()
+    };
+    let by_time = Query {
+        until: Some(get(&*store, cancelled).await.add_time),
+        ..query.clone()
+    };
+    assert!(!store.search(query).await.unwrap().complete);
+    for (query, expected) in [
+        (by_user, of_bob.clone()),
+        (by_status, vec![cancelled]),
+        (by_ids, of_bob.clone()),
+        (by_time, of_bob),
+    ] {
+        assert_eq!(found(&store, query).await, expected);
+    }
+}
+
+pub async fn a_condition_without_an_index_of_its_own_is_bounded_too(store: Arc<dyn TaskStore>) {
+    let wanted = add_many(&store, 1, "bob", "true").await;
+    add_many(&store, WINDOW, "ada", "true").await;
+    // A user and a status: one of them is looked up, the other is checked task by task.
+    let mut query = Query {
+        user: user("bob"),
+        statuses: vec![Status::Pending],
+        limit: 10,
+        ..Query::default()
+    };
+    let first = store.search(query.clone()).await.unwrap();
+    assert_eq!((ids(&first), first.complete), (vec![], false));
+    query.after = first.next;
+    let second = store.search(query).await.unwrap();
+    assert_eq!((ids(&second), second.complete, second.next), (wanted, true, None));
+    for nothing in [
+        Query {
+            user: user("nobody"),
+            ..Query::default()
+        },
+        Query {
+            statuses: vec![Status::RunFailed],
+            ..Query::default()
+        },
+        Query {
+            executor: Some(ExecutorName::new("nobody").unwrap()),
+            ..Query::default()
+        },
+    ] {
+        assert_eq!(store.search(nothing).await.unwrap(), Page::default());
+    }
 }

@@ -1,5 +1,6 @@
 //! What a user asked for, as it is written down.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use super::bytes::Raw;
 
-/// The second form: the first, and after it what steps have gained since.
+/// The third form: the second, and the compile step's own environment.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocument<'a> {
+    #[serde(borrow)]
+    second: SecondSpec<'a>,
+    compile_env: Vec<(&'a str, &'a str)>,
+}
+
+/// The second form: the first, and after it what steps have gained since.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SecondSpec<'a> {
     #[serde(borrow)]
     first: FirstSpec<'a>,
     compile: Gained<'a>,
@@ -90,8 +99,18 @@ struct LimitsDocument {
 
 impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
     fn from(spec: &'a TaskSpec) -> SpecDocument<'a> {
-        let compile = spec.compile.as_ref();
+        let compile_env = spec.compile.iter().flat_map(|step| variables(&step.env));
         SpecDocument {
+            second: spec.into(),
+            compile_env: compile_env.collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a TaskSpec> for SecondSpec<'a> {
+    fn from(spec: &'a TaskSpec) -> SecondSpec<'a> {
+        let compile = spec.compile.as_ref();
+        SecondSpec {
             first: spec.into(),
             compile: compile.map_or_else(Gained::default, |step| {
                 gained(step.network.as_ref(), &step.limits)
@@ -111,9 +130,21 @@ fn gained<'a>(network: Option<&'a NetworkName>, limits: &Limits) -> Gained<'a> {
     }
 }
 
-impl<'a> From<FirstSpec<'a>> for SpecDocument<'a> {
-    fn from(first: FirstSpec<'a>) -> SpecDocument<'a> {
+/// In these forms the compile step had the environment of the other, and such a task may count on it.
+impl<'a> From<SecondSpec<'a>> for SpecDocument<'a> {
+    fn from(second: SecondSpec<'a>) -> SpecDocument<'a> {
+        let FirstSpec { compile, execute, .. } = &second.first;
+        let compile_env = compile.as_ref().map(|_| execute.env.clone());
         SpecDocument {
+            compile_env: compile_env.unwrap_or_default(),
+            second,
+        }
+    }
+}
+
+impl<'a> From<FirstSpec<'a>> for SecondSpec<'a> {
+    fn from(first: FirstSpec<'a>) -> SecondSpec<'a> {
+        SecondSpec {
             first,
             compile: Gained::default(),
             execute: Gained::default(),
@@ -141,11 +172,7 @@ impl<'a> From<&'a TaskSpec> for FirstSpec<'a> {
             execute: ExecuteDocument {
                 command: (&execute.command).into(),
                 args: execute.args.iter().map(String::as_str).collect(),
-                env: execute
-                    .env
-                    .iter()
-                    .map(|(name, value)| (name.as_str(), value.as_str()))
-                    .collect(),
+                env: variables(&execute.env).collect(),
                 input: (&execute.input).into(),
                 limits: (&execute.limits).into(),
             },
@@ -153,6 +180,16 @@ impl<'a> From<&'a TaskSpec> for FirstSpec<'a> {
             data: files(data),
         }
     }
+}
+
+fn variables(env: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    env.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+fn into_variables(env: Vec<(&str, &str)>) -> BTreeMap<String, String> {
+    env.into_iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 fn files(files: &Files) -> Vec<FileDocument<'_>> {
@@ -200,11 +237,12 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
     type Error = postcard::Error;
 
     fn try_from(document: SpecDocument<'a>) -> Result<TaskSpec, postcard::Error> {
-        let SpecDocument {
+        let SpecDocument { second, compile_env } = document;
+        let SecondSpec {
             first,
             compile: compile_gained,
             execute: execute_gained,
-        } = document;
+        } = second;
         let FirstSpec {
             user,
             priority,
@@ -219,17 +257,14 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
             priority,
             compile: compile.map(|step| CompileStep {
                 command: step.command.into(),
+                env: into_variables(compile_env),
                 network: compile_network,
                 limits: step.limits.with(&compile_gained),
             }),
             execute: ExecuteStep {
                 command: execute.command.into(),
                 args: execute.args.into_iter().map(String::from).collect(),
-                env: execute
-                    .env
-                    .into_iter()
-                    .map(|(name, value)| (name.into(), value.into()))
-                    .collect(),
+                env: into_variables(execute.env),
                 input: execute.input.into(),
                 network: execute_gained.network()?,
                 limits: execute.limits.with(&execute_gained),

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use mongodb::bson::oid::ObjectId;
+use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::base::Base;
 use super::files;
@@ -18,9 +20,9 @@ pub(super) struct Abandoner {
 
 impl Abandoner {
     /// The loop ends when the abandoner is dropped and all that it took on is done.
-    pub(super) fn start(base: Arc<Base>) -> Abandoner {
+    pub(super) fn start(base: Arc<Base>, supervisor: &Supervisor, stop: &CancellationToken) -> Abandoner {
         let (files, waiting) = mpsc::channel(WAITING);
-        tokio::spawn(run(base, waiting));
+        supervisor.spawn(Component::StoreCleaner, stop, run(base, waiting));
         Abandoner { files }
     }
 

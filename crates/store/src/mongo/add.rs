@@ -64,6 +64,7 @@ impl Draft {
             start_time: None,
             report_time: None,
             finish_time: None,
+            finish_age: None,
             trouble: None,
             blobs: blobs.iter().map(|hash| binary(hash.0.to_vec())).collect(),
             spec: prepared.content.clone(),

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use model::Moment;
-use mongodb::bson::Timestamp;
+use mongodb::bson::{RawDocumentBuf, Timestamp};
 use mongodb::{Client, Collection, Database};
 
 use super::report::Reservations;
-use super::row::Row;
+use crate::set_aside::SetAside;
 
 /// The collections, by their names in the database.
 pub(super) const TASKS: &str = "tasks";
@@ -27,6 +27,8 @@ pub(super) struct Base {
     pub(super) database: Database,
     pub(super) max_attempts: u32,
     pub(super) reserved: Reservations,
+    /// Documents that cannot be read.
+    pub(super) set_aside: SetAside,
     last_add: Mutex<Moment>,
     /// The time of the last transaction that was acknowledged here, as the replica set counts time.
     latest: AtomicU64,
@@ -39,12 +41,14 @@ impl Base {
             client,
             max_attempts,
             reserved: Reservations::default(),
+            set_aside: SetAside::default(),
             last_add: Mutex::new(Moment(0)),
             latest: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn tasks(&self) -> Collection<Row> {
+    /// Raw, for one that cannot be read must not keep the others from being read: see `row`.
+    pub(super) fn tasks(&self) -> Collection<RawDocumentBuf> {
         self.database.collection(TASKS)
     }
 

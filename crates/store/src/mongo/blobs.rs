@@ -3,26 +3,31 @@
 //! A blob is there when its document is. The file behind it has a name of its own, so that two who put the same
 //! blob do not write into each other's; one of them becomes the blob's.
 
+mod scan;
 mod upload;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use futures::TryStreamExt;
-use model::{BlobHash, Moment};
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
+use model::{Age, BlobHash};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::options::{Hint, ReadConcern};
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::scan::{damaged, scan};
 pub(super) use self::upload::put;
-use super::attempts::COMMAND;
+use super::age;
+use super::attempts::{COMMAND, Patience};
 use super::base::{BLOBS, Base, UPLOADS, now};
 use super::failure::Failure;
 use super::field::{Field, blob_hash, large};
 use super::files;
 use super::schema::IDLE;
 use super::transaction::Transaction;
+use crate::{BlobBytes, StoreError, verify};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BlobRow {
@@ -30,20 +35,30 @@ pub(super) struct BlobRow {
     hash: Binary,
     pub(super) file: ObjectId,
     size: i64,
-    /// When it was last put or asked for.
+    /// When it was last put or asked for, for people.
     used: i64,
+    /// The store's age then.
+    used_age: Option<i64>,
+    /// There when its bytes are known not to be those of its hash.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    damaged: bool,
     /// The number of tasks that use it.
     refs: i64,
+}
+
+fn is_whole(damaged: &bool) -> bool {
+    !damaged
 }
 
 /// How many are retired in one transaction.
 const TOGETHER: usize = 50;
 
+/// Those that are there and not known to be damaged.
 pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<HashMap<BlobHash, BlobRow>, Failure> {
     let ids: Vec<_> = hashes.iter().map(Field::field).collect();
     let rows: Vec<BlobRow> = base
         .collection::<BlobRow>(BLOBS)
-        .find(doc! { "_id": { "$in": ids } })
+        .find(doc! { "_id": { "$in": ids }, "damaged": { "$ne": true } })
         .read_concern(ReadConcern::local())
         .max_time(COMMAND)
         .await?
@@ -54,16 +69,67 @@ pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<HashMap<Blo
         .collect()
 }
 
-/// The file and its size, if the blob is there for good.
-pub(super) async fn file_of(base: Arc<Base>, hash: BlobHash) -> Result<Option<(ObjectId, u64)>, Failure> {
+/// Its bytes, if the blob is there for good; checked as they are read.
+pub(super) async fn get(base: &Arc<Base>, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
+    let found = Patience::with("look for a blob")
+        .persist(|_| row_of(base.clone(), hash))
+        .await?;
+    match found {
+        None => Ok(None),
+        Some(row) if row.damaged => Err(StoreError::DamagedBlob(hash)),
+        Some(row) => read(base, hash, row.file, row.size).await.map(Some),
+    }
+}
+
+async fn row_of(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
     let found = base
         .collection::<BlobRow>(BLOBS)
         .find_one(doc! { "_id": hash.field() })
         .max_time(COMMAND)
         .await?;
-    found
-        .map(|row| Ok((row.file, large("blob's size", row.size)?)))
-        .transpose()
+    Ok(found)
+}
+
+async fn read(base: &Arc<Base>, hash: BlobHash, file: ObjectId, size: i64) -> Result<BlobBytes, StoreError> {
+    let size = large("blob's size", size).map_err(|failure| failure.into_error("read a blob"))?;
+    let bytes = files::stream(base.clone(), file, size).map_err(move |error| match error {
+        // A part of it is missing, or a part of another size is in its place.
+        StoreError::Unreadable { .. } => StoreError::DamagedBlob(hash),
+        error => error,
+    });
+    let base = base.clone();
+    let on_damage = move || -> BoxFuture<'static, StoreError> { Box::pin(mark(base, hash, file)) };
+    verify::verified(hash, bytes.boxed(), Box::new(on_damage)).await
+}
+
+/// Answers what the reader is told.
+async fn mark(base: Arc<Base>, hash: BlobHash, file: ObjectId) -> StoreError {
+    let marked = Patience::with("mark a damaged blob")
+        .persist(|_| mark_damaged(base.clone(), hash, file))
+        .await;
+    match marked {
+        Ok(true) => StoreError::DamagedBlob(hash),
+        Ok(false) => StoreError::NoBlob(hash),
+        Err(error) => error,
+    }
+}
+
+/// Unless another file is the blob's by now: that one was put to mend it. Answers whether there is such a blob at all.
+async fn mark_damaged(base: Arc<Base>, hash: BlobHash, file: ObjectId) -> Result<bool, Failure> {
+    let marked = base
+        .collection::<BlobRow>(BLOBS)
+        .update_one(
+            doc! { "_id": hash.field(), "file": file },
+            doc! { "$set": { "damaged": true } },
+        )
+        .await?;
+    if marked.modified_count > 0 {
+        tracing::error!(%hash, "a blob is damaged; put it again");
+    }
+    match marked.matched_count {
+        0 => Ok(row_of(base, hash).await?.is_some()),
+        _ => Ok(true),
+    }
 }
 
 /// The sizes of those that exist, and a note that they were asked for.
@@ -71,11 +137,12 @@ pub(super) async fn has(base: Arc<Base>, hashes: Arc<Vec<BlobHash>>) -> Result<V
     let found = find(&base, &hashes).await?;
     if !found.is_empty() {
         let ids: Vec<_> = found.keys().map(Field::field).collect();
+        let age = age::now(&base).await?;
         let touched = base
             .collection::<BlobRow>(BLOBS)
             .update_many(
                 doc! { "_id": { "$in": ids } },
-                doc! { "$set": { "used": now().field() } },
+                doc! { "$set": { "used": now().field(), "used_age": age.field() } },
             )
             .await?;
         if touched.matched_count != found.len() as u64 {
@@ -105,12 +172,12 @@ pub(super) fn counted<'h>(hashes: impl Iterator<Item = &'h BlobHash>, by: i64) -
 }
 
 /// Removes blobs that no task uses and nobody has asked for since.
-pub(super) async fn retire(base: Arc<Base>, unused_since: Moment, limit: usize) -> Result<usize, Failure> {
+pub(super) async fn retire(base: Arc<Base>, unused_since: Age, limit: usize) -> Result<usize, Failure> {
     let limit = limit.min(TOGETHER);
     let idle: Vec<BlobRow> = base
         .collection::<BlobRow>(BLOBS)
-        .find(doc! { "refs": 0_i64, "used": { "$lt": unused_since.field() } })
-        .sort(doc! { "used": 1 })
+        .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.field() } })
+        .sort(doc! { "used_age": 1 })
         .hint(Hint::Name(IDLE.into()))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .read_concern(ReadConcern::local())
@@ -122,7 +189,9 @@ pub(super) async fn retire(base: Arc<Base>, unused_since: Moment, limit: usize) 
         return Ok(0);
     }
     let mut transaction = Transaction::default();
-    let unused = |row: &BlobRow| doc! { "_id": row.hash.clone(), "refs": 0_i64, "used": row.used };
+    let unused = |row: &BlobRow| {
+        doc! { "_id": row.hash.clone(), "refs": 0_i64, "used": row.used, "used_age": row.used_age }
+    };
     transaction.delete_each(BLOBS, idle.iter().map(unused))?;
     transaction.update(UPLOADS, idle.iter().map(|row| files::doom(row.file)))?;
     transaction.commit(&base).await?;

@@ -6,11 +6,12 @@ use model::{Status, TaskId};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
+use super::age;
 use super::attempts::COMMAND;
 use super::base::{Base, now};
 use super::failure::Failure;
 use super::field::Field;
-use super::row::{Position, without_content};
+use super::row::{Position, required, without_content};
 use super::table::Table;
 use super::transaction::Transaction;
 
@@ -30,11 +31,12 @@ pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failu
     let Some(row) = found else {
         return confirm(&base, id, None).await.map(|()| Existed::No);
     };
-    let task = Position::try_from(&row)?;
+    let task = Position::try_from(&required(&base, &row)?)?;
     if !task.status.may_become(Status::Cancelled) {
         confirm(&base, id, Some(task.status)).await?;
     } else {
-        let mut table = Table::new(now(), base.max_attempts);
+        let age = age::now(&base).await?;
+        let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
         table.lay(task);
         table.cancel(id);
         let mut transaction = Transaction::default();
@@ -55,8 +57,11 @@ async fn confirm(base: &Base, id: TaskId, status: Option<Status>) -> Result<(), 
         .read_concern(ReadConcern::linearizable())
         .max_time(COMMAND)
         .await?;
-    let found = found.as_ref().map(Position::try_from).transpose()?;
-    match found.map(|task| task.status) == status {
+    let found = match found {
+        Some(row) => Some(Position::try_from(&required(base, &row)?)?.status),
+        None => None,
+    };
+    match found == status {
         true => Ok(()),
         false => Err(Failure::Overtaken),
     }

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongodb::change_stream::event::ResumeToken;
+use supervise::{Component, Supervisor};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::event::Event;
 use self::stream::News;
@@ -45,10 +47,15 @@ struct Told {
 
 impl Changes {
     /// When it returns, no later change is missed.
-    pub(super) async fn follow(base: Arc<Base>) -> Result<Changes, StoreError> {
+    pub(super) async fn follow(
+        base: Arc<Base>,
+        supervisor: &Supervisor,
+        stop: &CancellationToken,
+    ) -> Result<Changes, StoreError> {
         let (told, _) = broadcast::channel(CHANGES);
         let (opened, opening) = oneshot::channel();
-        let follower = tokio::spawn(follow(base.clone(), told.clone(), opened));
+        let run = follow(base.clone(), told.clone(), opened);
+        let follower = supervisor.spawn(Component::StoreChanges, stop, run);
         let changes = Changes {
             told,
             base,

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{ExecutorState, Health, Moment, Seq};
-use mongodb::bson::{Document, doc};
+use model::{Age, ExecutorState, Health, Moment, Seq};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
 
+use super::age;
 use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
@@ -20,7 +21,7 @@ use crate::SessionSeen;
 #[derive(Deserialize)]
 struct Holds {
     #[serde(rename = "_id")]
-    executor: String,
+    executor: Bson,
     tasks: i64,
 }
 
@@ -39,36 +40,51 @@ pub(super) async fn executors(base: Arc<Base>) -> Result<Vec<ExecutorState>, Fai
         .await?;
     let holds: HashMap<_, _> = holds
         .into_iter()
-        .map(|holds| (holds.executor, holds.tasks))
+        .filter_map(|holds| Some((holds.executor.as_str()?.to_string(), holds.tasks)))
         .collect();
-    rows.into_iter()
-        .map(|row| {
-            Ok(ExecutorState {
-                tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
-                name: executor_name(row.name)?,
-                session: session_id(row.session),
-                health: if row.live { Health::Alive } else { Health::Gone },
-                slots: small("number of slots", row.slots)?,
-                host: row.host,
-                version: row.version,
-                since: Moment(row.since),
-                report_time: Moment(row.report_time),
-            })
+    let state = |row: ExecutorRow| -> Result<ExecutorState, Failure> {
+        Ok(ExecutorState {
+            tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
+            name: executor_name(row.name)?,
+            session: session_id(row.session),
+            health: if row.live { Health::Alive } else { Health::Gone },
+            slots: small("number of slots", row.slots)?,
+            host: row.host,
+            version: row.version,
+            since: Moment(row.since),
+            report_time: Moment(row.report_time),
         })
-        .collect()
+    };
+    Ok(each_readable(&base, rows, state))
+}
+
+/// Passes over executors that cannot be read, and notes them.
+fn each_readable<T>(
+    base: &Base,
+    rows: Vec<ExecutorRow>,
+    read: impl Fn(ExecutorRow) -> Result<T, Failure>,
+) -> Vec<T> {
+    let read = |row: ExecutorRow| {
+        let name = row.name.clone();
+        let note = |failure: Failure| {
+            base.set_aside
+                .note(format_args!("executor {name}"), failure.into_error("read it"))
+        };
+        read(row).map_err(note).ok()
+    };
+    rows.into_iter().filter_map(read).collect()
 }
 
 pub(super) async fn live_sessions(base: Arc<Base>) -> Result<Vec<SessionSeen>, Failure> {
     let rows = rows(&base, doc! { "live": true }).await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(SessionSeen {
-                executor: executor_name(row.name)?,
-                session: session_id(row.session),
-                seq: Seq(large("report's number", row.seq)?),
-            })
+    let seen = |row: ExecutorRow| {
+        Ok(SessionSeen {
+            executor: executor_name(row.name)?,
+            session: session_id(row.session),
+            seq: Seq(large("report's number", row.seq)?),
         })
-        .collect()
+    };
+    Ok(each_readable(&base, rows, seen))
 }
 
 pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Option<usize>, Failure> {
@@ -79,7 +95,8 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
     if !(known.live && known.session == seen.session && known.seq == seen.seq) {
         return Ok(None);
     }
-    let mut table = Table::new(now(), base.max_attempts);
+    let age = age::now(&base).await?;
+    let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
     for task in session::holdings(&base, &seen.executor, &[]).await? {
         table.lay(task);
     }
@@ -93,18 +110,21 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
         table.release(task.id, Release::GivenBack);
     }
     let mut transaction = Transaction::default();
-    transaction.update(EXECUTORS, [session::ended(&row, &table.tally())])?;
+    transaction.update(EXECUTORS, [session::ended(&row, &table.tally(), age)])?;
     table.write(&mut transaction)?;
     transaction.commit(&base).await?;
     Ok(Some(held.len()))
 }
 
-pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Failure> {
-    let gone = rows(
+pub(super) async fn forget(base: Arc<Base>, gone_before: Age) -> Result<usize, Failure> {
+    stamp(&base).await?;
+    let mut gone = rows(
         &base,
-        doc! { "live": false, "report_time": { "$lt": before.field() } },
+        doc! { "live": false, "end_age": { "$lt": gone_before.field() } },
     )
     .await?;
+    // What cannot be read stays.
+    gone.retain(|row| executor_name(row.name.clone()).is_ok());
     if gone.is_empty() {
         return Ok(0);
     }
@@ -131,14 +151,33 @@ pub(super) async fn forget(base: Arc<Base>, before: Moment) -> Result<usize, Fai
     Ok(gone.len())
 }
 
+/// Those that a judicator of the first version has ended count as gone now.
+async fn stamp(base: &Base) -> Result<(), Failure> {
+    let age = age::now(base).await?;
+    base.collection::<ExecutorRow>(EXECUTORS)
+        .update_many(
+            doc! { "live": false, "end_age": null },
+            doc! { "$set": { "end_age": age.field() } },
+        )
+        .await?;
+    Ok(())
+}
+
 async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {
-    let rows = base
-        .collection::<ExecutorRow>(EXECUTORS)
+    let found: Vec<RawDocumentBuf> = base
+        .collection(EXECUTORS)
         .find(condition)
         .sort(doc! { "_id": 1 })
         .max_time(COMMAND)
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    let read = |document: &RawDocumentBuf| {
+        let note = |error| {
+            let name = document.get("_id").ok().flatten();
+            base.set_aside.note(format_args!("executor {name:?}"), error);
+        };
+        deserialize_from_slice(document.as_bytes()).map_err(note).ok()
+    };
+    Ok(found.iter().filter_map(read).collect())
 }

@@ -1,6 +1,6 @@
 //! The model's values as fields of documents.
 
-use model::{Attempt, BlobHash, ExecutorName, Moment, Seq, SessionId, Status, TaskId, UserName};
+use model::{Age, Attempt, BlobHash, ExecutorName, Moment, Seq, SessionId, Status, TaskId, UserName};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Uuid};
 
@@ -49,6 +49,12 @@ impl Field for ExecutorName {
 }
 
 impl Field for Moment {
+    fn field(&self) -> Bson {
+        self.0.into()
+    }
+}
+
+impl Field for Age {
     fn field(&self) -> Bson {
         self.0.into()
     }

@@ -12,7 +12,7 @@ use super::base::Base;
 use super::content;
 use super::failure::Failure;
 use super::field::Field;
-use super::row::{Position, Row};
+use super::row::{Position, Row, required};
 use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
 
@@ -40,7 +40,7 @@ async fn find(base: &Arc<Base>, id: TaskId, concern: ReadConcern) -> Result<Opti
             .find_one(doc! { "_id": id.field() })
             .read_concern(concern)
             .max_time(COMMAND);
-        Ok(found.await?)
+        found.await?.map(|row| required(&base, &row)).transpose()
     };
     Patience::with("read a task")
         .persist(|_| read(base.clone(), concern.clone()))
@@ -76,9 +76,11 @@ async fn task(base: &Arc<Base>, row: Row) -> Result<Task, StoreError> {
 pub(super) async fn last_add(base: Arc<Base>) -> Result<Moment, Failure> {
     let newest = base
         .tasks()
-        .find_one(doc! {})
+        .find_one(doc! { "add_time": { "$type": "long" } })
+        .projection(doc! { "add_time": 1 })
         .sort(doc! { "add_time": -1 })
         .max_time(COMMAND)
         .await?;
-    Ok(newest.map_or(Moment(0), |row| Moment(row.add_time)))
+    let add_time = newest.and_then(|newest| newest.get_i64("add_time").ok());
+    Ok(Moment(add_time.unwrap_or(0)))
 }

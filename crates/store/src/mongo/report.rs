@@ -19,6 +19,7 @@ use mongodb::bson::{Document, doc};
 use self::claim::Claimed;
 pub(super) use self::queue::{Reservations, order};
 use self::steps::Steps;
+use super::age;
 use super::attempts::{COMMAND, Try};
 use super::base::{Base, EXECUTORS, now};
 use super::content::Prepared;
@@ -106,7 +107,16 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
         let holdings = session::holdings(&base, &report.executor, &completed).await?;
         Ok((seen, holdings))
     };
-    let ((seen, holdings), head) = try_join!(session_and_holdings, queue::head(&base, report, count))?;
+    // Nothing else that a report says can end a task or a session.
+    let ends = !sent.ended.is_empty() || report.intent == Intent::Leave;
+    let age = async {
+        match ends {
+            true => age::now(&base).await.map(Some),
+            false => Ok(None),
+        }
+    };
+    let ((seen, holdings), head, age) =
+        try_join!(session_and_holdings, queue::head(&base, report, count), age)?;
     let known = seen.as_ref().map(ExecutorRow::known).transpose()?;
     let judged = standing(known.as_ref(), report);
     if let Standing::Refused(answer) = judged {
@@ -119,7 +129,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
             handouts: vec![],
         });
     }
-    let mut table = Table::new(now(), base.max_attempts);
+    let mut table = Table::new(now(), base.max_attempts).at_age(age);
     holdings.into_iter().for_each(|task| table.lay(task));
     let mut steps = Steps::default();
     steps.settle(&sent, &mut table);
@@ -130,8 +140,8 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     }
     let tally = table.tally();
     let executor = match (&judged, &seen) {
-        (Standing::Goes, Some(seen)) => session::renewed(seen, report, &tally),
-        _ => session::opened(seen.as_ref(), report, &tally),
+        (Standing::Goes, Some(seen)) => session::renewed(seen, report, &tally, age),
+        _ => session::opened(seen.as_ref(), report, &tally, age),
     };
     if judged == Standing::Goes && !table.is_changed() {
         renew(&base, executor).await?;

@@ -4,40 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::Moment;
-use mongodb::bson::doc;
+use model::Age;
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 
+use super::age;
 use super::attempts::{COMMAND, Patience};
-use super::base::{BLOBS, Base, PARTS, TASKS, UPLOADS, now};
+use super::base::{BLOBS, Base, PARTS, TASKS, UPLOADS};
 use super::blobs;
 use super::failure::Failure;
 use super::field::{Field, blob_hash};
 use super::files;
-use super::row::{Position, Row};
-use super::schema::DONE;
+use super::row::{Position, Row, readable};
+use super::schema::{DONE, IDLE};
 use super::tally::Tally;
 use super::transaction::Transaction;
 
 const TOGETHER: usize = 200;
+/// How many are stamped in one go.
+const STAMPED: i64 = 1000;
 /// A mark this old is not of a file still on its way in.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// Up to `limit` of them, but not more than one transaction takes; 0 when there are none left.
-pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -> Result<usize, Failure> {
+pub(super) async fn retire(base: Arc<Base>, done_before: Age, limit: usize) -> Result<usize, Failure> {
     let limit = limit.min(TOGETHER);
-    let rows: Vec<Row> = base
-        .tasks()
-        .find(doc! { "finish_time": { "$lt": done_before.field() } })
-        .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
-        .sort(doc! { "finish_time": 1 })
-        .hint(Hint::Name(DONE.into()))
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
-        .await?
-        .try_collect()
-        .await?;
+    let rows = done(&base, done_before, limit).await?;
     if rows.is_empty() {
         return Ok(0);
     }
@@ -68,15 +60,91 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Moment, limit: usize) -
     Ok(rows.len())
 }
 
+/// What cannot be read stays, and does not count.
+async fn done(base: &Base, before: Age, limit: usize) -> Result<Vec<Row>, Failure> {
+    let mut at_once = limit;
+    loop {
+        let found: Vec<RawDocumentBuf> = base
+            .tasks()
+            .find(doc! {
+                "finish_time": { "$exists": true },
+                "finish_age": { "$lt": before.field() },
+            })
+            .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
+            .sort(doc! { "finish_age": 1 })
+            .hint(Hint::Name(DONE.into()))
+            .limit(i64::try_from(at_once).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND)
+            .await?
+            .try_collect()
+            .await?;
+        let all = found.len() < at_once;
+        let mut rows = readable(base, found);
+        rows.retain(|row| row.blobs.iter().all(|hash| blob_hash(hash).is_ok()));
+        if all || !rows.is_empty() {
+            rows.truncate(limit);
+            return Ok(rows);
+        }
+        at_once *= 2;
+    }
+}
+
+/// What is done or idle without a stamp counts as such now: a judicator of the first version has left it so. A part of
+/// it at a time; answers how much that was.
+pub(super) async fn stamp(base: Arc<Base>) -> Result<usize, Failure> {
+    let age = age::now(&base).await?;
+    let done = doc! { "finish_time": { "$exists": true }, "finish_age": null };
+    let idle = doc! { "refs": 0_i64, "used_age": null };
+    let mut stamped = 0;
+    for (collection, condition, index, stamp) in
+        [(TASKS, done, DONE, "finish_age"), (BLOBS, idle, IDLE, "used_age")]
+    {
+        let unstamped: Vec<Document> = base
+            .collection::<Document>(collection)
+            .find(condition)
+            .projection(doc! { "_id": 1 })
+            .hint(Hint::Name(index.into()))
+            .limit(STAMPED)
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND)
+            .await?
+            .try_collect()
+            .await?;
+        if unstamped.is_empty() {
+            continue;
+        }
+        let ids: Vec<_> = unstamped
+            .iter()
+            .filter_map(|row| row.get("_id").cloned())
+            .collect();
+        stamped += ids.len();
+        base.collection::<Document>(collection)
+            .update_many(
+                doc! { "_id": { "$in": ids }, stamp: null },
+                doc! { "$set": { stamp: age.field() } },
+            )
+            .await?;
+    }
+    Ok(stamped)
+}
+
+/// The files that were given up, and those whose mark is old. A mark without an age is as old as the first look at it.
+async fn clear_abandoned(base: Arc<Base>) -> Result<usize, Failure> {
+    let age = age::now(&base).await?;
+    base.collection::<Document>(UPLOADS)
+        .update_many(doc! { "age": null }, doc! { "$set": { "age": age.field() } })
+        .await?;
+    let abandoned = doc! { "age": { "$lt": age.minus(ABANDONED).field() } };
+    files::clear(base, abandoned, doc! {}).await
+}
+
 /// Clears away the files of what was retired, and those that nobody came for. What is left over when that fails
 /// is cleared away the next time.
 pub(super) async fn clear_files(base: &Arc<Base>) {
     loop {
         let cleared = Patience::with("clear files away")
-            .persist(|_| {
-                let abandoned = doc! { "since": { "$lt": now().minus(ABANDONED).field() } };
-                files::clear(base.clone(), abandoned, doc! {})
-            })
+            .persist(|_| clear_abandoned(base.clone()))
             .await;
         match cleared {
             Ok(0) => return,

@@ -1,11 +1,12 @@
 //! A task as a document, and what a transition has to know of it.
 
 use model::{
-    Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
+    Age, Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
 };
-use mongodb::bson::{Binary, Document, Uuid, doc};
+use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use serde::{Deserialize, Serialize};
 
+use super::base::Base;
 use super::content::Content;
 use super::failure::Failure;
 use super::field::{Field, executor_name, large, session_id, small, task_id, unreadable};
@@ -42,6 +43,9 @@ pub(super) struct Row {
     pub(super) report_time: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finish_time: Option<i64>,
+    /// The store's age when it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finish_age: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trouble: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -66,6 +70,7 @@ pub(super) struct Position {
     pub(super) start_time: Option<Moment>,
     pub(super) report_time: Option<Moment>,
     pub(super) finish_time: Option<Moment>,
+    pub(super) finish_age: Option<Age>,
     pub(super) trouble: Option<String>,
     pub(super) spec_size: usize,
 }
@@ -81,6 +86,12 @@ pub(super) fn without_result() -> Document {
 }
 
 impl Position {
+    /// The latest of its times.
+    pub(super) fn latest(&self) -> Moment {
+        let later = [self.start_time, self.report_time, self.finish_time];
+        later.into_iter().flatten().fold(self.add_time, Moment::max)
+    }
+
     pub(super) fn waits(&self) -> bool {
         self.executor.is_none() && !self.status.done()
     }
@@ -136,6 +147,7 @@ impl TryFrom<&Row> for Position {
             start_time: row.start_time.map(Moment),
             report_time: row.report_time.map(Moment),
             finish_time: row.finish_time.map(Moment),
+            finish_age: row.finish_age.map(Age),
             trouble: row.trouble.clone(),
             spec_size: size(row.spec.size)?,
         })
@@ -145,7 +157,7 @@ impl TryFrom<&Row> for Position {
 pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
     Ok(Brief {
         id: task_id(row.id),
-        user: UserName::new(row.user.as_str()).map_err(|error| unreadable("user's name", error))?,
+        user: user(row)?,
         priority: row.priority,
         command: row.command.clone(),
         status: status(&row.status)?,
@@ -157,8 +169,64 @@ pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
     })
 }
 
+/// Those that can be read. The others are noted and passed over.
+pub(super) fn readable(base: &Base, documents: Vec<RawDocumentBuf>) -> Vec<Row> {
+    documents
+        .iter()
+        .filter_map(|document| {
+            read(document)
+                .map_err(|problem| base.set_aside.note(name(document), problem))
+                .ok()
+        })
+        .collect()
+}
+
+/// One that was asked for by its id: it is read, or the caller is told why it cannot be.
+pub(super) fn required(base: &Base, document: &RawDocument) -> Result<Row, Failure> {
+    read(document).map_err(|problem| {
+        base.set_aside.note(name(document), &problem);
+        unreadable("task", format!("{}: {problem}", name(document)))
+    })
+}
+
+/// All of it, also what the caller does not need: one that a list could not show is not handed out either.
+fn read(document: &RawDocument) -> Result<Row, String> {
+    let row: Row = deserialize_from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
+    let problem = |failure: Failure| match failure {
+        Failure::Refused(error) => error.to_string(),
+        other => format!("{other:?}"),
+    };
+    Position::try_from(&row).map_err(problem)?;
+    user(&row).map_err(problem)?;
+    Ok(row)
+}
+
+/// By its id, whatever that is.
+fn name(document: &RawDocument) -> String {
+    match key(document) {
+        Some((_, id)) => format!("task {id}"),
+        None => format!("task {:?}", document.get("_id").ok().flatten()),
+    }
+}
+
+/// The add time and the id, which order lists.
+pub(super) fn key(document: &RawDocument) -> Option<(Moment, TaskId)> {
+    #[derive(Deserialize)]
+    struct Key {
+        #[serde(rename = "_id")]
+        id: Uuid,
+        add_time: i64,
+    }
+    let key: Key = deserialize_from_slice(document.as_bytes()).ok()?;
+    Some((Moment(key.add_time), task_id(key.id)))
+}
+
 fn size(bytes: i64) -> Result<usize, Failure> {
     usize::try_from(bytes).map_err(|error| unreadable("task's size", error))
+}
+
+fn user(row: &Row) -> Result<UserName, Failure> {
+    UserName::new(row.user.as_str()).map_err(|error| unreadable("user's name", error))
 }
 
 fn status(text: &str) -> Result<Status, Failure> {

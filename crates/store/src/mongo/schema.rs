@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
 
+use super::age;
 use super::attempts::COMMAND;
 use super::base::{BLOBS, Base, CHUNKS, EXECUTORS, FILES, LEDGER, META, PARTS, TASKS, UPLOADS};
 use super::failure::Failure;
@@ -12,14 +13,19 @@ use crate::StoreError;
 
 pub(super) const WAITING: &str = "waiting";
 pub(super) const HELD: &str = "held";
-pub(super) const DONE: &str = "done";
-pub(super) const IDLE: &str = "idle";
+pub(super) const DONE: &str = "done_by_age";
+pub(super) const IDLE: &str = "idle_by_age";
+pub(super) const DAMAGED: &str = "damaged";
+pub(super) const BY_NAME: &str = "filename_1_uploadDate_1";
 pub(super) const BY_USER: &str = "by_user";
 pub(super) const BY_STATUS: &str = "by_status";
 pub(super) const BY_TIME: &str = "by_time";
 
 /// The version that this program writes. A form that was ever released is never changed, only followed by another.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// Of the first version, which retired by the clock: a judicator of that version retires nothing without them.
+const RETIRED: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
 
 /// Brings the database to this version. Several may do so at once, and it may be repeated.
 pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
@@ -28,7 +34,10 @@ pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
     let found = meta.find_one(doc! { "_id": "schema" }).max_time(COMMAND).await?;
     let found = found.and_then(|schema| schema.get_i64("version").ok());
     if let Some(found) = found {
-        return check(&base, found);
+        check(&base, found)?;
+        if found == VERSION {
+            return Ok(());
+        }
     }
     for collection in [PARTS, EXECUTORS, LEDGER, FILES] {
         create(&base, collection).await?;
@@ -36,6 +45,7 @@ pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
     for (collection, indexes) in [
         (TASKS, tasks()),
         (BLOBS, blobs()),
+        (FILES, files()),
         (CHUNKS, chunks()),
         (UPLOADS, uploads()),
     ] {
@@ -45,13 +55,14 @@ pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
             )
             .await?;
     }
+    for (collection, index) in RETIRED {
+        drop_index(&base, collection, index).await?;
+    }
+    age::begin(&base).await?;
     // Last: who finds a version finds everything that belongs to it.
-    meta.update_one(
-        doc! { "_id": "schema" },
-        doc! { "$setOnInsert": { "version": VERSION } },
-    )
-    .upsert(true)
-    .await?;
+    meta.update_one(doc! { "_id": "schema" }, doc! { "$max": { "version": VERSION } })
+        .upsert(true)
+        .await?;
     Ok(())
 }
 
@@ -75,6 +86,15 @@ async fn create(base: &Base, collection: &str) -> Result<(), Failure> {
     }
 }
 
+async fn drop_index(base: &Base, collection: &str, index: &str) -> Result<(), Failure> {
+    const NOT_FOUND: i32 = 27;
+    let dropped = base.collection::<Document>(collection).drop_index(index).await;
+    match dropped {
+        Err(error) if super::failure::code(&error) != Some(NOT_FOUND) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// All end in the order of lists. What waits, is held or is done is in an index of its own that holds nothing
 /// else, so that finding it costs the same however many others there are.
 fn tasks() -> Vec<Document> {
@@ -91,7 +111,8 @@ fn tasks() -> Vec<Document> {
         },
         doc! {
             "name": DONE,
-            "key": { "finish_time": 1 },
+            // Those without an age, of the first version, come first in it.
+            "key": { "finish_age": 1 },
             "partialFilterExpression": { "finish_time": { "$exists": true } },
         },
         doc! { "name": BY_USER, "key": { "user": 1, "add_time": 1, "_id": 1 } },
@@ -101,11 +122,23 @@ fn tasks() -> Vec<Document> {
 }
 
 fn blobs() -> Vec<Document> {
-    vec![doc! {
-        "name": IDLE,
-        "key": { "used": 1 },
-        "partialFilterExpression": { "refs": 0_i64 },
-    }]
+    vec![
+        doc! {
+            "name": IDLE,
+            "key": { "used_age": 1 },
+            "partialFilterExpression": { "refs": 0_i64 },
+        },
+        doc! {
+            "name": DAMAGED,
+            "key": { "damaged": 1 },
+            "partialFilterExpression": { "damaged": true },
+        },
+    ]
+}
+
+/// As GridFS wants it; the scan of the blobs needs it too.
+fn files() -> Vec<Document> {
+    vec![doc! { "name": BY_NAME, "key": { "filename": 1, "uploadDate": 1 } }]
 }
 
 /// As GridFS wants it.
@@ -115,7 +148,7 @@ fn chunks() -> Vec<Document> {
 
 fn uploads() -> Vec<Document> {
     vec![
-        doc! { "name": "since", "key": { "since": 1 } },
+        doc! { "name": "by_age", "key": { "age": 1 } },
         doc! { "name": "doomed", "key": { "doomed": 1 }, "partialFilterExpression": { "doomed": true } },
     ]
 }

@@ -1,4 +1,5 @@
-//! Searching: along an index in the order asked for, stopping as soon as the page is full.
+//! Searching: along an index in the order asked for, stopping as soon as the page is full or enough tasks were looked
+//! at.
 
 mod conditions;
 
@@ -6,90 +7,152 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::{Order, Page, Query, Status};
-use mongodb::bson::{Document, doc};
+use model::{Counts, Cursor, Order, Page, Query};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::Hint;
 
-use self::conditions::conditions;
+use self::conditions::{Conditions, up_to};
 use super::base::Base;
 use super::failure::{Failure, TOO_LONG, code};
-use super::row::{Row, brief, without_content};
+use super::row::{brief, key, readable, without_content};
 use super::schema::{BY_STATUS, BY_TIME, BY_USER, HELD};
+use super::totals::totals;
 use crate::StoreError;
+use crate::search::{Way, page_length};
 
-/// A search may have to look at every task, for one that matches none. It may not take the server for ever.
+/// However few tasks a search looks at, it may not take the server for ever.
 const LONGEST: Duration = Duration::from_secs(3);
-const DEFAULT_LIMIT: usize = 50;
 
-pub(super) async fn search(base: Arc<Base>, query: Arc<Query>) -> Result<Page, Failure> {
+pub(super) async fn search(base: Arc<Base>, query: Arc<Query>, window: usize) -> Result<Page, Failure> {
     if query
         .after
         .is_some_and(|cursor| cursor.fingerprint != query.fingerprint())
     {
         return Err(Failure::Refused(StoreError::ForeignCursor));
     }
-    let full = limit(&query);
-    let mut rows = read(&base, &query, full + 1)
+    let counts = match Way::needs_counts(&query) {
+        true => totals(base.clone()).await?.counts,
+        false => Counts::new(),
+    };
+    let way = Way::of(&query, &counts);
+    look(&base, &query, &way, window)
         .await
         .map_err(|error| match code(&error) {
             Some(TOO_LONG) => Failure::Refused(StoreError::SearchTooLong { limit: LONGEST }),
             _ => error.into(),
-        })?;
-    // One more than the page holds was asked for, so that it is known whether another follows.
-    let more = rows.len() > full;
-    rows.truncate(full);
-    let tasks = rows.iter().map(brief).collect::<Result<Vec<_>, _>>()?;
-    let next = tasks.last().filter(|_| more).map(|last| query.cursor_after(last));
-    Ok(Page { tasks, next })
+        })
 }
 
-async fn read(base: &Base, query: &Query, limit: usize) -> mongodb::error::Result<Vec<Row>> {
+async fn look(base: &Base, query: &Query, way: &Way, window: usize) -> mongodb::error::Result<Page> {
+    let Conditions { along, checks } = Conditions::of(query, way);
+    // If every task on the way is on the page, the page itself bounds what is looked at.
+    let end = match checks.is_empty() {
+        true => None,
+        false => window_end(base, query, way, window).await?,
+    };
+    let mut query = query.clone();
+    let full = page_length(&query);
+    let mut page = Page::default();
+    let mut conditions = [along, checks].concat();
+    if let Some(end) = end {
+        conditions.push(up_to(end, &query));
+    }
+    loop {
+        let wanted = full + 1 - page.tasks.len();
+        let found = read(base, &query, way, (&conditions, wanted)).await?;
+        let last = found.iter().rev().find_map(|document| key(document));
+        let ended = found.len() < wanted;
+        let rows = readable(base, found);
+        page.tasks.extend(rows.iter().filter_map(|row| brief(row).ok()));
+        if page.tasks.len() > full {
+            page.tasks.truncate(full);
+            page.next = page.tasks.last().map(|last| query.cursor_after(last));
+            return Ok(page);
+        }
+        match last {
+            // There were some that cannot be read. The page goes on behind them.
+            Some((add_time, id)) if !ended => {
+                query.after = Some(query.cursor_at(add_time, id));
+                conditions.extend(conditions::after(&query));
+            }
+            _ => break,
+        }
+    }
+    if end.is_some() {
+        page.complete = page.tasks.len() == full;
+        page.next = end;
+    }
+    Ok(page)
+}
+
+/// Where the window ends: at its last task, if there are others behind it. Only the index is read for that.
+async fn window_end(
+    base: &Base,
+    query: &Query,
+    way: &Way,
+    window: usize,
+) -> mongodb::error::Result<Option<Cursor>> {
     let tasks = base.tasks();
-    let mut find = tasks
-        .find(conditions(query))
+    let two: Vec<RawDocumentBuf> = tasks
+        .find(all(&Conditions::of(query, way).along))
+        .projection(doc! { "_id": 1, "add_time": 1 })
+        .sort(order(query))
+        .hint(Hint::Name(index(way).into()))
+        .skip(window.saturating_sub(1) as u64)
+        .limit(2)
+        .max_time(LONGEST)
+        .await?
+        .try_collect()
+        .await?;
+    let last = two.first().filter(|_| two.len() == 2);
+    Ok(last
+        .and_then(|last| key(last))
+        .map(|(add_time, id)| query.cursor_at(add_time, id)))
+}
+
+async fn read(
+    base: &Base,
+    query: &Query,
+    way: &Way,
+    (conditions, limit): (&[Document], usize),
+) -> mongodb::error::Result<Vec<RawDocumentBuf>> {
+    base.tasks()
+        .find(all(conditions))
         .projection(without_content())
-        .sort(order(query.order))
+        .sort(order(query))
+        .hint(Hint::Name(index(way).into()))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
-        .max_time(LONGEST);
-    if let Some(index) = index(query) {
-        find = find.hint(Hint::Name(index.into()));
-    }
-    find.await?.try_collect().await
+        .max_time(LONGEST)
+        .await?
+        .try_collect()
+        .await
 }
 
-/// The narrowest way to the tasks. Of a user's tasks with some statuses it is the server that finds out which of
-/// two ways is shorter.
-fn index(query: &Query) -> Option<&'static str> {
-    let any_status = Status::ALL.iter().all(|status| query.statuses.contains(status));
-    match query {
-        Query { ids, .. } if !ids.is_empty() => Some("_id_"),
-        Query {
-            executor: Some(_), ..
-        } => Some(HELD),
-        Query {
-            user: Some(_),
-            statuses,
-            ..
-        } if statuses.is_empty() => Some(BY_USER),
-        Query { user: Some(_), .. } => None,
-        Query { statuses, .. } if statuses.is_empty() || any_status => Some(BY_TIME),
-        _ => Some(BY_STATUS),
+fn all(conditions: &[Document]) -> Document {
+    match conditions {
+        [] => doc! {},
+        conditions => doc! { "$and": conditions },
     }
 }
 
-fn order(order: Order) -> Document {
-    let direction = match order {
+fn index(way: &Way) -> &'static str {
+    match way {
+        Way::Ids | Way::IdRange => "_id_",
+        Way::Executor => HELD,
+        Way::User => BY_USER,
+        Way::Statuses(_) => BY_STATUS,
+        Way::All => BY_TIME,
+    }
+}
+
+fn order(query: &Query) -> Document {
+    let direction = match query.order {
         Order::Oldest => 1,
         Order::Newest => -1,
     };
-    doc! { "add_time": direction, "_id": direction }
-}
-
-fn limit(query: &Query) -> usize {
-    if query.limit == 0 {
-        DEFAULT_LIMIT
-    } else {
-        query.limit.min(Query::LIMIT)
+    match query.id_prefix {
+        Some(_) => doc! { "_id": direction },
+        None => doc! { "add_time": direction, "_id": direction },
     }
 }

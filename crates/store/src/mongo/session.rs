@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::TryStreamExt;
-use model::{ExecutorName, KnownSession, Moment, Report, Seq};
+use model::{Age, ExecutorName, KnownSession, Moment, Report, Seq};
 use mongodb::bson::{Document, Uuid, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
 use super::field::{Field, large, session_id};
-use super::row::{Position, Row, without_content};
+use super::row::{Position, readable, without_content};
 use super::tally::Tally;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub(super) async fn holdings(
         let ids: Vec<_> = besides.iter().map(Field::field).collect();
         condition = doc! { "$or": [condition, { "_id": { "$in": ids } }] };
     }
-    let rows: Vec<Row> = base
+    let found = base
         .tasks()
         .find(condition)
         .projection(without_content())
@@ -97,12 +97,12 @@ pub(super) async fn holdings(
         .await?
         .try_collect()
         .await?;
-    rows.iter().map(Position::try_from).collect()
+    readable(base, found).iter().map(Position::try_from).collect()
 }
 
 /// The session goes on, at this report.
-pub(super) fn renewed(seen: &ExecutorRow, report: &Report, tally: &Tally) -> Document {
-    let mut set = presence(report);
+pub(super) fn renewed(seen: &ExecutorRow, report: &Report, tally: &Tally, age: Option<Age>) -> Document {
+    let mut set = presence(Some(seen), report, age);
     set.insert("live", lives(report));
     doc! {
         "q": { "_id": &seen.name, "revision": seen.revision },
@@ -111,8 +111,13 @@ pub(super) fn renewed(seen: &ExecutorRow, report: &Report, tally: &Tally) -> Doc
 }
 
 /// A new session begins, whether there was one under this name before or not.
-pub(super) fn opened(seen: Option<&ExecutorRow>, report: &Report, tally: &Tally) -> Document {
-    let mut set = presence(report);
+pub(super) fn opened(
+    seen: Option<&ExecutorRow>,
+    report: &Report,
+    tally: &Tally,
+    age: Option<Age>,
+) -> Document {
+    let mut set = presence(seen, report, age);
     set.insert("session", report.session.field());
     set.insert("since", now().field());
     set.insert("live", lives(report));
@@ -126,10 +131,10 @@ pub(super) fn opened(seen: Option<&ExecutorRow>, report: &Report, tally: &Tally)
 }
 
 /// The document stays, so that people see who was here and late reports of the session are told that it has ended.
-pub(super) fn ended(seen: &ExecutorRow, tally: &Tally) -> Document {
+pub(super) fn ended(seen: &ExecutorRow, tally: &Tally, age: Age) -> Document {
     doc! {
         "q": { "_id": &seen.name, "revision": seen.revision },
-        "u": { "$set": { "live": false }, "$inc": increments(tally) },
+        "u": { "$set": { "live": false, "end_age": age.field() }, "$inc": increments(tally) },
     }
 }
 
@@ -137,11 +142,14 @@ fn lives(report: &Report) -> bool {
     report.intent == model::Intent::Stay
 }
 
-fn presence(report: &Report) -> Document {
+/// With the age at which the session ends, if it does with this report.
+fn presence(seen: Option<&ExecutorRow>, report: &Report, age: Option<Age>) -> Document {
     let presence = &report.presence;
+    let earlier = seen.map_or(Moment(i64::MIN), |seen| Moment(seen.report_time));
     doc! {
         "seq": report.seq.field(),
-        "report_time": now().field(),
+        "report_time": now().max(earlier).field(),
+        "end_age": age.filter(|_| !lives(report)).field(),
         "slots": presence.slots.field(),
         "host": &presence.host,
         "version": &presence.version,

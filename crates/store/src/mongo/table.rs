@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::{ExecutorName, Moment, Report, SessionId, Status, TaskId};
+use model::{Age, ExecutorName, Moment, Report, SessionId, Status, TaskId};
 use mongodb::bson::{Bson, Document, doc, serialize_to_bson, serialize_to_vec};
 use mongodb::error::Error;
 
@@ -28,7 +28,8 @@ pub(super) enum Release<'a> {
 
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) now: Moment,
+    now: Moment,
+    age: Option<Age>,
     max_attempts: u32,
     tasks: BTreeMap<TaskId, Entry>,
 }
@@ -50,9 +51,21 @@ impl Table {
     pub(super) fn new(now: Moment, max_attempts: u32) -> Table {
         Table {
             now,
+            age: None,
             max_attempts,
             tasks: BTreeMap::new(),
         }
+    }
+
+    /// What is done is stamped with the store's age. Where that was not read, the leader stamps it later.
+    pub(super) fn at_age(self, age: Option<Age>) -> Table {
+        Table { age, ..self }
+    }
+
+    /// When something happens to a task: now, but not before anything that happened to it earlier. The clock may
+    /// have been set back since, or be that of another judicator.
+    pub(super) fn time_of(&self, task: &Position) -> Moment {
+        self.now.max(task.latest())
     }
 
     /// One that is on the table already stays as it is.
@@ -119,10 +132,10 @@ impl Table {
 
     /// Ends a task that the platform cannot run.
     pub(super) fn give_up(&mut self, id: TaskId, trouble: &str) {
-        let now = self.now;
+        let (now, age) = (self.now, self.age);
         if let Some(entry) = self.tasks.get_mut(&id) {
             entry.task.lost += 1;
-            entry.task.finish_time = Some(now);
+            entry.end(now, age);
             entry.task.trouble = Some(trouble.to_string());
             entry.leave_executor(Status::SystemError);
         }
@@ -130,12 +143,12 @@ impl Table {
 
     /// Commits the result of the attempt that is out.
     pub(super) fn finish(&mut self, id: TaskId, status: Status, result: &Arc<Prepared>, by: &ExecutorName) {
-        let now = self.now;
+        let (now, age) = (self.now, self.age);
         if let Some(entry) = self.tasks.get_mut(&id) {
             entry.result = Some(result.clone());
             entry.by = Some(by.clone());
-            entry.task.report_time = Some(now);
-            entry.task.finish_time = Some(now);
+            entry.end(now, age);
+            entry.task.report_time = entry.task.finish_time;
             entry.task.trouble = None;
             entry.leave_executor(status);
         }
@@ -147,7 +160,7 @@ impl Table {
             entry.by = Some(by.clone());
             entry.moved = true;
             entry.task.status = status;
-            entry.task.report_time = Some(now);
+            entry.task.report_time = Some(now.max(entry.task.latest()));
         }
     }
 
@@ -158,15 +171,15 @@ impl Table {
             task.session = Some(report.session);
             task.attempt = task.attempt.next();
             task.given = report.seq;
-            task.start_time = Some(now);
+            task.start_time = Some(now.max(task.latest()));
         }
     }
 
     pub(super) fn cancel(&mut self, id: TaskId) {
-        let now = self.now;
+        let (now, age) = (self.now, self.age);
         self.withdraw(id);
         if let Some(entry) = self.tasks.get_mut(&id) {
-            entry.task.finish_time = Some(now);
+            entry.end(now, age);
             entry.leave_executor(Status::Cancelled);
         }
     }
@@ -220,6 +233,11 @@ impl Table {
 }
 
 impl Entry {
+    fn end(&mut self, now: Moment, age: Option<Age>) {
+        self.task.finish_time = Some(now.max(self.task.latest()));
+        self.task.finish_age = age;
+    }
+
     fn leave_executor(&mut self, status: Status) {
         self.moved = true;
         self.task.status = status;
@@ -239,6 +257,7 @@ impl Entry {
         change.put("start_time", seen.start_time.field(), task.start_time.field());
         change.put("report_time", seen.report_time.field(), task.report_time.field());
         change.put("finish_time", seen.finish_time.field(), task.finish_time.field());
+        change.put("finish_age", seen.finish_age.field(), task.finish_age.field());
         change.put("trouble", seen.trouble.field(), task.trouble.field());
         change.put("waits", waits(seen), waits(task));
         if let Some(result) = &self.result {
@@ -257,7 +276,7 @@ impl Entry {
             "status": self.task.status.field(),
             "by": self.by.field(),
             "from": self.from.field(),
-            "time": now.field(),
+            "time": now.max(self.task.latest()).field(),
         }
     }
 }
@@ -316,6 +335,7 @@ mod tests {
             start_time: Some(Moment(2)),
             report_time: None,
             finish_time: None,
+            finish_age: None,
             trouble: None,
             spec_size: 0,
         }

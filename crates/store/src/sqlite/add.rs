@@ -9,6 +9,7 @@ use rusqlite::OptionalExtension;
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
+use super::rows;
 use crate::document::encode_spec;
 use crate::{NewTask, StoreError};
 
@@ -81,7 +82,7 @@ fn known(group: &Group<'_>, drafts: &[Draft]) -> Result<HashMap<TaskId, Moment>,
                 let found = find
                     .query_row([Column(draft.id)], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()
-                    .during(STEP)?;
+                    .map_err(|source| rows::unreadable(draft.id, STEP, source))?;
                 if let Some((seq, _)) = found {
                     known.insert(draft.id, Moment(seq));
                 }
@@ -100,7 +101,7 @@ fn check_blobs<'d>(group: &Group<'_>, drafts: impl Iterator<Item = &'d Draft>) -
     let mut needed: Vec<_> = drafts.flat_map(|draft| draft.blobs.iter().copied()).collect();
     needed.sort_unstable();
     needed.dedup();
-    let mut find = group.statement("SELECT 1 FROM blobs WHERE hash = ?1", STEP)?;
+    let mut find = group.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
     for hash in needed {
         if !find.exists([Column(hash)]).during(STEP)? {
             return Err(Failure::Refused(StoreError::NoBlob(hash)));
@@ -143,6 +144,6 @@ fn insert(group: &mut Group<'_>, draft: &Draft) -> Result<Moment, Failure> {
             .execute([Column(*hash)])
             .during(STEP)?;
     }
-    group.added(draft.id);
+    group.added(draft.id, add_time);
     Ok(add_time)
 }

@@ -1,25 +1,40 @@
 //! Blobs: their bytes in files named by their hash, and a row for each.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
-use futures::stream;
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
 use model::BlobHash;
 use rusqlite::{Connection, OptionalExtension};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
+use tokio::sync::Mutex;
 use tokio::task;
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::folder::{Folder, io_error};
 use super::group::Group;
-use crate::{BlobBytes, BlobFile, StoreError};
+use super::writer::WeakWriter;
+use crate::{BlobBytes, BlobFile, StoreError, verify};
 
 const CHUNK: usize = 256 << 10;
+/// What a mark weighs in a group.
+const MARK: usize = 512;
+/// What the kernel says of a sector that the disk cannot read (EIO).
+const UNREADABLE: i32 = 5;
+
+/// What is known of a blob's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Whole,
+    Damaged,
+}
 
 /// Before the writer is asked to keep a file, so that it does not have to wait for that much of the disk.
 pub(super) async fn sync_file(path: &Path) -> Result<(), StoreError> {
@@ -33,26 +48,24 @@ pub(super) async fn sync_file(path: &Path) -> Result<(), StoreError> {
     .map_err(|_| StoreError::Closed)?
 }
 
+/// The file takes the place of the one that is there, if there is one: that one may be damaged.
 pub(super) fn put(group: &mut Group<'_>, file: &BlobFile) -> Result<(), Failure> {
     const STEP: &str = "put a blob";
-    let touched = touch(group, file.hash)?;
     let place = group.folder().blob(file.hash);
-    let in_place = fs::metadata(&place).is_ok_and(|metadata| metadata.len() == file.size);
-    if touched.is_some() && in_place {
-        // Another has put it before. Its copy of the bytes is as good; if it stays, the next start removes it.
-        let _ = fs::remove_file(&file.path);
-        return Ok(());
-    }
-    // Nothing but the time of use is written yet, so that trouble with this one file is only its caller's.
+    let known = is_known(group, file.hash)?;
+    // Nothing is written to the database yet, so that trouble with this one file is only its caller's.
     place_file(group, file, &place).map_err(Failure::Refused)?;
-    if touched.is_some() {
-        return Ok(());
+    if !known {
+        group.placed(place);
     }
-    group.placed(place);
     let size = i64::try_from(file.size).unwrap_or(i64::MAX);
     group
-        .statement("INSERT INTO blobs (hash, size, used) VALUES (?1, ?2, ?3)", STEP)?
-        .execute((Column(file.hash), size, Column(group.now())))
+        .statement(
+            "INSERT INTO blobs (hash, size, used_age) VALUES (?1, ?2, ?3)
+             ON CONFLICT (hash) DO UPDATE SET size = ?2, used_age = ?3, damaged = 0",
+            STEP,
+        )?
+        .execute((Column(file.hash), size, Column(group.age())))
         .map(drop)
         .during(STEP)
 }
@@ -62,29 +75,114 @@ pub(super) fn has(group: &mut Group<'_>, hashes: &[BlobHash]) -> Result<Vec<Opti
     hashes.iter().map(|hash| touch(group, *hash)).collect()
 }
 
-pub(super) fn is_known(connection: &Connection, hash: BlobHash) -> Result<bool, Failure> {
+/// Whether it is whole as far as is known; `None` where there is none.
+pub(super) fn find(connection: &Connection, hash: BlobHash) -> Result<Option<Condition>, Failure> {
     const STEP: &str = "look for a blob";
-    connection
-        .prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")
-        .and_then(|mut statement| statement.exists([Column(hash)]))
-        .during(STEP)
+    let damaged = connection
+        .prepare_cached("SELECT damaged FROM blobs WHERE hash = ?1")
+        .and_then(|mut statement| statement.query_row([Column(hash)], |row| row.get(0)).optional())
+        .during(STEP)?;
+    Ok(damaged.map(|damaged| match damaged {
+        true => Condition::Damaged,
+        false => Condition::Whole,
+    }))
 }
 
-/// `None` if the file is not there: it was retired a moment ago.
-pub(super) async fn stream(folder: &Folder, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
+/// `None` if it was retired a moment ago.
+pub(super) async fn open(
+    folder: &Folder,
+    writer: WeakWriter,
+    hash: BlobHash,
+) -> Result<Option<BlobBytes>, StoreError> {
     let path = folder.blob(hash);
     let file = match File::open(&path).await {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return match mark(&writer, hash, None).await {
+                StoreError::NoBlob(_) => Ok(None),
+                error => Err(error),
+            };
+        }
         Err(error) => return Err(io_error("open the blob", &path)(error)),
     };
-    let chunks = stream::try_unfold((file, path), |(mut file, path)| async move {
-        let chunk = read_chunk(&mut file)
-            .await
-            .map_err(io_error("read the blob", &path))?;
+    // Held open until it is marked, so that no other file gets its number.
+    let file = Arc::new(Mutex::new(file));
+    let seen = file.clone();
+    let on_damage = move || -> BoxFuture<'static, StoreError> {
+        Box::pin(async move {
+            let file = seen.lock().await;
+            match file.metadata().await {
+                Ok(metadata) => mark(&writer, hash, Some(FileNumber::of(&metadata))).await,
+                Err(_) => StoreError::DamagedBlob(hash),
+            }
+        })
+    };
+    let chunks = stream::try_unfold((file, path), move |(file, path)| async move {
+        let chunk = match read_chunk(&mut *file.lock().await).await {
+            Err(error) if error.raw_os_error() == Some(UNREADABLE) => {
+                return Err(StoreError::DamagedBlob(hash));
+            }
+            read => read.map_err(io_error("read the blob", &path))?,
+        };
         Ok((!chunk.is_empty()).then_some((chunk, (file, path))))
     });
-    Ok(Some(chunks.boxed()))
+    verify::verified(hash, chunks.boxed(), Box::new(on_damage))
+        .await
+        .map(Some)
+}
+
+/// Which file on the disk it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileNumber {
+    device: u64,
+    inode: u64,
+}
+
+impl FileNumber {
+    fn of(metadata: &Metadata) -> FileNumber {
+        FileNumber {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
+    }
+}
+
+/// Answers what the reader is told.
+async fn mark(writer: &WeakWriter, hash: BlobHash, seen: Option<FileNumber>) -> StoreError {
+    let marked = writer
+        .submit(MARK, move |group| mark_damaged(group, hash, seen))
+        .await;
+    match marked {
+        Ok(true) => StoreError::DamagedBlob(hash),
+        Ok(false) => StoreError::NoBlob(hash),
+        Err(error) => error,
+    }
+}
+
+/// Unless another file has taken the place of the one that was seen: that one was put to mend it. Answers whether
+/// there is such a blob at all.
+fn mark_damaged(group: &mut Group<'_>, hash: BlobHash, seen: Option<FileNumber>) -> Result<bool, Failure> {
+    const STEP: &str = "mark a damaged blob";
+    let place = group.folder().blob(hash);
+    let found = fs::metadata(&place).ok().as_ref().map(FileNumber::of);
+    if found != seen {
+        return is_known(group, hash);
+    }
+    let marked = group
+        .statement(
+            "UPDATE blobs SET damaged = 1 WHERE hash = ?1 AND damaged = 0",
+            STEP,
+        )?
+        .execute([Column(hash)])
+        .during(STEP)?;
+    if marked > 0 {
+        tracing::error!(%hash, path = %place.display(), "a blob is damaged; put it again");
+    }
+    is_known(group, hash)
+}
+
+fn is_known(group: &Group<'_>, hash: BlobHash) -> Result<bool, Failure> {
+    Ok(find(group.connection(), hash)?.is_some())
 }
 
 async fn read_chunk(file: &mut File) -> io::Result<Bytes> {
@@ -98,8 +196,11 @@ async fn read_chunk(file: &mut File) -> io::Result<Bytes> {
 fn touch(group: &Group<'_>, hash: BlobHash) -> Result<Option<u64>, Failure> {
     const STEP: &str = "touch a blob";
     let size: Option<i64> = group
-        .statement("UPDATE blobs SET used = ?2 WHERE hash = ?1 RETURNING size", STEP)?
-        .query_row((Column(hash), Column(group.now())), |row| row.get(0))
+        .statement(
+            "UPDATE blobs SET used_age = ?2 WHERE hash = ?1 AND damaged = 0 RETURNING size",
+            STEP,
+        )?
+        .query_row((Column(hash), Column(group.age())), |row| row.get(0))
         .optional()
         .during(STEP)?;
     Ok(size.map(|size| u64::try_from(size).unwrap_or(0)))

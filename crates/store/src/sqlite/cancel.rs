@@ -15,16 +15,22 @@ pub(super) fn cancel(group: &mut Group<'_>, id: TaskId) -> Result<Option<Task>, 
     if task.status.may_become(Status::Cancelled) {
         group
             .statement(
-                "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3 WHERE seq = ?1",
+                "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3, finish_age = ?4
+                 WHERE seq = ?1",
                 STEP,
             )?
-            .execute((task.seq, Column(Status::Cancelled), Column(group.now())))
+            .execute((
+                task.seq,
+                Column(Status::Cancelled),
+                Column(group.time_of(&task)),
+                Column(group.age()),
+            ))
             .during(STEP)?;
         if let Some(executor) = &task.executor {
             group.let_go();
             group.withdrawn(executor);
         }
-        group.moved(id, task.status, Status::Cancelled, None);
+        group.moved(&task, Status::Cancelled, None);
     }
-    rows::task(group.connection(), id)
+    rows::task(group.connection(), id, group.set_aside())
 }

@@ -1,6 +1,6 @@
 //! The model's values as columns.
 
-use model::{Attempt, BlobHash, ExecutorName, Moment, Seq, SessionId, Status, TaskId, UserName};
+use model::{Age, Attempt, BlobHash, ExecutorName, Moment, Seq, SessionId, Status, TaskId, UserName};
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use uuid::Uuid;
@@ -93,6 +93,12 @@ impl ToSql for Column<Moment> {
 impl FromSql for Column<Moment> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(Moment).map(Column)
+    }
+}
+
+impl ToSql for Column<Age> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.0))
     }
 }
 

@@ -1,16 +1,21 @@
 //! Who works here, and who is gone.
 
-use model::{ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
-use rusqlite::Connection;
+use model::{Age, ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
+use rusqlite::{Connection, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
+use super::rows::is_unreadable;
 use super::session;
 use super::transition::Release;
 use crate::SessionSeen;
+use crate::set_aside::SetAside;
 
-pub(super) fn executors(connection: &Connection) -> Result<Vec<ExecutorState>, Failure> {
+pub(super) fn executors(
+    connection: &Connection,
+    set_aside: &SetAside,
+) -> Result<Vec<ExecutorState>, Failure> {
     const STEP: &str = "list the executors";
     let mut statement = connection
         .prepare_cached(
@@ -19,7 +24,7 @@ pub(super) fn executors(connection: &Connection) -> Result<Vec<ExecutorState>, F
              FROM executors ORDER BY name",
         )
         .during(STEP)?;
-    let rows = statement.query_map([], |row| {
+    let read = |row: &Row<'_>| {
         let live: bool = row.get(2)?;
         Ok(ExecutorState {
             name: row.get::<_, Column<ExecutorName>>(0)?.0,
@@ -32,23 +37,53 @@ pub(super) fn executors(connection: &Connection) -> Result<Vec<ExecutorState>, F
             report_time: row.get::<_, Column<Moment>>(7)?.0,
             tasks: row.get(8)?,
         })
-    });
-    rows.and_then(Iterator::collect).during(STEP)
+    };
+    let mut rows = statement.query([]).during(STEP)?;
+    let mut all = vec![];
+    while let Some(row) = rows.next().during(STEP)? {
+        all.extend(readable(row, read(row), set_aside).during(STEP)?);
+    }
+    Ok(all)
 }
 
-pub(super) fn live_sessions(connection: &Connection) -> Result<Vec<SessionSeen>, Failure> {
+/// Passes over an executor that cannot be read, and notes it.
+fn readable<T>(
+    row: &Row<'_>,
+    read: rusqlite::Result<T>,
+    set_aside: &SetAside,
+) -> rusqlite::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_unreadable(&error) => {
+            let name = row.get::<_, String>(0).unwrap_or_default();
+            set_aside.note(format_args!("executor {name}"), error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn live_sessions(
+    connection: &Connection,
+    set_aside: &SetAside,
+) -> Result<Vec<SessionSeen>, Failure> {
     const STEP: &str = "list the live sessions";
     let mut statement = connection
         .prepare_cached("SELECT name, session, seq FROM executors WHERE live = 1 ORDER BY name")
         .during(STEP)?;
-    let rows = statement.query_map([], |row| {
+    let read = |row: &Row<'_>| {
         Ok(SessionSeen {
             executor: row.get::<_, Column<ExecutorName>>(0)?.0,
             session: row.get::<_, Column<SessionId>>(1)?.0,
             seq: row.get::<_, Column<Seq>>(2)?.0,
         })
-    });
-    rows.and_then(Iterator::collect).during(STEP)
+    };
+    let mut rows = statement.query([]).during(STEP)?;
+    let mut all = vec![];
+    while let Some(row) = rows.next().during(STEP)? {
+        all.extend(readable(row, read(row), set_aside).during(STEP)?);
+    }
+    Ok(all)
 }
 
 pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option<usize>, Failure> {
@@ -65,10 +100,10 @@ pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option
     Ok(Some(released.len()))
 }
 
-pub(super) fn forget(group: &mut Group<'_>, before: Moment) -> Result<usize, Failure> {
+pub(super) fn forget(group: &mut Group<'_>, gone_before: Age) -> Result<usize, Failure> {
     const STEP: &str = "forget executors";
     group
-        .statement("DELETE FROM executors WHERE live = 0 AND report_time < ?1", STEP)?
-        .execute([Column(before)])
+        .statement("DELETE FROM executors WHERE live = 0 AND end_age < ?1", STEP)?
+        .execute([Column(gone_before)])
         .during(STEP)
 }

@@ -3,16 +3,20 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::BlobHash;
 
 use crate::StoreError;
+use crate::set_aside::SetAside;
 
 /// The places in the data folder.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     root: PathBuf,
+    /// Rows of its database that cannot be read.
+    set_aside: Arc<SetAside>,
 }
 
 /// A process that was just starting another when it was killed leaves the lock to that one, until it is a program of
@@ -27,12 +31,18 @@ pub(super) struct Lock {
 }
 
 impl Folder {
+    /// Without looking at what is there.
+    pub(super) fn at(root: &Path) -> Folder {
+        Folder {
+            root: root.to_path_buf(),
+            set_aside: Arc::default(),
+        }
+    }
+
     /// Makes what is missing, locks the folder, and empties `incoming`: it holds only blobs that were still
     /// on their way in when an earlier process ended, and nobody will send the rest of those.
     pub(super) fn open(root: &Path) -> Result<(Folder, Lock), StoreError> {
-        let folder = Folder {
-            root: root.to_path_buf(),
-        };
+        let folder = Folder::at(root);
         fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
         let lock = folder.lock()?;
         let incoming = folder.incoming();
@@ -86,6 +96,10 @@ impl Folder {
         Ok(())
     }
 
+    pub(super) fn set_aside(&self) -> &SetAside {
+        &self.set_aside
+    }
+
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -105,8 +119,11 @@ impl Folder {
     /// Blobs are spread over folders by the start of their hash, so that no folder grows too large to list.
     pub(super) fn blob(&self, hash: BlobHash) -> PathBuf {
         let name = hash.to_string();
-        let (shelf, rest) = name.split_at(2);
-        self.blobs().join(shelf).join(rest)
+        self.shelf(hash.0[0]).join(&name[2..])
+    }
+
+    pub(super) fn shelf(&self, first_byte: u8) -> PathBuf {
+        self.blobs().join(format!("{first_byte:02x}"))
     }
 }
 

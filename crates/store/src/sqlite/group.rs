@@ -3,20 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use model::{BlobHash, ExecutorName, Moment, Status, TaskId};
+use model::{Age, BlobHash, ExecutorName, Moment, Status, TaskId};
 use rusqlite::{CachedStatement, Connection};
 
+use super::column::Column;
 use super::failure::{During, Failure};
 use super::folder::{Folder, sync_folder};
+use super::rows::Position;
 use crate::Change;
+use crate::set_aside::SetAside;
 
 /// What lasts from one group to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standards {
     pub(super) max_attempts: u32,
     pub(super) last_add: Moment,
+    pub(super) age: Age,
 }
 
 pub(super) struct Group<'a> {
@@ -24,6 +28,7 @@ pub(super) struct Group<'a> {
     folder: &'a Folder,
     standards: Standards,
     last_add: Moment,
+    age: Age,
     now: Moment,
     /// By how much each sum in the ledger changes: written once for each group, not once for each task.
     tally: BTreeMap<&'static str, i64>,
@@ -43,6 +48,7 @@ pub(super) struct Committed {
     pub(super) changes: Vec<Change>,
     pub(super) doomed: Vec<BlobHash>,
     pub(super) last_add: Moment,
+    pub(super) age: Age,
 }
 
 impl<'a> Group<'a> {
@@ -56,6 +62,7 @@ impl<'a> Group<'a> {
             folder,
             standards,
             last_add: standards.last_add,
+            age: standards.age,
             now: Moment::from(SystemTime::now()),
             tally: BTreeMap::new(),
             moved: Vec::new(),
@@ -77,12 +84,34 @@ impl<'a> Group<'a> {
         self.folder
     }
 
+    /// Where rows that cannot be read are noted.
+    pub(super) fn set_aside(&self) -> &'a SetAside {
+        self.folder.set_aside()
+    }
+
     pub(super) fn statement(&self, sql: &str, step: &'static str) -> Result<CachedStatement<'a>, Failure> {
         self.connection.prepare_cached(sql).during(step)
     }
 
     pub(super) fn now(&self) -> Moment {
         self.now
+    }
+
+    /// When something happens to a task: now, but not before anything that happened to it earlier. The clock may
+    /// have been set back since.
+    pub(super) fn time_of(&self, task: &Position) -> Moment {
+        self.now.max(task.latest)
+    }
+
+    pub(super) fn age(&self) -> Age {
+        self.age
+    }
+
+    /// If it is still `from`.
+    pub(super) fn advance_age(&mut self, from: Age, by: Duration) {
+        if self.age == from {
+            self.age = from.plus(by);
+        }
     }
 
     pub(super) fn max_attempts(&self) -> u32 {
@@ -95,16 +124,16 @@ impl<'a> Group<'a> {
         self.last_add
     }
 
-    pub(super) fn added(&mut self, id: TaskId) {
+    pub(super) fn added(&mut self, id: TaskId, time: Moment) {
         *self.tally.entry(Status::Pending.as_str()).or_default() += 1;
-        self.tell(id, Status::Pending, None);
+        self.tell(id, Status::Pending, None, time);
         self.waiting += 1;
     }
 
-    pub(super) fn moved(&mut self, id: TaskId, from: Status, to: Status, by: Option<&ExecutorName>) {
-        *self.tally.entry(from.as_str()).or_default() -= 1;
+    pub(super) fn moved(&mut self, task: &Position, to: Status, by: Option<&ExecutorName>) {
+        *self.tally.entry(task.status.as_str()).or_default() -= 1;
         *self.tally.entry(to.as_str()).or_default() += 1;
-        self.tell(id, to, by);
+        self.tell(task.id, to, by, self.time_of(task));
     }
 
     pub(super) fn removed(&mut self, status: Status) {
@@ -188,6 +217,11 @@ impl<'a> Group<'a> {
                 .execute([self.last_add.0])
                 .during(STEP)?;
         }
+        if self.age != self.standards.age {
+            self.statement("UPDATE ledger SET value = ?1 WHERE name = 'age'", STEP)?
+                .execute([Column(self.age)])
+                .during(STEP)?;
+        }
         Ok(())
     }
 
@@ -201,6 +235,7 @@ impl<'a> Group<'a> {
             changes,
             doomed: self.doomed,
             last_add: self.last_add,
+            age: self.age,
         }
     }
 
@@ -208,12 +243,12 @@ impl<'a> Group<'a> {
         self.statement(sql, step)?.execute([]).map(drop).during(step)
     }
 
-    fn tell(&mut self, id: TaskId, status: Status, by: Option<&ExecutorName>) {
+    fn tell(&mut self, id: TaskId, status: Status, by: Option<&ExecutorName>, time: Moment) {
         self.moved.push(Change::Moved {
             id,
             status,
             executor: by.cloned(),
-            time: self.now,
+            time,
         });
     }
 }

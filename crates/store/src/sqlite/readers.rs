@@ -3,26 +3,26 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
 use tokio::task;
 
 use super::connect;
 use super::failure::Failure;
 use super::folder::Folder;
 use crate::StoreError;
+use crate::admission::Admission;
 
 pub(super) struct Readers {
     folder: Arc<Folder>,
     idle: Arc<Mutex<Vec<Connection>>>,
-    permits: Arc<Semaphore>,
+    admission: Admission,
 }
 
 impl Readers {
-    pub(super) fn new(folder: Folder, count: usize) -> Readers {
+    pub(super) fn new(folder: Folder, admission: Admission) -> Readers {
         Readers {
             folder: Arc::new(folder),
             idle: Arc::default(),
-            permits: Arc::new(Semaphore::new(count)),
+            admission,
         }
     }
 
@@ -31,12 +31,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let permit = self
-            .permits
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let admitted = self.admission.enter().await?;
         let (folder, idle) = (self.folder.clone(), self.idle.clone());
         let reading = task::spawn_blocking(move || {
             // Connections are opened when they are first needed, and again after one was lost to a panic.
@@ -49,7 +44,7 @@ impl Readers {
             idle.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(connection);
-            drop(permit);
+            drop(admitted);
             outcome
         });
         reading.await.map_err(|_| StoreError::Closed)?

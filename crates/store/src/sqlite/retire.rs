@@ -1,18 +1,26 @@
 //! Retention: removing tasks that were done long ago, and blobs that nothing needs any more.
 
-use model::{BlobHash, Moment, Status};
+use model::{Age, BlobHash};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
+use super::rows::{position_columns, readable, to_position};
 use crate::Retired;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retention {
-    pub(super) done_before: Moment,
-    pub(super) unused_since: Moment,
+    pub(super) done_before: Age,
+    pub(super) unused_since: Age,
     pub(super) limit: u32,
 }
+
+const DONE: &str = concat!(
+    "SELECT ",
+    position_columns!(),
+    " FROM tasks WHERE finish_age < ?1 ORDER BY finish_age"
+);
+const IDLE: &str = "SELECT hash FROM blobs WHERE refs = 0 AND used_age < ?1 ORDER BY used_age LIMIT ?2";
 
 pub(super) fn retire(group: &mut Group<'_>, retention: Retention) -> Result<Retired, Failure> {
     Ok(Retired {
@@ -23,17 +31,18 @@ pub(super) fn retire(group: &mut Group<'_>, retention: Retention) -> Result<Reti
 
 fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
     const STEP: &str = "retire tasks";
-    let done: Vec<(i64, Column<Status>)> = group
-        .statement(
-            "SELECT seq, status FROM tasks WHERE finish_time < ?1 ORDER BY finish_time LIMIT ?2",
-            STEP,
-        )?
-        .query_map((Column(retention.done_before), retention.limit), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .and_then(Iterator::collect)
-        .during(STEP)?;
-    for (seq, status) in &done {
+    let mut statement = group.statement(DONE, STEP)?;
+    let mut rows = statement.query([Column(retention.done_before)]).during(STEP)?;
+    let mut done = vec![];
+    // What cannot be read stays, and does not count.
+    while done.len() < retention.limit as usize
+        && let Some(row) = rows.next().during(STEP)?
+    {
+        done.extend(readable(row, to_position(row), group.set_aside()).during(STEP)?);
+    }
+    drop(rows);
+    drop(statement);
+    for task in &done {
         for sql in [
             "UPDATE blobs SET refs = refs - 1 WHERE hash IN (SELECT hash FROM blob_refs WHERE seq = ?1)",
             "DELETE FROM blob_refs WHERE seq = ?1",
@@ -41,9 +50,9 @@ fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Fa
             "DELETE FROM specs WHERE seq = ?1",
             "DELETE FROM tasks WHERE seq = ?1",
         ] {
-            group.statement(sql, STEP)?.execute([seq]).during(STEP)?;
+            group.statement(sql, STEP)?.execute([task.seq]).during(STEP)?;
         }
-        group.removed(status.0);
+        group.removed(task.status);
     }
     Ok(done.len())
 }
@@ -52,10 +61,7 @@ fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Fa
 fn retire_blobs(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
     const STEP: &str = "retire blobs";
     let idle: Vec<Column<BlobHash>> = group
-        .statement(
-            "SELECT hash FROM blobs WHERE refs = 0 AND used < ?1 ORDER BY used LIMIT ?2",
-            STEP,
-        )?
+        .statement(IDLE, STEP)?
         .query_map((Column(retention.unused_since), retention.limit), |row| {
             row.get(0)
         })
@@ -70,4 +76,17 @@ fn retire_blobs(group: &mut Group<'_>, retention: Retention) -> Result<usize, Fa
         group.doomed(hash.0);
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DONE, IDLE};
+    use crate::sqlite::schema::tests::{database, plan};
+
+    #[test]
+    fn what_is_to_go_is_found_without_a_scan() {
+        let check = |sql: &str, expected: &str| assert_eq!(plan(&database(), sql), expected);
+        check(DONE, "SEARCH tasks USING INDEX tasks_done (finish_age<?)");
+        check(IDLE, "SEARCH blobs USING COVERING INDEX blobs_idle (used_age<?)");
+    }
 }

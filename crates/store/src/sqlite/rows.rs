@@ -7,7 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
+use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
+use crate::set_aside::SetAside;
 
 /// What a transition has to know of a task.
 #[derive(Clone, Debug)]
@@ -21,18 +23,34 @@ pub(super) struct Position {
     pub(super) lost: u32,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
+    /// The latest of its times.
+    pub(super) latest: Moment,
 }
+
+/// The columns that `to_position` reads. The times of a task begin with its `seq`.
+macro_rules! position_columns {
+    () => {
+        "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority,
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq))"
+    };
+}
+pub(super) use position_columns;
 
 /// Along the index of those that wait, which is in this very order: the first are found at once, however many
 /// there are.
-pub(super) const WAITING: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq LIMIT ?1";
+pub(super) const WAITING: &str = concat!(
+    "SELECT ",
+    position_columns!(),
+    " FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq"
+);
 
-pub(super) const HELD: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq";
+pub(super) const HELD: &str = concat!(
+    "SELECT ",
+    position_columns!(),
+    " FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq"
+);
 
-const BY_ID: &str = "SELECT seq, id, status, executor, session, attempt, lost, given, start_time
-    FROM tasks WHERE id = ?1";
+const BY_ID: &str = concat!("SELECT ", position_columns!(), " FROM tasks WHERE id = ?1");
 
 pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
     const STEP: &str = "read a task";
@@ -41,7 +59,18 @@ pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Pos
         .during(STEP)?
         .query_row([Column(id)], to_position)
         .optional()
-        .during(STEP)
+        .map_err(|source| unreadable(id, STEP, source))
+}
+
+/// A row that cannot be read concerns only the caller who asked for this task; so this is no failure of the storage.
+pub(super) fn unreadable(id: TaskId, step: &'static str, source: rusqlite::Error) -> Failure {
+    if !is_unreadable(&source) {
+        return Failure::Database { step, source };
+    }
+    Failure::Refused(StoreError::Unreadable {
+        what: "task",
+        detail: format!("{id}: {source}"),
+    })
 }
 
 /// What a session holds, oldest first.
@@ -49,52 +78,90 @@ pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
     session: SessionId,
+    set_aside: &SetAside,
 ) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read what a session holds";
     let mut statement = connection.prepare_cached(HELD).during(STEP)?;
-    let rows = statement
-        .query_map((Column(executor), Column(session)), to_position)
+    let mut rows = statement
+        .query((Column(executor), Column(session)))
         .during(STEP)?;
-    rows.collect::<rusqlite::Result<_>>().during(STEP)
+    let mut held = vec![];
+    while let Some(row) = rows.next().during(STEP)? {
+        held.extend(readable(row, to_position(row), set_aside).during(STEP)?);
+    }
+    Ok(held)
 }
 
-/// The first in the queue.
-pub(super) fn waiting(connection: &Connection, limit: u32) -> Result<Vec<Position>, Failure> {
+/// The first in the queue that can be read.
+pub(super) fn waiting(
+    connection: &Connection,
+    limit: u32,
+    set_aside: &SetAside,
+) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read the queue";
     let mut statement = connection.prepare_cached(WAITING).during(STEP)?;
-    let rows = statement.query_map([limit], to_position).during(STEP)?;
-    rows.collect::<rusqlite::Result<_>>().during(STEP)
+    let mut rows = statement.query([]).during(STEP)?;
+    let mut waiting = vec![];
+    while waiting.len() < limit as usize
+        && let Some(row) = rows.next().during(STEP)?
+    {
+        waiting.extend(readable(row, to_position(row), set_aside).during(STEP)?);
+    }
+    Ok(waiting)
 }
 
+/// Empty if it is missing, which is as unreadable as any other spec that makes no sense.
 pub(super) fn spec(connection: &Connection, seq: i64) -> Result<Vec<u8>, Failure> {
     const STEP: &str = "read a task's spec";
     connection
         .prepare_cached("SELECT spec FROM specs WHERE seq = ?1")
         .during(STEP)?
         .query_row([seq], |row| row.get(0))
+        .optional()
+        .map(Option::unwrap_or_default)
         .during(STEP)
 }
 
-pub(super) fn task(connection: &Connection, id: TaskId) -> Result<Option<Task>, Failure> {
+pub(super) fn task(
+    connection: &Connection,
+    id: TaskId,
+    set_aside: &SetAside,
+) -> Result<Option<Task>, Failure> {
     const STEP: &str = "read a task";
     let mut statement = connection
         .prepare_cached(
             "SELECT seq, id, status, executor, session, attempt, start_time, report_time, finish_time, trouble,
-                    spec, result
+                    spec, result, user, priority, lost, given
              FROM tasks LEFT JOIN specs USING (seq) LEFT JOIN results USING (seq) WHERE id = ?1",
         )
         .during(STEP)?;
     let mut rows = statement.query([Column(id)]).during(STEP)?;
     match rows.next().during(STEP)? {
-        Some(row) => to_task(row).map(Some),
+        Some(row) => to_task(row).map(Some).map_err(|failure| {
+            let failure = match failure {
+                Failure::Database { step, source } => unreadable(id, step, source),
+                other => other,
+            };
+            if let Failure::Refused(error) = &failure {
+                set_aside.note(format_args!("task {id}"), error);
+            }
+            failure
+        }),
         None => Ok(None),
     }
 }
 
 pub(super) const BRIEF: &str =
-    "seq, id, user, priority, command, status, executor, attempt, start_time, finish_time, compile";
+    "seq, id, user, priority, command, status, executor, attempt, start_time, finish_time,
+    compile, session, lost, given";
+/// The column behind these.
+pub(super) const CHECKED: usize = 14;
 
+/// What a list does not show is read all the same: a task that nothing else can do with is on no list.
 pub(super) fn to_brief(row: &Row<'_>) -> rusqlite::Result<Brief> {
+    optional::<SessionId>(row, 11)?;
+    row.get::<_, u32>(12)?;
+    row.get::<_, Column<Seq>>(13)?;
     Ok(Brief {
         add_time: row.get::<_, Column<Moment>>(0)?.0,
         id: row.get::<_, Column<TaskId>>(1)?.0,
@@ -130,7 +197,10 @@ impl Position {
     }
 }
 
-fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
+pub(super) fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
+    // No transition needs these two, but a task that no list can show is not handed out.
+    row.get::<_, Column<UserName>>(9)?;
+    row.get::<_, i32>(10)?;
     Ok(Position {
         seq: row.get(0)?,
         id: row.get::<_, Column<TaskId>>(1)?.0,
@@ -141,11 +211,54 @@ fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
         lost: row.get(6)?,
         given: row.get::<_, Column<Seq>>(7)?.0,
         start_time: optional(row, 8)?,
+        latest: row.get::<_, Column<Moment>>(11)?.0,
     })
+}
+
+/// Passes over a row that cannot be read, and notes it.
+pub(super) fn readable<T>(
+    row: &Row<'_>,
+    read: rusqlite::Result<T>,
+    set_aside: &SetAside,
+) -> rusqlite::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_unreadable(&error) => {
+            set_aside.note(name(row), error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the row was found, but holds something that this program never writes.
+pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    matches!(
+        error,
+        Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::Utf8Error(..)
+    )
+}
+
+/// By its id, if at least that can be read, or by its key.
+fn name(row: &Row<'_>) -> String {
+    let id = row.get::<_, Column<TaskId>>(1).map(|id| id.0);
+    match (id, row.get::<_, i64>(0)) {
+        (Ok(id), _) => format!("task {id}"),
+        (Err(_), Ok(seq)) => format!("task with seq {seq}"),
+        (Err(_), Err(_)) => "task without a key".into(),
+    }
 }
 
 fn to_task(row: &Row<'_>) -> Result<Task, Failure> {
     const STEP: &str = "read a task";
+    row.get::<_, Column<UserName>>(12).during(STEP)?;
+    row.get::<_, i32>(13).during(STEP)?;
+    row.get::<_, u32>(14).during(STEP)?;
+    row.get::<_, Column<Seq>>(15).during(STEP)?;
     let spec = row
         .get_ref(10)
         .and_then(|spec| Ok(spec.as_blob()?))

@@ -1,31 +1,35 @@
-//! Searching: always along an index in the order asked for, stopping as soon as the page is full.
+//! Searching: always along an index in the order asked for, stopping as soon as the page is full or enough tasks were
+//! looked at.
 
 mod conditions;
 mod text;
 
 use std::time::{Duration, Instant};
 
-use model::{Brief, Order, Page, Query, Status};
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, params_from_iter};
+use model::{Counts, Moment, Page, Query, TaskId};
+use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
 
-use self::conditions::{Conditions, Path};
+use self::conditions::Statement;
 use self::text::Needle;
+use super::column::Column;
 use super::failure::{During, Failure};
-use super::rows::{BRIEF, to_brief};
+use super::rows::{CHECKED, readable, to_brief};
 use super::totals::totals;
 use crate::StoreError;
+use crate::search::{Way, page_length};
+use crate::set_aside::SetAside;
 
-/// A search may have to look at every task, for one that matches none. It may not take its thread for ever.
+/// However few tasks a search looks at, a slow disk may not take its thread for ever.
 const LONGEST: Duration = Duration::from_secs(5);
 /// How many of SQLite's own steps pass between two looks at the clock: about a millisecond.
 const STEPS: i32 = 10_000;
-const DEFAULT_LIMIT: usize = 50;
 
-/// Below this many tasks with one of the statuses, looking at each of them beats looking at a user's.
-const FEW: u64 = 10_000;
-
-pub(super) fn search(connection: &mut Connection, query: &Query) -> Result<Page, Failure> {
+pub(super) fn search(
+    connection: &mut Connection,
+    query: &Query,
+    window: usize,
+    set_aside: &SetAside,
+) -> Result<Page, Failure> {
     if query
         .after
         .is_some_and(|cursor| cursor.fingerprint != query.fingerprint())
@@ -33,13 +37,7 @@ pub(super) fn search(connection: &mut Connection, query: &Query) -> Result<Page,
         return Err(Failure::Refused(StoreError::ForeignCursor));
     }
     within(connection, LONGEST, |connection| {
-        // One snapshot for all the statements: a task that moves between two of them is seen once.
-        let snapshot = connection.unchecked_transaction().during(STEP)?;
-        let mut found = Vec::new();
-        for path in paths(&snapshot, query)? {
-            collect(&snapshot, query, &path, &mut found)?;
-        }
-        Ok(page(query, found))
+        look(connection, query, window, set_aside)
     })
 }
 
@@ -69,97 +67,57 @@ fn within<T>(
     })
 }
 
-/// How to come by the tasks: the narrowest way that the query allows. Several ways are taken one after the
-/// other, and none of them meets a task of another.
-fn paths(connection: &Connection, query: &Query) -> Result<Vec<Path>, Failure> {
-    let mut statuses = query.statuses.clone();
-    statuses.sort_unstable();
-    statuses.dedup();
-    let by_status = || statuses.iter().copied().map(Path::Status).collect();
-    if !query.ids.is_empty() {
-        let mut ids = query.ids.clone();
-        ids.sort_unstable();
-        ids.dedup();
-        return Ok(ids.into_iter().map(Path::Id).collect());
-    }
-    if query.executor.is_some() {
-        return Ok(vec![Path::Executor]);
-    }
-    match (&query.user, statuses.len()) {
-        (Some(_), 0) => Ok(vec![Path::User]),
-        (Some(_), _) if count(connection, &statuses)? < FEW => Ok(by_status()),
-        (Some(_), _) => Ok(vec![Path::User]),
-        (None, 0) => Ok(vec![Path::All]),
-        (None, known) if known == Status::ALL.len() => Ok(vec![Path::All]),
-        (None, _) => Ok(by_status()),
-    }
-}
-
-fn count(connection: &Connection, statuses: &[Status]) -> Result<u64, Failure> {
-    let counts = totals(connection)?.counts;
-    Ok(statuses.iter().filter_map(|status| counts.get(status)).sum())
-}
-
-/// One more than the page holds, so that it is known whether another follows.
-fn wanted(query: &Query) -> usize {
-    let limit = if query.limit == 0 {
-        DEFAULT_LIMIT
-    } else {
-        query.limit
-    };
-    limit.min(Query::LIMIT) + 1
-}
-
-fn collect(
+/// Looks along the way until the page is full, the tasks end, or the window is used up.
+fn look(
     connection: &Connection,
     query: &Query,
-    path: &Path,
-    found: &mut Vec<Brief>,
-) -> Result<(), Failure> {
-    let (sql, values) = sql(query, path);
+    window: usize,
+    set_aside: &SetAside,
+) -> Result<Page, Failure> {
+    let counts = match Way::needs_counts(query) {
+        true => totals(connection)?.counts,
+        false => Counts::new(),
+    };
+    let Statement { sql, values, checks } = Statement::of(query, &Way::of(query, &counts));
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
     let mut rows = statement.query(params_from_iter(values)).during(STEP)?;
     let needle = query.text.as_deref().map(Needle::new);
-    let enough = found.len() + wanted(query);
-    while found.len() < enough
-        && let Some(row) = rows.next().during(STEP)?
-    {
-        if needle.as_ref().is_none_or(|needle| needle.is_in(row)) {
-            found.push(to_brief(row).during(STEP)?);
+    let full = page_length(query);
+    let mut page = Page::default();
+    let (mut looked_at, mut reached) = (0, None);
+    while let Some(row) = rows.next().during(STEP)? {
+        // If every task on the way is on the page, the page itself bounds what is looked at.
+        if looked_at == window && (checks || needle.is_some()) {
+            page.complete = page.tasks.len() == full;
+            page.next = reached.map(|(add_time, id)| query.cursor_at(add_time, id));
+            break;
+        }
+        looked_at += 1;
+        let matches =
+            row.get(CHECKED).during(STEP)? && needle.as_ref().is_none_or(|needle| needle.is_in(row));
+        if matches && page.tasks.len() == full {
+            page.next = page.tasks.last().map(|last| query.cursor_after(last));
+            break;
+        }
+        // The key of a row that cannot be read may be unreadable too; then an earlier one serves.
+        reached = key(row).or(reached);
+        if matches && let Some(brief) = readable(row, to_brief(row), set_aside).during(STEP)? {
+            page.tasks.push(brief);
         }
     }
-    Ok(())
+    Ok(page)
 }
 
-fn sql(query: &Query, path: &Path) -> (String, Vec<Value>) {
-    let Conditions {
-        from,
-        conditions,
-        values,
-    } = Conditions::of(query, path);
-    let direction = match query.order {
-        Order::Oldest => "ASC",
-        Order::Newest => "DESC",
-    };
-    let sql = format!("SELECT {BRIEF} FROM {from} WHERE {conditions} ORDER BY seq {direction}");
-    (sql, values)
-}
-
-fn page(query: &Query, mut found: Vec<Brief>) -> Page {
-    match query.order {
-        Order::Oldest => found.sort_unstable_by_key(|brief| brief.add_time),
-        Order::Newest => found.sort_unstable_by_key(|brief| std::cmp::Reverse(brief.add_time)),
-    }
-    let full = wanted(query) - 1;
-    let more = found.len() > full;
-    found.truncate(full);
-    let next = found.last().filter(|_| more).map(|last| query.cursor_after(last));
-    Page { tasks: found, next }
+/// The add time and the id.
+fn key(row: &Row<'_>) -> Option<(Moment, TaskId)> {
+    let add_time: Column<Moment> = row.get(0).ok()?;
+    let id: Column<TaskId> = row.get(1).ok()?;
+    Some((add_time.0, id.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use model::{ExecutorName, Moment, TaskId, UserName};
+    use model::{ExecutorName, Order, Status, UserName};
 
     use super::*;
     use crate::sqlite::schema::tests::{database, plan};
@@ -178,44 +136,49 @@ mod tests {
             "{stopped:?}"
         );
         assert_eq!(
-            search(&mut connection, &Query::default()).unwrap(),
+            search(&mut connection, &Query::default(), 1, &SetAside::default()).unwrap(),
             Page::default()
         );
     }
 
     #[test]
-    fn every_path_follows_an_index_in_order() {
+    fn every_way_follows_an_index_in_order() {
         let connection = database();
         let query = Query {
+            ids: vec![TaskId::generate(), TaskId::generate()],
             user: Some(UserName::new("ada").unwrap()),
             executor: Some(ExecutorName::new("e").unwrap()),
+            statuses: vec![Status::Success],
             from: Some(Moment(1)),
             until: Some(Moment(2)),
             ..Query::default()
         };
-        let check = |path: Path, index: &str| {
+        let check = |way: Way, index: &str| {
             for order in [Order::Oldest, Order::Newest] {
-                let (sql, _) = sql(
-                    &Query {
-                        order,
-                        ..query.clone()
-                    },
-                    &path,
-                );
-                let plan = plan(&connection, &sql);
-                assert!(plan.contains(index), "{path:?}: {plan}");
-                // Only what an executor holds is sorted: it is as many as it has slots.
+                let id_prefix = (way == Way::IdRange).then(|| "0189".parse().unwrap());
+                let query = Query {
+                    order,
+                    id_prefix,
+                    ..query.clone()
+                };
+                let plan = plan(&connection, &Statement::of(&query, &way).sql);
+                assert!(plan.contains(index), "{way:?}: {plan}");
+                // Only what is named or what an executor holds is sorted: a page of ids, as many as it has slots.
                 let sorts = plan.contains("TEMP B-TREE");
-                assert_eq!(sorts, matches!(path, Path::Executor), "{path:?}: {plan}");
+                assert_eq!(sorts, matches!(way, Way::Executor | Way::Ids), "{way:?}: {plan}");
+                assert!(!plan.contains("SCAN tasks"), "{way:?}: {plan}");
             }
         };
-        check(Path::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
-        check(Path::Id(TaskId::generate()), "sqlite_autoindex_tasks_1 (id=?)");
-        check(Path::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
+        let by_status = "tasks_by_status (status=? AND rowid>? AND rowid<?)";
+        check(Way::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
         check(
-            Path::Status(Status::Success),
-            "tasks_by_status (status=? AND rowid>? AND rowid<?)",
+            Way::Ids,
+            "sqlite_autoindex_tasks_1 (id=? AND rowid>? AND rowid<?)",
         );
-        check(Path::Executor, "tasks_held (executor=?");
+        check(Way::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
+        check(Way::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
+        check(Way::Statuses(vec![Status::Success]), by_status);
+        check(Way::Statuses(vec![Status::Success, Status::Running]), by_status);
+        check(Way::Executor, "tasks_held (executor=?");
     }
 }

@@ -8,6 +8,7 @@ use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::{self, Position};
 use super::transition::{Release, release};
+use crate::StoreError;
 
 pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
     const STEP: &str = "read an executor";
@@ -26,7 +27,14 @@ pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<Kno
             })
         })
         .optional()
-        .during(STEP)
+        .map_err(|source| match rows::is_unreadable(&source) {
+            // Nothing was written yet: only this executor's report is refused.
+            true => Failure::Refused(StoreError::Unreadable {
+                what: "executor",
+                detail: format!("{name}: {source}"),
+            }),
+            false => Failure::Database { step: STEP, source },
+        })
 }
 
 /// The one write of a report that carries nothing new.
@@ -35,7 +43,7 @@ pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
     let presence = &report.presence;
     group
         .statement(
-            "UPDATE executors SET seq = ?2, report_time = ?3, slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
+            "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
             STEP,
         )?
         .execute((
@@ -76,8 +84,11 @@ pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
 pub(super) fn end(group: &Group<'_>, name: &ExecutorName) -> Result<(), Failure> {
     const STEP: &str = "end a session";
     group
-        .statement("UPDATE executors SET live = 0 WHERE name = ?1", STEP)?
-        .execute([Column(name)])
+        .statement(
+            "UPDATE executors SET live = 0, end_age = ?2 WHERE name = ?1",
+            STEP,
+        )?
+        .execute((Column(name), Column(group.age())))
         .map(drop)
         .during(STEP)
 }
@@ -89,7 +100,7 @@ pub(super) fn release_all(
     session: SessionId,
     why: Release<'_>,
 ) -> Result<Vec<Position>, Failure> {
-    let held = rows::held(group.connection(), executor, session)?;
+    let held = rows::held(group.connection(), executor, session, group.set_aside())?;
     for task in &held {
         release(group, task, why)?;
     }

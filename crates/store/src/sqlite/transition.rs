@@ -40,7 +40,7 @@ pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'
         .execute((task.seq, Column(Status::Retrying), lost, trouble))
         .during(STEP)?;
     group.let_go();
-    group.moved(task.id, task.status, Status::Retrying, None);
+    group.moved(task, Status::Retrying, None);
     group.waits();
     Ok(())
 }
@@ -51,16 +51,22 @@ pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> 
     group
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = lost + 1, finish_time = ?3,
-                              trouble = ?4
+                              finish_age = ?4, trouble = ?5
              WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(Status::SystemError), Column(group.now()), trouble))
+        .execute((
+            task.seq,
+            Column(Status::SystemError),
+            Column(group.time_of(task)),
+            Column(group.age()),
+            trouble,
+        ))
         .during(STEP)?;
     if task.executor.is_some() {
         group.let_go();
     }
-    group.moved(task.id, task.status, Status::SystemError, None);
+    group.moved(task, Status::SystemError, None);
     Ok(())
 }
 
@@ -73,21 +79,25 @@ pub(super) fn finish(
     by: &ExecutorName,
 ) -> Result<(), Failure> {
     const STEP: &str = "finish a task";
-    let now = Column(group.now());
     group
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, report_time = ?3, finish_time = ?3,
-                              trouble = NULL
+                              finish_age = ?4, trouble = NULL
              WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(status), now))
+        .execute((
+            task.seq,
+            Column(status),
+            Column(group.time_of(task)),
+            Column(group.age()),
+        ))
         .during(STEP)?;
     group
         .statement("INSERT INTO results (seq, result) VALUES (?1, ?2)", STEP)?
         .execute((task.seq, result))
         .during(STEP)?;
     group.let_go();
-    group.moved(task.id, task.status, status, Some(by));
+    group.moved(task, status, Some(by));
     Ok(())
 }

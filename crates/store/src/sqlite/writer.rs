@@ -9,10 +9,11 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
-use model::Moment;
+use model::{Age, Moment};
 use rusqlite::Connection;
+use supervise::{Component, Failures, Supervisor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 use self::checkpoint::Log;
@@ -35,6 +36,7 @@ pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     room: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
+    supervisor: Supervisor,
     changes: broadcast::Sender<Change>,
     commits: Arc<AtomicU64>,
 }
@@ -61,7 +63,13 @@ impl Writer {
         folder: Folder,
         options: Options,
     ) -> Result<Writer, StoreError> {
-        let last_add = read_last_add(&connection).map_err(|failure| failure.into_error(folder.root()))?;
+        let ledger =
+            |name| read_ledger(&connection, name).map_err(|failure| failure.into_error(folder.root()));
+        let standards = Standards {
+            max_attempts: options.max_attempts,
+            last_add: Moment(ledger("last_add")?),
+            age: Age(ledger("age")?),
+        };
         let log = Log::follow(&mut connection).map_err(|failure| failure.into_error(folder.root()))?;
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS);
         let (changes, _) = broadcast::channel(CHANGES);
@@ -70,23 +78,21 @@ impl Writer {
         let desk = Desk {
             connection,
             folder,
-            standards: Standards {
-                max_attempts: options.max_attempts,
-                last_add,
-            },
+            standards,
             waiting,
             changes: changes.clone(),
             commits: commits.clone(),
             log,
         };
-        let thread = thread::Builder::new()
-            .name("store-writer".into())
-            .spawn(move || desk.run())
+        let supervisor = Supervisor::new();
+        let thread = supervisor
+            .thread(Component::StoreWriter, "store-writer".into(), move || desk.run())
             .map_err(io_error("start the writer's thread for", &root))?;
         Ok(Writer {
             jobs: Some(jobs),
             room: Arc::new(Semaphore::new(WAITING_KIB)),
             thread: Some(thread),
+            supervisor,
             changes,
             commits,
         })
@@ -98,7 +104,46 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
     {
-        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
+        self.weak().submit(weight, work).await
+    }
+
+    /// For what may outlive the store.
+    pub(super) fn weak(&self) -> WeakWriter {
+        WeakWriter {
+            jobs: self.jobs.as_ref().map(mpsc::Sender::downgrade),
+            room: self.room.clone(),
+            failures: self.failures(),
+        }
+    }
+
+    pub(super) fn failures(&self) -> Failures {
+        self.supervisor.failures()
+    }
+
+    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+}
+
+/// A way to the writer that does not keep it from ending.
+#[derive(Clone)]
+pub(super) struct WeakWriter {
+    jobs: Option<mpsc::WeakSender<Job>>,
+    room: Arc<Semaphore>,
+    failures: Failures,
+}
+
+impl WeakWriter {
+    /// As [`Writer::submit`], as long as there is a writer.
+    pub(super) async fn submit<T, F>(&self, weight: usize, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
+    {
         let share = (weight >> 10).clamp(1, WAITING_KIB) as u32;
         let permit = self
             .room
@@ -106,6 +151,8 @@ impl Writer {
             .acquire_many_owned(share)
             .await
             .map_err(|_| StoreError::Closed)?;
+        let jobs = self.jobs.as_ref().and_then(mpsc::WeakSender::upgrade);
+        let jobs = jobs.ok_or(StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let work: Work = Box::new(move |group| {
             let (value, failure) = match group.map(work) {
@@ -119,19 +166,16 @@ impl Writer {
                 failure,
             }
         });
-        jobs.send(Job { weight, work })
-            .await
-            .map_err(|_| StoreError::Closed)?;
-        // The writer drops its end without a word only if it dies.
-        answer.await.map_err(|_| StoreError::Closed)?
-    }
-
-    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
-    }
-
-    pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        // The writer drops its ends without an answer only if it panics.
+        if jobs.send(Job { weight, work }).await.is_err() {
+            return Err(StoreError::of_lost(self.failures.clone()).await);
+        }
+        // A writer that ends waits for all senders to go.
+        drop(jobs);
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::of_lost(self.failures.clone()).await),
+        }
     }
 }
 
@@ -139,10 +183,9 @@ impl Drop for Writer {
     /// What was accepted is still written; then the database is closed, before its lock is let go.
     fn drop(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the store's writer had panicked");
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer was told as a failure of this component.
+            let _ = thread.join();
         }
     }
 }
@@ -226,6 +269,7 @@ impl Desk {
         }
         let committed = group.commit()?;
         self.standards.last_add = committed.last_add;
+        self.standards.age = committed.age;
         for hash in committed.doomed {
             let path = self.folder.blob(hash);
             match fs::remove_file(&path) {
@@ -239,12 +283,11 @@ impl Desk {
     }
 }
 
-fn read_last_add(connection: &Connection) -> Result<Moment, Failure> {
+fn read_ledger(connection: &Connection, name: &str) -> Result<i64, Failure> {
     connection
-        .query_row("SELECT value FROM ledger WHERE name = 'last_add'", [], |row| {
+        .query_row("SELECT value FROM ledger WHERE name = ?1", [name], |row| {
             row.get(0)
         })
-        .map(Moment)
         .during("read the ledger")
 }
 
@@ -291,15 +334,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_hangs_nobody() {
+    async fn after_a_panic_every_caller_gets_an_error_that_names_the_writer() {
         let (_root, writer) = writer();
+        let check = |answer: Result<(), StoreError>| {
+            let expected = "the store's writer panicked: on purpose";
+            assert!(
+                matches!(&answer, Err(StoreError::ComponentFailed(failed)) if failed.to_string() == expected),
+                "{answer:?}"
+            );
+        };
+        assert_eq!(writer.failures().seen(), None);
+        // The second may wait behind the first already.
         let (first, second) = tokio::join!(
             writer.submit(1, |_| -> Result<(), Failure> { panic!("on purpose") }),
             writer.submit(1, |_| Ok(())),
         );
-        assert!(matches!(first, Err(StoreError::Closed)), "{first:?}");
-        assert!(matches!(second, Err(StoreError::Closed)), "{second:?}");
-        let third = writer.submit(1, |_| Ok(())).await;
-        assert!(matches!(third, Err(StoreError::Closed)), "{third:?}");
+        check(first);
+        check(second);
+        check(writer.submit(1, |_| Ok(())).await);
+        let failed = writer.failures().wait().await;
+        assert_eq!(failed.component, Component::StoreWriter);
+    }
+
+    #[tokio::test]
+    async fn closing_is_no_failure() {
+        let (_root, writer) = writer();
+        let failures = writer.failures();
+        drop(writer);
+        assert_eq!(failures.seen(), None);
     }
 }

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, BlobHash, ExecutorState, Moment, Page, Query, Report, Task, TaskId};
+use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
 use store::mongo::MongoStore;
 use store::{
-    BlobBytes, BlobFile, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore, Totals,
+    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
+    Totals,
 };
+use supervise::Failures;
 use tokio::sync::broadcast;
 
 pub(crate) struct Alternating {
@@ -67,12 +70,28 @@ impl TaskStore for Alternating {
         self.next().expire(seen).await
     }
 
-    async fn forget_executors(&self, before: Moment) -> Result<usize, StoreError> {
-        self.next().forget_executors(before).await
+    async fn age(&self) -> Result<Age, StoreError> {
+        self.next().age().await
     }
 
-    async fn retire(&self, done_before: Moment, unused: Moment, limit: usize) -> Result<Retired, StoreError> {
+    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
+        self.next().advance_age(from, by).await
+    }
+
+    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
+        self.next().forget_executors(gone_before).await
+    }
+
+    async fn retire(&self, done_before: Age, unused: Age, limit: usize) -> Result<Retired, StoreError> {
         self.next().retire(done_before, unused, limit).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.next().check().await
+    }
+
+    fn failures(&self) -> Failures {
+        self.next().failures()
     }
 
     fn incoming(&self) -> PathBuf {
@@ -89,6 +108,14 @@ impl TaskStore for Alternating {
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
         self.next().get_blob(hash).await
+    }
+
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
+        self.next().scan_blobs(first_byte).await
+    }
+
+    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
+        self.next().damaged_blobs().await
     }
 
     fn changes(&self) -> broadcast::Receiver<Change> {

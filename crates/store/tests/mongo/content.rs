@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use model::{BlobHash, Content, Moment, TaskId};
+use model::{Age, Content, TaskId};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use store::contract::sample::{add_with, blob, file, get, new, put, success};
@@ -14,7 +14,7 @@ use store::{Retired, TaskStore};
 
 use super::set::{Guard, Set};
 
-const EVER: Moment = Moment(i64::MAX);
+const EVER: Age = Age(i64::MAX);
 
 fn bytes(count: usize) -> Bytes {
     (0..count).map(|index| (index % 251) as u8).collect()
@@ -89,11 +89,10 @@ async fn what_is_large_comes_back_whole_and_leaves_nothing_behind() {
     assert_eq!(count(&set, "fs.chunks").await, chunks);
 
     // A blob in several writes, put by two at once.
-    let hash = BlobHash([7; 32]);
     let content = bytes((9 << 20) + 1);
-    let (first, second) = tokio::join!(put(&*store, hash, &content), put(&*store, hash, &content));
-    first.unwrap();
-    second.unwrap();
+    let (first, second) = tokio::join!(put(&*store, &content), put(&*store, &content));
+    let hash = first.unwrap();
+    assert_eq!(second.unwrap(), hash);
     assert!(
         blob(&*store, hash).await.as_deref() == Some(&content[..]),
         "it came back changed"
@@ -109,7 +108,7 @@ async fn what_is_large_comes_back_whole_and_leaves_nothing_behind() {
         .insert_one(chunk)
         .await
         .unwrap();
-    let mark = doc! { "_id": half, "since": 1_i64 };
+    let mark = doc! { "_id": half, "age": i64::MIN };
     database
         .collection::<Document>("uploads")
         .insert_one(mark)

@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aging;
 mod alternating;
+mod blobs;
 mod changes;
 mod content;
+mod damage;
 mod failover;
 mod opening;
+mod priority;
 mod set;
 mod sharing;
 

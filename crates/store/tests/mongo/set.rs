@@ -11,7 +11,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, Credential, ServerAddress};
 use mongodb::{Client, error};
 use store::StoreError;
-use store::contract::LOSSES;
+use store::contract::{LOSSES, WINDOW};
 use store::mongo::{Login, MongoStore, Options};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -82,6 +82,7 @@ impl Set {
             database: database.into(),
             login: self.login(),
             max_attempts: LOSSES,
+            search_window: WINDOW,
             incoming: self.folder.path().join(format!("incoming-{}", Uuid::now_v7())),
         }
     }

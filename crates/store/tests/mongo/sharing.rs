@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use model::{BlobHash, Complete, End, Moment, Report, ReportAnswer, Status, TaskId};
+use model::{Age, Complete, End, Report, ReportAnswer, Status, TaskId};
 use store::contract::sample::{add_one, blob, get, marked, needing, new, put, spec};
 use store::contract::worker::{Worker, done};
 use store::{Change, NewTask, StoreError, TaskStore};
@@ -153,17 +153,17 @@ async fn one_task_added_by_two(stores: &[Arc<dyn TaskStore>]) {
 /// Whatever the order: a task that was added has its blob.
 async fn a_blob_is_used_or_retired(stores: &[Arc<dyn TaskStore>]) {
     for round in 0..40_u8 {
-        let hash = BlobHash([round; 32]);
-        put(&*stores[0], hash, b"bytes").await.unwrap();
+        let bytes = [round; 5];
+        let hash = put(&*stores[0], &bytes).await.unwrap();
         let task = needing(&[hash]);
         let (added, gone) = tokio::join!(
             stores[1].add(vec![task.clone()]),
-            stores[2].retire(Moment(0), Moment(i64::MAX), 10)
+            stores[2].retire(Age(0), Age(i64::MAX), 10)
         );
         gone.unwrap();
         match added {
             Ok(_) => {
-                assert_eq!(blob(&*stores[0], hash).await.as_deref(), Some(&b"bytes"[..]));
+                assert_eq!(blob(&*stores[0], hash).await.as_deref(), Some(&bytes[..]));
             }
             Err(StoreError::NoBlob(_)) => {
                 assert_eq!(stores[0].get(task.id).await.unwrap(), None);

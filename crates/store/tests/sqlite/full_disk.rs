@@ -73,6 +73,8 @@ async fn a_full_disk_refuses_and_recovers() {
     let (more, error) = add_until_refused(&*store, 1 << 10).await;
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     ids.extend(more);
+    let checked = store.check().await;
+    assert!(matches!(checked, Err(StoreError::Full { .. })), "{checked:?}");
     // What was kept can still be read, and nothing more than that is there.
     for id in &ids {
         assert_eq!(get(&*store, *id).await.status, Status::Pending);
@@ -83,6 +85,7 @@ async fn a_full_disk_refuses_and_recovers() {
     );
 
     std::fs::remove_file(&ballast).unwrap();
+    store.check().await.unwrap();
     worker.finish(handout, success()).await;
     assert_eq!(get(&*store, handout.task).await.status, Status::Success);
     ids.push(add_one(&*store).await);

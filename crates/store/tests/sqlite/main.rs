@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backup;
+mod blobs;
 mod crash;
+mod damage;
 mod full_disk;
 mod grouping;
 mod opening;
@@ -23,6 +26,7 @@ async fn empty() -> (TempDir, Arc<dyn TaskStore>) {
 fn open(folder: &Path) -> Arc<SqliteStore> {
     let options = Options {
         max_attempts: store::contract::LOSSES,
+        search_window: store::contract::WINDOW,
     };
     Arc::new(SqliteStore::open(folder, options).unwrap())
 }

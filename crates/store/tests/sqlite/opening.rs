@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use model::{Moment, Query};
+use model::{Age, Moment, Query, Status};
 use rusqlite::Connection;
-use store::contract::sample::{add_one, get, new, spec};
+use store::contract::sample::{add_one, get, grow_older, new, spec, success};
+use store::contract::worker::Worker;
 use store::sqlite::{Options, SqliteStore};
-use store::{StoreError, TaskStore};
+use store::{Retired, StoreError, TaskStore};
 use tempfile::TempDir;
 
 use super::open;
@@ -54,7 +57,7 @@ async fn add_times_rise_over_restarts_and_clock_changes() {
     let store = open(folder.path());
     let id = add_one(&*store).await;
     store.cancel(id).await.unwrap();
-    store.retire(Moment(i64::MAX), Moment(0), 10).await.unwrap();
+    store.retire(Age(i64::MAX), Age(0), 10).await.unwrap();
     drop(store);
     // As if the clock had been far ahead when the last task was added, which is gone meanwhile.
     let future = Moment(i64::MAX / 2);
@@ -153,7 +156,7 @@ async fn a_newer_schema_is_refused() {
             error,
             StoreError::TooNew {
                 found: 99,
-                known: 1,
+                known: 2,
                 ..
             }
         ),
@@ -174,7 +177,7 @@ async fn an_empty_database_is_migrated() {
     let version: i64 = Connection::open(&path)
         .and_then(|database| database.pragma_query_value(None, "user_version", |row| row.get(0)))
         .unwrap();
-    assert_eq!(version, 1);
+    assert_eq!(version, 2);
     assert_eq!(get(&*open(folder.path()), id).await.id, id);
 }
 
@@ -185,4 +188,87 @@ async fn a_database_of_another_program_is_refused() {
     database.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
     drop(database);
     assert!(matches!(refused(folder.path()), StoreError::Corrupt { .. }));
+}
+
+/// As the first version left it: three tasks of which two are done, long ago by its clock; a blob; an executor that is gone.
+fn first_version(folder: &Path) {
+    let database = Connection::open(folder.join("tasks.db")).unwrap();
+    database
+        .execute_batch(include_str!("../../src/sqlite/schema/1.sql"))
+        .unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO tasks (seq, id, digest, user, priority, status, finish_time, command) VALUES
+                 (1, x'00000000000000000000000000000001', x'07', 'ada', 0, 8, 5, 'x'),
+                 (2, x'00000000000000000000000000000002', x'07', 'ada', 0, 8, 6, 'x'),
+                 (3, x'00000000000000000000000000000003', x'07', 'ada', 0, 1, NULL, 'x');
+             UPDATE ledger SET value = 2 WHERE name = 'cancelled';
+             UPDATE ledger SET value = 1 WHERE name = 'pending';
+             INSERT INTO blobs (hash, size, used) VALUES (zeroblob(32), 1, 7);
+             INSERT INTO executors VALUES ('gone', zeroblob(16), 1, 0, 4, 'h', '1', 5, 6);
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_the_first_version_kept_counts_from_the_upgrade_on() {
+    let folder = TempDir::new().unwrap();
+    first_version(folder.path());
+    let store = open(folder.path());
+    let age = store.age().await.unwrap();
+    assert_eq!(store.retire(age, age, 10).await.unwrap(), Retired::default());
+    assert_eq!(store.forget_executors(age).await.unwrap(), 0);
+    let later = grow_older(&*store, Duration::from_secs(1)).await;
+    let all = Retired { tasks: 2, blobs: 1 };
+    assert_eq!(store.retire(later, later, 10).await.unwrap(), all);
+    assert_eq!(store.forget_executors(later).await.unwrap(), 1);
+    assert_eq!(store.totals().await.unwrap().counts[&Status::Pending], 1);
+    // The age goes on where it was.
+    drop(store);
+    assert_eq!(open(folder.path()).age().await.unwrap(), later);
+}
+
+/// As if the clock had been set back by years after the task was added, and again after it was handed out.
+#[tokio::test]
+async fn times_of_a_task_do_not_run_backwards() {
+    let folder = TempDir::new().unwrap();
+    let set = |change: &str| {
+        Connection::open(folder.path().join("tasks.db"))
+            .and_then(|database| database.execute_batch(change))
+            .unwrap();
+    };
+    drop(open(folder.path()));
+    set("UPDATE ledger SET value = 4000000000000000 WHERE name = 'last_add'");
+    let store: Arc<dyn TaskStore> = open(folder.path());
+    let mut changes = store.changes();
+    let mut worker = Worker::new(&store, "e");
+    let (id, cancelled) = (add_one(&*store).await, add_one(&*store).await);
+    let handout = worker.claim_one().await;
+    set("UPDATE tasks SET start_time = start_time + 1000000 WHERE start_time IS NOT NULL");
+    worker.progress(id, Status::Running).await;
+    set("UPDATE tasks SET report_time = report_time + 1000000 WHERE report_time IS NOT NULL");
+    worker.finish(handout, success()).await;
+    store.cancel(cancelled).await.unwrap();
+    let task = get(&*store, id).await;
+    let times = [
+        Some(task.add_time),
+        task.start_time,
+        task.report_time,
+        task.finish_time,
+    ];
+    assert!(times.is_sorted() && times[0].is_some(), "{times:?}");
+    assert!(task.finish_time.unwrap() >= Moment(4_000_000_002_000_000));
+    let task = get(&*store, cancelled).await;
+    assert!(task.finish_time >= Some(task.add_time), "{task:?}");
+    // What is told of it has the same times.
+    let mut told = vec![];
+    while let Ok(change) = changes.try_recv() {
+        if let store::Change::Moved { id: moved, time, .. } = change
+            && moved == id
+        {
+            told.push(time);
+        }
+    }
+    assert!(told.len() == 3 && told.is_sorted(), "{told:?}");
 }

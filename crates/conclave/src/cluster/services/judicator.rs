@@ -5,18 +5,20 @@ use anyhow::Result;
 use boot::{Tether, Word};
 use registry::etcd::{Access, Me};
 use store::mongo::{Login, MongoStore};
+use supervise::Component;
 
 use super::super::access::{Own, access, advertised};
 use super::super::options::mongodb_secret;
 use super::super::roster::ClusterRoster;
 use crate::config::Config;
-use crate::node::{self, Folder, Part, Parts, Secrets, Signals, options, start};
+use crate::node::{self, Folder, Part, Parts, Reload, Renewed, Secrets, Signals, options, start};
 
 /// How long the registry may take to forget us when we stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
+pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
+    let tether = super::tether()?;
     let mut signals = Signals::listen_with(tether.clone())?;
     let secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
@@ -38,10 +40,13 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").to_string(),
     };
     let mut registry = None;
-    let registration = Part::start("the registration", FAREWELL, |stop| {
-        let (told, registered) = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
-        registry = Some(told);
-        async move { Ok(registered.await?) }
+    let registration = Part::start(Component::Registration.name(), FAREWELL, |stop| {
+        let started = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
+        let registered = started.map(|(told, registered)| {
+            registry = Some(told);
+            registered
+        });
+        async move { Ok(registered?.await??) }
     });
     let registry = registry.ok_or_else(|| anyhow::anyhow!("the judicator was not registered"))?;
     let options = judicator::Options {
@@ -53,6 +58,7 @@ pub(super) async fn run(config: Config, tether: Tether) -> Result<()> {
 
     // Others are told to go elsewhere first; the store is let go when no call is under way.
     let parts = vec![
+        start::reload(reload, Renewed::in_cluster(&secrets)),
         registration,
         start::rpc(listener, judicator, &secrets),
         judicator_part,
@@ -87,6 +93,7 @@ async fn open_store(
                         Login { user, password }
                     }),
                     max_attempts: config.judicator.attempts.get(),
+                    search_window: store::SEARCH_WINDOW,
                     incoming: folder.incoming()?,
                 };
                 match MongoStore::open(options).await {

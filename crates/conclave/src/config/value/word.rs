@@ -6,8 +6,20 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::Value;
 
+/// Which lines are logged, and in which form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogFilter(pub(crate) String);
+pub(crate) struct Log {
+    /// In the syntax of `tracing_subscriber::EnvFilter`.
+    pub(crate) filter: String,
+    pub(crate) format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    /// One JSON object on each line.
+    Json,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeName(pub(crate) String);
@@ -15,6 +27,40 @@ pub(crate) struct NodeName(pub(crate) String);
 /// The name of a replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetName(pub(crate) String);
+
+/// Who may read the metrics of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metrics {
+    /// `Token` where there are tokens, else `Open`.
+    Auto,
+    Open,
+    Token,
+    Off,
+}
+
+impl Value for Metrics {
+    const ACCEPTS: &'static str = "auto, open, token or off";
+
+    fn parse(text: &str) -> Result<Metrics, String> {
+        match text {
+            "auto" => Ok(Metrics::Auto),
+            "open" => Ok(Metrics::Open),
+            "token" => Ok(Metrics::Token),
+            "off" => Ok(Metrics::Off),
+            _ => Err("none of these".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Metrics::Auto => "auto",
+            Metrics::Open => "open",
+            Metrics::Token => "token",
+            Metrics::Off => "off",
+        }
+        .to_string()
+    }
+}
 
 impl Value for bool {
     const ACCEPTS: &'static str = "true or false";
@@ -28,25 +74,39 @@ impl Value for bool {
     }
 }
 
-impl Value for LogFilter {
-    const ACCEPTS: &'static str =
-        "off, error, warn, info, debug or trace, or a list like info,judicator=debug";
+impl Value for Log {
+    const ACCEPTS: &'static str = "off, error, warn, info, debug or trace, or a list like info,judicator=debug; json or text may be in the list";
 
-    fn parse(text: &str) -> Result<LogFilter, String> {
+    fn parse(text: &str) -> Result<Log, String> {
+        let mut format = LogFormat::Text;
+        let mut levels = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "json" => format = LogFormat::Json,
+                "text" => format = LogFormat::Text,
+                "" => {}
+                _ => levels.push(word),
+            }
+        }
+        if levels.is_empty() {
+            levels.push("info");
+        }
         // The library takes a word that is no level for the name of a part, and would then log nothing else.
-        let words = text.split(',').filter(|part| !part.contains(['=', '[']));
-        for word in words {
-            word.trim()
-                .parse::<LevelFilter>()
+        for word in levels.iter().filter(|part| !part.contains(['=', '['])) {
+            word.parse::<LevelFilter>()
                 .map_err(|_| format!("'{word}' is no level"))?;
         }
-        EnvFilter::try_new(text)
-            .map(|_| LogFilter(text.to_string()))
+        let filter = levels.join(",");
+        EnvFilter::try_new(&filter)
+            .map(|_| Log { filter, format })
             .map_err(|wrong| wrong.to_string())
     }
 
     fn show(&self) -> String {
-        self.0.clone()
+        match self.format {
+            LogFormat::Text => self.filter.clone(),
+            LogFormat::Json => format!("{},json", self.filter),
+        }
     }
 }
 
@@ -115,9 +175,18 @@ mod tests {
     fn words_are_checked() {
         check::<bool>("true", Ok("true"));
         check::<bool>("yes", Err("neither"));
-        check::<LogFilter>("info,judicator=debug", Ok("info,judicator=debug"));
-        check::<LogFilter>("judicator=loud", Err("level filter"));
-        check::<LogFilter>("loud", Err("'loud' is no level"));
+        check::<Metrics>("auto", Ok("auto"));
+        check::<Metrics>("token", Ok("token"));
+        check::<Metrics>("closed", Err("none of these"));
+        check::<Log>("info,judicator=debug", Ok("info,judicator=debug"));
+        check::<Log>("json", Ok("info,json"));
+        check::<Log>("debug, json", Ok("debug,json"));
+        check::<Log>("json,info,judicator=debug", Ok("info,judicator=debug,json"));
+        check::<Log>("text", Ok("info"));
+        check::<Log>("judicator=loud", Err("level filter"));
+        check::<Log>("loud", Err("'loud' is no level"));
+        check::<Log>("json,loud", Err("'loud' is no level"));
+        check::<Log>("", Ok("info"));
         check::<NodeName>("judge-1", Ok("judge-1"));
         check::<NodeName>("judge 1", Err("letters"));
         assert!(NodeName::parse("auto").is_ok());

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use model::Added;
+use supervise::{Component, Failures, Supervisor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Draft, add};
 use crate::StoreError;
@@ -25,6 +27,7 @@ const WAITING_JOBS: usize = 4096;
 pub(in crate::mongo) struct Adder {
     jobs: mpsc::Sender<Job>,
     room: Arc<Semaphore>,
+    failures: Failures,
 }
 
 struct Job {
@@ -37,12 +40,17 @@ struct Job {
 
 impl Adder {
     /// The loop ends when the adder is dropped and all that it took on is done.
-    pub(in crate::mongo) fn start(base: Arc<Base>) -> Adder {
+    pub(in crate::mongo) fn start(
+        base: Arc<Base>,
+        supervisor: &Supervisor,
+        stop: &CancellationToken,
+    ) -> Adder {
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS);
-        tokio::spawn(run(base, waiting));
+        supervisor.spawn(Component::StoreAdder, stop, run(base, waiting));
         Adder {
             jobs,
             room: Arc::new(Semaphore::new(WAITING_KIB)),
+            failures: supervisor.failures(),
         }
     }
 
@@ -59,8 +67,13 @@ impl Adder {
             reply,
             room: room.map_err(|_| StoreError::Closed)?,
         };
-        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        if self.jobs.send(job).await.is_err() {
+            return Err(StoreError::of_lost(self.failures.clone()).await);
+        }
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::of_lost(self.failures.clone()).await),
+        }
     }
 }
 

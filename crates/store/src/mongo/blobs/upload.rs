@@ -4,13 +4,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::BlobHash;
+use futures::TryStreamExt;
+use model::{Age, BlobHash};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
 use super::BlobRow;
+use crate::mongo::age;
 use crate::mongo::attempts::Patience;
 use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
 use crate::mongo::failure::Failure;
@@ -30,7 +32,11 @@ pub(in crate::mongo) async fn put(base: &Arc<Base>, blob: BlobFile) -> Result<()
     let known = Patience::with(STEP)
         .persist(|_| touch(base.clone(), hash))
         .await?;
-    if known.is_none() {
+    let whole = match known {
+        Some(row) if !row.damaged => read_through(base, hash, &row).await?,
+        _ => false,
+    };
+    if !whole {
         let file = Upload {
             base: base.clone(),
             file: ObjectId::new(),
@@ -48,17 +54,33 @@ pub(in crate::mongo) async fn put(base: &Arc<Base>, blob: BlobFile) -> Result<()
     Ok(())
 }
 
-/// The file of the blob, if there is one, and a note that it was put again.
-async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<ObjectId>, Failure> {
+/// Whether the bytes that are there are right: they may be damaged without anybody knowing. If they are, it is known
+/// now.
+async fn read_through(base: &Arc<Base>, hash: BlobHash, row: &BlobRow) -> Result<bool, StoreError> {
+    let read = async {
+        let mut bytes = super::read(base, hash, row.file, row.size).await?;
+        while bytes.try_next().await?.is_some() {}
+        Ok(())
+    };
+    match read.await {
+        Ok(()) => Ok(true),
+        Err(StoreError::DamagedBlob(_) | StoreError::NoBlob(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The blob, if there is one, and a note that it was put again.
+async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
+    let age = age::now(&base).await?;
     let found = base
         .collection::<BlobRow>(BLOBS)
         .find_one_and_update(
             doc! { "_id": hash.field() },
             // A repetition that comes late does not set it back.
-            doc! { "$max": { "used": now().field() } },
+            doc! { "$max": { "used": now().field(), "used_age": age.field() } },
         )
         .await?;
-    Ok(found.map(|row| row.file))
+    Ok(found)
 }
 
 #[derive(Clone)]
@@ -82,13 +104,13 @@ impl Upload {
 
     async fn write_at_once(self, bytes: Arc<Vec<u8>>) -> Result<(), Failure> {
         // By another, or by an attempt of ours whose answer was lost.
-        if touch(self.base.clone(), self.hash).await?.is_some() {
+        let found = touch(self.base.clone(), self.hash).await?;
+        if found.as_ref().is_some_and(|row| !row.damaged) {
             return Ok(());
         }
         let mut transaction = Transaction::default();
         transaction.insert(CHUNKS, files::chunks(self.file, 0, &bytes))?;
-        transaction.insert(FILES, [self.description()])?;
-        transaction.insert(BLOBS, [self.row()])?;
+        self.take_over(found, &mut transaction).await?;
         transaction.commit(&self.base).await
     }
 
@@ -131,27 +153,50 @@ impl Upload {
 
     /// Makes the file the blob's, unless another is. Answers the file that is.
     async fn publish(self) -> Result<ObjectId, Failure> {
-        if let Some(file) = touch(self.base.clone(), self.hash).await? {
-            return Ok(file);
+        let found = touch(self.base.clone(), self.hash).await?;
+        if let Some(row) = found.as_ref().filter(|row| !row.damaged) {
+            return Ok(row.file);
         }
         let mut transaction = Transaction::default();
         transaction.delete_each(UPLOADS, [files::marked(self.file)])?;
-        transaction.insert(FILES, [self.description()])?;
-        transaction.insert(BLOBS, [self.row()])?;
+        self.take_over(found, &mut transaction).await?;
         transaction.commit(&self.base).await?;
         Ok(self.file)
+    }
+
+    /// As a new blob, or in place of the file of one that is damaged.
+    async fn take_over(
+        &self,
+        damaged: Option<BlobRow>,
+        transaction: &mut Transaction,
+    ) -> Result<(), Failure> {
+        transaction.insert(FILES, [self.description()])?;
+        let row = self.row(age::now(&self.base).await?);
+        let Some(damaged) = damaged else {
+            return transaction.insert(BLOBS, [row]);
+        };
+        transaction.update(
+            BLOBS,
+            [doc! {
+                "q": { "_id": self.hash.field(), "file": damaged.file },
+                "u": { "$set": { "file": row.file, "size": row.size }, "$unset": { "damaged": "" } },
+            }],
+        )?;
+        transaction.update(UPLOADS, [files::doom(damaged.file)])
     }
 
     fn description(&self) -> Document {
         files::description(self.file, &self.hash.to_string(), self.size)
     }
 
-    fn row(&self) -> BlobRow {
+    fn row(&self, age: Age) -> BlobRow {
         BlobRow {
             hash: binary(self.hash.0.to_vec()),
             file: self.file,
             size: i64::try_from(self.size).unwrap_or(i64::MAX),
             used: now().0,
+            used_age: Some(age.0),
+            damaged: false,
             refs: 0,
         }
     }

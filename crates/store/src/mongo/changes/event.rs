@@ -1,7 +1,7 @@
 //! What an event of the change stream says has happened.
 
 use model::{ExecutorName, Moment, Status};
-use mongodb::bson::{Timestamp, Uuid};
+use mongodb::bson::{Bson, Timestamp, deserialize_from_bson};
 use serde::Deserialize;
 
 use crate::Change;
@@ -30,12 +30,12 @@ pub(super) struct Document {
 #[derive(Debug, Deserialize)]
 struct Key {
     #[serde(rename = "_id")]
-    id: Uuid,
+    id: Bson,
 }
 
 #[derive(Debug, Deserialize)]
 struct Inserted {
-    add_time: i64,
+    add_time: Bson,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,8 +46,8 @@ struct Updated {
 
 #[derive(Debug, Deserialize)]
 struct Fields {
-    news: Option<Told>,
-    waits: Option<bool>,
+    news: Option<Bson>,
+    waits: Option<Bson>,
 }
 
 /// As `table` writes it.
@@ -60,16 +60,19 @@ struct Told {
 }
 
 impl Document {
-    /// `None` for what says nothing; hints may be lost.
+    /// `None` for what says nothing, or nothing that can be read; hints may be lost.
     pub(super) fn into_event(self) -> Option<Event> {
-        let id = task_id(self.document_key?.id);
+        let id = match self.document_key?.id {
+            Bson::Binary(id) => task_id(id.to_uuid().ok()?),
+            _ => return None,
+        };
         let at = order(self.cluster_time?);
         if let Some(inserted) = self.full_document {
             let added = Change::Moved {
                 id,
                 status: Status::Pending,
                 executor: None,
-                time: Moment(inserted.add_time),
+                time: Moment(inserted.add_time.as_i64()?),
             };
             return Some(Event {
                 at,
@@ -78,7 +81,7 @@ impl Document {
             });
         }
         let fields = self.update_description?.updated_fields;
-        let told = fields.news?;
+        let told: Told = deserialize_from_bson(fields.news?).ok()?;
         let mut changes = vec![Change::Moved {
             id,
             status: told.status.parse().ok()?,
@@ -89,7 +92,7 @@ impl Document {
         Some(Event {
             at,
             changes,
-            waits: fields.waits.unwrap_or(false),
+            waits: fields.waits.as_ref().and_then(Bson::as_bool).unwrap_or(false),
         })
     }
 }

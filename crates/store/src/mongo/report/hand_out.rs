@@ -12,12 +12,13 @@ use mongodb::options::ReadConcern;
 use super::claim::Claimed;
 use crate::StoreError;
 use crate::document::decode_spec;
+use crate::mongo::age;
 use crate::mongo::attempts::{COMMAND, Patience};
 use crate::mongo::base::{Base, now};
 use crate::mongo::content::{self, Content};
 use crate::mongo::failure::Failure;
 use crate::mongo::field::{Field, task_id};
-use crate::mongo::row::{Position, Row, without_result};
+use crate::mongo::row::{Position, Row, readable, without_result};
 use crate::mongo::table::Table;
 use crate::mongo::transaction::Transaction;
 
@@ -51,7 +52,11 @@ pub(super) async fn assignments(
                 assignments.push(Assignment { handout, spec });
                 added.extend(claimed.added);
             }
-            Err(error) => unreadable.push((handout, error.to_string())),
+            Err(error) => {
+                base.set_aside
+                    .note(format_args!("spec of task {}", handout.task), &error);
+                unreadable.push((handout, error.to_string()));
+            }
         }
     }
     if !unreadable.is_empty() {
@@ -75,7 +80,7 @@ async fn give_up(
     unreadable: Arc<Vec<(Handout, String)>>,
 ) -> Result<(), Failure> {
     let ids: Vec<_> = unreadable.iter().map(|(handout, _)| handout.task).collect();
-    let mut table = Table::new(now(), base.max_attempts);
+    let mut table = Table::new(now(), base.max_attempts).at_age(Some(age::now(&base).await?));
     for row in rows(&base, &ids).await? {
         table.lay(Position::try_from(&row)?);
     }
@@ -95,7 +100,7 @@ async fn give_up(
 
 async fn rows(base: &Base, ids: &[TaskId]) -> Result<Vec<Row>, Failure> {
     let ids: Vec<_> = ids.iter().map(Field::field).collect();
-    let rows = base
+    let found = base
         .tasks()
         .find(doc! { "_id": { "$in": ids } })
         .projection(without_result())
@@ -104,5 +109,5 @@ async fn rows(base: &Base, ids: &[TaskId]) -> Result<Vec<Row>, Failure> {
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    Ok(readable(base, found))
 }

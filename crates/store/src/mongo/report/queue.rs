@@ -1,21 +1,23 @@
 //! The head of the queue, and who is reaching for it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use model::{Intent, Report, TaskId};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
-use crate::mongo::row::{Row, without_result};
+use crate::mongo::row::{Row, readable, without_result};
 use crate::mongo::schema::WAITING;
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
@@ -33,9 +35,14 @@ const WIDEST: usize = 6;
 pub(in crate::mongo) struct Reservations {
     /// Whoever looks at the queue does so alone: then he sees what those before him have reserved.
     turn: tokio::sync::Mutex<()>,
-    tasks: Mutex<HashSet<TaskId>>,
+    /// With their priorities.
+    tasks: Mutex<HashMap<TaskId, i32>>,
+    /// Told whenever reservations end.
+    ended: Notify,
     /// How far back to begin: more after each meeting with another process, less as time goes by without one.
     spread: AtomicUsize,
+    /// How many documents at the head could not be read the last time.
+    unreadable: AtomicUsize,
 }
 
 /// From the head of the queue, for as long as this is kept.
@@ -61,20 +68,34 @@ impl Reservations {
         next
     }
 
-    /// Those that were free, of which there are `wanted` at most.
-    fn reserve(&self, rows: Vec<Row>, wanted: usize) -> Head<'_> {
+    /// `wanted` of those that are free, or as many as there are. `None` if some of these would overtake a task of a
+    /// higher priority: one that another report has reserved, and may yet have to give up.
+    fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Option<Head<'_>> {
         let mut reserved = self.lock();
         let mut free = rows;
-        free.retain(|row| !reserved.contains(&task_id(row.id)));
+        free.retain(|row| !reserved.contains_key(&task_id(row.id)));
+        let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
+        free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
-        reserved.extend(free.iter().map(|row| task_id(row.id)));
-        Head {
+        let lowest = free.last().map(|row| row.priority);
+        if lowest.is_some_and(|lowest| reserved.values().any(|priority| *priority > lowest)) {
+            return None;
+        }
+        reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
+        Some(Head {
             rows: free,
+            all: self,
+        })
+    }
+
+    fn nothing(&self) -> Head<'_> {
+        Head {
+            rows: vec![],
             all: self,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, i32>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +106,28 @@ impl Drop for Head<'_> {
         for row in &self.rows {
             reserved.remove(&task_id(row.id));
         }
+        drop(reserved);
+        self.all.ended.notify_waiters();
     }
+}
+
+/// Which of the first in the queue are left to other processes that reach for them now. A higher priority always goes
+/// first, so only tasks of the lowest priority among the `wanted` are passed over, in favour of others of the same
+/// priority, and no more of them than `wider`.
+fn skipped(priorities: &[i32], wanted: usize, wider: usize, random: u64) -> Range<usize> {
+    let Some(lowest) = wanted.checked_sub(1).and_then(|last| priorities.get(last)) else {
+        return 0..0;
+    };
+    let higher = priorities
+        .iter()
+        .take_while(|priority| *priority > lowest)
+        .count();
+    let alike = priorities[higher..]
+        .iter()
+        .take_while(|priority| *priority == lowest)
+        .count();
+    let spare = (higher + alike - wanted).min(wider);
+    higher..higher + random as usize % (spare + 1)
 }
 
 pub(super) fn wanted(report: &Report) -> usize {
@@ -93,26 +135,47 @@ pub(super) fn wanted(report: &Report) -> usize {
 }
 
 /// As many from the queue as the report has room for, in its order. If reports of other processes are reaching for
-/// the same ones, it begins somewhere further back: not far, but not where they begin.
+/// the same ones, it takes others of the same priority, somewhat further back.
 pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
     let wanted = wanted(report);
-    let none = || Ok(base.reserved.reserve(vec![], 0));
     if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
-        return none();
+        return Ok(base.reserved.nothing());
     }
-    // If the one whose turn it is hears nothing, the others can still report.
-    let Ok(_turn) = timeout(TURN, base.reserved.turn.lock()).await else {
-        return none();
-    };
     let wider = wanted * base.reserved.spread(count);
-    let reserved = base.reserved.count();
-    let mut rows = read(base, wanted + reserved + wider).await?;
-    let spare = rows.len().saturating_sub(wanted + reserved).min(wider);
-    rows.drain(..random() as usize % (spare + 1));
-    Ok(base.reserved.reserve(rows, wanted))
+    let deadline = Instant::now() + TURN;
+    loop {
+        // If the one whose turn it is hears nothing, the others can still report.
+        let Ok(turn) = timeout_at(deadline, base.reserved.turn.lock()).await else {
+            return Ok(base.reserved.nothing());
+        };
+        let ended = base.reserved.ended.notified();
+        let reserved = base.reserved.count();
+        let rows = read_past_unreadable(base, wanted + reserved + wider).await?;
+        if let Some(head) = base.reserved.reserve(rows, wanted, wider) {
+            return Ok(head);
+        }
+        drop(turn);
+        if timeout_at(deadline, ended).await.is_err() {
+            return Ok(base.reserved.nothing());
+        }
+    }
 }
 
-async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+/// Documents that cannot be read stay at the head, so as many more have to be read.
+async fn read_past_unreadable(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+    loop {
+        let expected = base.reserved.unreadable.load(Ordering::Relaxed);
+        let found = read(base, limit + expected).await?;
+        let (count, rows) = (found.len(), readable(base, found));
+        let unreadable = count - rows.len();
+        base.reserved.unreadable.store(unreadable, Ordering::Relaxed);
+        if unreadable <= expected || count < limit + expected {
+            return Ok(rows);
+        }
+    }
+}
+
+async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure> {
     let rows = base
         .tasks()
         .find(doc! { "waits": true })
@@ -132,4 +195,27 @@ async fn read(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
 /// Highest priority first, then oldest.
 pub(in crate::mongo) fn order() -> Document {
     doc! { "priority": -1, "add_time": 1, "_id": 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tasks_of_one_priority_are_passed_over() {
+        let check = |priorities: &[i32], wanted: usize, wider: usize, most: Range<usize>| {
+            let widest = (0..100).map(|random| skipped(priorities, wanted, wider, random));
+            assert_eq!(widest.max_by_key(|range| range.end), Some(most), "{priorities:?}");
+        };
+        check(&[], 1, 6, 0..0);
+        check(&[0, 0, 0], 0, 6, 0..0);
+        check(&[0, 0, 0], 3, 6, 0..0);
+        check(&[0, 0, 0], 1, 6, 0..2);
+        check(&[0; 20], 1, 6, 0..6);
+        check(&[9, 0, 0, 0], 1, 6, 0..0);
+        check(&[9, 9, 9, 0, 0, 0], 1, 6, 0..2);
+        check(&[9, 9, 0, 0, 0, 0], 3, 6, 2..5);
+        check(&[9, 5, 5, 0, 0, 0], 2, 6, 1..2);
+        check(&[0, 0], 3, 6, 0..0);
+    }
 }

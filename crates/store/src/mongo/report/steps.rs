@@ -66,9 +66,13 @@ impl Steps {
         match how {
             How::Result { status, result } if task.status.may_become(*status) => {
                 table.finish(task.id, *status, result, executor);
+                let finish_time = table.time_of(task);
                 self.finished.push(Finished {
-                    start_time: task.start_time.unwrap_or(table.now),
-                    finish_time: table.now,
+                    task: task.id,
+                    attempt: task.attempt,
+                    status: *status,
+                    start_time: task.start_time.unwrap_or(finish_time),
+                    finish_time,
                 });
             }
             // An executor that contradicts itself cannot be believed; the task is run again, but not for ever.

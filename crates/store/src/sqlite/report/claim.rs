@@ -30,7 +30,7 @@ pub(super) fn claim<'h>(
     if wanted == 0 || bytes >= ANSWER_BYTES {
         return Ok(());
     }
-    for mut task in rows::waiting(group.connection(), wanted)? {
+    for mut task in rows::waiting(group.connection(), wanted, group.set_aside())? {
         take(group, report, &mut task)?;
         let assigned = handled.answer.assign.len();
         bytes += hand_out(group, report, &task, handled)?;
@@ -60,7 +60,7 @@ fn take(group: &mut Group<'_>, report: &Report, task: &mut Position) -> Result<(
             Column(report.session),
             attempt,
             Column(report.seq),
-            Column(group.now()),
+            Column(group.time_of(task)),
         ))
         .during(STEP)?;
     group.claimed();
@@ -85,7 +85,12 @@ fn hand_out(
             };
             handled.answer.assign.push(Assignment { handout, spec });
         }
-        Err(error) => transition::give_up(group, task, &error.to_string())?,
+        Err(error) => {
+            group
+                .set_aside()
+                .note(format_args!("spec of task {}", task.id), &error);
+            transition::give_up(group, task, &error.to_string())?;
+        }
     }
     Ok(document.len())
 }

@@ -55,7 +55,16 @@ pub(super) fn finish(
     handled: &mut Handled,
 ) -> Result<(), Failure> {
     for Ended { handout, how } in ended {
-        let found = rows::position(group.connection(), handout.task)?;
+        let found = match rows::position(group.connection(), handout.task) {
+            // It cannot take the result. The report goes on without it.
+            Err(Failure::Refused(error)) => {
+                group
+                    .set_aside()
+                    .note(format_args!("task {}", handout.task), error);
+                None
+            }
+            found => found?,
+        };
         if let Some(task) = found.filter(|task| task.is_out_as(*handout, &report.executor)) {
             settle(group, report, (&task, how), handled)?;
         }
@@ -73,8 +82,11 @@ fn settle(
     match how {
         How::Result { status, document } if task.status.may_become(*status) => {
             transition::finish(group, task, *status, document, &report.executor)?;
-            let finish_time = group.now();
+            let finish_time = group.time_of(task);
             handled.finished.push(Finished {
+                task: task.id,
+                attempt: task.attempt,
+                status: *status,
                 start_time: task.start_time.unwrap_or(finish_time),
                 finish_time,
             });

@@ -16,7 +16,12 @@ pub(super) fn record(
     report: &Report,
     answer: &mut Answer,
 ) -> Result<Vec<Position>, Failure> {
-    let mut held = rows::held(group.connection(), &report.executor, report.session)?;
+    let mut held = rows::held(
+        group.connection(),
+        &report.executor,
+        report.session,
+        group.set_aside(),
+    )?;
     let settled: HashSet<_> = answer.delete.iter().copied().collect();
     let mut by_id: HashMap<_, _> = held.iter_mut().map(|task| (task.id, task)).collect();
     for executing in &report.executing {
@@ -52,9 +57,9 @@ fn record_if_changed(
             "UPDATE tasks SET status = ?2, report_time = ?3 WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(status), Column(group.now())))
+        .execute((task.seq, Column(status), Column(group.time_of(task))))
         .during(STEP)?;
-    group.moved(task.id, task.status, status, Some(&report.executor));
+    group.moved(task, status, Some(&report.executor));
     task.status = status;
     Ok(())
 }

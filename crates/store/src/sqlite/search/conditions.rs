@@ -2,102 +2,160 @@
 
 use model::{Order, Query, Status, TaskId};
 use rusqlite::ToSql;
-use rusqlite::types::Value;
+use rusqlite::types::{ToSqlOutput, Value};
 
+use crate::search::Way;
 use crate::sqlite::column::Column;
+use crate::sqlite::rows::BRIEF;
 
-/// Which index leads to the tasks. Each ends in the order of adding.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Path {
-    All,
-    Id(TaskId),
-    User,
-    Status(Status),
-    /// Only held tasks have an executor, so these are few.
-    Executor,
-}
-
-pub(super) struct Conditions {
-    pub(super) from: &'static str,
-    pub(super) conditions: String,
+/// A statement whose rows are the tasks on a way, in the order of the page. Its last column says whether a task is
+/// as the query asks; the text is left to the caller.
+pub(super) struct Statement {
+    pub(super) sql: String,
     pub(super) values: Vec<Value>,
+    /// Whether there may be rows that are not.
+    pub(super) checks: bool,
 }
 
-impl Conditions {
-    pub(super) fn of(query: &Query, path: &Path) -> Conditions {
-        let mut all = Conditions {
-            from: table(path),
-            conditions: String::from("1"),
-            values: Vec::new(),
+impl Statement {
+    pub(super) fn of(query: &Query, way: &Way) -> Statement {
+        let mut values = Values::default();
+        let selects: Vec<_> = match way {
+            Way::Ids => {
+                let ids = values.list(&query.ids, |id: &TaskId| Column(*id));
+                vec![select(query, way, format!("id IN ({ids})"), &mut values)]
+            }
+            Way::IdRange => {
+                let prefix = query.id_prefix.as_ref();
+                let first = values.add(&prefix.map(|prefix| Column(prefix.first())));
+                let last = values.add(&prefix.map(|prefix| Column(prefix.last())));
+                let range = format!("id >= {first} AND id <= {last}");
+                vec![select(query, way, range, &mut values)]
+            }
+            Way::Executor => {
+                let executor = values.add(&query.executor.as_ref().map(Column));
+                vec![select(query, way, format!("executor = {executor}"), &mut values)]
+            }
+            Way::User => {
+                let user = values.add(&query.user.as_ref().map(Column));
+                vec![select(query, way, format!("user = {user}"), &mut values)]
+            }
+            // SQLite merges them, and reads no more of each than is asked for.
+            Way::Statuses(statuses) => statuses
+                .iter()
+                .map(|status| {
+                    let status = values.add(&Column(*status));
+                    select(query, way, format!("status = {status}"), &mut values)
+                })
+                .collect(),
+            Way::All => vec![select(query, way, "1".into(), &mut values)],
         };
-        if let Path::Id(id) = path {
-            all.require("id =", &Column(*id));
+        let direction = match query.order {
+            Order::Oldest => "ASC",
+            Order::Newest => "DESC",
+        };
+        // The columns of `BRIEF` begin with the add time and the id.
+        let key = match query.id_prefix {
+            Some(_) => 2,
+            None => 1,
+        };
+        let checks = !checks(query, way, &mut Values::default()).is_empty();
+        let sql = format!("{} ORDER BY {key} {direction}", selects.join(" UNION ALL "));
+        Statement {
+            sql,
+            values: values.0,
+            checks,
         }
-        if let Some(user) = &query.user {
-            all.require("user =", &Column(user));
-        }
-        if let Some(executor) = &query.executor {
-            all.require("executor =", &Column(executor));
-        }
-        match path {
-            Path::Status(status) => all.require("status =", &Column(*status)),
-            _ => all.require_any_status(&query.statuses),
-        }
-        if let Some(from) = query.from {
-            all.require("seq >=", &Column(from));
-        }
-        if let Some(until) = query.until {
-            all.require("seq <", &Column(until));
-        }
-        if let Some(cursor) = query.after {
-            let beyond = match query.order {
-                Order::Oldest => "seq >",
-                Order::Newest => "seq <",
-            };
-            all.require(beyond, &Column(cursor.add_time));
-        }
-        all
     }
+}
 
-    fn require(&mut self, condition: &str, value: &impl ToSql) {
-        self.push(value);
-        self.conditions += &format!(" AND {condition} ?{}", self.values.len());
+/// `along` is what the index finds.
+fn select(query: &Query, way: &Way, along: String, values: &mut Values) -> String {
+    let mut range = vec![along];
+    // The add time is the key of the table, so that every index but the one over ids ends in it.
+    if *way != Way::IdRange {
+        range.extend(times(query, values));
     }
-
-    fn require_any_status(&mut self, statuses: &[Status]) {
-        if statuses.is_empty() {
-            return;
-        }
-        let marks: Vec<_> = statuses
-            .iter()
-            .map(|status| {
-                self.push(&Column(*status));
-                format!("?{}", self.values.len())
-            })
-            .collect();
-        // The plus keeps SQLite from taking the index on statuses, which gives no order over several of them.
-        self.conditions += &format!(" AND +status IN ({})", marks.join(", "));
+    if let Some(cursor) = query.after {
+        let beyond = match query.order {
+            Order::Oldest => ">",
+            Order::Newest => "<",
+        };
+        range.push(match query.id_prefix {
+            Some(_) => format!("id {beyond} {}", values.add(&Column(cursor.id))),
+            None => format!("seq {beyond} {}", values.add(&Column(cursor.add_time))),
+        });
     }
+    let mut checks = checks(query, way, values);
+    checks.push("1".into());
+    let (range, checks) = (range.join(" AND "), checks.join(" AND "));
+    format!("SELECT {BRIEF}, {checks} FROM {} WHERE {range}", table(way))
+}
 
-    fn push(&mut self, value: &impl ToSql) {
-        use rusqlite::types::ToSqlOutput;
+/// What no index finds is checked row by row, outside of the condition: so each row that is looked at is counted.
+fn checks(query: &Query, way: &Way, values: &mut Values) -> Vec<String> {
+    let mut checks = vec![];
+    if let (Some(user), false) = (&query.user, *way == Way::User) {
+        checks.push(format!("user = {}", values.add(&Column(user))));
+    }
+    if let (Some(executor), false) = (&query.executor, *way == Way::Executor) {
+        checks.push(format!("executor IS {}", values.add(&Column(executor))));
+    }
+    if let (Some(prefix), false) = (&query.id_prefix, *way == Way::IdRange) {
+        let (first, last) = (prefix.first(), prefix.last());
+        checks.push(format!("id >= {}", values.add(&Column(first))));
+        checks.push(format!("id <= {}", values.add(&Column(last))));
+    }
+    if !query.statuses.is_empty() && !matches!(way, Way::Statuses(_) | Way::All) {
+        let statuses = values.list(&query.statuses, |status: &Status| Column(*status));
+        checks.push(format!("status IN ({statuses})"));
+    }
+    if *way == Way::IdRange {
+        checks.extend(times(query, values));
+    }
+    checks
+}
+
+fn times(query: &Query, values: &mut Values) -> Vec<String> {
+    let from = query
+        .from
+        .map(|from| format!("seq >= {}", values.add(&Column(from))));
+    let until = query
+        .until
+        .map(|until| format!("seq < {}", values.add(&Column(until))));
+    from.into_iter().chain(until).collect()
+}
+
+/// The values of a statement's parameters, in the order of their numbers.
+#[derive(Default)]
+struct Values(Vec<Value>);
+
+impl Values {
+    /// Answers the parameter that stands for the value.
+    fn add(&mut self, value: &impl ToSql) -> String {
         let value = match value.to_sql() {
             Ok(ToSqlOutput::Borrowed(value)) => Value::try_from(value).unwrap_or(Value::Null),
             Ok(ToSqlOutput::Owned(value)) => value,
             // Columns of the model always have a form; null would match nothing.
             _ => Value::Null,
         };
-        self.values.push(value);
+        self.0.push(value);
+        format!("?{}", self.0.len())
+    }
+
+    fn list<T, C: ToSql>(&mut self, items: &[T], column: impl Fn(&T) -> C) -> String {
+        let marks: Vec<_> = items.iter().map(|item| self.add(&column(item))).collect();
+        marks.join(", ")
     }
 }
 
 /// SQLite knows nothing of how the values are spread, so it is told which index to take.
-fn table(path: &Path) -> &'static str {
-    match path {
-        Path::All => "tasks NOT INDEXED",
-        Path::Id(_) => "tasks",
-        Path::User => "tasks INDEXED BY tasks_by_user",
-        Path::Status(_) => "tasks INDEXED BY tasks_by_status",
-        Path::Executor => "tasks INDEXED BY tasks_held",
+fn table(way: &Way) -> &'static str {
+    match way {
+        Way::All => "tasks NOT INDEXED",
+        Way::Ids | Way::IdRange => "tasks INDEXED BY sqlite_autoindex_tasks_1",
+        Way::User => "tasks INDEXED BY tasks_by_user",
+        Way::Statuses(_) => "tasks INDEXED BY tasks_by_status",
+        Way::Executor => "tasks INDEXED BY tasks_held",
     }
 }

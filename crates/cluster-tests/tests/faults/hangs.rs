@@ -1,0 +1,93 @@
+//! What hangs for ever holds neither its task nor, where that can be helped, its slot.
+
+use std::time::{Duration, Instant};
+
+use api::Task;
+use cluster_tests::{FreezableDisk, await_that, shell};
+use model::Status;
+use nix::sys::signal::{Signal, kill};
+
+use crate::stage::{FAIR, FAIR_LEASE, LONG_LEASE, SOON, Stage};
+use crate::warden_dies::warden_of;
+
+/// With an executor's margin of two seconds.
+const SHORT_STALL: [&str; 2] = ["--set", "executor.stall=2s"];
+
+/// A warden that is stopped keeps no limit and answers nobody, as one that hangs in the kernel.
+#[tokio::test]
+async fn a_task_whose_warden_hangs_is_run_again_after_its_limit_and_a_margin() {
+    let stage = Stage::new();
+    let args = [&LONG_LEASE[..], &SHORT_STALL, &["--slots", "1"]].concat();
+    let up = stage.system.up(&args).unwrap();
+    let mut task = stage.waiting_twice();
+    task["execute"]["limits"]["wall"] = "15s".into();
+    let id = stage.system.add(task).await.id;
+    let first = stage.runs(id, 1).await.remove(0);
+    kill(warden_of(first.pid), Signal::SIGSTOP).unwrap();
+    let hung = Instant::now();
+    stage.open("gate");
+    let task = stage.system.done(id).await;
+    println!("the task was done {:?} after its warden hung", hung.elapsed());
+    assert_eq!((task.status, task.attempt), (Status::Success, 2), "{task:?}");
+    stage.history.assert_no_overlap();
+    let log = up.log();
+    assert!(log.contains("did not end the command within"), "{log}");
+    // Its only slot has another warden.
+    assert_eq!(stage.system.run(stage.quick()).await.status, Status::Success);
+    assert!(!up.log().contains("out of service"));
+    stage.system.remains().await_none().await;
+}
+
+/// Nothing can be written to the executor's disk, and what tries hangs in the kernel.
+#[tokio::test]
+async fn a_disk_that_hangs_ends_no_running_task_and_holds_no_other() {
+    let stage = Stage::new();
+    let system = &stage.system;
+    let disk = FreezableDisk::mount(&stage.path("e"));
+    let args = [&FAIR_LEASE[..], &SHORT_STALL, &["--slots", "1"]].concat();
+    let _judicator = system.judicator(&FAIR_LEASE).unwrap();
+    let _gateway = system.gateway(&[]).unwrap();
+    let executor = system.executor("e", &args).unwrap();
+    let runs_on = stage.add_waiting().await;
+    stage.runs(runs_on, 1).await;
+    let before = stage.executor("e").await.unwrap();
+    disk.freeze();
+    let frozen = Instant::now();
+    await_that("reports for longer than a lease", SOON, async || {
+        let now = stage.executor("e").await?;
+        let long_enough = frozen.elapsed() > FAIR + Duration::from_secs(2);
+        (long_enough && now.report_time > before.report_time && now.health == before.health).then_some(())
+    })
+    .await;
+    // Its result is told although it cannot be written.
+    let (task, runs) = stage.finish(runs_on).await;
+    assert_eq!((task.attempt, runs.len()), (1, 1));
+    assert_eq!(stage.executor("e").await.unwrap().session, before.session);
+
+    let held = system.add(stage.quick()).await.id;
+    await_that("the slot to be given up", SOON, async || {
+        executor
+            .log()
+            .contains("out of service until it goes on")
+            .then_some(())
+    })
+    .await;
+    let other = system.executor("other", &args).unwrap();
+    let Task { status, attempt, .. } = system.done(held).await;
+    assert_eq!((status, attempt), (Status::Success, 2));
+    other.kill();
+
+    disk.thaw();
+    await_that("the slot to be back", SOON, async || {
+        executor
+            .log()
+            .contains("a slot that was given up goes on")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(stage.executor("e").await.unwrap().session, before.session);
+    let task = system.run(shell("echo $$")).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
+    stage.history.assert_no_overlap();
+    system.remains_at("e").await_none().await;
+}

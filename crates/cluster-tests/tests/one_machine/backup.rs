@@ -1,0 +1,91 @@
+//! A backup that is made while the node works, and the node that is started on a copy of it.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cluster_tests::{Cli, System, shell};
+use serde_json::json;
+
+use crate::stage::text;
+
+/// Larger than what is kept in the task itself.
+const LARGE: usize = 100 << 10;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_has_every_task_and_blob() {
+    let system = System::new().unwrap();
+    let up = system.up(&["--slots", "1"]).unwrap();
+    let mut before = vec![system.run(shell("echo kept")).await.id];
+    let large = "x".repeat(LARGE);
+    let task = json!({
+        "user": "tests",
+        "execute": {"command": "wc -c < file"},
+        "source": {"file": large},
+    });
+    let with_blob = system.run(task).await;
+    for _ in 0..50 {
+        before.push(system.add(shell("true")).await.id);
+    }
+
+    let stop = AtomicBool::new(false);
+    let load = async {
+        let mut added = 0;
+        while !stop.load(Ordering::Relaxed) {
+            system.add(shell("true")).await;
+            added += 1;
+        }
+        added
+    };
+    let data = system.data();
+    let target = system.folder.path().join("backup");
+    let backup = async {
+        let cli = Cli::new("");
+        let said = cli
+            .run(&["backup", text(&target), "--data", text(&data)])
+            .await
+            .well();
+        // The next one needs a folder of its own.
+        let again = cli.run(&["backup", text(&target), "--data", text(&data)]).await;
+        again.fails(1, &[text(&target), "not empty"]);
+        stop.store(true, Ordering::Relaxed);
+        said
+    };
+    let (added, said) = tokio::join!(load, backup);
+    assert!(added > 0);
+    assert!(
+        said.text().contains("tasks in") && said.text().contains("1 blobs in"),
+        "{said:?}"
+    );
+    up.kill();
+
+    // As docs/single-machine.md says: a copy of the backup becomes the data folder.
+    let restored = System::new().unwrap();
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(&target)
+        .arg(restored.data())
+        .status();
+    assert!(copied.unwrap().success());
+    let _up = restored.up(&[]).unwrap();
+    for id in &before {
+        assert!(restored.done(*id).await.done, "{id}");
+    }
+    let first = restored
+        .client
+        .get(before[0], Some(Duration::ZERO))
+        .await
+        .unwrap();
+    let outcome = first.result.and_then(|result| result.execute).unwrap();
+    assert_eq!(serde_json::to_value(&outcome).unwrap()["stdout"], "kept\n");
+    assert!(restored.client.get(with_blob.id, None).await.unwrap().done);
+    // The blob is there for a task that needs it.
+    let again = restored
+        .run(json!({
+            "user": "tests",
+            "execute": {"command": "wc -c < file"},
+            "source": {"file": large},
+        }))
+        .await;
+    assert_eq!(again.status.as_str(), "success");
+}

@@ -1,0 +1,191 @@
+//! The command line when answers are lost or never come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cluster_tests::Cli;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::stage::Stage;
+
+const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// Accepts, reads and never answers.
+async fn silent_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 64 << 10];
+                while connection.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let address = silent_server().await;
+    let cli = Cli::new(&format!("http://{address}"));
+    for (args, code) in [
+        (&["stats"][..], 1),
+        (&["search"], 1),
+        (&["executors"], 1),
+        (&["get", UNKNOWN], 1),
+        (&["get", "--wait", "100ms", UNKNOWN], 125),
+        (&["watch", UNKNOWN], 125),
+        (&["cancel", UNKNOWN], 1),
+    ] {
+        let args = [&["--timeout", "600ms"], args].concat();
+        cli.run(&args)
+            .await
+            .fails(code, &["did not answer", &address, "--timeout"]);
+    }
+    // What was being added may have been added: the message says how to go on.
+    for (verb, code) in [("add", 1), ("run", 125)] {
+        let args = [verb, "--timeout", "600ms", "--id", UNKNOWN, "--", "true"];
+        cli.run(&args)
+            .await
+            .fails(code, &["not known", &format!("--id {UNKNOWN}"), "did not answer"]);
+    }
+    let lines = "{\"execute\": {\"command\": \"true\"}}\n".repeat(3);
+    let args = ["add", "--timeout", "600ms", "--key", UNKNOWN, "--lines", "-"];
+    cli.feed(&args, lines.as_bytes()).await.fails(
+        1,
+        &[
+            "did not answer",
+            "of 3 more (lines 1 to 3) it is not known",
+            &format!("--key {UNKNOWN}"),
+        ],
+    );
+    let args = ["add", "--timeout", "600ms", "--lines", "-"];
+    // More than the kernel holds back for a reader that does not read.
+    let large = format!("{{\"execute\": {{\"command\": \"{}\"}}}}\n", "x".repeat(1 << 20)).repeat(3);
+    cli.feed(&args, large.as_bytes())
+        .await
+        .fails(1, &["did not answer"]);
+}
+
+/// Carries requests to a server, and swallows the answers to the first additions: they are done, and nobody hears it.
+struct Swallower {
+    address: String,
+    swallowed: Arc<AtomicUsize>,
+}
+
+impl Swallower {
+    async fn start(target: &str, times: usize) -> Swallower {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let swallowed = Arc::new(AtomicUsize::new(0));
+        let (target, count) = (target.to_string(), Arc::clone(&swallowed));
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(&target).await.expect("the server");
+                tokio::spawn(carry(near, far, times, Arc::clone(&count)));
+            }
+        });
+        Swallower { address, swallowed }
+    }
+}
+
+async fn carry(near: TcpStream, far: TcpStream, times: usize, swallowed: Arc<AtomicUsize>) {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let there = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from_far.read(&mut buffer).await {
+        let is_added = buffer.starts_with(b"HTTP/1.1 201") || buffer.starts_with(b"HTTP/1.1 200");
+        if is_added && swallowed.fetch_add(1, Ordering::Relaxed) < times {
+            break;
+        }
+        if to_near.write_all(&buffer[..read]).await.is_err() {
+            break;
+        }
+    }
+    // Both halves go: the client sees its connection close.
+    there.abort();
+}
+
+/// Together more than is sent in one piece.
+fn lines(count: usize) -> String {
+    let padding = "x".repeat(400);
+    let line = |number: usize| {
+        json!({"execute": {"command": format!("echo {number}"), "env": {"PADDING": padding}}}).to_string()
+    };
+    (1..=count).map(|number| line(number) + "\n").collect()
+}
+
+#[tokio::test]
+async fn a_lost_answer_adds_nothing_twice() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let relay = Swallower::start(stage.system.http(), 2).await;
+    let cli = Cli::new(&format!("http://{}", relay.address));
+    let said = cli.feed(&["add", "--lines", "-"], lines(300).as_bytes()).await;
+    assert_eq!((said.code, said.text().lines().count()), (0, 300), "{said:?}");
+    assert!(relay.swallowed.load(Ordering::Relaxed) >= 2);
+    assert_eq!(stage.system.client.stats().await.unwrap().counts["pending"], 300);
+}
+
+#[tokio::test]
+async fn a_batch_that_broke_off_goes_on_with_its_key() {
+    let stage = Stage::up(&["--slots", "0", "--set", "gateway.max_batch=200"]);
+    let relay = Swallower::start(stage.system.http(), usize::MAX).await;
+    let cut_off = Cli::new(&format!("http://{}", relay.address));
+    let input = lines(320);
+    let said = cut_off
+        .feed(&["add", "--timeout", "2s", "--lines", "-"], input.as_bytes())
+        .await;
+    said.fails(
+        1,
+        &[
+            "no task is known to be added",
+            "of 200 more (lines 1 to 200) it is not known",
+        ],
+    );
+    let counts = stage.system.client.stats().await.unwrap().counts;
+    assert_eq!(counts["pending"], 200, "they were added all the same");
+    let key = said.advised("--key");
+    // The rest is added, and nothing twice, however often it is repeated.
+    for _ in 0..2 {
+        let said = stage
+            .cli
+            .feed(&["add", "--key", key, "--lines", "-"], input.as_bytes())
+            .await
+            .well();
+        assert_eq!(said.text().lines().count(), 320);
+        let counts = stage.system.client.stats().await.unwrap().counts;
+        assert_eq!(counts["pending"], 320);
+    }
+    // Another line in the same place is another task.
+    let changed = input.replace("echo 7\"", "echo seven\"");
+    stage
+        .cli
+        .feed(&["add", "--key", key, "--lines", "-"], changed.as_bytes())
+        .await
+        .fails(1, &["line 7 of - is wrong", "exists already"]);
+}
+
+#[tokio::test]
+async fn a_bad_line_is_named_by_its_number() {
+    let stage = Stage::up(&["--slots", "0"]);
+    let good = "{\"execute\": {\"command\": \"true\"}}\n";
+    for (bad, words) in [
+        ("{\"execute\": {\"comand\": \"x\"}}\n", "'command'"),
+        ("{\n", "not valid JSON"),
+        (
+            "{\"execute\": {\"command\": \"x\", \"limits\": {\"wall\": \"9d\"}}}\n",
+            "execute.limits.wall: is more than the operator allows",
+        ),
+    ] {
+        // Blank lines count, as in an editor.
+        let input = format!("{}\n{}{bad}{good}", good.repeat(9), good.repeat(7));
+        let said = stage.cli.feed(&["add", "--lines", "-"], input.as_bytes()).await;
+        said.fails(1, &["line 18 of - is wrong", words, "no task was added"]);
+        assert!(!said.stderr.contains("tasks["), "{said:?}");
+    }
+    assert_eq!(stage.system.client.stats().await.unwrap().counts["pending"], 0);
+}

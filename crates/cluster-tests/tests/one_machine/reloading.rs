@@ -1,0 +1,171 @@
+//! SIGHUP: what can be read again is, and nothing ends.
+
+use std::fs;
+use std::time::Duration;
+
+use cluster_tests::{Answer, Node, System, Web, await_that, shell};
+use nix::sys::signal::Signal;
+
+use crate::stage::text;
+
+const SOON: Duration = Duration::from_secs(60);
+const OLD: &str = "the-old-token-of-ada";
+const NEW: &str = "the-new-token-of-ada";
+
+async fn status(web: &Web, token: &str) -> u16 {
+    Answer::of(web.request("GET", "/api/v1/stats").bearer_auth(token))
+        .await
+        .status
+}
+
+async fn logged(node: &Node, words: &str) {
+    await_that(&format!("'{words}' in the log"), SOON, async || {
+        node.log().contains(words).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tokens_are_read_again_and_a_bad_file_changes_nothing() {
+    let system = System::new().unwrap();
+    let tokens = system.folder.path().join("tokens");
+    fs::write(&tokens, format!("{OLD} ada\n")).unwrap();
+    let up = system.up(&["--tokens-file", text(&tokens)]).unwrap();
+    let web = Web::new(&system.url(""));
+    assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (200, 401));
+
+    fs::write(&tokens, format!("# new\n{NEW} ada\n")).unwrap();
+    up.signal(Signal::SIGHUP);
+    logged(&up, "read the tokens in").await;
+    assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (401, 200));
+
+    fs::write(&tokens, format!("{OLD} ada\nshort bob\n")).unwrap();
+    up.signal(Signal::SIGHUP);
+    logged(
+        &up,
+        &format!("the tokens stay as they were: line 2 of {}", text(&tokens)),
+    )
+    .await;
+    assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (401, 200));
+    assert!(cluster_tests::lives(up.pid()));
+}
+
+#[tokio::test]
+async fn the_secret_is_read_again_on_both_sides() {
+    let system = System::new().unwrap();
+    let secret = system.folder.path().join("secret");
+    fs::write(&secret, "the-first-secret-of-all\n").unwrap();
+    let flags = ["--cluster-file", text(&secret)];
+    let up = system.up(&[&flags[..], &["--slots", "0"]].concat()).unwrap();
+    let executor = system.executor("e", &flags).unwrap();
+    system.ready(1).await;
+
+    fs::write(&secret, "the-second-secret-of-all\n").unwrap();
+    for node in [&up, &executor] {
+        node.signal(Signal::SIGHUP);
+        logged(node, "read the cluster secret in").await;
+    }
+    assert_eq!(system.run(shell("true")).await.status.as_str(), "success");
+    // Who comes with the old one is refused.
+    let old = system.folder.path().join("old");
+    fs::write(&old, "the-first-secret-of-all\n").unwrap();
+    let stranger = system.executor("s", &["--cluster-file", text(&old)]).unwrap();
+    logged(&stranger, "this is not the cluster's secret").await;
+}
+
+#[tokio::test]
+async fn the_log_level_is_read_again() {
+    let system = System::new().unwrap();
+    let config = system.folder.path().join("node.toml");
+    let write = |level: &str, slots: u32| {
+        fs::write(
+            &config,
+            format!("[node]\nlog = '{level}'\n[executor]\nslots = {slots}\n"),
+        )
+        .unwrap();
+    };
+    write("info", 1);
+    let mut command = system.up_command(&["--config", text(&config)]);
+    command.env_remove("CONCLAVE_NODE_LOG");
+    let up = Node::launch("up", system.folder.path(), command).unwrap();
+    let first = system.run(shell("true")).await;
+    assert!(!up.log().contains("DEBUG"), "{}", up.log());
+
+    write("debug", 2);
+    up.signal(Signal::SIGHUP);
+    logged(&up, "take effect at the next start: executor.slots").await;
+    let second = system.run(shell("true")).await;
+    logged(&up, &format!("task handed out task={}", second.id)).await;
+    assert!(!up.log().contains(&format!("task handed out task={}", first.id)));
+
+    // A bad file is named with its line, and changes nothing.
+    write("loud", 1);
+    up.signal(Signal::SIGHUP);
+    logged(&up, &format!("node.log ({}:2)", text(&config))).await;
+    assert!(
+        up.log().contains("the settings stay as they were"),
+        "{}",
+        up.log()
+    );
+    let third = system.run(shell("true")).await;
+    logged(&up, &format!("task handed out task={}", third.id)).await;
+}
+
+#[tokio::test]
+async fn no_node_ends_by_it() {
+    let system = System::new().unwrap();
+    let judicator = system.judicator(&[]).unwrap();
+    let executor = system.executor("e", &[]).unwrap();
+    let gateway = system.gateway(&[]).unwrap();
+    system.ready(1).await;
+    for node in [&judicator, &executor, &gateway] {
+        node.signal(Signal::SIGHUP);
+        logged(node, "SIGHUP").await;
+    }
+    assert_eq!(system.run(shell("true")).await.status.as_str(), "success");
+    for node in [&judicator, &executor, &gateway] {
+        assert!(cluster_tests::lives(node.pid()));
+    }
+}
+
+/// No cluster answers, so the node waits; that is enough to see whether its services hear of it.
+#[tokio::test]
+async fn boot_passes_it_on_to_its_services() {
+    let system = System::new().unwrap();
+    let config = system.folder.path().join("node.toml");
+    fs::write(&config, "[node]\nlog = 'info'\n").unwrap();
+    let (data, port) = (
+        system.data(),
+        system.http().rsplit(':').next().unwrap().to_string(),
+    );
+    let client_port = format!("etcd.client_port={port}");
+    let mut command = std::process::Command::new(cluster_tests::conclave());
+    command
+        .args([
+            "executor",
+            "--cluster",
+            "--join",
+            "127.0.0.1:1",
+            "--config",
+            text(&config),
+        ])
+        .args(["--data", text(&data), "--set", &client_port])
+        .env_remove("CONCLAVE_NODE_LOG");
+    let boot = Node::spawn_logged("boot", system.folder.path(), command).unwrap();
+    let service_log = || fs::read_to_string(data.join("log/etcd.log")).unwrap_or_default();
+    logged(&boot, "etcd started").await;
+
+    fs::write(&config, "[node]\nlog = 'debug'\n").unwrap();
+    boot.signal(Signal::SIGHUP);
+    await_that("the service to hear of it", SOON, async || {
+        service_log().contains("SIGHUP: reading").then_some(())
+    })
+    .await;
+    assert!(cluster_tests::lives(boot.pid()));
+    assert!(!boot.log().contains("etcd ended"), "{}", boot.log());
+    let told = fs::read_to_string(data.join("run/etcd.toml")).unwrap();
+    assert!(told.contains("log = \"debug\""), "{told}");
+    boot.signal(Signal::SIGTERM);
+    let mut boot = boot;
+    assert!(boot.ended(SOON).await.success());
+}

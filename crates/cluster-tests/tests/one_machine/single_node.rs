@@ -1,0 +1,244 @@
+//! `conclave up` as an operator meets it: beside another, closed to others, checked first, and found again.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+use std::time::Duration;
+
+use cluster_tests::{Answer, Cli, Node, Said, System, Web, await_that, conclave, shell};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, text};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Without an address for other machines, as `conclave up` is usually started.
+fn alone(system: &System, more: &[&str]) -> Node {
+    let data = system.data();
+    let args = ["up", "--listen", system.http(), "--data", text(&data)];
+    Node::start("up", system.folder.path(), &[&args, more].concat()).expect("conclave up serves")
+}
+
+fn tokens(system: &System) -> String {
+    let path = system.folder.path().join("tokens");
+    std::fs::write(&path, "a-token-long-enough ada\n").expect("a file");
+    text(&path).to_string()
+}
+
+async fn executors(web: &Web) -> usize {
+    let request = web
+        .request("GET", "/api/v1/executors")
+        .bearer_auth("a-token-long-enough");
+    let executors = Answer::of(request).await.json()["executors"].clone();
+    executors.as_array().map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn two_nodes_run_side_by_side() {
+    let systems = [System::new().unwrap(), System::new().unwrap()];
+    let nodes = systems.each_ref().map(|system| alone(system, &[]));
+    for (system, node) in systems.iter().zip(&nodes) {
+        assert!(!node.line().contains("rpc://"), "{}", node.line());
+        let task = system.run(shell("echo well")).await;
+        assert_eq!(task.status.as_str(), "success");
+        let judicators = system.client.judicators().await.unwrap();
+        assert_eq!(judicators[0].address, "");
+    }
+    // The address of the calls may be the API's, for nobody opens it.
+    let third = System::new().unwrap();
+    let address = third.http().to_string();
+    drop(third);
+    let said = Cli::new("").run(&["config", "--listen", &address]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+#[tokio::test]
+async fn with_tokens_a_stranger_cannot_join() {
+    let system = System::new().unwrap();
+    let up = system.up(&["--tokens-file", &tokens(&system)]).unwrap();
+    let secret = system.data().join("cluster-secret");
+    assert!(up.log().contains(text(&secret)), "{}", up.log());
+    let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let stranger = system.executor("stranger", &[]).unwrap();
+    await_that("the stranger to be refused", SOON, async || {
+        stranger
+            .log()
+            .contains("the cluster's secret is missing")
+            .then_some(())
+    })
+    .await;
+    let web = Web::new(&system.url(""));
+    let friend = system
+        .executor("friend", &["--cluster-file", text(&secret)])
+        .unwrap();
+    await_that("the friend to join", SOON, async || {
+        (executors(&web).await == 2).then_some(())
+    })
+    .await;
+    drop((stranger, friend));
+    assert!(
+        !up.log()
+            .contains(std::fs::read_to_string(&secret).unwrap().trim())
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_with_tokens_shows_a_secret() {
+    let system = System::new().unwrap();
+    let tokens = tokens(&system);
+    let args = ["gateway", "--listen", system.http(), "--judicator", system.rpc()];
+    let args = [&args[..], &["--tokens-file", &tokens]].concat();
+    let said = Cli::new("").run(&args).await;
+    said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    let _judicator = system.judicator(&[]).unwrap();
+    let gateway = system.gateway(&["--tokens-file", &tokens, "--insecure"]);
+    assert!(gateway.is_ok());
+}
+
+/// A user without a control group of their own: everything that is missing is said at once, before anything is served,
+/// and the command line that is advised works.
+#[tokio::test]
+async fn an_ordinary_user_is_told_everything_at_once() {
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let listening = format!("--listen={}", System::new().unwrap().http());
+    let up = |more: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(conclave())
+            .args(["up", "--slots=1", &listening, "--data"])
+            .arg(folder.path().join("data"))
+            .args(more)
+            .env_remove("CONCLAVE_EXECUTOR_ISOLATION")
+            .env("HOME", folder.path());
+        command
+    };
+    let mut command = tokio::process::Command::from(up(&[]));
+    command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let said = Said::of(command.spawn().unwrap()).await;
+    assert_eq!((said.code, said.text()), (1, ""), "{said:?}");
+    assert_eq!(said.stderr.matches("cannot be kept").count(), 1, "{said:?}");
+    said.fails(1, &["memory, processes and cpu", "Delegate=yes"]);
+
+    let all = "--allow-weaker memory --allow-weaker processes --allow-weaker cpu";
+    assert!(said.stderr.contains(all), "{said:?}");
+    // Where cells cannot be made either, that is part of the same message, with a remedy for both.
+    let remedy = match said.stderr.contains("--isolation none") {
+        true => "--isolation none",
+        false => all,
+    };
+    let remedy: Vec<_> = remedy.split(' ').collect();
+    let node = Node::launch("up", folder.path(), up(&remedy)).expect("what was advised works");
+    node.kill();
+}
+
+#[tokio::test]
+async fn a_single_node_is_shown_and_stopped() {
+    let system = System::new().unwrap();
+    let data = system.data();
+    let cli = Cli::new("");
+    let on_it = |verb: &'static str| [verb, "--data", text(&data)];
+    cli.run(&on_it("status")).await.fails(1, &[text(&data), "--data"]);
+
+    let mut up = alone(&system, &[]);
+    let said = cli.run(&on_it("status")).await.well();
+    let pid = up.pid().to_string();
+    for words in ["up ", &pid, system.http(), "version", "\nready"] {
+        assert!(said.text().contains(words), "no {words} in {said:?}");
+    }
+    let status = cli.json(&["status", "--json", "--data", text(&data)]).await;
+    assert_eq!(
+        (&status["ready"], &status["pid"]),
+        (&json!(true), &json!(up.pid()))
+    );
+    assert_eq!(status["addresses"], json!({"http": system.http()}));
+
+    for args in [&["hold", "etcd"][..], &["unhold", "etcd"]] {
+        let said = cli.run(&[args, &["--data", text(&data)]].concat()).await;
+        said.fails(1, &["single process", "conclave stop"]);
+    }
+    for verb in ["leave", "stop --leave"] {
+        let words: Vec<_> = verb.split(' ').chain(["--data", text(&data)]).collect();
+        cli.run(&words).await.fails(1, &["single process", "no cluster"]);
+    }
+    assert!(cluster_tests::lives(up.pid()));
+
+    cli.run(&on_it("stop")).await.well();
+    assert!(up.ended(SOON).await.success());
+    let said = cli.run(&on_it("status")).await.well();
+    assert!(said.text().contains("does not run"), "{said:?}");
+    cli.run(&on_it("stop")).await.fails(1, &["not running"]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_ready_says_why() {
+    let system = System::new().unwrap();
+    let up = alone(&system, &[]);
+    up.signal(nix::sys::signal::Signal::SIGSTOP);
+    let data = system.data();
+    let said = Cli::new("").run(&["status", "--data", text(&data)]).await.well();
+    up.signal(nix::sys::signal::Signal::SIGCONT);
+    assert!(said.text().contains("not ready: no answer"), "{said:?}");
+}
+
+#[tokio::test]
+async fn the_log_tells_of_tasks_that_could_not_be_run() {
+    let stage = Stage::up(&["--set", "judicator.attempts=1", "--log", "debug"]);
+    let broken = stage.system.run(shell("kill -9 $PPID; sleep 600")).await;
+    assert_eq!(broken.status.as_str(), "system_error");
+    let well = stage.system.run(shell("exit 3")).await;
+    let line = |words: &'static [&'static str], id: String| {
+        let up = &stage.up;
+        async move {
+            await_that(&format!("a line with {words:?}"), SOON, async || {
+                let log = up.log();
+                let has = |line: &&str| line.contains(&id) && words.iter().all(|word| line.contains(word));
+                log.lines().find(has).map(str::to_string)
+            })
+            .await
+        }
+    };
+    let told = line(
+        &["INFO", "task ended as system_error", "user=tests", "reason="],
+        broken.id.to_string(),
+    )
+    .await;
+    assert!(told.contains("warden"), "{told}");
+    line(
+        &["DEBUG", "task handed out", "executor=", "attempt=1"],
+        well.id.to_string(),
+    )
+    .await;
+    let ended = &[
+        "DEBUG",
+        "task ended",
+        "executor=",
+        "attempt=1",
+        "status=run_failed",
+        "reason=\"exited\"",
+    ];
+    line(ended, well.id.to_string()).await;
+}
+
+#[tokio::test]
+async fn the_log_can_be_json() {
+    let system = System::new().unwrap();
+    let up = alone(&system, &["--log", "debug,json"]);
+    let task = system.run(shell("true")).await;
+    let log = up.log();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let handed_out = lines.iter().find(|line| line["message"] == "task handed out");
+    let handed_out = handed_out.unwrap_or_else(|| panic!("no such line in {log}"));
+    assert_eq!(handed_out["task"], json!(task.id.to_string()));
+    for field in ["timestamp", "level", "target"] {
+        assert!(handed_out[field].is_string(), "{handed_out}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Clients that send, read or ask in a way that holds the service: they have their share and no more, and those
+//! that are too slow are ended.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cluster_tests::{Answer, System, Web, await_that};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
+
+use crate::archive::{Archive, inline};
+use crate::socket::Socket;
+use crate::stage::{Stage, text};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Another caller than `stage.web`.
+pub(crate) fn other(stage: &Stage) -> Web {
+    let address = IpAddr::from(Ipv4Addr::new(127, 0, 0, 2));
+    Web::from_address(&stage.system.url(""), address)
+}
+
+async fn metric(web: &Web, name: &str) -> u64 {
+    let metrics = web.get("/metrics").await.text();
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or(0)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn uploads_that_trickle_hold_only_their_own_places_and_end() {
+    let stage = Stage::up(&[]);
+    let put = format!(
+        "PUT /api/v1/blobs/{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
+        "0".repeat(64)
+    );
+    let form = "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\
+                Content-Type: multipart/form-data; boundary=x\r\nExpect: 100-continue\r\n\r\n";
+    let mut slow = Vec::new();
+    for n in 0..256 {
+        let mut socket = Socket::open(&stage.system).await;
+        // Told to go on, so it has its place.
+        let answer = socket.ask(if n % 2 == 0 { &put } else { form }).await;
+        assert!(answer.starts_with("HTTP/1.1 100 "), "{n}: {answer}");
+        slow.push(socket);
+    }
+    let problem = stage.web.get("/api/v1/stats").await.problem(429);
+    assert_eq!(problem["limit"], "256", "{problem}");
+    let other = other(&stage);
+    assert_eq!(other.get("/api/v1/stats").await.status, 200);
+    let task = other.run(&json!({"execute": {"command": "echo served"}})).await;
+    assert_eq!(task["result"]["execute"]["stdout"], "served\n");
+    let ends = join_all(
+        slow.iter_mut()
+            .map(|socket| socket.trickle(b"x", Duration::from_secs(1))),
+    )
+    .await;
+    for end in ends {
+        assert!(end.is_empty() || end.starts_with("HTTP/1.1 408 "), "{end}");
+    }
+    await_that("a place to be free", PATIENCE, async || {
+        (stage.web.get("/api/v1/stats").await.status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(
+        metric(&other, "conclave_http_too_slow_total{what=\"body\"}").await,
+        256
+    );
+    assert!(
+        metric(
+            &other,
+            "conclave_http_exhausted_total{resource=\"requests\",bound=\"share\"}"
+        )
+        .await
+            > 0
+    );
+}
+
+#[tokio::test]
+async fn a_slow_line_that_goes_on_is_served() {
+    let stage = Stage::up(&["--set", "gateway.body_stall=4s"]);
+    let piece = vec![b'x'; 4 << 10];
+    let pieces = 24;
+    let hash = hex(&Sha256::digest(piece.repeat(pieces)));
+    let head = format!(
+        "PUT /api/v1/blobs/{hash} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        piece.len() * pieces
+    );
+    let mut socket = Socket::open(&stage.system).await;
+    socket.tell(head.as_bytes()).await;
+    // For longer than the window, far below what a fast line does in it.
+    let answer = socket.trickle(&piece, Duration::from_millis(250)).await;
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_are_bounded_and_end() {
+    const READERS: u64 = 40;
+    let flags = [
+        "--set",
+        "gateway.max_bytes=64MiB",
+        "--set",
+        "gateway.answer_stall=15s",
+    ];
+    let stage = Stage::up(&flags);
+    // A mebibyte each of what JSON writes with six characters a byte.
+    let command = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
+    let id = stage.web.run(&json!({"execute": {"command": command}})).await["id"].clone();
+    let path = format!("/api/v1/tasks/{}", id.as_str().unwrap());
+    let size = stage.web.get(&path).await.body.len();
+    assert!(size > 12 << 20, "{size}");
+    let before = resident(&stage);
+    let mut sockets = Vec::new();
+    for _ in 0..READERS {
+        let mut socket = Socket::open(&stage.system).await;
+        let get = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        socket.tell(get.as_bytes()).await;
+        sockets.push(socket);
+    }
+    // Those for whom there is no room wait for it, and are refused in the end.
+    let other = other(&stage);
+    let refused = async || {
+        let name = "conclave_http_exhausted_total{resource=\"bytes\",bound=\"share\"}";
+        metric(&other, name).await
+    };
+    await_that("one to be refused", PATIENCE, async || {
+        (refused().await > 0).then_some(())
+    })
+    .await;
+    // Half of the room is there for others meanwhile.
+    assert_eq!(other.get(&path).await.body.len(), size);
+    let mut most = 0;
+    await_that("all to be refused or closed", PATIENCE * 2, async || {
+        most = resident(&stage).max(most);
+        let closed = metric(&other, "conclave_http_too_slow_total{what=\"answer\"}").await;
+        (closed > 0 && refused().await + closed == READERS).then_some(())
+    })
+    .await;
+    let grown = most.saturating_sub(before);
+    assert!(grown < 256 << 20, "grown by {grown} bytes");
+    assert_eq!(stage.web.get(&path).await.body.len(), size);
+}
+
+/// Bytes of memory that the node has.
+fn resident(stage: &Stage) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", stage.up.pid())).expect("a process");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("its memory");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib << 10
+}
+
+#[tokio::test]
+async fn zips_of_one_caller_do_not_hold_up_anothers() {
+    const FLOOD: usize = 32;
+    let stage = Stage::up(&[]);
+    // Its last entry is refused, after all the others are unpacked.
+    let noise: Vec<u8> = (0..8192u32)
+        .flat_map(|n| Sha256::digest(n.to_le_bytes()))
+        .collect();
+    let mut zip = Archive::new().file("noise", 0o644, &noise);
+    for n in 0..8 {
+        zip = zip.file(&format!("zeros{n}"), 0o644, &vec![0; 7 << 20]);
+    }
+    let zip = zip.link("z", "/etc/passwd").bytes();
+    let hash = hex(&Sha256::digest(&zip));
+    let put = stage
+        .web
+        .request("PUT", &format!("/api/v1/blobs/{hash}"))
+        .body(zip);
+    assert_eq!(Answer::of(put).await.status, 201);
+    let task: Arc<Value> = Arc::new(json!({"execute": {"command": "true"}, "data": {"zip": {"blob": hash}}}));
+    let web = Arc::new(Web::new(&stage.system.url("")));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut flood = JoinSet::new();
+    for _ in 0..FLOOD {
+        let (task, web, answered) = (task.clone(), web.clone(), answered.clone());
+        flood.spawn(async move {
+            let answer = web.post("/api/v1/tasks", &task).await;
+            answered.fetch_add(1, Ordering::Relaxed);
+            answer
+        });
+    }
+    await_that("the first to be unpacked", PATIENCE, async || {
+        (answered.load(Ordering::Relaxed) > 0).then_some(())
+    })
+    .await;
+    let small = inline(&Archive::new().file("hello", 0o644, b"hello").bytes());
+    let task = json!({"execute": {"command": "cat data/hello"}, "data": small});
+    let added = other(&stage).post("/api/v1/tasks", &task).await;
+    let ahead = answered.load(Ordering::Relaxed);
+    assert_eq!(added.status, 201, "{}", added.text());
+    assert!(ahead < FLOOD / 2, "{ahead} of {FLOOD} zips came first");
+    while let Some(answer) = flood.join_next().await {
+        let answer = answer.unwrap();
+        match answer.status {
+            422 => answer.blames(422, "data.z", "link"),
+            _ => assert!(answer.problem(429)["detail"].to_string().contains("zips")),
+        }
+    }
+}
+
+const ADA: &str = "ada-has-a-long-token";
+const BOB: &str = "bob-has-another-token";
+
+fn with_tokens(flags: &[&str]) -> Stage {
+    let system = System::new().expect("a folder");
+    let tokens = system.folder.path().join("tokens");
+    std::fs::write(&tokens, format!("{ADA} ada\n{BOB} bob\n")).expect("a file");
+    Stage::on(system, &[flags, &["--tokens-file", text(&tokens)]].concat())
+}
+
+#[tokio::test]
+async fn event_streams_of_one_user_leave_room_for_others() {
+    let stage = with_tokens(&["--set", "gateway.max_waiting=8"]);
+    let gate = stage.gate("gate");
+    let add = async |token: &str| {
+        let request = stage.web.request("POST", "/api/v1/tasks").bearer_auth(token);
+        let task = json!({"execute": {"command": gate.wait()}});
+        let task = Answer::of(request.json(&task)).await.json();
+        format!("/api/v1/tasks/{}", task["id"].as_str().unwrap())
+    };
+    let (of_ada, of_bob) = (add(ADA).await, add(BOB).await);
+    let follow = async |path: &str, token: &str| {
+        let mut socket = Socket::open(&stage.system).await;
+        let head =
+            format!("GET {path}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let answer = socket.ask(&head).await;
+        (socket, answer)
+    };
+    let mut follows = Vec::new();
+    let refused = loop {
+        let (socket, answer) = follow(&of_ada, ADA).await;
+        if !answer.starts_with("HTTP/1.1 200 ") {
+            break answer;
+        }
+        follows.push(socket);
+    };
+    let (_follow, answer) = follow(&of_bob, BOB).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(follows.len(), 4);
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+    let wait = async |path: &str, token: &str| {
+        let request = stage.web.request("GET", &format!("{path}?wait=0"));
+        Answer::of(request.bearer_auth(token)).await
+    };
+    assert_eq!(wait(&of_ada, ADA).await.problem(429)["limit"], "4");
+    assert_eq!(wait(&of_bob, BOB).await.status, 200);
+    gate.open();
+}
+
+#[tokio::test]
+async fn connections_of_one_address_leave_room_for_others() {
+    let stage = Stage::up(&["--set", "gateway.max_connections=8"]);
+    let mut idle = Vec::new();
+    let turned_away = loop {
+        let mut socket = Socket::open(&stage.system).await;
+        let answer = socket
+            .ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await;
+        if !answer.starts_with("HTTP/1.1 200 ") {
+            break answer;
+        }
+        idle.push(socket);
+    };
+    // The answer may be lost to the reset of a connection that nobody reads.
+    assert!(
+        turned_away.is_empty() || turned_away.starts_with("HTTP/1.1 429 "),
+        "{turned_away}"
+    );
+    assert!(idle.len() <= 4, "{}", idle.len());
+    assert_eq!(other(&stage).get("/api/v1/stats").await.status, 200);
+}

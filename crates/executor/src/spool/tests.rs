@@ -1,0 +1,194 @@
+use std::fs::File;
+use std::sync::mpsc;
+
+use model::{Attempt, Captured, Outcome, Reason, SessionId, TaskId, TaskResult};
+
+use super::*;
+
+fn complete(output: &[u8]) -> Complete {
+    let handout = Handout {
+        task: TaskId::generate(),
+        session: SessionId::generate(),
+        attempt: Attempt(2),
+    };
+    let captured = Captured {
+        bytes: output.to_vec().into(),
+        truncated: true,
+    };
+    let outcome = Outcome {
+        reason: Reason::Signalled,
+        exit_code: None,
+        signal: Some(9),
+        wall: Duration::from_micros(1234),
+        cpu: Duration::from_micros(99),
+        memory: 1 << 30,
+        stdout: captured,
+        stderr: Captured::default(),
+    };
+    let result = TaskResult {
+        compile: None,
+        execute: Some(outcome),
+    };
+    Complete {
+        handout,
+        end: End::Result(result),
+    }
+}
+
+/// Long enough for any write on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+fn waiting(spool: &Spool) -> Vec<Complete> {
+    spool.carry(usize::MAX, usize::MAX).complete
+}
+
+fn reopen(path: &Path) -> Vec<Complete> {
+    let spool = Spool::open(path, &[]).unwrap();
+    spool.close(SOON);
+    waiting(&spool)
+}
+
+#[test]
+fn results_outlive_the_process_until_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let mut kept = vec![complete(b"\0one"), complete(b"two")];
+    kept.push(Complete {
+        handout: complete(b"").handout,
+        end: End::Broken("no room".into()),
+    });
+    let spool = Spool::open(&path, &[]).unwrap();
+    for complete in &kept {
+        spool.keep(complete.clone());
+    }
+    spool.close(SOON);
+    kept.sort_by_key(|complete| complete.handout);
+    assert_eq!(reopen(&path), kept);
+
+    let spool = Spool::open(&path, &[]).unwrap();
+    let handouts: Vec<_> = kept.iter().map(|complete| complete.handout).collect();
+    spool.on_answered(&handouts[..1]);
+    assert!(!spool.contains(&handouts[0]) && spool.contains(&handouts[1]));
+    spool.on_answered(&handouts[1..]);
+    spool.close(SOON);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[test]
+fn an_interrupted_attempt_is_in_the_journal_at_once_unless_it_has_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let (ended, cut_short) = (complete(b"ended"), complete(b"").handout);
+    let spool = Spool::open(&path, &[]).unwrap();
+    spool.keep(ended.clone());
+    spool.close(SOON);
+    let _open = Spool::open(&path, &[ended.handout, cut_short]).unwrap();
+    let found = reopen(&path);
+    assert_eq!(found.len(), 2);
+    assert!(found.contains(&ended), "{found:?}");
+    let is_interrupted =
+        |complete: &Complete| complete.handout == cut_short && matches!(complete.end, End::Broken(_));
+    assert!(found.iter().any(is_interrupted), "{found:?}");
+}
+
+#[test]
+fn a_record_cut_off_takes_no_other_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let (first, second) = (complete(b"first"), complete(b"second"));
+    let (mut journal, _) = JournalFile::open(&path).unwrap();
+    journal.append(&[first.clone(), second]).unwrap();
+    let length = std::fs::metadata(&path).unwrap().len();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(length - 3).unwrap();
+    assert_eq!(reopen(&path), [first]);
+}
+
+#[test]
+fn a_report_carries_one_result_at_least_and_names_the_others() {
+    let spool = Spool::start(Table::default(), Hanging::new().0).unwrap();
+    let mut kept = [(); 3].map(|()| complete(&[7; 1000]));
+    kept.iter().for_each(|complete| spool.keep(complete.clone()));
+    kept.sort_by_key(|complete| complete.handout);
+    let check = |bytes: usize, results: usize, expected: usize| {
+        let carried = spool.carry(bytes, results);
+        assert_eq!(carried.complete, kept[..expected]);
+        let left: Vec<_> = kept[expected..].iter().map(|complete| complete.handout).collect();
+        assert_eq!(carried.left, left);
+    };
+    check(0, 0, 1);
+    check(2500, 10, 2);
+    check(5000, 2, 2);
+    check(5000, 3, 3);
+}
+
+/// A disk that takes nothing until it is let go.
+pub(crate) struct Hanging {
+    go_on: mpsc::Receiver<()>,
+    written: Arc<Mutex<Vec<Complete>>>,
+}
+
+/// The disk goes on when `go_on` is dropped.
+pub(crate) struct Hold {
+    pub(crate) go_on: mpsc::Sender<()>,
+    pub(crate) written: Arc<Mutex<Vec<Complete>>>,
+}
+
+impl Hanging {
+    fn new() -> (Hanging, Hold) {
+        let (sender, go_on) = mpsc::channel();
+        let written = Arc::default();
+        let hold = Hold {
+            go_on: sender,
+            written: Arc::clone(&written),
+        };
+        (Hanging { go_on, written }, hold)
+    }
+}
+
+impl Journal for Hanging {
+    fn length(&self) -> u64 {
+        self.written.lock().unwrap().len() as u64
+    }
+
+    fn append(&mut self, results: &[Complete]) -> io::Result<()> {
+        // Nothing is ever sent: this returns when the other end is dropped.
+        let _ = self.go_on.recv();
+        self.written.lock().unwrap().extend_from_slice(results);
+        Ok(())
+    }
+
+    fn rewrite(&mut self, results: &[Complete]) -> io::Result<()> {
+        let _ = self.go_on.recv();
+        *self.written.lock().unwrap() = results.to_vec();
+        Ok(())
+    }
+}
+
+/// A spool on such a disk.
+pub(crate) fn hanging() -> (Spool, Hold) {
+    let (journal, hold) = Hanging::new();
+    (Spool::start(Table::default(), journal).unwrap(), hold)
+}
+
+#[test]
+fn nobody_waits_for_a_disk_that_hangs_and_what_is_unanswered_is_written_later() {
+    let (spool, hold) = hanging();
+    let (first, second, third) = (complete(b"1"), complete(b"2"), complete(b"3"));
+    spool.keep(first.clone());
+    spool.keep(second.clone());
+    spool.on_answered(&[first.handout]);
+    assert_eq!(waiting(&spool), std::slice::from_ref(&second));
+    spool.keep(third.clone());
+    // The first end stands.
+    spool.keep(Complete {
+        end: End::Broken("given up".into()),
+        ..third.clone()
+    });
+    spool.close(Duration::ZERO);
+    let Hold { go_on, written } = hold;
+    drop(go_on);
+    spool.close(SOON);
+    let found = written.lock().unwrap().clone();
+    assert!(found.contains(&second) && found.contains(&third), "{found:?}");
+}

@@ -1,0 +1,173 @@
+//! Rows that cannot be read: they are passed over and kept, and everything else goes on. How a row is damaged differs
+//! from store to store, so a store's own tests call this.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::{Age, Query, Status, TaskId};
+
+use super::sample::{add_one, get, success};
+use super::searching::found;
+use super::worker::Worker;
+use crate::{StoreError, TaskStore};
+
+/// What is wrong with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// There is no such status.
+    Status,
+    /// It is no UUID.
+    Id,
+    /// It is empty.
+    User,
+    /// It has letters that no executor's name has.
+    Executor,
+    /// It is no UUID.
+    Session,
+    /// It is negative.
+    Attempt,
+    /// The content of the spec is not one.
+    Spec,
+}
+
+impl Damage {
+    const OF_ROWS: [Damage; 6] = [
+        Damage::Status,
+        Damage::Id,
+        Damage::User,
+        Damage::Executor,
+        Damage::Session,
+        Damage::Attempt,
+    ];
+}
+
+/// What lies under a store, past its promises.
+#[async_trait]
+pub trait Rows: Sync {
+    async fn damage(&self, id: TaskId, damage: Damage);
+    /// How many tasks there are, readable or not.
+    async fn count(&self) -> u64;
+    /// How many the store has found unreadable.
+    fn noted(&self) -> usize;
+}
+
+const EVER: Age = Age(i64::MAX);
+
+/// The store is empty at first.
+pub async fn everything_else_goes_on(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let waiting = waiting(&store, rows).await;
+    held(&store, rows).await;
+    done(&store, rows).await;
+    let noted = rows.noted();
+    // Each row is noted once, however often it is met.
+    let mut worker = Worker::new(&store, "later");
+    assert_eq!(worker.claim(10).await.len(), 0);
+    found(&store, Query::default()).await;
+    for (id, damage) in waiting {
+        check_get(&store, id, damage).await;
+    }
+    assert_eq!(rows.noted(), noted);
+    store.totals().await.unwrap();
+    store.executors().await.unwrap();
+    store.live_sessions().await.unwrap();
+}
+
+/// Unreadable tasks at the head of the queue: they are not handed out, and all behind them are.
+async fn waiting(store: &Arc<dyn TaskStore>, rows: &dyn Rows) -> Vec<(TaskId, Damage)> {
+    let mut damaged = vec![];
+    for damage in Damage::OF_ROWS {
+        damaged.push((add_one(&**store).await, damage));
+    }
+    let without_spec = add_one(&**store).await;
+    let mut good = vec![];
+    for _ in 0..3 {
+        good.push(add_one(&**store).await);
+    }
+    for (id, damage) in &damaged {
+        rows.damage(*id, *damage).await;
+    }
+    rows.damage(without_spec, Damage::Spec).await;
+    let mut worker = Worker::new(store, "first");
+    // Fewer at a time than are unreadable.
+    let mut claimed = vec![];
+    for _ in 0..4 {
+        claimed.extend(worker.claim(2).await);
+    }
+    let claimed: Vec<_> = claimed.iter().map(|assignment| assignment.handout).collect();
+    let ids: Vec<_> = claimed.iter().map(|handout| handout.task).collect();
+    assert_eq!(ids, good);
+    // A task whose spec makes no sense can still be ended, and who waits for it is told.
+    let listed = [vec![without_spec], good].concat();
+    assert_eq!(found(store, Query::default()).await, listed);
+    let text = Query {
+        text: Some("a.out".into()),
+        ..Query::default()
+    };
+    assert_eq!(found(store, text).await, listed);
+    let given_up = Query {
+        statuses: vec![Status::SystemError],
+        ..Query::default()
+    };
+    assert_eq!(found(store, given_up).await, [without_spec]);
+    for (id, damage) in &damaged {
+        check_get(store, *id, *damage).await;
+        if *damage != Damage::Id {
+            let cancelled = store.cancel(*id).await;
+            assert!(
+                matches!(cancelled, Err(StoreError::Unreadable { .. })),
+                "{cancelled:?}"
+            );
+        }
+    }
+    for handout in claimed {
+        worker.finish(handout, success()).await;
+        assert_eq!(get(&**store, handout.task).await.status, Status::Success);
+    }
+    damaged
+}
+
+async fn check_get(store: &Arc<dyn TaskStore>, id: TaskId, damage: Damage) {
+    match (damage, store.get(id).await) {
+        (Damage::Id, Ok(None)) => {}
+        (_, Err(error @ StoreError::Unreadable { .. })) => {
+            assert!(!error.is_transient());
+            assert!(error.to_string().contains(&id.to_string()), "{error}");
+        }
+        (damage, other) => panic!("{damage:?}: {other:?}"),
+    }
+}
+
+/// Tasks that become unreadable while an executor has them: it is told to forget them, and its others go on.
+async fn held(store: &Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let mut ids = vec![];
+    for _ in 0..4 {
+        ids.push(add_one(&**store).await);
+    }
+    let mut worker = Worker::new(store, "second");
+    let handouts: Vec<_> = worker.claim(4).await.iter().map(|one| one.handout).collect();
+    rows.damage(ids[0], Damage::Status).await;
+    rows.damage(ids[1], Damage::Session).await;
+    let answer = worker.progress(ids[2], Status::Running).await;
+    assert_eq!(answer.delete, handouts[..2]);
+    worker.finish(handouts[0], success()).await;
+    worker.finish(handouts[2], success()).await;
+    assert_eq!(get(&**store, ids[2]).await.status, Status::Success);
+    let released = store.expire(worker.seen()).await.unwrap();
+    assert_eq!(released, Some(1), "the one that is left");
+    assert_eq!(get(&**store, ids[3]).await.status, Status::Retrying);
+    store.cancel(ids[3]).await.unwrap();
+}
+
+/// Tasks that become unreadable when they are done: they are never removed, and the others are.
+async fn done(store: &Arc<dyn TaskStore>, rows: &dyn Rows) {
+    for damage in [Damage::Status, Damage::User, Damage::Attempt] {
+        let id = add_one(&**store).await;
+        store.cancel(id).await.unwrap();
+        rows.damage(id, damage).await;
+    }
+    // Fewer at a time than are unreadable.
+    while store.retire(EVER, Age(0), 2).await.unwrap().tasks > 0 {}
+    assert_eq!(found(store, Query::default()).await, []);
+    let unreadable = Damage::OF_ROWS.len() + 2 + 3;
+    assert_eq!(rows.count().await, unreadable as u64);
+}

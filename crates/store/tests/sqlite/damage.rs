@@ -1,0 +1,67 @@
+//! Rows that no store has written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::TaskId;
+use rusqlite::Connection;
+use store::contract::damaging::{self, Damage, Rows};
+use store::sqlite::SqliteStore;
+use tempfile::TempDir;
+
+use super::open;
+
+struct Database {
+    path: PathBuf,
+    store: Arc<SqliteStore>,
+}
+
+impl Database {
+    fn connect(&self) -> Connection {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.busy_timeout(Duration::from_secs(60)).unwrap();
+        connection
+    }
+}
+
+#[async_trait]
+impl Rows for Database {
+    async fn damage(&self, id: TaskId, damage: Damage) {
+        let sql = match damage {
+            Damage::Status => "UPDATE tasks SET status = 42 WHERE id = ?1",
+            Damage::Id => "UPDATE tasks SET id = x'010203' WHERE id = ?1",
+            Damage::User => "UPDATE tasks SET user = '' WHERE id = ?1",
+            Damage::Executor => "UPDATE tasks SET executor = 'a b' WHERE id = ?1",
+            Damage::Session => "UPDATE tasks SET session = x'010203' WHERE id = ?1",
+            Damage::Attempt => "UPDATE tasks SET attempt = -1 WHERE id = ?1",
+            Damage::Spec => "UPDATE specs SET spec = x'ff' WHERE seq = (SELECT seq FROM tasks WHERE id = ?1)",
+        };
+        assert_eq!(self.connect().execute(sql, [id.0.as_bytes()]).unwrap(), 1);
+    }
+
+    async fn count(&self) -> u64 {
+        let count = "SELECT count(*) FROM tasks";
+        let count: i64 = self.connect().query_row(count, [], |row| row.get(0)).unwrap();
+        u64::try_from(count).unwrap()
+    }
+
+    fn noted(&self) -> usize {
+        self.store.unreadable_rows()
+    }
+}
+
+fn database(folder: &Path) -> Database {
+    Database {
+        path: folder.join("tasks.db"),
+        store: open(folder),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_cannot_be_read_are_set_aside_and_everything_else_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    damaging::everything_else_goes_on(database.store.clone(), &database).await;
+}
