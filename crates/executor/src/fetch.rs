@@ -1,11 +1,12 @@
 //! Brings a task's blobs here before it is passed to a slot.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use model::{Assignment, BlobHash, Complete, End};
 use rpc::{CallError, Calls};
 use sha2::{Digest, Sha256};
@@ -46,20 +47,23 @@ impl Fetcher {
         }
         let fetcher = self.clone();
         tokio::spawn(async move {
-            for hash in blobs {
-                if let Err(why) = fetcher.bring(hash, &mut pins, &control).await {
-                    // A task that was taken away meanwhile needs no verdict.
-                    let ending = match control.is_withdrawn() {
-                        true => Ending::Withdrawn,
-                        false => fetcher.bench.keep(Complete {
-                            handout,
-                            end: End::Broken(why),
-                        }),
-                    };
-                    drop(pins);
-                    fetcher.bench.tell(Event::Ended(handout, ending));
-                    return fetcher.bench.cache.make_room_soon();
-                }
+            // An attempt whose blobs nobody brings any more would be held for ever.
+            let bringing = AssertUnwindSafe(fetcher.bring_all(blobs, &mut pins, &control)).catch_unwind();
+            let brought = bringing.await;
+            if let Err(why) =
+                brought.unwrap_or_else(|_| Err("the executor panicked while it fetched a blob".into()))
+            {
+                // A task that was taken away meanwhile needs no verdict.
+                let ending = match control.is_withdrawn() {
+                    true => Ending::Withdrawn,
+                    false => fetcher.bench.keep(Complete {
+                        handout,
+                        end: End::Broken(why),
+                    }),
+                };
+                drop(pins);
+                fetcher.bench.tell(Event::Ended(handout, ending));
+                return fetcher.bench.cache.make_room_soon();
             }
             fetcher.bench.push(Job {
                 handout,
@@ -68,6 +72,18 @@ impl Fetcher {
                 _pins: pins,
             });
         });
+    }
+
+    async fn bring_all(
+        &self,
+        blobs: impl IntoIterator<Item = BlobHash>,
+        pins: &mut Pins,
+        control: &Control,
+    ) -> Result<(), String> {
+        for hash in blobs {
+            self.bring(hash, pins, control).await?;
+        }
+        Ok(())
     }
 
     async fn bring(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), String> {

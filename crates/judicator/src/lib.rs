@@ -94,7 +94,12 @@ impl Judicator {
         });
         let (scanning, stopped) = (judicator.clone(), stop.clone());
         tracker.spawn(async move {
-            let scan = || scanning.clone().scan_blobs();
+            let scan = || {
+                let (scanning, stopped) = (scanning.clone(), stopped.clone());
+                async move {
+                    stopped.run_until_cancelled(scanning.scan_blobs()).await;
+                }
+            };
             Supervisor::keep_running(Component::BlobScan, &stopped, scan).await;
         });
         judicator
