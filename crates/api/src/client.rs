@@ -225,7 +225,7 @@ impl Client {
 
     /// For calls that are made once: whether one that began then and failed with this should be made again.
     pub fn is_worth_repeating(&self, error: &ClientError, began: Instant) -> bool {
-        self.repeat.allows(error, began)
+        self.repeat.allows(error, began.elapsed())
     }
 
     /// Whether the server can serve requests; the error says why not. One attempt.
@@ -259,7 +259,7 @@ impl Client {
 
     /// The whole answer, after as many attempts as the options allow.
     async fn answer(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
-        let mut attempts = self.repeat.begin();
+        let mut attempts = self.repeat.begin(call.wait);
         loop {
             match self.attempt(&call, attempts.silence()).await {
                 Ok(answer) => return Ok(answer),

@@ -63,6 +63,7 @@ pub struct Compile {
     pub command: Command,
     /// Its own variables: it gets none of the execute step's.
     #[serde(default)]
+    #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
     /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
     #[serde(with = "name::optional::network", default)]

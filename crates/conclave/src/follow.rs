@@ -88,8 +88,9 @@ impl<'a> Follow<'a> {
 
     fn lost_sight(&self, error: ClientError) -> anyhow::Error {
         self.line.finish_and_clear();
-        // The server has answered that it cannot be followed: there may be no such task.
-        if error.problem().is_some_and(|problem| problem.status < 500) {
+        // The server has answered that it cannot be followed: there may be no such task. A reached limit (429) says
+        // nothing about the task.
+        if !error.is_transient() && error.problem().is_some_and(|problem| problem.status < 500) {
             return error.into();
         }
         anyhow::Error::from(error).context(format!(

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     };
     match commands::run(verb) {
         Ok(code) => code,
-        // Whoever read our output has seen enough.
+        // The reader of our output has seen enough.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print::complain_about(&error);

@@ -122,7 +122,10 @@ impl Control {
 
     /// The same for what has a limit of its own; without one, nothing is too long.
     pub(crate) fn on_begun(&self, doing: &'static str, limit: Option<Duration>) {
-        let since = Instant::now();
+        self.on_begun_at(Instant::now(), doing, limit);
+    }
+
+    fn on_begun_at(&self, since: Instant, doing: &'static str, limit: Option<Duration>) {
         let far = Duration::from_secs(365 * 24 * 3600);
         let until = since + limit.map_or(far, |limit| limit.min(far) + self.stall);
         self.lock().watch = Some(Watch { doing, since, until });
@@ -145,6 +148,17 @@ impl Control {
         let mut state = self.lock();
         state.standing = Standing::Withdrawn;
         state.stage = Stage::GivenUp;
+    }
+
+    /// Its slot goes on to other attempts.
+    pub(crate) fn on_ended(&self) {
+        self.lock().watch = None;
+    }
+
+    /// Whether the slot still hangs in it, so that what its warden runs is of this attempt.
+    pub(crate) fn hangs(&self) -> bool {
+        let state = self.lock();
+        matches!(state.stage, Stage::CleaningUp) && state.watch.is_some()
     }
 
     pub(crate) fn is_given_up(&self) -> bool {
@@ -197,9 +211,9 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // Until a slot has it, others see to its time.
         assert_eq!(control.look(at(10_000)), None);
-        control.on_begun("run the command", Some(Duration::from_secs(60)));
+        control.on_begun_at(start, "run the command", Some(Duration::from_secs(60)));
         assert_eq!(control.look(at(89)), None);
-        let why = "its slot did not run the command within 91s".to_string();
+        let why = "its slot did not run the command within 92s".to_string();
         assert_eq!(control.look(at(92)), Some(Overdue::WardenKilled(why.clone())));
         assert_eq!(control.look(at(121)), None);
         assert!(!control.is_withdrawn());
@@ -214,12 +228,13 @@ mod tests {
     #[test]
     fn progress_and_a_step_without_a_limit_take_their_time() {
         let control = Control::new(STALL);
-        control.on_progress("lay out the files");
-        let later = Instant::now() + Duration::from_secs(29);
+        let start = Instant::now();
+        control.on_begun_at(start, "lay out the files", Some(Duration::ZERO));
+        let later = start + Duration::from_secs(29);
         assert_eq!(control.look(later), None);
-        control.on_begun("run the command", None);
+        control.on_begun_at(start, "run the command", None);
         assert_eq!(control.look(later + Duration::from_secs(7 * 24 * 3600)), None);
-        control.on_progress("clear the workspace");
-        assert!(control.look(later + STALL).is_some());
+        control.on_begun_at(start, "clear the workspace", Some(Duration::ZERO));
+        assert!(control.look(start + STALL).is_some());
     }
 }

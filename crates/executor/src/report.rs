@@ -314,9 +314,11 @@ impl Reporter {
 
     /// Goes on with giving up what does not go on by itself.
     fn look_after_slots(&mut self, now: Instant) {
-        let overdue = |(handout, control): (&Handout, &Arc<Control>)| Some((*handout, control.look(now)?));
+        let overdue = |(handout, control): (&Handout, &Arc<Control>)| {
+            Some((*handout, control.clone(), control.look(now)?))
+        };
         let overdue: Vec<_> = self.controls.iter().filter_map(overdue).collect();
-        for (handout, overdue) in overdue {
+        for (handout, control, overdue) in overdue {
             let task = handout.task;
             match overdue {
                 Overdue::WardenKilled(why) => {
@@ -325,7 +327,7 @@ impl Reporter {
                 }
                 Overdue::CleanUp(warden) => {
                     tracing::error!(%task, "a slot does not go on without its warden either; ending its processes");
-                    self.bench.clean_up(handout, warden);
+                    self.bench.clean_up(handout, control, warden);
                 }
                 Overdue::GiveUp => self.give_up(&handout, now),
             }

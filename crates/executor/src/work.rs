@@ -222,6 +222,7 @@ impl Bench {
             }
             let ending = self.on_end(&job, end, begun.elapsed());
             let handout = job.handout;
+            job.control.on_ended();
             drop(job);
             // Before it is told: what comes for this slot because of it must not be held to be too much.
             self.jobs().queue.on_ended();
@@ -325,9 +326,11 @@ impl Bench {
     }
 
     /// Ends all processes of an attempt whose slot does not go on, in a thread of its own, as that may hang too.
-    pub(crate) fn clean_up(self: &Arc<Self>, handout: Handout, warden: Option<usize>) {
+    pub(crate) fn clean_up(self: &Arc<Self>, handout: Handout, control: Arc<Control>, warden: Option<usize>) {
         let bench = self.clone();
         let cleaning = move || {
+            // The slot may have gone on, and its warden's group be another attempt's.
+            let warden = warden.filter(|_| control.hangs());
             if let Some(number) = warden {
                 bench.launcher.isolation.of_warden(number as u32).kill_processes();
             }

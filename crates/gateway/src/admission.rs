@@ -74,6 +74,12 @@ impl Admission {
     pub(crate) fn recharge(&self, size: u64) -> Result<(), Exhausted> {
         match size.checked_sub(self.bytes()) {
             Some(0) => Ok(()),
+            // Nothing is charged yet, so this answer waits behind answers of the same account that wait for room.
+            Some(more) if more == size => {
+                let taken = self.0.pool.take_in_turn(&self.0.account, size)?;
+                *lock(&self.0.bytes) = Some(taken);
+                Ok(())
+            }
             Some(more) => self.charge(more),
             None => {
                 if let Some(bytes) = &mut *lock(&self.0.bytes) {

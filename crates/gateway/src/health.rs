@@ -14,8 +14,8 @@ use crate::gateway::Gateway;
 use crate::measure::TASKS;
 use crate::refusal::Refusal;
 
-/// A judicator that takes longer to answer is not one to send work to.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time for a judicator that hangs and for another that answers: each has two seconds for a check.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Ask whether the process lives
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It does", body = String, content_type = "text/plain")))]

@@ -36,7 +36,7 @@ use forms::Forms;
         api::Event, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, tasks::StepName, tasks::OutputName,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
         api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::Sha256,
-        api::schema::Cursor, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
+        api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
         api::schema::Content, api::schema::File, api::schema::Files,
     )),

@@ -138,21 +138,20 @@ mod tests {
 
     use super::*;
 
-    const RATE: LeastRate = LeastRate {
-        bytes_per_second: 1024,
-        window: Duration::from_millis(200),
-    };
-
-    async fn pair() -> (PacedStream, TcpStream) {
+    async fn pair(window: Duration) -> (PacedStream, TcpStream) {
+        let rate = LeastRate {
+            bytes_per_second: 1024,
+            window,
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
-        (PacedStream::new(server, RATE), client)
+        (PacedStream::new(server, rate), client)
     }
 
     #[tokio::test]
     async fn a_client_that_does_not_read_loses_its_connection() {
-        let (mut server, _client) = pair().await;
+        let (mut server, _client) = pair(Duration::from_millis(200)).await;
         // More than any kernel buffers.
         let error = server.write_all(&vec![0; 256 << 20]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -160,7 +159,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_reads_gets_everything() {
-        let (mut server, mut client) = pair().await;
+        // Long enough for a busy machine to run the reader in it.
+        let (mut server, mut client) = pair(Duration::from_secs(30)).await;
         let size = 64 << 20;
         let reading = tokio::spawn(async move {
             let mut buffer = vec![0; 64 << 10];
@@ -171,8 +171,17 @@ mod tests {
         });
         server.write_all(&vec![0; size]).await.unwrap();
         reading.await.unwrap();
-        // A connection with nothing to send stays.
-        tokio::time::sleep(RATE.window * 2).await;
+        // The time counts only while there is something to send.
+        assert!(!server.pacer.is_waiting());
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_nothing_to_send_stays() {
+        let window = Duration::from_millis(10);
+        let (mut server, _client) = pair(window).await;
+        // The kernel buffers this much without a reader.
+        server.write_all(b"x").await.unwrap();
+        tokio::time::sleep(window * 2).await;
         server.write_all(b"x").await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! A number of places or bytes, of which each account may take a share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -82,17 +82,25 @@ pub(crate) struct Pool {
 struct State {
     used: u64,
     by_account: HashMap<Account, u64>,
+    /// In the order of their ranks.
     waiters: Vec<Waiter>,
+    /// The highest rank that was granted so far.
+    granted_rank: u64,
 }
 
 struct Waiter {
-    /// How many of its account waited before it. The lowest rank comes first, so that the accounts take turns and
-    /// one with many waiters does not hold up the others.
-    rank: usize,
+    /// The lowest rank comes first. Each waiter ranks one higher than the last one of its own account, so that the
+    /// accounts take turns and one with many waiters does not hold up the others.
+    rank: u64,
     account: Account,
     amount: u64,
+    /// Why it waits.
+    exhausted: Exhausted,
     granted: oneshot::Sender<Taken>,
 }
+
+/// When a request stops waiting without being served, there may be room for the next one of its account.
+struct GrantOnDrop<'a>(&'a Arc<Pool>);
 
 /// Given back when dropped.
 pub(crate) struct Taken {
@@ -117,21 +125,30 @@ impl Pool {
         Ok(self.taken(account.clone(), amount))
     }
 
-    /// Waits in turn with the other accounts, but not for ever.
+    /// The same, but not before requests of the same account that wait.
+    pub(crate) fn take_in_turn(self: &Arc<Pool>, account: &Account, amount: u64) -> Result<Taken, Exhausted> {
+        self.lock().take_in_turn(self, account, amount)?;
+        Ok(self.taken(account.clone(), amount))
+    }
+
+    /// Waits in turn with the other accounts, but not for ever. Within an account, requests are served in the order
+    /// in which they come.
     pub(crate) async fn take_within(
         self: &Arc<Pool>,
         patience: Duration,
         account: &Account,
         amount: u64,
     ) -> Result<Taken, Exhausted> {
+        // Dropped after the receiver, so that the waiter is seen to be gone.
+        let _grant = GrantOnDrop(self);
         let (granted, exhausted) = {
             let mut state = self.lock();
-            match state.take(self, account, 0, amount) {
+            match state.take_in_turn(self, account, amount) {
                 Ok(()) => {
                     drop(state);
                     return Ok(self.taken(account.clone(), amount));
                 }
-                Err(exhausted) => (state.wait(account, amount), exhausted),
+                Err(exhausted) => (state.wait(account, amount, exhausted), exhausted),
             }
         };
         match timeout(patience, granted).await {
@@ -154,6 +171,10 @@ impl Pool {
             state.give_back(account, amount);
             state.grant(self)
         };
+        self.hand_over(granted);
+    }
+
+    fn hand_over(self: &Arc<Pool>, granted: Vec<Waiter>) {
         for waiter in granted {
             let taken = self.taken(waiter.account, waiter.amount);
             // One that has stopped waiting gives it back at once: outside the lock, which that needs.
@@ -167,7 +188,7 @@ impl Pool {
 }
 
 impl State {
-    /// `own` is what the one who asks has already. Whoever has nothing beside that may go beyond a bound: a single
+    /// `own` is what the request has already. A request may go beyond a bound if nothing else is taken: a single
     /// request that is allowed by its own limits is never refused for ever.
     fn take(&mut self, pool: &Pool, account: &Account, own: u64, more: u64) -> Result<(), Exhausted> {
         let exhausted = |bound, limit| Exhausted {
@@ -190,6 +211,14 @@ impl State {
         Ok(())
     }
 
+    fn take_in_turn(&mut self, pool: &Pool, account: &Account, amount: u64) -> Result<(), Exhausted> {
+        let mut waiters = self.waiters.iter();
+        match waiters.find(|waiter| waiter.account == *account && !waiter.granted.is_closed()) {
+            Some(waiter) => Err(waiter.exhausted),
+            None => self.take(pool, account, 0, amount),
+        }
+    }
+
     fn give_back(&mut self, account: &Account, amount: u64) {
         self.used -= amount;
         if let Some(by_account) = self.by_account.get_mut(account) {
@@ -200,10 +229,12 @@ impl State {
         }
     }
 
-    fn wait(&mut self, account: &Account, amount: u64) -> oneshot::Receiver<Taken> {
+    fn wait(&mut self, account: &Account, amount: u64, exhausted: Exhausted) -> oneshot::Receiver<Taken> {
         self.waiters.retain(|waiter| !waiter.granted.is_closed());
-        let rank = self.waiters.iter().filter(|waiter| waiter.account == *account);
-        let rank = rank.count();
+        let own = self.waiters.iter().filter(|waiter| waiter.account == *account);
+        // Above every rank that was granted: an account that was just served does not come before the others again.
+        let before = own.map(|waiter| waiter.rank).fold(self.granted_rank, u64::max);
+        let rank = before + 1;
         let (granted, receiver) = oneshot::channel();
         let after = self.waiters.partition_point(|waiter| waiter.rank <= rank);
         self.waiters.insert(
@@ -212,21 +243,40 @@ impl State {
                 rank,
                 account: account.clone(),
                 amount,
+                exhausted,
                 granted,
             },
         );
         receiver
     }
 
-    /// Takes for all waiters for whom there is room now.
+    /// Takes for all waiters for whom there is room now. A small request does not overtake a large one of its account:
+    /// the large one might never find enough room at once.
     fn grant(&mut self, pool: &Pool) -> Vec<Waiter> {
-        let waiters = std::mem::take(&mut self.waiters);
-        let (granted, waiters) = waiters
-            .into_iter()
-            .filter(|waiter| !waiter.granted.is_closed())
-            .partition(|waiter| self.take(pool, &waiter.account, 0, waiter.amount).is_ok());
-        self.waiters = waiters;
+        let mut granted = Vec::new();
+        let mut blocked = HashSet::<Account>::new();
+        for waiter in std::mem::take(&mut self.waiters) {
+            if waiter.granted.is_closed() {
+                continue;
+            }
+            let has_room = !blocked.contains(&waiter.account)
+                && self.take(pool, &waiter.account, 0, waiter.amount).is_ok();
+            if has_room {
+                self.granted_rank = self.granted_rank.max(waiter.rank);
+                granted.push(waiter);
+            } else {
+                blocked.insert(waiter.account.clone());
+                self.waiters.push(waiter);
+            }
+        }
         granted
+    }
+}
+
+impl Drop for GrantOnDrop<'_> {
+    fn drop(&mut self) {
+        let granted = self.0.lock().grant(self.0);
+        self.0.hand_over(granted);
     }
 }
 
@@ -262,11 +312,21 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use futures::FutureExt;
+    use futures::future::BoxFuture;
 
     use super::*;
 
     fn account(number: u8) -> Account {
         Account::from(IpAddr::from(Ipv4Addr::new(10, 0, 0, number)))
+    }
+
+    fn wait(pool: &Arc<Pool>, number: u8, amount: u64) -> BoxFuture<'static, Taken> {
+        let pool = pool.clone();
+        Box::pin(async move {
+            let patience = Duration::from_secs(60);
+            let taken = pool.take_within(patience, &account(number), amount).await;
+            taken.unwrap()
+        })
     }
 
     fn bound(result: Result<Taken, Exhausted>) -> Option<(Bound, u64)> {
@@ -326,13 +386,7 @@ mod tests {
     async fn waiting_accounts_take_turns() {
         let pool = Pool::new(Resource::Unpacking, 1, 100);
         let held = pool.take(&account(1), 1).unwrap();
-        let wait = |number: u8| {
-            let pool = pool.clone();
-            Box::pin(async move {
-                let patience = Duration::from_secs(60);
-                pool.take_within(patience, &account(number), 1).await.unwrap()
-            })
-        };
+        let wait = |number: u8| wait(&pool, number, 1);
         let mut crowd: Vec<_> = (0..3).map(|_| wait(1)).collect();
         for waiting in &mut crowd {
             assert!(waiting.now_or_never().is_none());
@@ -349,6 +403,85 @@ mod tests {
         drop(crowd.remove(1));
         drop(theirs);
         assert!((&mut crowd[1]).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn requests_of_one_account_are_served_in_the_order_in_which_they_come() {
+        let pool = Pool::new(Resource::Unpacking, 1, 100);
+        let held = pool.take(&account(1), 1).unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| wait(&pool, 1, 1)).collect();
+        for waiting in &mut waiting {
+            assert!(waiting.now_or_never().is_none());
+        }
+        drop(held);
+        let first = (&mut waiting[0]).now_or_never().expect("the first");
+        drop(first);
+        let second = (&mut waiting[1]).now_or_never().expect("the second");
+        let mut last = wait(&pool, 1, 1);
+        assert!((&mut last).now_or_never().is_none());
+        drop(second);
+        assert!((&mut last).now_or_never().is_none());
+        let third = (&mut waiting[2]).now_or_never().expect("the third");
+        drop(third);
+        assert!(last.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_account_that_comes_back_at_once_does_not_hold_up_others() {
+        let pool = Pool::new(Resource::Unpacking, 1, 100);
+        let mut held = pool.take(&account(1), 1).unwrap();
+        let mut other = wait(&pool, 2, 1);
+        let mut turns = 0;
+        loop {
+            let mut again = wait(&pool, 1, 1);
+            assert!((&mut again).now_or_never().is_none());
+            if turns == 0 {
+                assert!((&mut other).now_or_never().is_none());
+            }
+            drop(held);
+            if (&mut other).now_or_never().is_some() {
+                break;
+            }
+            held = again.now_or_never().expect("one of them is served");
+            turns += 1;
+            assert!(turns < 3);
+        }
+    }
+
+    #[tokio::test]
+    async fn small_requests_do_not_overtake_a_large_one_of_their_account() {
+        let pool = Pool::new(Resource::Bytes, 10, 100);
+        let (six, four) = (
+            pool.take(&account(1), 6).unwrap(),
+            pool.take(&account(1), 4).unwrap(),
+        );
+        let mut large = wait(&pool, 1, 10);
+        assert!((&mut large).now_or_never().is_none());
+        drop(four);
+        let mut small = wait(&pool, 1, 1);
+        assert!((&mut small).now_or_never().is_none());
+        assert_eq!(bound(pool.take_in_turn(&account(1), 1)), Some((Bound::Share, 10)));
+        // Another account does not wait for them.
+        assert!(wait(&pool, 2, 1).now_or_never().is_some());
+        drop(six);
+        assert!((&mut small).now_or_never().is_none());
+        let all = large.now_or_never().expect("the large one is first");
+        drop(all);
+        assert!(small.now_or_never().is_some());
+        assert_eq!(pool.lock().used, 0);
+    }
+
+    #[tokio::test]
+    async fn when_a_large_request_gives_up_the_small_ones_behind_it_are_served() {
+        let pool = Pool::new(Resource::Bytes, 10, 100);
+        let held = pool.take(&account(1), 6).unwrap();
+        let (mut large, mut small) = (wait(&pool, 1, 10), wait(&pool, 1, 1));
+        assert!((&mut large).now_or_never().is_none());
+        assert!((&mut small).now_or_never().is_none());
+        drop(large);
+        assert!(small.now_or_never().is_some());
+        drop(held);
+        assert_eq!(pool.lock().used, 0);
     }
 
     #[tokio::test]

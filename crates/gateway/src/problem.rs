@@ -88,7 +88,7 @@ impl Refusal {
                 CallError::Busy(_) => &BUSY,
                 CallError::Unavailable(_) => &UNAVAILABLE,
                 CallError::Full(_) => &FULL,
-                CallError::Internal(_) => &INTERNAL,
+                CallError::Internal(_) | CallError::Unreadable(_) => &INTERNAL,
             },
             Refusal::Invalid(_) => &INVALID,
             Refusal::Malformed(_) | Refusal::Broken(_) => &MALFORMED,
@@ -100,12 +100,12 @@ impl Refusal {
             Refusal::Done { .. } => &DONE,
             Refusal::NoToken => &NO_TOKEN,
             Refusal::CrossSite | Refusal::ForeignName(_) => &CROSS_SITE,
-            Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } => {
-                match exhausted.bound {
-                    Bound::Share => &TOO_MANY,
-                    Bound::Total => &BUSY,
-                }
-            }
+            Refusal::Exhausted(exhausted) => match exhausted.bound {
+                Bound::Share => &TOO_MANY,
+                Bound::Total => &BUSY,
+            },
+            // Never 429, which says that nothing was done.
+            Refusal::AddedWithoutAnswer { .. } => &BUSY,
             Refusal::TooSlow { .. } => &TOO_SLOW,
             Refusal::Panicked => &INTERNAL,
         }
@@ -303,6 +303,17 @@ mod tests {
             );
             check(exhausted(resource, Bound::Total), 503, None, "limit 7)");
         }
+        let exhausted = Exhausted {
+            resource: Resource::Bytes,
+            bound: Bound::Share,
+            limit: 7,
+        };
+        check(
+            Refusal::AddedWithoutAnswer { id, exhausted },
+            503,
+            None,
+            "was added",
+        );
         let rate = LeastRate {
             bytes_per_second: 10,
             window: Duration::from_secs(3),

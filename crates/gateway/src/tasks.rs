@@ -2,6 +2,7 @@
 
 mod add;
 mod add_many;
+mod answer;
 mod cancel;
 mod events;
 mod get;

@@ -9,6 +9,7 @@ pub(crate) fn refusal(error: StoreError) -> CallError {
         StoreError::Conflict(id) => CallError::Conflict(id),
         StoreError::NoBlob(hash) => CallError::NoBlob(hash),
         StoreError::DamagedBlob(hash) => CallError::DamagedBlob(hash),
+        StoreError::Unreadable { .. } => CallError::Unreadable(error.to_string()),
         StoreError::ForeignCursor => CallError::Invalid(Invalid::new(
             "after",
             "the cursor belongs to another search; use it with the search that gave it, or start without one",

@@ -29,10 +29,13 @@ use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Ready, Secret
 /// How long one judicator may take to answer before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same for a check: several must fit into the time that whoever asks for one has.
-const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+/// The same for a check. Longer than a judicator waits for its store, so that its reason is heard.
+const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 /// And for a judicator to which one would like to come back, when nobody waits for it.
 const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a judicator stores of a blob in a second, at the least.
+const SLOWEST_STORE: u64 = 1 << 20;
 
 /// Carries calls to one judicator, and to the next when that one does not answer or cannot do it.
 #[derive(Clone)]
@@ -155,18 +158,20 @@ impl Refusals {
     }
 }
 
-/// Waits for as long as the count goes on.
+/// Waits for as long as bytes are taken. When all of them are sent the judicator still has to store them, so what was
+/// sent so far gives it further time.
 async fn while_it_goes_on<T>(
-    count: &AtomicU64,
+    bytes: &AtomicU64,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let mut call = std::pin::pin!(call);
     let mut seen = 0;
     loop {
-        if let Ok(answer) = tokio::time::timeout(STALL, &mut call).await {
+        let patience = STALL + Duration::from_secs(seen / SLOWEST_STORE);
+        if let Ok(answer) = tokio::time::timeout(patience, &mut call).await {
             return answer;
         }
-        let now = count.load(Ordering::Relaxed);
+        let now = bytes.load(Ordering::Relaxed);
         if now == seen {
             return Err(Status::unavailable("no byte of the blob was taken for too long"));
         }
@@ -341,8 +346,8 @@ impl Calls for Client {
             let asked = self.channels.ask(&address);
             let sent = Arc::new(AtomicU64::new(0));
             let counted = sent.clone();
-            let parts = blob_parts(hash, &bytes).inspect(move |_| {
-                counted.fetch_add(1, Ordering::Relaxed);
+            let parts = blob_parts(hash, &bytes).inspect(move |part| {
+                counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
             });
             match while_it_goes_on(&sent, peer.put_blob(parts)).await {
                 Ok(answer) => {

@@ -13,6 +13,9 @@ pub enum CallError {
     NoBlob(BlobHash),
     #[error("blob {0} is damaged; put it again")]
     DamagedBlob(BlobHash),
+    /// The same at every judicator: they share the store.
+    #[error("the store cannot read it: {0}")]
+    Unreadable(String),
     #[error("task {0} exists already with other content; choose another id or send the same task")]
     Conflict(TaskId),
     #[error("the bytes sent have the SHA-256 {actual}, not {named}")]
@@ -53,6 +56,7 @@ impl CallError {
             | CallError::NoTask(_)
             | CallError::NoBlob(_)
             | CallError::DamagedBlob(_)
+            | CallError::Unreadable(_)
             | CallError::Conflict(_)
             | CallError::WrongHash { .. }
             | CallError::TooLarge { .. }

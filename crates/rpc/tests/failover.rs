@@ -182,11 +182,7 @@ async fn a_judicator_that_cannot_do_it_loses_its_clients() {
     assert_eq!(good.asked() as usize, 5 * 3 * CLIENTS);
     // Not asked for every call: once by those that began with it.
     for judicator in [&full, &broken] {
-        assert!(
-            (1..=CLIENTS).contains(&(judicator.asked() as usize)),
-            "{}",
-            judicator.asked()
-        );
+        assert!(judicator.asked() as usize <= CLIENTS, "{}", judicator.asked());
     }
 }
 

@@ -83,6 +83,17 @@ impl ClientError {
         }
     }
 
+    /// Whether the server has refused the call for what it asks. An earlier attempt at the same call was then refused as
+    /// well. A refused token, a slow body or a reached limit say nothing about earlier attempts.
+    pub(super) fn is_verdict(&self) -> bool {
+        match self {
+            ClientError::Problem(problem) => {
+                (400..500).contains(&problem.status) && !matches!(problem.status, 401 | 403 | 408 | 429)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the server may have done what was asked, in spite of this error.
     pub fn may_have_been_done(&self) -> bool {
         match self {

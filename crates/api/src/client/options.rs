@@ -1,10 +1,11 @@
 //! How a client reaches its server.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::ClientError;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientOptions {
     /// The server gets it with every call.
     pub token: Option<String>,
@@ -16,6 +17,17 @@ pub struct ClientOptions {
     pub repeat_for: Duration,
     /// Called when a call has failed more than once and is about to be repeated.
     pub on_repeat: fn(&ClientError),
+}
+
+/// Without the token, which would otherwise end up in logs.
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("token", &self.token.as_ref().map(|_| "hidden"))
+            .field("silence", &self.silence)
+            .field("repeat_for", &self.repeat_for)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ClientOptions {

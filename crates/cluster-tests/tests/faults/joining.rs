@@ -51,7 +51,7 @@ async fn a_second_system_on_a_data_folder_in_use_is_refused() {
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("exit status: 1"), "{error}");
     assert!(
-        error.contains("in use by another process") && error.contains(&data),
+        error.contains("already runs the node of this data folder") && error.contains(&data),
         "{error}"
     );
     assert_eq!(system.run(stage.quick()).await.status, Status::Success);

@@ -38,6 +38,8 @@ async fn a_restored_backup_has_every_task_and_blob() {
         added
     };
     let data = system.data();
+    // As `up` makes it where tokens are on.
+    std::fs::write(data.join("cluster-secret"), "a-secret-long-enough\n").unwrap();
     let target = system.folder.path().join("backup");
     let backup = async {
         let cli = Cli::new("");
@@ -54,10 +56,12 @@ async fn a_restored_backup_has_every_task_and_blob() {
     let (added, said) = tokio::join!(load, backup);
     assert!(added > 0);
     assert!(
-        said.text().contains("tasks in") && said.text().contains("1 blobs in"),
+        said.text().contains("tasks in") && said.text().contains(" 1 blob in"),
         "{said:?}"
     );
     up.kill();
+    let secret = std::fs::read_to_string(target.join("cluster-secret")).unwrap();
+    assert_eq!(secret, "a-secret-long-enough\n");
 
     // As docs/single-machine.md says: a copy of the backup becomes the data folder.
     let restored = System::new().unwrap();

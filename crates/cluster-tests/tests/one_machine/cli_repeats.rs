@@ -137,7 +137,7 @@ async fn a_batch_that_broke_off_goes_on_with_its_key() {
     let cut_off = Cli::new(&format!("http://{}", relay.address));
     let input = lines(320);
     let said = cut_off
-        .feed(&["add", "--timeout", "2s", "--lines", "-"], input.as_bytes())
+        .feed(&["add", "--timeout", "10s", "--lines", "-"], input.as_bytes())
         .await;
     said.fails(
         1,

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::stage::Stage;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+const READY: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn stats_executors_and_judicators_agree_with_what_is() {
@@ -195,8 +196,11 @@ async fn metrics_count_what_happened() {
 async fn health_is_told_to_those_who_watch() {
     let stage = Stage::up(&[]);
     for path in ["/healthz", "/readyz"] {
-        let answer = stage.web.get(path).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let answer = await_that(&format!("200 from {path}"), READY, async || {
+            let answer = stage.web.get(path).await;
+            (answer.status == 200).then_some(answer)
+        })
+        .await;
         assert!(!answer.body.is_empty());
     }
     // A gateway whose judicator is away lives, and is not ready.
@@ -214,7 +218,10 @@ async fn health_is_told_to_those_who_watch() {
     ];
     let gateway = cluster_tests::Node::start("gateway", alone.folder.path(), &args).unwrap();
     let web = cluster_tests::Web::new(&alone.url(""));
-    assert_eq!(web.get("/readyz").await.status, 200);
+    await_that("the gateway to be ready", READY, async || {
+        (web.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
     let Stage { up, .. } = stage;
     up.kill();
     assert_eq!(web.get("/healthz").await.status, 200);

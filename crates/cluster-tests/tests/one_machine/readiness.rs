@@ -12,7 +12,10 @@ async fn a_full_disk_makes_the_node_unready_until_there_is_room() {
     let system = System::new().unwrap();
     let disk = Disk::mount(&system.data().join("store"), "16m");
     let stage = Stage::on(system, &[]);
-    assert_eq!(stage.web.get("/readyz").await.status, 200);
+    await_that("the node to be ready", SOON, async || {
+        (stage.web.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
     disk.fill(0);
     // An answer from before the disk was full serves for a second.
     let refused = await_that("the node to be unready", SOON, async || {
@@ -38,11 +41,12 @@ async fn a_full_disk_makes_the_node_unready_until_there_is_room() {
 #[tokio::test]
 async fn a_node_without_an_executor_is_ready_and_says_that_tasks_wait() {
     let stage = Stage::up(&["--slots", "0"]);
-    let ready = stage.web.get("/readyz").await;
-    assert_eq!(
-        (ready.status, &ready.text()[..]),
-        (200, &format!("ready; {NO_EXECUTOR}\n")[..])
-    );
+    let ready = await_that("the node to be ready", SOON, async || {
+        let answer = stage.web.get("/readyz").await;
+        (answer.status == 200).then_some(answer)
+    })
+    .await;
+    assert_eq!(ready.text(), format!("ready; {NO_EXECUTOR}\n"));
     let stats = stage.web.get("/api/v1/stats").await.json();
     assert_eq!(stats["note"], NO_EXECUTOR);
     assert!(

@@ -16,7 +16,8 @@ async fn find(web: &Web, query: &str) -> Vec<String> {
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     let page = answer.json();
     let keys: Vec<_> = page.as_object().expect("a page").keys().collect();
-    assert_eq!(keys, ["next", "tasks"]);
+    assert_eq!(keys, ["complete", "next", "tasks"]);
+    assert_eq!(page["complete"], true, "{query}");
     commands(&page)
 }
 

@@ -1,9 +1,13 @@
 //! A node that cannot start says why, and harms nobody who did.
 
-use cluster_tests::{Cli, Said, System};
+use std::time::Duration;
+
+use cluster_tests::{Cli, Said, System, await_that};
 use serde_json::json;
 
 use crate::stage::{Stage, text};
+
+const SOON: Duration = Duration::from_secs(30);
 
 /// `conclave up` that is expected to fail. Addresses are free unless they are given again.
 async fn up(system: &System, flags: &[&str]) -> Said {
@@ -52,14 +56,17 @@ async fn what_is_taken_is_named() {
         said.stderr.contains("in use") || said.stderr.contains("another"),
         "{said:?}"
     );
-    // Whoever was first goes on.
+    // The node that was first goes on.
     let task = stage.web.run(&json!({"execute": {"command": "echo well"}})).await;
     assert_eq!(task["result"]["execute"]["stdout"], "well\n");
     let executors = stage.web.get("/api/v1/executors").await.json()["executors"].clone();
     assert_eq!(executors.as_array().unwrap().len(), 1, "{executors}");
     // And the folder is free when its node has ended.
     let stage = stage.again(&[]);
-    assert_eq!(stage.web.get("/readyz").await.status, 200);
+    await_that("the node to be ready", SOON, async || {
+        (stage.web.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -40,13 +40,27 @@ impl TaskRef {
             TaskRef::Id(id) => return Ok(*id),
             TaskRef::Prefix(prefix) => prefix,
         };
-        let query = Query {
+        let mut query = Query {
             id_prefix: Some(prefix.clone()),
             limit: SHOWN + 1,
             ..Query::default()
         };
-        let page = client.search(&query).await?;
-        let mut found: Vec<_> = page.tasks.iter().map(|task| task.id).collect();
+        let mut found = Vec::new();
+        loop {
+            let page = client.search(&query).await?;
+            // A server of an older version knows no prefixes and answers with any tasks.
+            found.extend(
+                page.tasks
+                    .iter()
+                    .map(|task| task.id)
+                    .filter(|id| prefix.begins(*id)),
+            );
+            // A page that looked at a part of the tasks only says nothing about the others.
+            query.after = page.next;
+            if page.complete || query.after.is_none() || found.len() > SHOWN {
+                break;
+            }
+        }
         let more = found.len() > SHOWN;
         found.truncate(SHOWN);
         match found[..] {

@@ -98,6 +98,7 @@ impl Role {
                 "mongodb",
                 "judicator",
                 "executor",
+                "sandbox",
                 "gateway",
                 "limits.default",
                 "limits.max",
@@ -121,9 +122,10 @@ mod tests {
 
     /// A section that is left out would leave its keys at their defaults, whatever the operator set.
     #[test]
-    fn executors_are_told_how_to_make_cells() {
+    fn executors_know_how_to_make_cells_and_judicators_which_limits_apply_in_them() {
         for section in ["node", "executor", "sandbox", "secrets"] {
             assert!(Role::Executor.sections().contains(&section), "{section}");
+            assert!(Role::Judicator.sections().contains(&section), "{section}");
         }
     }
 

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use boot::Tether;
+use supervise::Component;
 use tokio_util::sync::CancellationToken;
 
 use super::Role;
@@ -40,8 +41,11 @@ where
     F: Future<Output = Result<()>>,
 {
     let tether = tether()?;
-    tokio::spawn(reload.run(Renewed::default()));
-    serve(config, tether).await
+    let mut reload = tokio::spawn(reload.run(Renewed::default()));
+    tokio::select! {
+        served = serve(config, tether) => served,
+        ended = &mut reload => anyhow::bail!("{} failed: {ended:?}", Component::Reload),
+    }
 }
 
 fn tether() -> Result<Tether> {

@@ -9,7 +9,7 @@ use crate::args::{ClientFlags, TaskRef, task_ref};
 use crate::exit;
 use crate::follow::Follow;
 use crate::outputs::tell_ending;
-use crate::print::{Form, Out};
+use crate::print::{Form, Out, is_closed_pipe};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = exit::HELP)]
@@ -27,9 +27,16 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let mut out = Out::open();
     let id = args.id.find(&client).await?;
     let task = Follow::silently(id, &client)
-        .until_done(|event| match form {
-            Form::People => out.line(line(event)),
-            Form::Json => out.json(event),
+        .until_done(|event| {
+            let shown = match form {
+                Form::People => out.line(line(event)),
+                Form::Json => out.json(event),
+            };
+            match shown {
+                // `watch ID | head -1` still exits as the task did.
+                Err(error) if !is_closed_pipe(&error) => Err(error),
+                _ => Ok(()),
+            }
         })
         .await?;
     tell_ending(&task, &client).await?;

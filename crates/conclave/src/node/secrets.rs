@@ -1,7 +1,7 @@
 //! What keeps strangers out: read from files, never shown.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -76,8 +76,11 @@ fn make_if_missing(path: &Path) -> Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     writeln!(file, "{text}")?;
     file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    match file.persist_noclobber(path) {
+        // Another process has made one meanwhile: that one counts.
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop).map_err(Into::into),
+    }
 }
 
 fn guard<T>(secret: Option<&T>, config: &Config) -> Guard {

@@ -234,7 +234,7 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
         }
     };
     assert!(
-        matches!(&end, End::Broken(why) if why.contains("no byte of it came")),
+        matches!(&end, End::Broken(why) if why.contains("executor.stall")),
         "{end:?}"
     );
     assert!(named > 0, "it is held until then");
@@ -244,5 +244,11 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
         .unwrap()
         .unwrap()
         .unwrap();
-    assert_eq!(std::fs::read_dir(folder.path().join("cache")).unwrap().count(), 0);
+    // The removal of what had come was not waited for.
+    let cache = folder.path().join("cache");
+    let deadline = Instant::now() + SOON;
+    while std::fs::read_dir(&cache).unwrap().count() > 0 {
+        assert!(Instant::now() < deadline, "a part of the blob is left");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

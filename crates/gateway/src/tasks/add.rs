@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use api::{NewTask, Task};
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rpc::CallError;
 
+use super::answer::answer;
 use super::get::get_within;
 use super::key::Key;
 use super::multipart::{Form, read_multipart};
@@ -87,20 +87,20 @@ pub(crate) async fn add(
     } else {
         StatusCode::CREATED
     };
-    let answer = |task: model::Task| {
-        let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
-        (status, place, Json(Task::from(task))).into_response()
-    };
-    let response = answer(get_within(&gateway, id, wait).await?);
+    let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
+    let task = get_within(&gateway, id, wait).await?;
+    let response = answer(&admission, task).await?;
     let size = admit::size(&response);
     if admission.recharge(size).is_ok() {
-        return Ok(response);
+        return Ok((status, place, response).into_response());
     }
     // Made again when there is room for it: while it waits it would be in memory without being counted.
     drop(response);
     let room = admission.recharge_within(PATIENCE, size).await;
     room.map_err(|exhausted| Refusal::AddedWithoutAnswer { id, exhausted })?;
-    Ok(answer(gateway.calls.get(id, None).await?))
+    let task = gateway.calls.get(id, None).await?;
+    let response = answer(&admission, task).await?;
+    Ok((status, place, response).into_response())
 }
 
 async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {

@@ -2,11 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Task;
-use axum::Json;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
+use axum::response::Response;
 use model::TaskId;
 
+use super::answer::answer;
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::{self, TaskPath};
@@ -28,16 +31,17 @@ use crate::refusal::Refusal;
 )]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
+    Extension(admission): Extension<Admission>,
     caller: Caller,
     TaskPath(id): TaskPath,
     uri: Uri,
-) -> Result<Json<Task>, Refusal> {
+) -> Result<Response, Refusal> {
     let wait = params::wait(&uri, &gateway.options)?;
     if wait.is_some() {
         caller.must_own(&gateway, id).await?;
     }
     let task = get_within(&gateway, id, wait).await?;
-    Ok(Json(caller.own(task)?.into()))
+    answer(&admission, caller.own(task)?).await
 }
 
 /// Waits no longer than the gateway itself lives: told to stop, it answers with the task as it is.

@@ -60,6 +60,8 @@ impl Order {
         self.left.retain(|address, _| addresses.contains(address));
         let known = |one: &Option<String>| one.as_ref().is_some_and(|one| addresses.contains(one));
         if addresses.is_empty() {
+            // Nobody is left any more, so there is nobody to come back from.
+            self.preferred.clone_from(&self.home);
             return addresses;
         }
         if !known(&self.home) {

@@ -41,8 +41,9 @@ fn of_error(error: &CallError) -> Verdict {
         CallError::Invalid(_)
         | CallError::NoTask(_)
         | CallError::NoBlob(_)
-        // All judicators share one store of blobs.
+        // All judicators share one store.
         | CallError::DamagedBlob(_)
+        | CallError::Unreadable(_)
         | CallError::Conflict(_)
         | CallError::WrongHash { .. }
         | CallError::TooLarge { .. } => Verdict::Final,
@@ -88,6 +89,8 @@ mod tests {
         check(Invalid::new("user", "wrong").into(), Verdict::Final);
         check(CallError::NoTask(id), Verdict::Final);
         check(CallError::NoBlob(hash), Verdict::Final);
+        check(CallError::DamagedBlob(hash), Verdict::Final);
+        check(CallError::Unreadable("a row".into()), Verdict::Final);
         check(CallError::Conflict(id), Verdict::Final);
         check(
             CallError::WrongHash {

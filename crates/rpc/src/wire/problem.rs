@@ -28,6 +28,7 @@ pub(crate) fn problem_out(error: CallError) -> Status {
         CallError::NoTask(id) => (Code::NotFound, Kind::NoTask(id_out(id.0))),
         CallError::NoBlob(hash) => (Code::NotFound, Kind::NoBlob(hash_out(hash))),
         CallError::DamagedBlob(hash) => (Code::DataLoss, Kind::DamagedBlob(hash_out(hash))),
+        CallError::Unreadable(what) => (Code::DataLoss, Kind::Unreadable(what)),
         CallError::Conflict(id) => (Code::AlreadyExists, Kind::Conflict(id_out(id.0))),
         CallError::WrongHash { named, actual } => (
             Code::InvalidArgument,
@@ -75,6 +76,7 @@ fn kind_in(kind: Kind) -> Result<CallError, Invalid> {
         Kind::NoTask(id) => CallError::NoTask(id_in("id", &id)?),
         Kind::NoBlob(hash) => CallError::NoBlob(hash_in("hash", &hash)?),
         Kind::DamagedBlob(hash) => CallError::DamagedBlob(hash_in("hash", &hash)?),
+        Kind::Unreadable(what) => CallError::Unreadable(what),
         Kind::Conflict(id) => CallError::Conflict(id_in("id", &id)?),
         Kind::WrongHash(hashes) => CallError::WrongHash {
             named: hash_in("named", &hashes.named)?,

@@ -1,17 +1,32 @@
 //! A copy that is made while the store is written to is a whole store of its own.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::BlobHash;
+use rusqlite::Connection;
 use store::TaskStore;
-use store::contract::sample::{blob, new, put, spec};
-use store::sqlite::{BackupError, SqliteStore, backup};
+use store::contract::sample::{blob, hash_of, new, put, spec};
+use store::sqlite::{BackedUp, BackupError, SqliteStore, backup};
 use tempfile::TempDir;
 
 use super::open;
 
-fn copied(store: &TempDir, target: &std::path::Path) -> Result<store::sqlite::BackedUp, BackupError> {
-    backup(store.path(), target)
+fn copied(store: &TempDir, target: &Path) -> Result<BackedUp, BackupError> {
+    backup(store.path(), target, &[])
+}
+
+fn file(store: &Path, hash: BlobHash) -> PathBuf {
+    let name = hash.to_string();
+    store.join("blobs").join(&name[..2]).join(&name[2..])
+}
+
+/// The result of a query that counts.
+fn count(store: &Path, sql: &str) -> i64 {
+    let database = Connection::open(store.join("tasks.db")).unwrap();
+    database.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +57,7 @@ async fn a_backup_under_load_has_every_acknowledged_task() {
         let target = targets.path().join(format!("backup-{number}"));
         let path = folder.path().to_path_buf();
         let to = target.clone();
-        let done = tokio::task::spawn_blocking(move || backup(&path, &to))
+        let done = tokio::task::spawn_blocking(move || backup(&path, &to, &[]))
             .await
             .unwrap()
             .unwrap();
@@ -85,8 +100,7 @@ async fn what_cannot_be_a_backup_is_refused() {
     let error = copied(&folder, &target).unwrap_err();
     assert!(matches!(error, BackupError::NoStore { .. }), "{error}");
 
-    let store = open(folder.path());
-    let hash = put(&*store, b"0123456789").await.unwrap();
+    let _store = open(folder.path());
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("file"), "").unwrap();
     let error = copied(&folder, &target).unwrap_err();
@@ -99,15 +113,104 @@ async fn what_cannot_be_a_backup_is_refused() {
     assert!(matches!(error, BackupError::Unfinished { .. }), "{error}");
     std::fs::remove_dir(&staging).unwrap();
 
-    // A blob that the database names has to be there, whole.
-    let name = hash.to_string();
-    let path = folder.path().join("blobs").join(&name[..2]).join(&name[2..]);
-    std::fs::write(&path, "short").unwrap();
-    let error = copied(&folder, &target).unwrap_err();
-    assert!(matches!(error, BackupError::BlobSize { .. }), "{error}");
-    std::fs::remove_file(&path).unwrap();
-    let error = copied(&folder, &target).unwrap_err();
-    assert!(matches!(error, BackupError::MissingBlob { .. }), "{error}");
     // Nothing is left of what failed.
+    let nonsense = TempDir::new().unwrap();
+    std::fs::write(nonsense.path().join("tasks.db"), "no database ".repeat(1000)).unwrap();
+    assert!(copied(&nonsense, &target).is_err());
     assert!(!staging.exists() && !target.exists());
+}
+
+#[tokio::test]
+async fn damaged_blobs_are_left_out_and_everything_else_is_copied() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    let mut hashes = Vec::new();
+    for content in ["whole", "marked", "missing", "short", "changed"] {
+        hashes.push(put(&*store, content.as_bytes()).await.unwrap());
+    }
+    let [whole, marked, missing, short, changed] = hashes[..] else {
+        panic!("five blobs");
+    };
+    let path = |hash| file(folder.path(), hash);
+    std::fs::write(path(marked), "MARKED").unwrap();
+    assert!(store.get_blob(marked).await.is_err(), "the read marks it");
+    std::fs::remove_file(path(missing)).unwrap();
+    std::fs::write(path(short), "s").unwrap();
+    std::fs::write(path(changed), "CHANGED").unwrap();
+
+    let targets = TempDir::new().unwrap();
+    let target = targets.path().join("b");
+    let done = copied(&folder, &target).unwrap();
+    assert_eq!((done.blobs, done.blob_bytes, done.damaged), (1, 5, 4));
+    let copy = target.join("store");
+    for hash in [marked, missing, short, changed] {
+        assert!(!file(&copy, hash).exists(), "{hash}");
+    }
+    assert_eq!(count(&copy, "SELECT count(*) FROM blobs WHERE damaged = 1"), 4);
+    let restored = open(&copy);
+    assert_eq!(blob(&*restored, whole).await.unwrap(), b"whole");
+    // A backup is read only: the live store learns of damage by its own scan.
+    let marks = "SELECT count(*) FROM blobs WHERE damaged = 1";
+    assert_eq!(count(folder.path(), marks), 1);
+    // A repair is possible on the restored store as on any other.
+    put(&*restored, b"missing").await.unwrap();
+    assert_eq!(blob(&*restored, missing).await.unwrap(), b"missing");
+}
+
+#[tokio::test]
+async fn a_backup_shares_no_file_with_the_store() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    let hash = put(&*store, b"a blob").await.unwrap();
+    let targets = TempDir::new().unwrap();
+    let target = targets.path().join("b");
+    copied(&folder, &target).unwrap();
+    let inode = |path: PathBuf| std::fs::metadata(path).unwrap().ino();
+    let (live, copy) = (file(folder.path(), hash), file(&target.join("store"), hash));
+    assert_ne!(inode(live), inode(copy));
+}
+
+#[tokio::test]
+async fn files_beside_the_store_are_copied_for_this_user_only() {
+    let folder = TempDir::new().unwrap();
+    let _store = open(&folder.path().join("store"));
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "a secret").unwrap();
+    let beside = [secret, folder.path().join("none")];
+    let target = folder.path().join("b");
+    backup(&folder.path().join("store"), &target, &beside).unwrap();
+    let copy = target.join("secret");
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), "a secret");
+    let mode = std::fs::metadata(&copy).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(!target.join("none").exists());
+}
+
+/// As before an upgrade, when the new binary backs up what the old one keeps.
+#[tokio::test]
+async fn a_store_of_the_first_version_can_be_backed_up() {
+    let folder = TempDir::new().unwrap();
+    let database = Connection::open(folder.path().join("tasks.db")).unwrap();
+    database
+        .execute_batch(include_str!("../../src/sqlite/schema/1.sql"))
+        .unwrap();
+    let (whole, missing) = (hash_of(b"whole"), hash_of(b"missing"));
+    for hash in [whole, missing] {
+        let put = "INSERT INTO blobs (hash, size, used) VALUES (?1, 5, 7)";
+        database.execute(put, [&hash.0[..]]).unwrap();
+    }
+    database.pragma_update(None, "user_version", 1).unwrap();
+    drop(database);
+    let path = file(folder.path(), whole);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "whole").unwrap();
+
+    let targets = TempDir::new().unwrap();
+    let target = targets.path().join("b");
+    let done = copied(&folder, &target).unwrap();
+    assert_eq!((done.blobs, done.damaged), (1, 1));
+    let copy = target.join("store");
+    assert_eq!(count(&copy, "SELECT count(*) FROM blobs"), 2);
+    assert_eq!(count(&copy, "SELECT user_version FROM pragma_user_version"), 1);
+    assert_eq!(blob(&*open(&copy), whole).await.unwrap(), b"whole");
 }

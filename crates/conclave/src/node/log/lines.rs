@@ -1,7 +1,7 @@
 //! Lines on their way to stderr, which may be a file on a disk that hangs.
 //!
-//! Whoever logs waits until the line is written, as with stderr itself, but not for long: the heartbeats of an executor
-//! must not wait for a disk. While one hangs, lines are kept up to a bound and dropped beyond it.
+//! A thread that logs waits until its line is written, as with stderr itself, but not for long: the heartbeats of an
+//! executor must not wait for a disk. While one hangs, lines are kept up to a bound and dropped beyond it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -14,8 +14,9 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Lines(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    /// How long a thread that logs waits for its line to be written.
+    patience: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -34,7 +35,15 @@ struct State {
 impl Lines {
     /// With a thread that writes.
     pub(super) fn to(out: impl Write + Send + 'static) -> io::Result<Lines> {
-        let lines = Lines(Arc::default());
+        Lines::with_patience(PATIENCE, out)
+    }
+
+    fn with_patience(patience: Duration, out: impl Write + Send + 'static) -> io::Result<Lines> {
+        let lines = Lines(Arc::new(Shared {
+            patience,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }));
         let writer = lines.clone();
         std::thread::Builder::new()
             .name("log".into())
@@ -52,7 +61,7 @@ impl Lines {
         state.waiting.push_back(line.to_vec());
         state.taken_in += 1;
         self.0.changed.notify_all();
-        let (number, deadline) = (state.taken_in, Instant::now() + PATIENCE);
+        let (number, deadline) = (state.taken_in, Instant::now() + self.0.patience);
         while !state.hangs && state.written < number {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -135,7 +144,8 @@ mod tests {
         let (hold, go_on) = mpsc::channel();
         drop(hold);
         let written = Arc::default();
-        let mut lines = Lines::to(Hanging(go_on, Arc::clone(&written))).unwrap();
+        let out = Hanging(go_on, Arc::clone(&written));
+        let mut lines = Lines::with_patience(Duration::from_secs(60), out).unwrap();
         lines.write_all(b"one\n").unwrap();
         lines.write_all(b"two\n").unwrap();
         assert_eq!(*written.lock().unwrap(), b"one\ntwo\n");

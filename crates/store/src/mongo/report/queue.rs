@@ -25,6 +25,7 @@ use crate::mongo::schema::WAITING;
 const ANSWER_TASKS: u32 = 1000;
 /// After so many attempts that others overtook, the report goes without new work: the next one gets it.
 const ENOUGH: Try = Try(6);
+const FIRST: Try = Try(0);
 /// How long a turn is waited for.
 const TURN: Duration = Duration::from_secs(1);
 /// How far back, in multiples of what is wanted, an attempt may begin when others reach for the head too.
@@ -68,8 +69,8 @@ impl Reservations {
         next
     }
 
-    /// `wanted` of those that are free, or as many as there are. `None` if some of these would overtake a task of a
-    /// higher priority: one that another report has reserved, and may yet have to give up.
+    /// `wanted` of those that are free, or as many as there are, but none that would overtake a task of a higher
+    /// priority: one that another report has reserved, and may yet have to give up. `None` if only such are free.
     fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Option<Head<'_>> {
         let mut reserved = self.lock();
         let mut free = rows;
@@ -77,9 +78,12 @@ impl Reservations {
         let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
         free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
-        let lowest = free.last().map(|row| row.priority);
-        if lowest.is_some_and(|lowest| reserved.values().any(|priority| *priority > lowest)) {
-            return None;
+        if let Some(highest) = reserved.values().max().copied() {
+            let found = free.len();
+            free.retain(|row| row.priority >= highest);
+            if free.is_empty() && found > 0 {
+                return None;
+            }
         }
         reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
         Some(Head {
@@ -155,7 +159,8 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
             return Ok(head);
         }
         drop(turn);
-        if timeout_at(deadline, ended).await.is_err() {
+        // A report is a heartbeat too: it waits for a turn once, not at each try.
+        if count > FIRST || timeout_at(deadline, ended).await.is_err() {
             return Ok(base.reserved.nothing());
         }
     }
