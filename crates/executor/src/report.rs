@@ -4,35 +4,39 @@
 //! the heartbeat; what changes while one is under way goes into the next.
 
 mod due;
+mod leave;
+mod overdue;
 mod rest;
 mod session;
 mod stopping;
 mod watch;
+mod withdraw;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Answer, Complete, Content, End, Executing, Handout, Intent, Presence, Report, ReportAnswer};
+use model::{Answer, Content, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::{CallError, Calls};
 use sandbox::{Isolation, Launcher};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::due::Due;
+pub(crate) use self::leave::SlotThreads;
 use self::rest::Rest;
 use self::session::{Occupied, Session};
 use self::stopping::{FAREWELL, Stopping};
 use self::watch::Watching;
+use self::withdraw::withdraw;
 use crate::cache::Cache;
-use crate::control::{Control, Overdue};
+use crate::control::Control;
 use crate::fetch::Fetcher;
 use crate::home::{Home, SessionFile, failed};
 use crate::run::shell_beneath;
 use crate::slots::Slots;
 use crate::spool::{Carried, Spool};
-use crate::work::{Bench, Ending, Equipment, Event, Job};
+use crate::work::{Bench, Ending, Equipment, Event};
 use crate::{ExecutorError, Options, workspace};
 
 /// Results beyond this go into the next report.
@@ -42,12 +46,6 @@ const REPORT_BYTES: usize = 32 << 20;
 const FIRST_REPORT_BYTES: usize = 96 << 20;
 const REPORT_RESULTS: usize = 1000;
 const LARGE_ANSWER: u64 = 8 << 20;
-/// How long an end may wait for threads that hang and a disk that does not answer.
-const LEAVING: Duration = Duration::from_secs(10);
-
-const STUCK: &str = "conclave_attempts_stuck_total";
-const SLOTS_OUT: &str = "conclave_slots_out_of_service";
-
 pub(crate) struct Reporter {
     options: Options,
     home: Home,
@@ -71,12 +69,6 @@ pub(crate) struct Reporter {
     /// Until when the wardens were last told to go on.
     in_touch_until: Instant,
     stopping: Option<Stopping>,
-}
-
-/// The threads of the slots, and a channel that is closed when all of them have ended.
-pub(crate) struct SlotThreads {
-    threads: Vec<JoinHandle<()>>,
-    ended: mpsc::Receiver<()>,
 }
 
 enum Sent {
@@ -205,37 +197,6 @@ impl Reporter {
         ended
     }
 
-    /// Waits for the threads and for the disk, but not for ever.
-    async fn leave(&self, SlotThreads { threads, mut ended }: SlotThreads) {
-        let deadline = tokio::time::Instant::now() + LEAVING;
-        let ended = tokio::time::timeout_at(deadline, ended.recv()).await;
-        if ended.is_err() {
-            tracing::error!(waited = ?LEAVING, "leaving while a slot does not end");
-        }
-        let over = threads
-            .into_iter()
-            .filter(|thread| ended.is_ok() || thread.is_finished());
-        if over.filter_map(|thread| thread.join().err()).count() > 0 {
-            tracing::error!("a slot's thread had panicked");
-        }
-        let bench = self.bench.clone();
-        // A disk that is well needs no more.
-        let least = Duration::from_secs(1);
-        let left = deadline
-            .saturating_duration_since(tokio::time::Instant::now())
-            .max(least);
-        let (closed, on_closed) = oneshot::channel();
-        std::thread::spawn(move || {
-            bench.spool.close(left);
-            let _ = closed.send(());
-        });
-        let _ = on_closed.await;
-        let written = tokio::time::timeout_at(deadline, self.session.written());
-        if written.await.is_err() {
-            tracing::warn!("leaving before the session was written");
-        }
-    }
-
     /// Takes in events until a report is due.
     async fn wait_until_due(&mut self, stop: &CancellationToken) {
         loop {
@@ -296,7 +257,7 @@ impl Reporter {
                     out = self.slots.out(),
                     "no warden starts in a slot; it is out of service"
                 );
-                metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
+                self.count_slots_out();
             }
             Event::SlotBack => {
                 tracing::info!("a slot has a warden again");
@@ -304,56 +265,6 @@ impl Reporter {
             }
             Event::CleanedUp(handout) => self.give_up(&handout, now),
         }
-    }
-
-    fn on_slot_back(&mut self) {
-        self.slots.on_back();
-        metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
-        self.due.on_hint();
-    }
-
-    /// Goes on with giving up what does not go on by itself.
-    fn look_after_slots(&mut self, now: Instant) {
-        let overdue = |(handout, control): (&Handout, &Arc<Control>)| {
-            Some((*handout, control.clone(), control.look(now)?))
-        };
-        let overdue: Vec<_> = self.controls.iter().filter_map(overdue).collect();
-        for (handout, control, overdue) in overdue {
-            let task = handout.task;
-            match overdue {
-                Overdue::WardenKilled(why) => {
-                    tracing::error!(%task, why, "an attempt does not go on; its warden was killed");
-                    metrics::counter!(STUCK).increment(1);
-                }
-                Overdue::CleanUp(warden) => {
-                    tracing::error!(%task, "a slot does not go on without its warden either; ending its processes");
-                    self.bench.clean_up(handout, control, warden);
-                }
-                Overdue::GiveUp => self.give_up(&handout, now),
-            }
-        }
-    }
-
-    /// The attempt is lost, and its slot out of service until its thread comes back.
-    fn give_up(&mut self, handout: &Handout, now: Instant) {
-        // It may have come back meanwhile.
-        let Some(control) = self.controls.remove(handout) else {
-            return;
-        };
-        control.give_up();
-        let end = End::Broken(control.stuck().unwrap_or_default());
-        self.bench.keep(Complete {
-            handout: *handout,
-            end,
-        });
-        self.given_up.insert(*handout);
-        self.slots.on_ended(handout, now);
-        self.slots.on_out();
-        metrics::gauge!(SLOTS_OUT).set(self.slots.out() as f64);
-        tracing::error!(task = %handout.task, out = self.slots.out(), "a slot hangs and is out of service until it goes on");
-        self.due.on_ended(now);
-        self.rest.on_broken(now);
-        self.give_back(|_| true);
     }
 
     /// Sends one report and does as the answer says.
@@ -552,49 +463,6 @@ impl Reporter {
         let stopping = self.stopping.as_ref();
         stopping.is_some_and(|stopping| stopping.is_out_of_time(Instant::now()))
     }
-
-    /// What has not begun is not named any more: the judicator gives it to another.
-    fn give_back(&mut self, which: impl Fn(&Job) -> bool) {
-        let taken = self.bench.take_back(which);
-        self.on_given_back(taken);
-    }
-
-    fn on_given_back(&mut self, handouts: Vec<Handout>) {
-        let now = Instant::now();
-        for handout in handouts {
-            // Its slot had put it back after it was given up.
-            if self.given_up.remove(&handout) {
-                self.on_slot_back();
-            }
-            self.slots.on_ended(&handout, now);
-            self.controls.remove(&handout);
-            self.due.on_hint();
-        }
-    }
-
-    fn doom(&mut self, handout: &Handout) {
-        if !self.slots.on_doomed(handout) {
-            return;
-        }
-        if let Some(control) = self.controls.get(handout) {
-            withdraw(handout, control);
-        }
-        self.give_back(|job| job.handout == *handout);
-    }
-
-    fn doom_all(&mut self) {
-        for handout in self.slots.all() {
-            self.doom(&handout);
-        }
-    }
-}
-
-/// Whether it had begun.
-fn withdraw(handout: &Handout, control: &Control) -> bool {
-    control.withdraw().unwrap_or_else(|error| {
-        tracing::warn!(task = %handout.task, %error, "could not reach the warden to stop a task");
-        true
-    })
 }
 
 #[cfg(test)]

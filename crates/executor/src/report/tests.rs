@@ -5,7 +5,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    Add, Added, Assignment, Attempt, BlobHash, Command, ExecuteStep, ExecutorName, ExecutorState,
+    Add, Added, Assignment, Attempt, BlobHash, Command, End, ExecuteStep, ExecutorName, ExecutorState,
     JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
 };
 use nix::sys::stat::Mode;
