@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use self::channels::{Asked, Channels, Peer};
-use self::repeatable::Repeatable;
+use self::repeatable::{Memory, Repeatable};
 use self::verdict::{Cause, Verdict, verdict};
 use crate::stall::{STALL, bound_sender};
 use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
@@ -41,12 +41,14 @@ const SLOWEST_STORE: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Client {
     channels: Channels,
+    memory: Memory,
 }
 
 impl Client {
     pub fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Client {
         Client {
             channels: Channels::new(judicators, secret),
+            memory: Memory::default(),
         }
     }
 
@@ -54,7 +56,7 @@ impl Client {
     /// safe to repeat.
     async fn call<M, T, F>(
         &self,
-        patience: Duration,
+        times: impl Into<Times>,
         request: M,
         call: impl Fn(Peer, M) -> F,
     ) -> Result<T, CallError>
@@ -62,7 +64,7 @@ impl Client {
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        self.call_someone(patience, request, call)
+        self.call_someone(times, request, call)
             .await
             .map(|(_, answer)| answer)
     }
@@ -70,7 +72,7 @@ impl Client {
     /// The same, and who it was that answered.
     async fn call_someone<M, T, F>(
         &self,
-        patience: Duration,
+        times: impl Into<Times>,
         request: M,
         call: impl Fn(Peer, M) -> F,
     ) -> Result<(String, T), CallError>
@@ -78,10 +80,11 @@ impl Client {
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
+        let Times { wait, patience } = times.into();
         self.probe_if_due();
         let mut refusals = Refusals::default();
         for (address, peer) in self.channels.in_turn() {
-            let asked = self.channels.ask(&address);
+            let asked = self.channels.ask(&address, wait);
             let answer = match tokio::time::timeout(patience, call(peer, request.clone())).await {
                 Ok(answer) => answer.map(tonic::Response::into_inner),
                 Err(_) => Err(Status::deadline_exceeded(format!(
@@ -101,12 +104,12 @@ impl Client {
 
     /// Asks a judicator that was left whether it works again, while the calls go to others.
     fn probe_if_due(&self) {
-        let Some((address, mut peer)) = self.channels.take_probe() else {
+        let Some((address, Peer { mut calls, .. })) = self.channels.take_probe() else {
             return;
         };
         let channels = self.channels.clone();
         tokio::spawn(async move {
-            let answer = match tokio::time::timeout(PROBE_PATIENCE, peer.check(proto::Nothing {})).await {
+            let answer = match tokio::time::timeout(PROBE_PATIENCE, calls.check(proto::Nothing {})).await {
                 Ok(answer) => answer.map(drop),
                 Err(_) => Err(Status::deadline_exceeded(format!(
                     "no answer within {PROBE_PATIENCE:?}"
@@ -118,6 +121,23 @@ impl Client {
             });
             channels.on_probed(&address, answer);
         });
+    }
+}
+
+/// How long a call may take.
+struct Times {
+    /// What the caller asks the judicator to wait for.
+    wait: Duration,
+    /// When the next judicator is tried.
+    patience: Duration,
+}
+
+impl From<Duration> for Times {
+    fn from(patience: Duration) -> Times {
+        Times {
+            wait: Duration::ZERO,
+            patience,
+        }
     }
 }
 
@@ -206,7 +226,7 @@ impl Calls for Client {
         };
         let answer = self
             .call(PATIENCE, request, |mut peer, request| async move {
-                peer.add(request).await
+                peer.calls.add(request).await
             })
             .await?;
         understood(each("tasks", answer.tasks))
@@ -219,7 +239,7 @@ impl Calls for Client {
         };
         let task = self
             .call(PATIENCE, request, |mut peer, request| async move {
-                peer.cancel(request).await
+                peer.calls.cancel(request).await
             })
             .await?;
         understood(task.read())
@@ -230,10 +250,14 @@ impl Calls for Client {
             id: id_out(id.0),
             wait: wait.map(micros),
         };
-        let patience = PATIENCE.saturating_add(wait.unwrap_or_default());
+        let wait = wait.unwrap_or_default();
+        let times = Times {
+            wait,
+            patience: PATIENCE.saturating_add(wait),
+        };
         let task = self
-            .call(patience, request, |mut peer, request| async move {
-                peer.get(request).await
+            .call(times, request, |mut peer, request| async move {
+                peer.calls.get(request).await
             })
             .await?;
         understood(task.read())
@@ -243,7 +267,7 @@ impl Calls for Client {
         let request: proto::Query = query.into();
         let page = self
             .call(PATIENCE, request, |mut peer, request| async move {
-                peer.search(request).await
+                peer.calls.search(request).await
             })
             .await?;
         understood(page.read())
@@ -252,7 +276,7 @@ impl Calls for Client {
     async fn stats(&self) -> Result<Stats, CallError> {
         let stats = self
             .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.stats(request).await
+                peer.calls.stats(request).await
             })
             .await?;
         understood(stats.read())
@@ -263,7 +287,7 @@ impl Calls for Client {
             .call(
                 CHECK_PATIENCE,
                 proto::Nothing {},
-                |mut peer, request| async move { peer.check(request).await },
+                |mut peer, request| async move { peer.calls.check(request).await },
             )
             .await?;
         Ok(ready.into())
@@ -274,13 +298,16 @@ impl Calls for Client {
             id: id_out(id.0),
             wait: None,
         };
-        let events = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.events(request).await
+        let (address, events) = self
+            .call_someone(PATIENCE, request, |mut peer, request| async move {
+                peer.calls.events(request).await
             })
             .await?;
+        let channels = self.channels.clone();
         Ok(events
-            .map(|event| understood(event.map_err(problem_in)?.read()))
+            .map_err(problem_in)
+            .inspect_err(move |error| channels.on_stream_failed(&address, error))
+            .map(|event| understood(event?.read()))
             .boxed())
     }
 
@@ -288,7 +315,7 @@ impl Calls for Client {
         let request = proto::ReportRequest::from(report);
         let answer = self
             .call(PATIENCE, request, |mut peer, request| async move {
-                peer.report(request).await
+                peer.calls.report(request).await
             })
             .await?;
         understood(answer.read())
@@ -301,7 +328,7 @@ impl Calls for Client {
         };
         let (address, hints) = self
             .call_someone(PATIENCE, request, |mut peer, request| async move {
-                peer.watch(request).await
+                peer.calls.watch(request).await
             })
             .await?;
         // Hints are good only from the judicator that gets the reports: it alone knows how much work is wanted. When
@@ -321,7 +348,7 @@ impl Calls for Client {
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
         let answer = self
             .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.executors(request).await
+                peer.calls.executors(request).await
             })
             .await?;
         understood(each("executors", answer.executors))
@@ -330,7 +357,7 @@ impl Calls for Client {
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         let answer = self
             .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.judicators(request).await
+                peer.calls.judicators(request).await
             })
             .await?;
         understood(each("judicators", answer.judicators))
@@ -339,17 +366,17 @@ impl Calls for Client {
     /// Goes to the next judicator as long as all that was sent can be sent again. A large blob takes its time: only a
     /// transfer that stands still is ended.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let bytes = Repeatable::new(bytes);
+        let bytes = Repeatable::new(bytes, self.memory.clone());
         let mut refusals = Refusals::default();
         self.probe_if_due();
         for (address, mut peer) in self.channels.in_turn() {
-            let asked = self.channels.ask(&address);
+            let asked = self.channels.ask(&address, Duration::ZERO);
             let sent = Arc::new(AtomicU64::new(0));
             let counted = sent.clone();
             let parts = blob_parts(hash, &bytes).inspect(move |part| {
                 counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
             });
-            match while_it_goes_on(&sent, peer.put_blob(parts)).await {
+            match while_it_goes_on(&sent, peer.blobs.put_blob(parts)).await {
                 Ok(answer) => {
                     asked.on_answered();
                     return Ok(answer.into_inner().size);
@@ -369,7 +396,7 @@ impl Calls for Client {
         };
         let answer = self
             .call(PATIENCE, request, |mut peer, request| async move {
-                peer.has_blobs(request).await
+                peer.calls.has_blobs(request).await
             })
             .await?;
         Ok(answer.blobs.into_iter().map(|blob| blob.size).collect())
@@ -379,14 +406,15 @@ impl Calls for Client {
         let request = proto::BlobHashes {
             hashes: vec![hash_out(hash)],
         };
-        let parts = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.get_blob(request).await
+        let (address, parts) = self
+            .call_someone(PATIENCE, request, |mut peer, request| async move {
+                peer.blobs.get_blob(request).await
             })
             .await?;
-        Ok(bound_sender(
-            parts.map_ok(|part| part.bytes).map_err(problem_in),
-            STALL,
-        ))
+        let channels = self.channels.clone();
+        let bytes = bound_sender(parts.map_ok(|part| part.bytes).map_err(problem_in), STALL);
+        Ok(bytes
+            .inspect_err(move |error| channels.on_stream_failed(&address, error))
+            .boxed())
     }
 }

@@ -21,13 +21,18 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-/// Answers `stats`, `check` and `put_blob`, each as its flaw says.
+/// Answers `stats`, `check`, `put_blob` and `get_blob`, each as its flaw says.
 #[derive(Default)]
 struct FakeJudicator {
     flaw: watch::Sender<Option<CallError>>,
     stats: AtomicU32,
     checks: AtomicU32,
+    /// Bytes of endless blobs.
+    produced: Arc<AtomicU32>,
 }
+
+const ENDLESS: BlobHash = BlobHash([9; 32]);
+static PART: [u8; 64 << 10] = [7; 64 << 10];
 
 impl FakeJudicator {
     fn answer<T>(&self, well: T) -> Result<T, CallError> {
@@ -75,8 +80,9 @@ impl Calls for FakeJudicator {
     async fn cancel(&self, _: TaskId) -> Result<Task, CallError> {
         unused()
     }
-    async fn get(&self, id: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
+    async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         self.stats.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(wait.unwrap_or_default()).await;
         Err(CallError::NoTask(id))
     }
     async fn search(&self, _: Query) -> Result<Page, CallError> {
@@ -100,8 +106,22 @@ impl Calls for FakeJudicator {
     async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
         unused()
     }
-    async fn get_blob(&self, _: BlobHash) -> Result<ByteStream, CallError> {
-        unused()
+    /// Begins well; a flaw shows after the first byte.
+    async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
+        self.stats.fetch_add(1, Ordering::SeqCst);
+        if hash == ENDLESS {
+            let produced = self.produced.clone();
+            let part = move || {
+                produced.fetch_add(PART.len() as u32, Ordering::SeqCst);
+                Ok(Bytes::from_static(&PART))
+            };
+            return Ok(stream::repeat_with(part).boxed());
+        }
+        let bytes = [
+            Ok(Bytes::from_static(b"1")),
+            self.answer(Bytes::from_static(b"2")),
+        ];
+        Ok(stream::iter(bytes).boxed())
     }
 }
 
@@ -194,6 +214,69 @@ async fn a_wrong_request_is_not_taken_elsewhere() {
     for _ in 0..3 {
         let answer = client.get(TaskId::generate(), None).await;
         assert!(matches!(answer, Err(CallError::NoTask(_))), "{answer:?}");
+    }
+    let mut asked = [first.asked(), second.asked()];
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 3]);
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_midway_is_fetched_elsewhere_next_time() {
+    let (broken, broken_at) = start(None).await;
+    broken
+        .flaw
+        .send_replace(Some(CallError::Internal("bad disk".into())));
+    let (_, good_at) = start(None).await;
+    for _ in 0..CLIENTS {
+        let client = client(&[&broken_at, &good_at], None);
+        let mut failures = 0;
+        loop {
+            let parts: Vec<_> = client.get_blob(BlobHash([1; 32])).await.unwrap().collect().await;
+            if parts.iter().all(Result::is_ok) {
+                break;
+            }
+            failures += 1;
+            assert!(failures < 2, "the same judicator was asked again");
+        }
+    }
+    // So some clients did begin with it.
+    assert!(broken.asked() > 0);
+}
+
+#[tokio::test]
+async fn blobs_that_nobody_reads_hold_up_no_other_call() {
+    let (judicator, address) = start(None).await;
+    let client = client(&[&address], None);
+    let mut unread = Vec::new();
+    for _ in 0..32 {
+        unread.push(client.get_blob(ENDLESS).await.unwrap());
+    }
+    // More than a connection's window has room for by default.
+    let filled = async {
+        while judicator.produced.load(Ordering::SeqCst) < 6 << 20 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), filled)
+        .await
+        .unwrap();
+    client.stats().await.unwrap();
+    // Nor other blobs.
+    let mut other = client.get_blob(ENDLESS).await.unwrap();
+    assert!(other.next().await.unwrap().is_ok());
+    let whole = client.get_blob(BlobHash([1; 32])).await.unwrap();
+    assert_eq!(whole.count().await, 2);
+}
+
+#[tokio::test]
+async fn a_caller_who_hangs_up_during_a_wait_says_nothing_about_the_judicator() {
+    let (first, first_at) = start(None).await;
+    let (second, second_at) = start(None).await;
+    let client = client(&[&first_at, &second_at], None);
+    for _ in 0..3 {
+        let wait = client.get(TaskId::generate(), Some(Duration::from_secs(60)));
+        let hung_up = tokio::time::timeout(Duration::from_millis(1500), wait).await;
+        assert!(hung_up.is_err());
     }
     let mut asked = [first.asked(), second.asked()];
     asked.sort_unstable();

@@ -1,4 +1,4 @@
-//! One connection for each judicator, made when it is first needed.
+//! The connections to each judicator, made when they are first needed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,12 +12,25 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::order::{News, Order};
-use super::verdict::Cause;
+use super::verdict::{Cause, Verdict, of_error};
 use crate::server::MESSAGE_LIMIT;
 use crate::wire::proto::judicator_client::JudicatorClient;
 use crate::{CallError, Secret};
 
-pub(super) type Peer = JudicatorClient<InterceptedService<Channel, ShowSecret>>;
+/// What a stream may send ahead of its reader. All streams of a connection share one window, so a few that nobody
+/// reads would fill it: this is so much smaller that thousands do not.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 30;
+
+/// A judicator. Blobs have a connection of their own: the bytes of one that is read slowly, or not at all, stand in
+/// the way of no other call.
+#[derive(Clone)]
+pub(super) struct Peer {
+    pub(super) calls: Connection,
+    pub(super) blobs: Connection,
+}
+
+type Connection = JudicatorClient<InterceptedService<Channel, ShowSecret>>;
 
 #[derive(Clone)]
 pub(super) struct ShowSecret(Option<Secret>);
@@ -41,11 +54,15 @@ pub(super) struct Channels {
     preferred: Arc<watch::Sender<Option<String>>>,
 }
 
-/// A judicator that was asked. A caller that does not want to wait any longer just drops the call: that too tells
-/// that there was no answer.
+/// How long a judicator may take, beyond a wait that the caller asked for, before a dropped call counts against it.
+const EXPECTED: Duration = Duration::from_secs(1);
+
+/// A judicator that was asked. A caller that does not want to wait any longer drops the call. If the answer was due by
+/// then, that counts as no answer; a user who hangs up earlier says nothing about the judicator.
 pub(super) struct Asked<'a> {
     channels: &'a Channels,
     address: &'a str,
+    due: Instant,
     answered: bool,
 }
 
@@ -69,7 +86,7 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.answered && Instant::now() >= self.due {
             self.channels
                 .leave(self.address, None, "the caller waited in vain");
         }
@@ -113,12 +130,21 @@ impl Channels {
             .collect()
     }
 
-    /// To be held until this one has answered.
-    pub(super) fn ask<'a>(&'a self, address: &'a str) -> Asked<'a> {
+    /// To be held until this one has answered, which may take as long as the caller asked it to wait.
+    pub(super) fn ask<'a>(&'a self, address: &'a str, wait: Duration) -> Asked<'a> {
         Asked {
             channels: self,
             address,
+            due: Instant::now() + wait.saturating_add(EXPECTED),
             answered: false,
+        }
+    }
+
+    /// A stream that a judicator had begun has failed: another judicator is asked first for a while, unless the
+    /// failure would be the same everywhere.
+    pub(super) fn on_stream_failed(&self, address: &str, error: &CallError) {
+        if let Verdict::Leave(cause) = of_error(error) {
+            self.leave(address, Some(cause), &error.to_string());
         }
     }
 
@@ -195,18 +221,26 @@ impl Channels {
                 return None;
             }
         };
-        let channel = endpoint
+        let endpoint = endpoint
             // Without this each exchange may lose 40 ms to delayed acknowledgements.
             .tcp_nodelay(true)
             .connect_timeout(Duration::from_secs(2))
             // A judicator that hangs or is cut off keeps its connections open: it is left after 5 seconds.
             .http2_keep_alive_interval(Duration::from_secs(2))
             .keep_alive_timeout(Duration::from_secs(3))
-            .keep_alive_while_idle(true)
-            .connect_lazy();
-        let peer = JudicatorClient::with_interceptor(channel, ShowSecret(self.secret.clone()))
-            .max_decoding_message_size(MESSAGE_LIMIT)
-            .max_encoding_message_size(MESSAGE_LIMIT);
-        Some(peer)
+            .keep_alive_while_idle(true);
+        let connection = |endpoint: Endpoint| {
+            JudicatorClient::with_interceptor(endpoint.connect_lazy(), ShowSecret(self.secret.clone()))
+                .max_decoding_message_size(MESSAGE_LIMIT)
+                .max_encoding_message_size(MESSAGE_LIMIT)
+        };
+        let for_streams = endpoint
+            .clone()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        Some(Peer {
+            calls: connection(endpoint),
+            blobs: connection(for_streams),
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! A stream of bytes that can be sent again from its beginning, as long as it is small.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -11,28 +12,53 @@ use crate::ByteStream;
 
 /// What is remembered. Most blobs are smaller; a larger one that fails midway is its sender's to repeat.
 const REMEMBERED: usize = 8 << 20;
+/// What all transfers of a client together remember. Those beyond it go once, like large ones.
+const REMEMBERED_BY_ALL: usize = 64 << 20;
+
+/// How many bytes the transfers of one client remember now.
+#[derive(Clone, Default)]
+pub(super) struct Memory(Arc<AtomicUsize>);
+
+impl Memory {
+    fn take(&self, bytes: usize) -> bool {
+        let more = |used: usize| Some(used + bytes).filter(|used| *used <= REMEMBERED_BY_ALL);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 #[derive(Clone)]
 pub(super) struct Repeatable(Arc<Mutex<State>>);
 
 struct State {
     sent: Vec<Bytes>,
-    bytes: usize,
+    /// Of those in `sent`.
+    remembered: usize,
+    /// A part was sent and not remembered.
+    forgot: bool,
+    memory: Memory,
     rest: ByteStream,
 }
 
 impl Repeatable {
-    pub(super) fn new(rest: ByteStream) -> Repeatable {
+    pub(super) fn new(rest: ByteStream, memory: Memory) -> Repeatable {
         Repeatable(Arc::new(Mutex::new(State {
             sent: Vec::new(),
-            bytes: 0,
+            remembered: 0,
+            forgot: false,
+            memory,
             rest,
         })))
     }
 
     /// Whether all that was sent so far is remembered.
     pub(super) async fn may_repeat(&self) -> bool {
-        self.0.lock().await.bytes <= REMEMBERED
+        !self.0.lock().await.forgot
     }
 
     /// From the beginning. If the stream itself fails it ends early.
@@ -52,14 +78,30 @@ impl State {
             return Some(part.clone());
         }
         let part = self.rest.next().await?.ok()?;
-        self.bytes += part.len();
-        if self.bytes > REMEMBERED {
-            self.sent.clear();
-            self.sent.shrink_to_fit();
-        } else {
-            self.sent.push(part.clone());
-        }
+        self.remember(&part);
         Some(part)
+    }
+
+    fn remember(&mut self, part: &Bytes) {
+        let fits = self.remembered + part.len() <= REMEMBERED;
+        if !self.forgot && fits && self.memory.take(part.len()) {
+            self.remembered += part.len();
+            self.sent.push(part.clone());
+        } else {
+            self.forgot = true;
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.sent = Vec::new();
+        self.memory.give_back(std::mem::take(&mut self.remembered));
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.forget();
     }
 }
 
@@ -68,11 +110,12 @@ mod tests {
     use super::*;
 
     fn parts(sizes: Vec<usize>) -> Repeatable {
-        Repeatable::new(
-            stream::iter(sizes)
-                .map(|size| Ok(Bytes::from(vec![7; size])))
-                .boxed(),
-        )
+        parts_in(&Memory::default(), sizes)
+    }
+
+    fn parts_in(memory: &Memory, sizes: Vec<usize>) -> Repeatable {
+        let parts = stream::iter(sizes).map(|size| Ok(Bytes::from(vec![7; size])));
+        Repeatable::new(parts.boxed(), memory.clone())
     }
 
     async fn sizes(stream: BoxStream<'static, Bytes>) -> Vec<usize> {
@@ -94,5 +137,22 @@ mod tests {
         let repeatable = parts(vec![REMEMBERED, 1, 1]);
         assert_eq!(sizes(repeatable.replay()).await, [REMEMBERED, 1, 1]);
         assert!(!repeatable.may_repeat().await);
+    }
+
+    #[tokio::test]
+    async fn all_transfers_together_remember_no_more_than_their_bound() {
+        let memory = Memory::default();
+        let mut transfers = Vec::new();
+        for number in 0..REMEMBERED_BY_ALL / REMEMBERED + 2 {
+            let repeatable = parts_in(&memory, vec![REMEMBERED]);
+            assert_eq!(sizes(repeatable.replay()).await, [REMEMBERED]);
+            let is_within = number < REMEMBERED_BY_ALL / REMEMBERED;
+            assert_eq!(repeatable.may_repeat().await, is_within, "{number}");
+            transfers.push(repeatable);
+        }
+        drop(transfers);
+        let later = parts_in(&memory, vec![1]);
+        assert_eq!(sizes(later.replay()).await, [1]);
+        assert!(later.may_repeat().await);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn verdict(status: &Status) -> Verdict {
     }
 }
 
-fn of_error(error: &CallError) -> Verdict {
+pub(super) fn of_error(error: &CallError) -> Verdict {
     match error {
         CallError::Invalid(_)
         | CallError::NoTask(_)
