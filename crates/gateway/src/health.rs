@@ -39,9 +39,13 @@ pub(crate) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<String
     }
     match timeout(PATIENCE, gateway.calls.check()).await {
         Ok(Ok(ready)) => Ok(words(ready)),
-        // Whatever is wrong, it is not this request.
+        // Answers 503 and names what is full.
+        Ok(Err(error @ (CallError::Full(_) | CallError::Busy(_) | CallError::Unavailable(_)))) => {
+            Err(error.into())
+        }
+        // Whatever else is wrong, it is not this request.
         Ok(Err(CallError::Internal(why))) => Err(CallError::Unavailable(why).into()),
-        Ok(Err(error)) => Err(error.into()),
+        Ok(Err(error)) => Err(CallError::Unavailable(error.to_string()).into()),
         Err(_) => Err(CallError::Unavailable(format!("no judicator answered within {PATIENCE:?}")).into()),
     }
 }

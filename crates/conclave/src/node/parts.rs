@@ -55,11 +55,15 @@ impl Part {
     }
 }
 
+/// After a failure the process is to start again soon: nobody is given the time of an orderly stop.
+const PATIENCE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
 /// In the order in which they stop.
 pub(crate) struct Parts(pub(crate) Vec<Part>);
 
 impl Parts {
-    /// Until the first signal, or until a part ends; then stops all of them in their order.
+    /// Until the first signal, or until a part ends; then stops all of them in their order, or after a failure in the
+    /// opposite one: the gateway comes last then, and says to everyone who asks why the node is not ready.
     pub(crate) async fn run(self, mut signals: Signals) -> Result<()> {
         let Parts(mut parts) = self;
         let tasks = parts.iter_mut().map(|part| &mut part.task);
@@ -76,6 +80,10 @@ impl Parts {
         });
         if let Some(Err(error)) = &first {
             error!("stopping, because {error:#}");
+            parts.reverse();
+            for part in &mut parts {
+                part.patience = part.patience.min(PATIENCE_AFTER_FAILURE);
+            }
         }
         // Whatever hangs, the operator has the last word.
         tokio::spawn(async move {
@@ -126,7 +134,8 @@ mod tests {
         ]);
         let error = parts.run(Signals::listen().unwrap()).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "executor failed: no disk");
-        assert_eq!(*log.lock().unwrap(), ["gateway", "judicator"]);
+        // The gateway has said until the end why the node is not ready.
+        assert_eq!(*log.lock().unwrap(), ["judicator", "gateway"]);
     }
 
     #[tokio::test]
