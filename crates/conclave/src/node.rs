@@ -27,7 +27,10 @@ pub(crate) use parts::{Part, Parts};
 pub(crate) use reload::{Reload, Renewed, read_log_level};
 pub(crate) use secrets::Secrets;
 pub(crate) use serving::Serving;
-pub(crate) use signals::Signals;
+pub(crate) use signals::{Signals, survive_hangups};
+
+/// Commands that go on for as long as the machine does, and read their files again at SIGHUP.
+pub(crate) const VERBS: [&str; 5] = ["up", "judicator", "executor", "gateway", "service"];
 
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
