@@ -185,6 +185,11 @@ async fn a_single_node_is_shown_and_stopped() {
     cli.run(&on_it("status")).await.fails(1, &[text(&data), "--data"]);
 
     let mut up = alone(&system, &[]);
+    // Whoever may open a file may lock it, and keep the node from starting.
+    for lock in ["run/boot.pid", "executor/lock"] {
+        let mode = std::fs::metadata(data.join(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
     let said = await_that("the node to be ready", SOON, async || {
         let said = cli.run(&on_it("status")).await.well();
         said.text().contains("\nready").then_some(said)
