@@ -21,7 +21,7 @@ use crate::commands::{
 pub(crate) use client::{ClientFlags, ServerFlags};
 pub(crate) use cluster::{ClusterFlags, FounderFlags, NameFlag};
 pub(crate) use local::LocalFlags;
-pub(crate) use name::{executor_name, task_id, user_name};
+pub(crate) use name::{executor_name, user_name};
 pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
 pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags};
 pub(crate) use task_ref::{FindError, TaskRef, task_ref};
