@@ -186,7 +186,10 @@ async fn a_single_node_is_shown_and_stopped() {
     let data = system.data();
     let cli = Cli::new("");
     let on_it = |verb: &'static str| [verb, "--data", text(&data)];
-    cli.run(&on_it("status")).await.fails(1, &[text(&data), "--data"]);
+    for verb in ["status", "stop"] {
+        let said = cli.run(&on_it(verb)).await;
+        said.fails(1, &[text(&data), "--data", "started alone"]);
+    }
 
     let mut up = alone(&system, &[]);
     // Whoever may open a file may lock it, and keep the node from starting.
