@@ -121,6 +121,21 @@ async fn a_gateway_with_tokens_shows_a_secret() {
     let args = [&args[..], &["--tokens-file", &tokens]].concat();
     let said = Cli::new("").run(&args).await;
     said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    // In a cluster it is said before anything is started, too.
+    let data = system.folder.path().join("web");
+    let args = [
+        "gateway",
+        "--cluster",
+        "--join",
+        "127.0.0.1:1",
+        "--data",
+        text(&data),
+    ];
+    let said = Cli::new("")
+        .run(&[&args[..], &["--tokens-file", &tokens]].concat())
+        .await;
+    said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    assert!(!data.exists(), "{said:?}");
     let _judicator = system.judicator(&[]).unwrap();
     let gateway = system.gateway(&["--tokens-file", &tokens, "--insecure"]);
     assert!(gateway.is_ok());
