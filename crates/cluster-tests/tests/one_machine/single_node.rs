@@ -294,6 +294,17 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
         "reason=\"exited\"",
     ];
     line(ended, well.id.to_string()).await;
+
+    let long = stage.system.add(shell("sleep 600")).await.id;
+    for _ in 0..2 {
+        stage.system.client.cancel(long).await.unwrap();
+    }
+    line(&["DEBUG", "task ended", "status=cancelled"], long.to_string()).await;
+    let log = stage.up.log();
+    let ends = log
+        .lines()
+        .filter(|line| line.contains("task ended") && line.contains(&long.to_string()));
+    assert_eq!(ends.count(), 1, "{log}");
 }
 
 #[tokio::test]
