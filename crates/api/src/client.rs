@@ -90,6 +90,7 @@ impl Client {
             authorities,
             silence,
             repeat_for,
+            direct,
             on_repeat,
         } = options;
         let base = base(server)?;
@@ -105,7 +106,7 @@ impl Client {
             .connect_timeout(CONNECT_TIMEOUT.min(silence))
             .tcp_nodelay(true);
         // A proxy from the environment cannot reach this machine's own loopback.
-        if matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+        if direct || matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
             builder = builder.no_proxy();
         }
         let builder = tls::set_up(builder, &base, authorities.as_deref())?;

@@ -49,7 +49,11 @@ pub enum PlanError {
 /// Why a verb of an operator cannot be done on the node of this folder.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    #[error("{run} is not the run folder of a node; name the data folder of one with --data")]
+    #[error(
+        "no node was started in {}; name its data folder with --data. A judicator, executor or gateway that was started \
+         alone, without --cluster, is not found in this way: stop it with Ctrl-C or SIGTERM",
+        .run.parent().unwrap_or(.run).display()
+    )]
     NoNode { run: PathBuf },
     #[error("could not {step} {path}")]
     Folder {

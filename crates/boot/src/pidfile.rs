@@ -1,7 +1,8 @@
 //! Which process a service is, in a file that is locked by whoever decides about it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::process::Identity;
@@ -66,13 +67,20 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// For this user alone: whoever may open a file may lock it, and keep a node from starting.
 fn open(path: &Path) -> io::Result<File> {
-    File::options()
+    let file = File::options()
         .create(true)
         .truncate(false)
         .read(true)
         .write(true)
-        .open(path)
+        .mode(0o600)
+        .open(path)?;
+    // An earlier version let everybody read it.
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -102,5 +110,17 @@ mod tests {
         assert_eq!(held.read().unwrap(), Some(own));
         held.clear().unwrap();
         assert_eq!(held.read().unwrap(), None);
+    }
+
+    #[test]
+    fn other_users_cannot_lock_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pid");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(PidFile::try_lock(&path).unwrap().unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(PidFile::try_lock(&path).unwrap().unwrap());
+        assert_eq!(mode(), 0o600);
     }
 }

@@ -238,7 +238,7 @@ mod tests {
     fn what_is_no_node_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let wrong = Status::read(folder.path()).unwrap_err().to_string();
-        assert!(wrong.contains("is not the run folder of a node"), "{wrong}");
+        assert!(wrong.contains("no node was started in"), "{wrong}");
         fs::write(folder.path().join("status.json"), "{}").unwrap();
         let wrong = Status::read(folder.path()).unwrap_err().to_string();
         assert!(wrong.contains("status.json"), "{wrong}");

@@ -1,6 +1,6 @@
 //! Stop the node of a folder from outside.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::folder::Folder;
@@ -9,7 +9,8 @@ use crate::{NodeError, lock};
 /// Asks boot to stop and waits until it is gone with all its services. Needs a runtime.
 pub async fn stop(run: &Path, patience: Duration) -> Result<(), NodeError> {
     let folder = Folder::new(run);
-    if !folder.status().exists() && !folder.boot_pid().exists() {
+    let exists = |path: PathBuf| path.try_exists().map_err(NodeError::at("look at", &path));
+    if !exists(folder.status())? && !exists(folder.boot_pid())? {
         return Err(NodeError::NoNode {
             run: run.to_path_buf(),
         });

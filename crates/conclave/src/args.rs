@@ -21,9 +21,9 @@ use crate::commands::{
 pub(crate) use client::{ClientFlags, ServerFlags};
 pub(crate) use cluster::{ClusterFlags, FounderFlags, NameFlag};
 pub(crate) use local::LocalFlags;
-pub(crate) use name::{executor_name, task_id, user_name};
+pub(crate) use name::{executor_name, user_name};
 pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
-pub(crate) use task::{LimitFlags, TaskFlags};
+pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags};
 pub(crate) use task_ref::{FindError, TaskRef, task_ref};
 
 /// Runs command-line tasks on many machines, and never loses one.
@@ -214,6 +214,9 @@ mod tests {
             "conclave run --wall soon -- b",
             "conclave add --file a --lines b",
             "conclave add --file a -- b",
+            "conclave add --file a --wall 1s",
+            "conclave add --lines a --memory 1MiB",
+            "conclave add --lines a --compile-wall 1s",
             "conclave get not-an-id",
             "conclave get 018",
             "conclave add --key 01890a5d-ac96-774b-bcce-b302099a8057 -- true",

@@ -22,6 +22,12 @@ fn main() -> ExitCode {
         Some(verb) if verb == "leash" => return boot::leash::run(),
         Some(verb) if verb == bench::spawns::VERB => return bench::spawns::run(),
         Some(verb) if verb == bench::burn::VERB => return bench::burn::run(),
+        Some(verb) if node::VERBS.iter().any(|node| verb == *node) => {
+            if let Err(error) = node::survive_hangups() {
+                print::complain_about(&error);
+                return ExitCode::FAILURE;
+            }
+        }
         _ => {}
     }
     let verb = args::Cli::from_process();

@@ -5,6 +5,7 @@ mod listen;
 mod log;
 pub(crate) mod options;
 mod parts;
+mod problems;
 mod reload;
 mod secrets;
 pub(crate) mod serving;
@@ -19,15 +20,19 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 use crate::config::{Config, Layers};
-use listen::Listening;
+use listen::{Guard, Listening};
 
 pub(crate) use folder::Folder;
 pub(crate) use log::LogLevel;
 pub(crate) use parts::{Part, Parts};
+pub(crate) use problems::Problems;
 pub(crate) use reload::{Reload, Renewed, read_log_level};
 pub(crate) use secrets::Secrets;
 pub(crate) use serving::Serving;
-pub(crate) use signals::Signals;
+pub(crate) use signals::{Signals, survive_hangups};
+
+/// Commands that go on for as long as the machine does, and read their files again at SIGHUP.
+pub(crate) const VERBS: [&str; 5] = ["up", "judicator", "executor", "gateway", "service"];
 
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -84,23 +89,33 @@ pub(crate) fn log_to_stderr(config: &Config) -> Result<LogLevel> {
     log::start(&config.node.log)
 }
 
-pub(crate) async fn bind_http(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {
+/// Without secrets, because they could not be read, it is only found out whether the address can be had.
+pub(crate) async fn bind_http(
+    config: &Config,
+    secrets: Option<&Secrets>,
+    flag: &'static str,
+) -> Result<TcpListener> {
     listen::bind(Listening {
         address: &config.gateway.listen,
         service: "the HTTP API",
         flag,
-        guard: secrets.http_guard(config),
+        guard: secrets.map_or(Guard::Asked, |secrets| secrets.http_guard(config)),
         guard_key: "secrets.tokens_file",
     })
     .await
 }
 
-pub(crate) async fn bind_rpc(config: &Config, secrets: &Secrets, flag: &'static str) -> Result<TcpListener> {
+/// The same for RPC.
+pub(crate) async fn bind_rpc(
+    config: &Config,
+    secrets: Option<&Secrets>,
+    flag: &'static str,
+) -> Result<TcpListener> {
     listen::bind(Listening {
         address: &config.judicator.listen,
         service: "the judicator's calls",
         flag,
-        guard: secrets.rpc_guard(config),
+        guard: secrets.map_or(Guard::Asked, |secrets| secrets.rpc_guard(config)),
         guard_key: "secrets.cluster_file",
     })
     .await

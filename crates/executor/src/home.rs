@@ -10,9 +10,10 @@
 //! ```
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -169,8 +170,13 @@ async fn take_lock(root: &Path) -> Result<Arc<OwnedFd>, ExecutorError> {
         .create(true)
         .truncate(false)
         .write(true)
+        // For this user alone: whoever may open a file may lock it, and keep the executor from starting.
+        .mode(0o600)
         .open(&path)
         .map_err(failed("open", &path))?;
+    // An earlier version let everybody read it.
+    file.set_permissions(Permissions::from_mode(0o600))
+        .map_err(failed("set the mode of", &path))?;
     let begun = Instant::now();
     loop {
         match file.try_lock() {

@@ -34,10 +34,12 @@ pub(crate) async fn require(
     let caller = match &gateway.options.tokens {
         None => Caller::Anyone,
         Some(tokens) => {
-            let token = token(request.headers());
-            match token.and_then(|token| tokens.user(&token)) {
+            let Some(token) = token(request.headers()) else {
+                return challenge(&request, Refusal::NoToken);
+            };
+            match tokens.user(&token) {
                 Some(user) => Caller::User(user),
-                None => return challenge(&request),
+                None => return challenge(&request, Refusal::UnknownToken),
             }
         }
     };
@@ -62,8 +64,8 @@ fn token(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-fn challenge(request: &Request) -> Response {
-    let mut response = Refusal::NoToken.into_response();
+fn challenge(request: &Request, refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
     if !request.uri().path().starts_with("/api/") {
         let basic = HeaderValue::from_static("Basic realm=\"Conclave: any name, the token as password\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);

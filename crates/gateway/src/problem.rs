@@ -98,7 +98,7 @@ impl Refusal {
             Refusal::NoMethod { .. } => &NO_METHOD,
             Refusal::Conflict { .. } => &CONFLICT,
             Refusal::Done { .. } => &DONE,
-            Refusal::NoToken => &NO_TOKEN,
+            Refusal::NoToken | Refusal::UnknownToken => &NO_TOKEN,
             Refusal::CrossSite | Refusal::ForeignName(_) => &CROSS_SITE,
             Refusal::Exhausted(exhausted) => match exhausted.bound {
                 Bound::Share => &TOO_MANY,
@@ -287,6 +287,7 @@ mod tests {
             "IP address",
         );
         check(Refusal::NoToken, 401, None, "Authorization");
+        check(Refusal::UnknownToken, 401, None, "does not know");
         let exhausted = |resource, bound| {
             Refusal::Exhausted(Exhausted {
                 resource,

@@ -47,6 +47,10 @@ pub(crate) enum Refusal {
     Done { id: TaskId, status: Status },
     #[error("a token is needed; send it as `Authorization: Bearer TOKEN`")]
     NoToken,
+    #[error(
+        "this server does not know the token that was sent; its operator has a list of those that it knows"
+    )]
+    UnknownToken,
     #[error("requests from other web sites are refused; open this server's own page")]
     CrossSite,
     #[error(

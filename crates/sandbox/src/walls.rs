@@ -16,7 +16,7 @@ use crate::cell::{
 };
 use crate::cgroup::{Place, PlaceError};
 use crate::fault::{Fault, with_causes};
-use crate::launch::{Isolation, LaunchError};
+use crate::launch::{Isolation, LaunchError, Launcher};
 
 /// What the operator wants of the cells of one executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,16 +65,13 @@ pub struct Ground {
 
 #[derive(Debug, thiserror::Error)]
 pub enum WallError {
-    #[error(
-        "{} for all processes of a task together cannot be kept: {why}. To do without, start with {}",
-        limits_of(walls),
-        giving_up(walls)
-    )]
+    #[error("{}. To do without, start with {}", self.without_remedy(), giving_up(walls))]
     Missing { walls: Vec<Wall>, why: String },
     #[error(
-        "two things are missing on this machine. 1. {limits}. 2. {}. For trusted work both can be done without: \
+        "two things are missing on this machine: {}; and {}. To do without both, for trusted work, start with \
          --isolation none",
-        with_causes(cells)
+        limits.without_remedy(),
+        cells.without_remedy()
     )]
     Both {
         limits: Box<WallError>,
@@ -109,7 +106,51 @@ pub enum WallError {
     Warden(#[source] LaunchError),
 }
 
+impl WallError {
+    /// What is wrong, for a message that has one remedy for several things.
+    fn without_remedy(&self) -> String {
+        match self {
+            WallError::Missing { walls, why } => format!(
+                "{} for all processes of a task together cannot be kept: {why}",
+                limits_of(walls)
+            ),
+            WallError::Cell { source, .. } => {
+                format!("cells cannot be made on this machine: {}", with_causes(source))
+            }
+            other => with_causes(other),
+        }
+    }
+}
+
 impl CellPlan {
+    /// Finds out whether cells can be made here, and leaves nothing. The error names all that is missing.
+    pub fn try_out(&self) -> Result<(), WallError> {
+        let limits = match self.try_once() {
+            Err(missing @ WallError::Missing { .. }) => missing,
+            tried => return tried,
+        };
+        let without_limits = CellPlan {
+            without: Wall::ALL.to_vec(),
+            ..self.clone()
+        };
+        Err(match without_limits.try_once() {
+            Ok(()) => limits,
+            Err(cells) => WallError::Both {
+                limits: Box::new(limits),
+                cells: Box::new(cells),
+            },
+        })
+    }
+
+    fn try_once(&self) -> Result<(), WallError> {
+        let ground = self.prepare_once()?;
+        let launcher = Launcher::this_binary(ground.isolation.of_warden(0));
+        let started = launcher.start().map(drop).map_err(WallError::from);
+        // What is left is removed by the next one that tries.
+        let _ = ground.leave();
+        started
+    }
+
     /// Makes everything ready. `name` is that of the control groups, and nobody else's: what is in these is ended.
     pub fn prepare(&self, name: &str) -> Result<Ground, WallError> {
         // All that can be wrong with the settings comes first: then nothing is there yet that would be left.

@@ -15,6 +15,8 @@ pub struct ClientOptions {
     pub silence: Duration,
     /// A call that failed for a passing reason is repeated until this time is over. Zero: it is made once.
     pub repeat_for: Duration,
+    /// Whether a proxy that the environment names is passed by.
+    pub direct: bool,
     /// Called when a call has failed more than once and is about to be repeated.
     pub on_repeat: fn(&ClientError),
 }
@@ -37,6 +39,7 @@ impl Default for ClientOptions {
             authorities: None,
             silence: Duration::from_secs(60),
             repeat_for: Duration::ZERO,
+            direct: false,
             on_repeat: |_| {},
         }
     }

@@ -118,7 +118,7 @@ fn a_hold_outlives_boot() {
 fn a_wrong_name_or_folder_is_told() {
     let mut stage = pair();
     let said = hold(&stage.run(), "a").unwrap_err().to_string();
-    assert!(said.contains("is not the run folder of a node"), "{said}");
+    assert!(said.contains("no node was started in"), "{said}");
     stage.boot();
     stage.running("a");
     for verb in [hold, unhold] {

@@ -49,7 +49,7 @@ async fn a_restored_backup_has_every_task_and_blob() {
             .well();
         // The next one needs a folder of its own.
         let again = cli.run(&["backup", text(&target), "--data", text(&data)]).await;
-        again.fails(1, &[text(&target), "not empty"]);
+        again.fails(1, &[text(&target), "exists"]);
         stop.store(true, Ordering::Relaxed);
         said
     };

@@ -167,6 +167,26 @@ async fn lists_are_tables_or_json() {
         .collect();
     assert_eq!(commands.len(), 3, "{all:?}");
     assert_eq!(commands[..2], ["echo one", "echo two"]);
+    let pages = cli.run(&["search", "--all", "--limit", "1"]).await.well();
+    let headings = pages.text().lines().filter(|line| line.starts_with("ID "));
+    assert_eq!(
+        (headings.count(), pages.text().lines().count()),
+        (1, 4),
+        "{pages:?}"
+    );
+    // Ids may be shortened: one alone finds all that begin so.
+    let ids: Vec<_> = all
+        .json_lines()
+        .iter()
+        .map(|task| task["id"].as_str().unwrap().to_string())
+        .collect();
+    let begun_alike = cli.run(&["search", "--json", &ids[0][..6]]).await.well();
+    assert_eq!(begun_alike.json_lines().len(), 3, "{begun_alike:?}");
+    let two = cli
+        .run(&["search", "--json", &ids[0][..35], &ids[1]])
+        .await
+        .well();
+    assert_eq!(two.json_lines().len(), 2, "{two:?}");
     for form in [
         &["search", "--text", "nothing-like-it"][..],
         &["search", "--json", "--user", "eve"],

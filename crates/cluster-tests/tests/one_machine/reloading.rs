@@ -1,10 +1,14 @@
 //! SIGHUP: what can be read again is, and nothing ends.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use cluster_tests::{Answer, Node, System, Web, await_that, shell};
-use nix::sys::signal::Signal;
+use cluster_tests::{Answer, Node, System, Web, await_that, conclave, shell};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 
 use crate::stage::text;
 
@@ -168,4 +172,50 @@ async fn boot_passes_it_on_to_its_services() {
     boot.signal(Signal::SIGTERM);
     let mut boot = boot;
     assert!(boot.ended(SOON).await.success());
+}
+
+/// Starts a node whose configuration does not come yet, and hangs up on it several times.
+async fn hung_up_while_it_reads(arguments: &[&str]) -> Child {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("node.toml");
+    mkfifo(&config, Mode::S_IRWXU).expect("a pipe");
+    let node = Command::new(conclave())
+        .args(arguments)
+        .args(["--config", text(&config)])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("conclave starts");
+    let pid = Pid::from_raw(i32::try_from(node.id()).expect("a process number"));
+    // Opened when the node opens its end: then it waits for its configuration.
+    let opened = tokio::task::spawn_blocking(move || File::create(config)).await;
+    let mut config = opened.expect("no panic").expect("a pipe");
+    for _ in 0..5 {
+        kill(pid, Signal::SIGHUP).expect("the node is there");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    writeln!(config, "nonsense").expect("the node reads");
+    node
+}
+
+#[tokio::test]
+async fn a_hangup_does_not_end_a_node_that_starts() {
+    for arguments in [
+        &["up"][..],
+        &["judicator"],
+        &["executor"],
+        &["gateway"],
+        &["judicator", "--cluster", "--first"],
+        &["service", "gateway"],
+    ] {
+        let node = hung_up_while_it_reads(arguments).await;
+        let ended = node.wait_with_output().expect("its end");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(
+            ended.status.code(),
+            Some(1),
+            "{arguments:?}: {} {said}",
+            ended.status
+        );
+        assert!(said.contains("nonsense"), "{arguments:?}: {said}");
+    }
 }

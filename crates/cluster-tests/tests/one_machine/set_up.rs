@@ -37,6 +37,13 @@ fn missing_packages_are_named_where_there_is_no_apt() {
     }
 }
 
+/// On a machine that has the file already nothing complains of it, so the script itself is looked at.
+#[test]
+fn the_proto_files_are_installed_with_the_compiler() {
+    let setup = include_str!("../../../../scripts/setup");
+    assert!(setup.contains("\"/usr/include/google/protobuf/descriptor.proto libprotobuf-dev\""));
+}
+
 #[test]
 fn a_missing_rust_toolchain_is_named_with_where_to_get_it() {
     let complaint = complaint_with_only(&["protoc", "cc", "ld"]);

@@ -121,6 +121,21 @@ async fn a_gateway_with_tokens_shows_a_secret() {
     let args = [&args[..], &["--tokens-file", &tokens]].concat();
     let said = Cli::new("").run(&args).await;
     said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    // In a cluster it is said before anything is started, too.
+    let data = system.folder.path().join("web");
+    let args = [
+        "gateway",
+        "--cluster",
+        "--join",
+        "127.0.0.1:1",
+        "--data",
+        text(&data),
+    ];
+    let said = Cli::new("")
+        .run(&[&args[..], &["--tokens-file", &tokens]].concat())
+        .await;
+    said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    assert!(!data.exists(), "{said:?}");
     let _judicator = system.judicator(&[]).unwrap();
     let gateway = system.gateway(&["--tokens-file", &tokens, "--insecure"]);
     assert!(gateway.is_ok());
@@ -165,8 +180,12 @@ async fn an_ordinary_user_is_told_everything_at_once() {
     said.fails(1, &["memory, processes and cpu", "Delegate=yes"]);
 
     let all = "--allow-weaker memory --allow-weaker processes --allow-weaker cpu";
-    assert!(said.stderr.contains(all), "{said:?}");
-    // Where cells cannot be made either, that is part of the same message, with a remedy for both.
+    // Where cells cannot be made either, that is part of the same message, with one remedy for both.
+    assert_ne!(
+        said.stderr.contains(all),
+        said.stderr.contains("--isolation none"),
+        "{said:?}"
+    );
     let remedy = match said.stderr.contains("--isolation none") {
         true => "--isolation none",
         false => all,
@@ -182,9 +201,17 @@ async fn a_single_node_is_shown_and_stopped() {
     let data = system.data();
     let cli = Cli::new("");
     let on_it = |verb: &'static str| [verb, "--data", text(&data)];
-    cli.run(&on_it("status")).await.fails(1, &[text(&data), "--data"]);
+    for verb in ["status", "stop"] {
+        let said = cli.run(&on_it(verb)).await;
+        said.fails(1, &[text(&data), "--data", "started alone"]);
+    }
 
     let mut up = alone(&system, &[]);
+    // Whoever may open a file may lock it, and keep the node from starting.
+    for lock in ["run/boot.pid", "executor/lock"] {
+        let mode = std::fs::metadata(data.join(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
     let said = await_that("the node to be ready", SOON, async || {
         let said = cli.run(&on_it("status")).await.well();
         said.text().contains("\nready").then_some(said)
@@ -267,6 +294,17 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
         "reason=\"exited\"",
     ];
     line(ended, well.id.to_string()).await;
+
+    let long = stage.system.add(shell("sleep 600")).await.id;
+    for _ in 0..2 {
+        stage.system.client.cancel(long).await.unwrap();
+    }
+    line(&["DEBUG", "task ended", "status=cancelled"], long.to_string()).await;
+    let log = stage.up.log();
+    let ends = log
+        .lines()
+        .filter(|line| line.contains("task ended") && line.contains(&long.to_string()));
+    assert_eq!(ends.count(), 1, "{log}");
 }
 
 #[tokio::test]

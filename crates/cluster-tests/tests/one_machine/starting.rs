@@ -155,3 +155,33 @@ async fn a_folder_that_cannot_be_used_is_named() {
     said.fails(1, &[text(&store), "damaged", "tasks.db", "restore a backup"]);
     assert_eq!(std::fs::read_to_string(&database).unwrap(), nonsense);
 }
+
+#[tokio::test]
+async fn everything_that_is_missing_is_listed_at_once() {
+    let stage = Stage::up(&[]);
+    let other = System::new().unwrap();
+    let flags = [
+        "--listen",
+        stage.system.http(),
+        "--data",
+        "/dev/null/data",
+        "--tokens-file",
+        "/no/tokens",
+        "--cluster-file",
+        "/no/secret",
+    ];
+    let said = up(&other, &flags).await;
+    said.fails(
+        1,
+        &[
+            "4 things keep this node from starting",
+            "1. ",
+            "/no/secret",
+            "/no/tokens",
+            "the data folder /dev/null/data",
+            "4. ",
+            "taken by another process",
+        ],
+    );
+    assert_eq!(said.text(), "");
+}

@@ -68,7 +68,13 @@ async fn strangers_are_asked_for_a_token() {
                 request = request.header("Authorization", header);
             }
             let answer = Answer::of(request).await;
-            answer.problem(401);
+            let detail = answer.problem(401)["detail"].to_string();
+            // What cannot be read as a token counts as none.
+            let expected = match header {
+                Some("Bearer wrong-token-of-ours" | "Bearer ada") => "does not know the token",
+                _ => "a token is needed",
+            };
+            assert!(detail.contains(expected), "{header:?}: {detail}");
             assert_eq!(answer.header("www-authenticate"), "Bearer");
         }
     }

@@ -108,6 +108,7 @@ impl ServerFlags {
             silence: timeout / 2,
             repeat_for: timeout,
             on_repeat: |error| complain(format_args!("{error}; trying again")),
+            ..ClientOptions::default()
         };
         Ok(Client::with(&server, options)?)
     }

@@ -8,6 +8,40 @@ use model::{Command, NetworkName, TaskId, UserName};
 
 use super::name::{network_name, task_id, user_name};
 
+/// The names of all flags below but `id`: beside a task in a file they would say nothing.
+pub(crate) const TASK_FLAGS: [&str; 30] = [
+    "source",
+    "data",
+    "compile",
+    "compile_env",
+    "compile_network",
+    "shell",
+    "input",
+    "env",
+    "network",
+    "user",
+    "priority",
+    "words",
+    "wall",
+    "cpu",
+    "memory",
+    "output",
+    "processes",
+    "file_size",
+    "open_files",
+    "stack",
+    "space",
+    "compile_wall",
+    "compile_cpu",
+    "compile_memory",
+    "compile_output",
+    "compile_processes",
+    "compile_file_size",
+    "compile_open_files",
+    "compile_stack",
+    "compile_space",
+];
+
 #[derive(Args, Debug)]
 pub(crate) struct TaskFlags {
     /// Source file, or folder whose content is laid out where the commands run; repeatable
@@ -167,5 +201,19 @@ fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
         _ => Err("write it like NAME=VALUE".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_of_a_task_is_in_the_list() {
+        let command = TaskFlags::augment_args(clap::Command::new("add"));
+        let names = command.get_arguments().map(|flag| flag.get_id().as_str());
+        let mut missing: Vec<_> = names.filter(|name| !TASK_FLAGS.contains(name)).collect();
+        missing.sort_unstable();
+        assert_eq!(missing, ["id"]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use boot::{NodeError, Status};
+use anyhow::{Context, Result, ensure};
+use boot::Status;
 
 use super::access::{Own, access};
 use super::{Kind, Role, options, write};
@@ -32,13 +32,7 @@ impl LocalNode {
     }
 
     pub(crate) fn status(&self) -> Result<Status> {
-        match Status::read(&self.run()) {
-            Err(NodeError::NoNode { .. }) => bail!(
-                "no node was started in {}; name its data folder with --data",
-                self.data.display()
-            ),
-            read => Ok(read?),
-        }
+        Ok(Status::read(&self.run())?)
     }
 
     /// Of a node of a cluster.

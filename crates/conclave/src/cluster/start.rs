@@ -188,6 +188,9 @@ fn preflight(kind: Kind, config: &Config, secrets: &Secrets) -> Result<()> {
             daemons::mongodb::preflight(&options::mongodb(config, secrets))?;
         }
         Kind::Executor | Kind::Gateway => {
+            if kind == Kind::Gateway {
+                secrets.check_gateway(config)?;
+            }
             daemons::etcd::preflight_proxy(&options::proxy(config, secrets))?;
         }
     }

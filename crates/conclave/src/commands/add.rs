@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use api::NewTask;
 
-use crate::args::{ClientFlags, TaskFlags};
+use crate::args::{ClientFlags, TASK_FLAGS, TaskFlags};
 use crate::print::{Form, Out};
 use crate::task::{self, BatchKey};
 
@@ -22,10 +22,10 @@ Exit codes:
   2      the command line cannot be understood")]
 pub(crate) struct Args {
     /// Task as JSON, as the HTTP API takes it; - for stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lines", "shell", "words", "source", "data", "compile", "input", "env", "network", "user", "priority"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "lines", conflicts_with_all = TASK_FLAGS)]
     file: Option<PathBuf>,
     /// Many tasks, each as JSON on one line; - for stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shell", "words", "source", "data", "compile", "input", "env", "network", "user", "priority", "id"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "id", conflicts_with_all = TASK_FLAGS)]
     lines: Option<PathBuf>,
     /// Key from which the ids of --lines follow: the same lines with the same key are added once, however often they
     /// are sent. Left out, one is made; it is printed when something goes wrong

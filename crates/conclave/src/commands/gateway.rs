@@ -45,7 +45,7 @@ async fn serve(config: Config, reload: Reload) -> Result<()> {
     let signals = Signals::listen()?;
     let secrets = Secrets::load(&config)?;
     secrets.check_gateway(&config)?;
-    let http = node::bind_http(&config, &secrets, "--listen").await?;
+    let http = node::bind_http(&config, Some(&secrets), "--listen").await?;
     let calls = Arc::new(start::client(&config.gateway.judicators, &secrets));
     let metrics = start::metrics()?;
     let serving = Serving {

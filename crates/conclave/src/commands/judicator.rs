@@ -43,7 +43,7 @@ async fn serve(config: Config, reload: Reload) -> Result<()> {
     let mut secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
     secrets.guard_rpc(&folder)?;
-    let rpc = node::bind_rpc(&config, &secrets, "--listen").await?;
+    let rpc = node::bind_rpc(&config, Some(&secrets), "--listen").await?;
     let address = rpc.local_addr()?;
     let (judicator, judicator_part) = start::alone(&config, &folder, Some(address))?;
 

@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::{Brief, Page, parse_time, show_time};
+use api::{Brief, Client, Page, parse_time, show_time};
 use clap::builder::RangedU64ValueParser;
 use model::{Cursor, ExecutorName, Moment, Order, Query, Status, TaskId, UserName};
 
-use crate::args::{ClientFlags, executor_name, task_id, user_name};
+use crate::args::{ClientFlags, TaskRef, executor_name, task_ref, user_name};
 use crate::print::{Form, Out, Table, complain};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Only these ids
-    #[arg(value_name = "ID", value_parser = task_id)]
-    ids: Vec<TaskId>,
+    /// Only these ids; of one alone the beginning is enough, and all tasks whose ids begin so are listed
+    #[arg(value_name = "ID", value_parser = task_ref)]
+    ids: Vec<TaskRef>,
     /// Only tasks of this user
     #[arg(long, value_name = "NAME", value_parser = user_name)]
     user: Option<UserName>,
@@ -54,9 +54,13 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.client.connect()?;
+    let (ids, id_prefix) = match &args.ids[..] {
+        [TaskRef::Prefix(prefix)] => (Vec::new(), Some(prefix.clone())),
+        several => (find_all(several, &client).await?, None),
+    };
     let mut query = Query {
-        ids: args.ids,
-        id_prefix: None,
+        ids,
+        id_prefix,
         user: args.user,
         statuses: args.status,
         executor: args.executor,
@@ -77,7 +81,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         found += page.tasks.len();
         match args.client.form() {
             Form::People if page.tasks.is_empty() => {}
-            Form::People => out.text(table(&page))?,
+            Form::People if found == page.tasks.len() => out.text(table(&page))?,
+            Form::People => out.text(table(&page).without_headings())?,
             Form::Json => out.json_lines(&page.tasks)?,
         }
         // What follows is on stderr: it is no part of the list.
@@ -102,6 +107,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn find_all(ids: &[TaskRef], client: &Client) -> Result<Vec<TaskId>> {
+    let mut found = Vec::new();
+    for id in ids {
+        found.push(id.find(client).await?);
+    }
+    Ok(found)
 }
 
 fn table(page: &Page) -> Table {

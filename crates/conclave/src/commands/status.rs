@@ -1,9 +1,11 @@
 //! `conclave status`: this machine's node: its services, or whether `conclave up` is ready.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use api::{Client, ClientOptions};
 use boot::{ServiceStatus, Status};
 use serde::Serialize;
 
@@ -80,12 +82,31 @@ async fn show_single(status: &Status, form: Form, out: &mut Out) -> Result<()> {
 }
 
 async fn not_ready(address: &str) -> Option<String> {
-    let asked = async { api::Client::new(address, None)?.ready().await };
+    let address = &reachable(address);
+    // A proxy has nothing to say about a node on this machine.
+    let options = ClientOptions {
+        direct: true,
+        ..ClientOptions::default()
+    };
+    let asked = async { Client::with(address, options)?.ready().await };
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer from {address} within {PATIENCE:?}")),
     }
+}
+
+/// A node that listens on all addresses is asked on loopback.
+fn reachable(address: &str) -> String {
+    let Ok(mut address) = address.parse::<SocketAddr>() else {
+        return address.to_string();
+    };
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address.to_string()
 }
 
 fn show_services(status: Status, out: &mut Out) -> Result<()> {
@@ -123,4 +144,20 @@ fn row(service: ServiceStatus) -> [String; 8] {
         service.last_exit.unwrap_or_else(|| "-".to_string()),
         service.doing.unwrap_or_else(|| "-".to_string()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_on_all_addresses_is_asked_on_loopback() {
+        for (given, expected) in [
+            ("0.0.0.0:7000", "127.0.0.1:7000"),
+            ("[::]:7000", "[::1]:7000"),
+            ("10.0.0.1:80", "10.0.0.1:80"),
+        ] {
+            assert_eq!(reachable(given), expected);
+        }
+    }
 }

@@ -28,3 +28,20 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn systemd_does_not_start_a_stopped_node_again() {
+        let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd");
+        let units: Vec<_> = std::fs::read_dir(units).unwrap().flatten().collect();
+        assert!(!units.is_empty());
+        for unit in units {
+            let text = std::fs::read_to_string(unit.path()).unwrap();
+            let restart: Vec<_> = text.lines().filter(|line| line.starts_with("Restart=")).collect();
+            assert_eq!(restart, ["Restart=on-failure"], "{}", unit.path().display());
+        }
+    }
+}

@@ -3,14 +3,16 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use boot::SingleNode;
 use rpc::Calls;
 use tokio::net::TcpListener;
 
 use crate::args::{ExecutorFlags, GatewayFlags, NodeFlags, flag};
 use crate::config::{Config, Layers};
-use crate::node::{self, Folder, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
+use crate::node::{
+    self, Folder, Parts, Problems, Reload, Renewed, Secrets, Serving, Signals, options, start,
+};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -55,19 +57,75 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     node::run(layers, |config, reload| serve(config, reload, rpc))
 }
 
+/// What has to be there before a part is started.
+struct Prepared {
+    secrets: Secrets,
+    folder: Folder,
+    single: SingleNode,
+    http: TcpListener,
+    rpc: Option<TcpListener>,
+}
+
+impl Prepared {
+    /// The error names all that is missing, not only the first of it.
+    async fn new(config: &Config, rpc: Rpc) -> Result<Prepared> {
+        let mut problems = Problems::default();
+        let mut secrets = problems.keep(Secrets::load(config));
+        let folder = problems.keep(Folder::prepare(&config.node.data.0));
+        let single = match &folder {
+            // At once: where a node runs already, its addresses are taken as well, which would be no news.
+            Some(folder) => Some(enter(config, folder).await?),
+            None => None,
+        };
+        let http = problems.keep(node::bind_http(config, secrets.as_ref(), "--listen").await);
+        let rpc = match rpc {
+            Rpc::Open => {
+                if let (Some(secrets), Some(folder)) = (&mut secrets, &folder) {
+                    problems.keep(secrets.guard_rpc(folder));
+                }
+                // The secret may be in the data folder.
+                let known = folder.as_ref().and(secrets.as_ref());
+                problems
+                    .keep(node::bind_rpc(config, known, "--rpc").await)
+                    .map(Some)
+            }
+            Rpc::Closed => Some(None),
+        };
+        if let (Some(secrets), Some(folder), Some(single), Some(http), Some(rpc), true) =
+            (secrets, folder, single, http, rpc, problems.is_empty())
+        {
+            return Ok(Prepared {
+                secrets,
+                folder,
+                single,
+                http,
+                rpc,
+            });
+        }
+        // Where all of this is well, the executor itself finds out.
+        if config.executor.slots.0 > 0
+            && let Some(plan) = options::cells(config)
+        {
+            problems.keep(plan.try_out());
+        }
+        problems.refuse()?;
+        bail!("the node could not be prepared")
+    }
+}
+
+async fn enter(config: &Config, folder: &Folder) -> Result<SingleNode> {
+    Ok(SingleNode::enter(&folder.run()?, "up", &config.node.name.0).await?)
+}
+
 async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
     let signals = Signals::listen()?;
-    let mut secrets = Secrets::load(&config)?;
-    let folder = Folder::prepare(&config.node.data.0)?;
-    let mut single = SingleNode::enter(&folder.run()?, "up", &config.node.name.0).await?;
-    let http = node::bind_http(&config, &secrets, "--listen").await?;
-    let rpc = match rpc {
-        Rpc::Open => {
-            secrets.guard_rpc(&folder)?;
-            Some(node::bind_rpc(&config, &secrets, "--rpc").await?)
-        }
-        Rpc::Closed => None,
-    };
+    let Prepared {
+        secrets,
+        folder,
+        mut single,
+        http,
+        rpc,
+    } = Prepared::new(&config, rpc).await?;
     let rpc_address = rpc.as_ref().map(TcpListener::local_addr).transpose()?;
     let mut addresses = vec![("http", http.local_addr()?.to_string())];
     addresses.extend(rpc_address.map(|address| ("rpc", address.to_string())));

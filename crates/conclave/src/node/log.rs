@@ -18,7 +18,7 @@ pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
 pub(super) fn start(log: &Log) -> Result<LogLevel> {
     let (filter, level) = reload::Layer::new(filter(log)?);
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = Lines::to(io::stderr()).context("could not start a thread for the log")?;
+    let lines = Lines::to(io::stderr(), log.format).context("could not start a thread for the log")?;
     let layer = fmt::layer().with_writer(move || lines.clone());
     match log.format {
         LogFormat::Text => {

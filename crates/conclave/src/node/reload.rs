@@ -9,7 +9,7 @@ use super::log::LogLevel;
 use super::secrets::Secrets;
 use crate::config::Layers;
 
-/// Exists from the start of the process on: with it, SIGHUP no longer ends the process.
+/// A SIGHUP that came before, while the node was starting, is answered too.
 pub(crate) struct Reload {
     hangups: Signal,
     layers: Layers,

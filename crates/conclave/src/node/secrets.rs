@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Folder;
 use super::listen::Guard;
+use super::{Folder, Problems};
 use crate::config::Config;
 
 pub(crate) struct Secrets {
@@ -18,14 +18,15 @@ pub(crate) struct Secrets {
 impl Secrets {
     pub(crate) fn load(config: &Config) -> Result<Secrets> {
         let files = &config.secrets;
-        Ok(Secrets {
-            cluster: files.cluster_file.as_deref().map(rpc::Secret::load).transpose()?,
-            tokens: files
-                .tokens_file
-                .as_deref()
-                .map(gateway::Tokens::load)
-                .transpose()?,
-        })
+        let mut problems = Problems::default();
+        let cluster = files.cluster_file.as_deref().map(rpc::Secret::load);
+        let tokens = files.tokens_file.as_deref().map(gateway::Tokens::load);
+        let secrets = Secrets {
+            cluster: cluster.and_then(|read| problems.keep(read)),
+            tokens: tokens.and_then(|read| problems.keep(read)),
+        };
+        problems.refuse()?;
+        Ok(secrets)
     }
 
     /// With tokens, each user sees only their own tasks; a caller by RPC sees everybody's. So RPC asks for a secret

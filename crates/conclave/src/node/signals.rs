@@ -4,6 +4,20 @@ use anyhow::{Context, Result};
 use boot::Tether;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// From here on SIGHUP does not end the process. To be called first: what reads files again at SIGHUP starts much later.
+///
+/// The runtime leaves its handler in place when it is dropped. Programs that this process starts are not affected, as they
+/// would be if the signal were ignored or blocked.
+pub(crate) fn survive_hangups() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .context("could not listen for SIGHUP")?;
+    let _inside = runtime.enter();
+    drop(signal(SignalKind::hangup()).context("could not listen for SIGHUP")?);
+    Ok(())
+}
+
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,

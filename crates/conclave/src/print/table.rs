@@ -7,6 +7,7 @@ pub(crate) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     right: Vec<usize>,
+    has_headings: bool,
 }
 
 impl Table {
@@ -15,7 +16,14 @@ impl Table {
             headings: headings.into(),
             rows: Vec::new(),
             right: Vec::new(),
+            has_headings: true,
         }
+    }
+
+    /// For what goes on below a table with the same headings.
+    pub(crate) fn without_headings(mut self) -> Table {
+        self.has_headings = false;
+        self
     }
 
     /// Numbers read better when their last digits stand below each other.
@@ -42,7 +50,8 @@ impl fmt::Display for Table {
             .map(|column| self.width(column))
             .collect();
         let headings: Vec<_> = self.headings.iter().map(ToString::to_string).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        let headings = self.has_headings.then_some(&headings);
+        for row in headings.into_iter().chain(&self.rows) {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 if column > 0 {

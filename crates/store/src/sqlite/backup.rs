@@ -37,8 +37,8 @@ pub struct BackedUp {
 
 #[derive(Debug, Error)]
 pub enum BackupError {
-    #[error("{path} is not empty; name a folder that does not exist yet")]
-    NotEmpty { path: PathBuf },
+    #[error("{path} exists; name a folder that does not exist yet, like {}", .path.join("backup").display())]
+    Exists { path: PathBuf },
     #[error(
         "{path} exists: another backup is being written, or one was interrupted; if none runs, remove it"
     )]
@@ -72,12 +72,14 @@ const UNREADABLE: i32 = 5;
 /// files of the data folder (`beside`) go to `target` if they exist, readable for this user only.
 pub fn backup(store: &Path, target: &Path, beside: &[PathBuf]) -> Result<BackedUp, BackupError> {
     let live = Folder::at(store);
-    if !live.database().exists() {
+    let database = live.database();
+    let exists = database.try_exists().map_err(io_error("look at", &database))?;
+    if !exists {
         return Err(BackupError::NoStore {
             path: store.to_path_buf(),
         });
     }
-    refuse_non_empty(target)?;
+    refuse_existing(target)?;
     let staging = staging(target);
     match DirBuilder::new().mode(0o755).create(&staging) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -97,16 +99,14 @@ pub fn backup(store: &Path, target: &Path, beside: &[PathBuf]) -> Result<BackedU
     copied
 }
 
-fn refuse_non_empty(target: &Path) -> Result<(), BackupError> {
-    match fs::read_dir(target) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(BackupError::NotEmpty {
-                path: target.to_path_buf(),
-            }),
-        },
+/// An empty folder too: it may be a mount point, which nothing can be renamed to when the copy is finished.
+fn refuse_existing(target: &Path) -> Result<(), BackupError> {
+    match fs::symlink_metadata(target) {
+        Ok(_) => Err(BackupError::Exists {
+            path: target.to_path_buf(),
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(io_error("look into", target)(error).into()),
+        Err(error) => Err(io_error("look at", target)(error).into()),
     }
 }
 

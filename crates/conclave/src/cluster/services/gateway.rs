@@ -12,7 +12,7 @@ pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
     let signals = Signals::listen_with(tether.clone())?;
     let secrets = Secrets::load(&config)?;
     secrets.check_gateway(&config)?;
-    let http = node::bind_http(&config, &secrets, "--listen").await?;
+    let http = node::bind_http(&config, Some(&secrets), "--listen").await?;
     let (registry, list) = start::judicator_list(access(&config, &secrets, Own::Proxy))?;
     let calls = Arc::new(rpc::Client::new(registry.judicators, secrets.cluster.clone()));
     let metrics = start::metrics()?;

@@ -22,7 +22,7 @@ pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
     let mut signals = Signals::listen_with(tether.clone())?;
     let secrets = Secrets::load(&config)?;
     let folder = Folder::prepare(&config.node.data.0)?;
-    let listener = node::bind_rpc(&config, &secrets, "judicator.listen").await?;
+    let listener = node::bind_rpc(&config, Some(&secrets), "judicator.listen").await?;
     let address = advertised(&config, listener.local_addr()?);
     let access = access(&config, &secrets, Own::Member);
 

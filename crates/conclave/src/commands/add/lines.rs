@@ -69,14 +69,17 @@ pub(super) async fn add(
 
 impl Adding<'_> {
     async fn all(&mut self, lines: Box<dyn BufRead>) -> Result<()> {
-        for (index, line) in lines.lines().enumerate() {
+        for (index, line) in lines.split(b'\n').enumerate() {
             let line = line.with_context(|| format!("could not read {}", self.path.display()))?;
-            if line.trim().is_empty() {
+            if line.trim_ascii().is_empty() {
                 continue;
             }
             let number = index + 1;
+            if let Err(wrong) = std::str::from_utf8(&line) {
+                return Err(self.wrong(number, &format!("it is not UTF-8 text: {wrong}")));
+            }
             let mut task: NewTask =
-                api::parse(line.as_bytes()).map_err(|wrong| self.wrong(number, &wrong.to_string()))?;
+                api::parse(&line).map_err(|wrong| self.wrong(number, &wrong.to_string()))?;
             task.id.get_or_insert_with(|| self.key.id(number));
             self.bytes += line.len();
             self.waiting.push_back(Line { number, task });
@@ -226,6 +229,28 @@ fn with_lines(detail: &str, about: usize, line: impl Fn(usize) -> Option<usize>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_is_not_utf8_is_named() {
+        let mut adding = Adding {
+            path: Path::new("tasks"),
+            key: BatchKey::generate(),
+            client: &Client::new("127.0.0.1:1", None).unwrap(),
+            form: Form::People,
+            out: Out::open(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            most: BATCH,
+            added: 0,
+            in_doubt: 0,
+        };
+        let lines = b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n";
+        let wrong = adding.all(Box::new(&lines[..])).await.unwrap_err().to_string();
+        assert!(
+            wrong.contains("line 3 of tasks") && wrong.contains("UTF-8"),
+            "{wrong}"
+        );
+    }
 
     #[test]
     fn places_become_lines() {

@@ -8,6 +8,12 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+use crate::config::LogFormat;
+
 const PATIENCE: Duration = Duration::from_millis(200);
 const MOST_BYTES: usize = 1 << 20;
 
@@ -17,6 +23,7 @@ pub(super) struct Lines(Arc<Shared>);
 struct Shared {
     /// How long a thread that logs waits for its line to be written.
     patience: Duration,
+    format: LogFormat,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -34,13 +41,18 @@ struct State {
 
 impl Lines {
     /// With a thread that writes.
-    pub(super) fn to(out: impl Write + Send + 'static) -> io::Result<Lines> {
-        Lines::with_patience(PATIENCE, out)
+    pub(super) fn to(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Lines> {
+        Lines::with_patience(PATIENCE, out, format)
     }
 
-    fn with_patience(patience: Duration, out: impl Write + Send + 'static) -> io::Result<Lines> {
+    fn with_patience(
+        patience: Duration,
+        out: impl Write + Send + 'static,
+        format: LogFormat,
+    ) -> io::Result<Lines> {
         let lines = Lines(Arc::new(Shared {
             patience,
+            format,
             state: Mutex::default(),
             changed: Condvar::new(),
         }));
@@ -89,16 +101,27 @@ impl Lines {
                 let _ = out.write_all(line);
             }
             if dropped > 0 {
-                let _ = writeln!(
-                    out,
-                    "{dropped} lines of the log were dropped: it could not be written"
-                );
+                let _ = writeln!(out, "{}", self.dropped(dropped));
             }
             state = self.lock();
             state.bytes -= lines.iter().map(Vec::len).sum::<usize>();
             state.written += lines.len() as u64;
             state.hangs = false;
             self.0.changed.notify_all();
+        }
+    }
+
+    fn dropped(&self, count: u64) -> String {
+        let message = format!("{count} lines of the log were dropped: it could not be written");
+        match self.0.format {
+            LogFormat::Text => message,
+            LogFormat::Json => {
+                let mut now = String::new();
+                // Nothing can go wrong in memory.
+                let _ = SystemTime.format_time(&mut Writer::new(&mut now));
+                json!({"timestamp": now, "level": "WARN", "message": message, "target": "conclave"})
+                    .to_string()
+            }
         }
     }
 
@@ -145,7 +168,7 @@ mod tests {
         drop(hold);
         let written = Arc::default();
         let out = Hanging(go_on, Arc::clone(&written));
-        let mut lines = Lines::with_patience(Duration::from_secs(60), out).unwrap();
+        let mut lines = Lines::with_patience(Duration::from_secs(60), out, LogFormat::Text).unwrap();
         lines.write_all(b"one\n").unwrap();
         lines.write_all(b"two\n").unwrap();
         assert_eq!(*written.lock().unwrap(), b"one\ntwo\n");
@@ -155,7 +178,7 @@ mod tests {
     fn nobody_waits_for_a_log_that_hangs() {
         let (hold, go_on) = mpsc::channel();
         let written = Arc::default();
-        let mut lines = Lines::to(Hanging(go_on, Arc::clone(&written))).unwrap();
+        let mut lines = Lines::to(Hanging(go_on, Arc::clone(&written)), LogFormat::Json).unwrap();
         let large = vec![b'x'; MOST_BYTES / 4];
         for _ in 0..10 {
             lines.write_all(&large).unwrap();
@@ -167,6 +190,12 @@ mod tests {
             lines.write_all(b"y\n").unwrap();
         }
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("lines of the log were dropped"));
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.contains("lines of the log were dropped"));
+        // The lines of this test have no end of their own.
+        let (_, json) = line.unwrap().split_once('{').unwrap();
+        let said: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+        assert_eq!(said["level"], "WARN");
+        assert!(said["timestamp"].is_string(), "{said}");
     }
 }
