@@ -247,7 +247,7 @@ impl Reporter {
                         self.rest.on_broken(now);
                         self.give_back(|_| true);
                     }
-                    Ending::Withdrawn => {}
+                    Ending::BlobLost | Ending::Withdrawn => {}
                 }
             }
             Event::SlotOut(why) => {
