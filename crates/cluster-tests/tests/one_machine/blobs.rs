@@ -284,6 +284,25 @@ async fn tasks_with_a_damaged_blob_do_not_hold_up_the_others() {
 }
 
 #[tokio::test]
+async fn a_task_whose_bytes_are_in_the_request_mends_its_damaged_blob() {
+    let stage = Stage::up(&[]);
+    let input = "x".repeat(2 << 20);
+    let task = json!({"execute": {"command": "wc -c", "input": input}});
+    let whole = async || {
+        let task = stage.web.run(&task).await;
+        assert_eq!(task["status"], "success", "{task}");
+        assert_eq!(task["result"]["execute"]["stdout"], "2097152\n", "{task}");
+    };
+    whole().await;
+    let hash = name_of(input.as_bytes());
+    damage(&stage, &hash);
+    // The executor would not ask for what it has.
+    let cached = stage.system.data().join("executor/cache").join(&hash);
+    std::fs::remove_file(cached).expect("the executor has cached it");
+    whole().await;
+}
+
+#[tokio::test]
 async fn a_scan_finds_damage_and_removes_orphans() {
     let stage = Stage::up(&["--set", "judicator.scan_blobs=1s"]);
     let web = &stage.web;
