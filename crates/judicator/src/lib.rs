@@ -22,7 +22,7 @@ use std::time::SystemTime;
 use model::Moment;
 use store::TaskStore;
 use supervise::{Component, ComponentFailed, Supervisor};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,6 +39,8 @@ pub struct Judicator {
     store: Arc<dyn TaskStore>,
     leading: watch::Receiver<bool>,
     hints: Arc<Hints>,
+    /// A blob was put or found damaged.
+    blobs_changed: Arc<Notify>,
     waiters: Arc<Waiters>,
     pace: Arc<Pace>,
     checks: Checks,
@@ -73,6 +75,7 @@ impl Judicator {
             options,
             leading,
             hints: Arc::default(),
+            blobs_changed: Arc::default(),
             waiters: Arc::default(),
             pace: Arc::default(),
             checks: Checks::default(),

@@ -303,6 +303,27 @@ async fn a_task_whose_bytes_are_in_the_request_mends_its_damaged_blob() {
 }
 
 #[tokio::test]
+async fn damage_that_a_reader_finds_is_counted_at_once() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    put(web, ABC, b"abc").await;
+    let counted = async |damaged: u64| {
+        let line = format!("conclave_blobs_damaged {damaged}");
+        await_that(&line, SOON, async || {
+            let page = web.get("/metrics").await.text();
+            page.lines().any(|found| found == line).then_some(())
+        })
+        .await;
+    };
+    counted(0).await;
+    damage(&stage, ABC);
+    web.get(&at(ABC)).await.problem(404);
+    counted(1).await;
+    put(web, ABC, b"abc").await;
+    counted(0).await;
+}
+
+#[tokio::test]
 async fn a_scan_finds_damage_and_removes_orphans() {
     let stage = Stage::up(&["--set", "judicator.scan_blobs=1s"]);
     let web = &stage.web;
