@@ -1,18 +1,22 @@
 //! Blobs kept for later tasks, up to so many bytes, the longest unused going first.
 //!
-//! A blob that a task here needs is pinned and stays. Files found at start are from an earlier life that may have
-//! ended in the middle of a write: each is checked against its name before its first use.
+//! A blob that a task here needs is pinned and stays. Before a use its file is checked against its name, unless it has
+//! been checked within the last hour and nobody has touched it since.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use model::BlobHash;
 use sha2::{Digest, Sha256};
+
+/// A disk may lose a bit that nobody has touched; a blob that many tasks use is not read in full for each of them.
+const CHECK_EVERY: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -36,7 +40,23 @@ struct Blob {
     size: u64,
     last_use: u64,
     pins: usize,
-    trusted: bool,
+    /// None: it is from an earlier life, which may have ended in the middle of a write.
+    checked: Option<Check>,
+}
+
+/// When a file was found to be whole, and what says that it is still the same.
+#[derive(Clone, Copy)]
+struct Check {
+    at: Instant,
+    stamp: Stamp,
+}
+
+/// Whoever writes to a file, or puts another in its place, changes this.
+#[derive(Clone, Copy, PartialEq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
 }
 
 /// Keeps its blobs on the shelf until dropped.
@@ -65,7 +85,7 @@ impl Cache {
                             size,
                             last_use: 0,
                             pins: 0,
-                            trusted: false,
+                            checked: None,
                         },
                     );
                 }
@@ -93,24 +113,26 @@ impl Cache {
         self.folder.join(format!("{hash}.part"))
     }
 
-    /// Pins the blob if it is here and sound. Reads all of it the first time in this life, and counts the bytes.
+    /// Pins the blob if it is here and whole. Reads all of it where that is not known, and counts the bytes.
     pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins, progress: &AtomicU64) -> bool {
-        let (trusted, size) = match self.lock().use_once(&hash) {
-            Some(found) => found,
+        let checked = match self.lock().use_once(&hash) {
+            Some(checked) => checked,
             None => return false,
         };
-        // Even a trusted one may be gone: others can reach the folder, and every task that needs it would break.
-        let path = self.path(&hash);
-        let there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size);
-        if !there || !trusted && !matches!(hash_of(&path, progress), Ok(found) if found == hash) {
-            self.discard(&hash);
-            return false;
+        // Even one that was checked may be gone or changed: others can reach the folder.
+        match check(&self.path(&hash), &hash, checked, progress) {
+            Ok(Some(check)) => {
+                if let Some(blob) = self.lock().blobs.get_mut(&hash) {
+                    blob.checked = Some(check);
+                }
+                pins.hashes.push(hash);
+                true
+            }
+            Ok(None) | Err(_) => {
+                self.discard(&hash);
+                false
+            }
         }
-        if let Some(blob) = self.lock().blobs.get_mut(&hash) {
-            blob.trusted = true;
-        }
-        pins.hashes.push(hash);
-        true
     }
 
     /// Puts the finished file at `incoming` on the shelf, pinned.
@@ -118,6 +140,10 @@ impl Cache {
         {
             let _files = self.files();
             fs::rename(self.incoming(&hash), self.path(&hash))?;
+            let check = Check {
+                at: Instant::now(),
+                stamp: Stamp::of(&self.path(&hash))?,
+            };
             let mut shelf = self.lock();
             shelf.uses += 1;
             let last_use = shelf.uses;
@@ -125,7 +151,7 @@ impl Cache {
                 size,
                 last_use,
                 pins: 1,
-                trusted: true,
+                checked: Some(check),
             };
             if let Some(old) = shelf.blobs.insert(hash, blob) {
                 shelf.bytes -= old.size;
@@ -195,13 +221,13 @@ impl Cache {
 }
 
 impl Shelf {
-    /// Pins a blob that is there; says whether it is known to be sound, and its size.
-    fn use_once(&mut self, hash: &BlobHash) -> Option<(bool, u64)> {
+    /// Pins a blob that is there, and says what is known of it.
+    fn use_once(&mut self, hash: &BlobHash) -> Option<Option<Check>> {
         self.uses += 1;
         let blob = self.blobs.get_mut(hash)?;
         blob.last_use = self.uses;
         blob.pins += 1;
-        Some((blob.trusted, blob.size))
+        Some(blob.checked)
     }
 
     fn remove(&mut self, hash: &BlobHash) -> bool {
@@ -240,6 +266,33 @@ impl Drop for Pins {
                 blob.pins = blob.pins.saturating_sub(1);
             }
         }
+    }
+}
+
+/// What is known of the file after this: nothing, if it is not the blob's.
+fn check(
+    path: &Path,
+    hash: &BlobHash,
+    known: Option<Check>,
+    progress: &AtomicU64,
+) -> io::Result<Option<Check>> {
+    let (at, stamp) = (Instant::now(), Stamp::of(path)?);
+    let still = |check: &Check| check.stamp == stamp && at - check.at < CHECK_EVERY;
+    if let Some(known) = known.filter(still) {
+        return Ok(Some(known));
+    }
+    let whole = hash_of(path, progress)? == *hash;
+    Ok(whole.then_some(Check { at, stamp }))
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Stamp> {
+        let metadata = fs::metadata(path)?;
+        Ok(Stamp {
+            inode: metadata.ino(),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
     }
 }
 
@@ -315,7 +368,28 @@ mod tests {
         fs::remove_file(cache.path(&sound)).unwrap();
         assert!(
             !cache.take(sound, &mut pins, &AtomicU64::new(0)),
-            "trusted, but gone"
+            "checked, but gone"
         );
+    }
+
+    #[test]
+    fn a_blob_that_was_changed_after_its_first_use_is_not_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path().to_path_buf(), 1000).unwrap();
+        let mut pins = cache.pins();
+        let hash = put(&cache, b"whole", &mut pins);
+        let mut take = || {
+            let progress = AtomicU64::new(0);
+            (
+                cache.take(hash, &mut pins, &progress),
+                progress.load(Ordering::Relaxed),
+            )
+        };
+        assert_eq!(take(), (true, 0), "it was checked when it came");
+        // The clock of a file system may tick as seldom as this.
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(cache.path(&hash), b"wh0le").unwrap();
+        assert_eq!(take(), (false, 5));
+        assert!(!cache.path(&hash).exists());
     }
 }

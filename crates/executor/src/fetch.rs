@@ -50,16 +50,20 @@ impl Fetcher {
             // An attempt whose blobs nobody brings any more would be held for ever.
             let bringing = AssertUnwindSafe(fetcher.bring_all(blobs, &mut pins, &control)).catch_unwind();
             let brought = bringing.await;
-            if let Err(why) =
-                brought.unwrap_or_else(|_| Err("the executor panicked while it fetched a blob".into()))
-            {
+            let panicked = |_| {
+                Err(NotBrought::ours(
+                    "the executor panicked while it fetched a blob".into(),
+                ))
+            };
+            if let Err(NotBrought { why, ending }) = brought.unwrap_or_else(panicked) {
                 // A task that was taken away meanwhile needs no verdict.
                 let ending = match control.is_withdrawn() {
                     true => Ending::Withdrawn,
-                    false => fetcher.bench.keep(Complete {
-                        handout,
-                        end: End::Broken(why),
-                    }),
+                    false => {
+                        let end = End::Broken(why);
+                        fetcher.bench.keep(Complete { handout, end });
+                        ending
+                    }
                 };
                 drop(pins);
                 fetcher.bench.tell(Event::Ended(handout, ending));
@@ -79,14 +83,14 @@ impl Fetcher {
         blobs: impl IntoIterator<Item = BlobHash>,
         pins: &mut Pins,
         control: &Control,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotBrought> {
         for hash in blobs {
             self.bring(hash, pins, control).await?;
         }
         Ok(())
     }
 
-    async fn bring(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), String> {
+    async fn bring(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), NotBrought> {
         let turn = {
             let mut underway = self.underway.lock().unwrap_or_else(PoisonError::into_inner);
             underway.retain(|_, turn| Arc::strong_count(turn) > 1);
@@ -98,7 +102,7 @@ impl Fetcher {
                 let turn = turn.lock().await;
                 // Tasks that wait for the same blob do not wait one after the other.
                 if let Some(why) = &*turn {
-                    return Err(why.clone());
+                    return Err(NotBrought::ours(why.clone()));
                 }
                 turn
             }
@@ -108,7 +112,10 @@ impl Fetcher {
             Err(Trouble::Stalled(_)) => brought.as_ref().err().map(|trouble| trouble.of(&hash)),
             _ => None,
         };
-        brought.map_err(|trouble| trouble.of(&hash))
+        brought.map_err(|trouble| NotBrought {
+            why: trouble.of(&hash),
+            ending: trouble.ending(),
+        })
     }
 
     async fn bring_alone(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), Trouble> {
@@ -209,6 +216,19 @@ impl Fetcher {
     }
 }
 
+/// Why a task's blobs are not here, and what that says of the executor.
+struct NotBrought {
+    why: String,
+    ending: Ending,
+}
+
+impl NotBrought {
+    fn ours(why: String) -> NotBrought {
+        let ending = Ending::Broken;
+        NotBrought { why, ending }
+    }
+}
+
 enum Trouble {
     Call(CallError),
     Keep(std::io::Error),
@@ -217,6 +237,14 @@ enum Trouble {
 }
 
 impl Trouble {
+    /// A blob that the store does not have is no trouble of this executor: other tasks run as well as before.
+    fn ending(&self) -> Ending {
+        match self {
+            Trouble::Call(CallError::NoBlob(_) | CallError::DamagedBlob(_)) => Ending::BlobLost,
+            Trouble::Call(_) | Trouble::Keep(_) | Trouble::Stalled(_) => Ending::Broken,
+        }
+    }
+
     fn of(&self, hash: &BlobHash) -> String {
         match self {
             Trouble::Call(error) => format!("could not get blob {hash}: {error}"),

@@ -26,7 +26,7 @@ use sandbox::{CellPlan, Ground, Isolation, Launcher, Wall, WallError};
 use tokio_util::sync::CancellationToken;
 
 pub use error::ExecutorError;
-pub use options::Options;
+pub use options::{Contact, Options};
 pub use run::{outcome_of, sandbox_limits, usual_environment};
 
 /// An executor that can run tasks: its folder is locked, its control groups are made, its wardens are started.

@@ -16,6 +16,7 @@ pub struct Options {
     pub heartbeat: Duration,
     /// Without an answer for so long, the tasks are stopped. Below the lease.
     pub self_kill: Duration,
+    pub contact: Contact,
     /// For how long a transfer may bring no byte, and a slot may take beyond the limits of its task, before the attempt
     /// is given up.
     pub stall: Duration,
@@ -30,6 +31,17 @@ pub struct Options {
     pub cells: Option<CellPlan>,
     /// A program and arguments that end up in `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
+}
+
+/// Where the judicator is, and so what it means that a report is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// A call in this process. No judicator ends a session while it works on a report of it, and here the one that
+    /// works on it is the only one: an answer that does not come means that the store's disk does not, and not that
+    /// another executor may begin the tasks.
+    SameProcess,
+    /// Another process, over a network that may be cut: without an answer nobody knows what the others think.
+    Remote,
 }
 
 impl Options {

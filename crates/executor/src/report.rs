@@ -4,6 +4,7 @@
 //! the heartbeat; what changes while one is under way goes into the next.
 
 mod due;
+mod exchange;
 mod leave;
 mod overdue;
 mod rest;
@@ -14,7 +15,7 @@ mod withdraw;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{Answer, Content, Executing, Handout, Intent, Presence, Report, ReportAnswer};
 use rpc::{CallError, Calls};
@@ -23,6 +24,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::due::Due;
+use self::exchange::NoAnswer;
 pub(crate) use self::leave::SlotThreads;
 use self::rest::Rest;
 use self::session::{Occupied, Session};
@@ -37,7 +39,7 @@ use crate::run::shell_beneath;
 use crate::slots::Slots;
 use crate::spool::{Carried, Spool};
 use crate::work::{Bench, Ending, Equipment, Event};
-use crate::{ExecutorError, Options, workspace};
+use crate::{Contact, ExecutorError, Options, workspace};
 
 /// Results beyond this go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
@@ -68,6 +70,8 @@ pub(crate) struct Reporter {
     room: usize,
     /// Until when the wardens were last told to go on.
     in_touch_until: Instant,
+    /// That the tasks were stopped for lack of an answer was logged.
+    told_out_of_touch: bool,
     stopping: Option<Stopping>,
 }
 
@@ -141,6 +145,7 @@ impl Reporter {
             given_up: HashSet::new(),
             hint: Arc::new(Notify::new()),
             in_touch_until: Instant::now(),
+            told_out_of_touch: false,
             stopping: None,
             options,
             home,
@@ -177,7 +182,7 @@ impl Reporter {
                 self.on_stop();
             }
             let before = self.session.id;
-            match self.report().await {
+            match self.report(&stop).await {
                 Err(error) => break Err(error),
                 Ok(Sent::Left) => break Ok(()),
                 Ok(Sent::Answered | Sent::Unanswered) if self.out_of_time() => {
@@ -247,7 +252,7 @@ impl Reporter {
                         self.rest.on_broken(now);
                         self.give_back(|_| true);
                     }
-                    Ending::Withdrawn => {}
+                    Ending::BlobLost | Ending::Withdrawn => {}
                 }
             }
             Event::SlotOut(why) => {
@@ -268,14 +273,13 @@ impl Reporter {
     }
 
     /// Sends one report and does as the answer says.
-    async fn report(&mut self) -> Result<Sent, ExecutorError> {
+    async fn report(&mut self, stop: &CancellationToken) -> Result<Sent, ExecutorError> {
         let sent = Instant::now();
         self.look_after_slots(sent);
         let report = self.compose(sent);
         let intent = report.intent;
         self.due.on_sent(sent);
-        let patience = self.patience(sent);
-        let answer = match tokio::time::timeout(patience, self.calls.report(report)).await {
+        let answer = match self.exchange(report, stop).await {
             Ok(Ok(answer)) => answer,
             // It will be no better next time.
             Ok(Err(CallError::Invalid(invalid))) => return Err(ExecutorError::Refused(invalid)),
@@ -283,10 +287,10 @@ impl Reporter {
                 tracing::warn!(%error, "the judicator did not take the report; trying again");
                 return Ok(self.on_unanswered());
             }
-            Err(_) => {
-                tracing::warn!(?patience, "no answer to the report; trying again");
+            Err(NoAnswer { within }) => {
+                tracing::warn!(?within, "no answer to the report; trying again");
                 // One that our own haste cut short says nothing about what the way can carry.
-                if patience >= FAREWELL.min(self.options.self_kill / 2) {
+                if within >= FAREWELL.min(self.options.self_kill / 2) {
                     self.room /= 2;
                 }
                 return Ok(self.on_unanswered());
@@ -330,19 +334,10 @@ impl Reporter {
         }
     }
 
-    /// Long enough for a busy judicator, short enough for another try before the tasks have to be stopped.
-    fn patience(&self, now: Instant) -> Duration {
-        let usual = self.options.self_kill / 2;
-        let Some(stopping) = &self.stopping else {
-            return usual;
-        };
-        // What is due next must not wait for an answer.
-        let left = stopping.until().map(|at| at.saturating_duration_since(now));
-        usual.min(left.unwrap_or(FAREWELL))
-    }
-
     fn on_unanswered(&mut self) -> Sent {
-        self.due.on_failed(Instant::now());
+        let now = Instant::now();
+        self.due.on_failed(now);
+        self.tell_if_out_of_touch(now);
         Sent::Unanswered
     }
 
@@ -410,16 +405,6 @@ impl Reporter {
         // An answer this large may have been cut short, and no hint would come for what was left out.
         if bytes > LARGE_ANSWER {
             self.due.on_hint();
-        }
-    }
-
-    /// The judicator heard from us when the report was sent, at the earliest: from then on the time counts.
-    fn stay_in_touch(&mut self, sent: Instant) {
-        let until = sent + self.options.self_kill;
-        // Telling every warden after every report would cost more than it gives.
-        if until.saturating_duration_since(self.in_touch_until) >= self.options.self_kill / 10 {
-            self.bench.in_touch(until);
-            self.in_touch_until = until;
         }
     }
 

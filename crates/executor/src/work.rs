@@ -56,6 +56,8 @@ pub(crate) enum Ending {
     Result,
     /// We could not run it.
     Broken,
+    /// The store has lost a blob that it needs.
+    BlobLost,
     Withdrawn,
 }
 

@@ -1,13 +1,14 @@
 //! The leader's eye on the executors: a session that is silent for too long is ended, its tasks are released.
 //!
 //! Silence is measured on this process's own monotonic clock, as the time for which a session's `seq` has not
-//! moved. No clock of another machine is asked, and the store expires only the very seq that was seen.
+//! moved and no report of it was under way here. No clock of another machine is asked, and the store expires only the
+//! very seq that was seen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{ExecutorName, with_causes};
+use model::{ExecutorName, SessionId, with_causes};
 use store::SessionSeen;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -25,6 +26,7 @@ impl Judicator {
             if !self.leads() {
                 // What was seen in an earlier reign says nothing about now.
                 sightings = Sightings::new(silence, sweep.period());
+                self.heard.look();
                 continue;
             }
             let live = match self.store.live_sessions().await {
@@ -37,7 +39,8 @@ impl Judicator {
                     continue;
                 }
             };
-            for seen in sightings.overdue(live, Instant::now()) {
+            // Looked at last: a report that begins later is of an executor whose time was over before it.
+            for seen in sightings.overdue(live, &self.heard.look(), Instant::now()) {
                 self.end(seen).await;
             }
         }
@@ -93,7 +96,12 @@ impl Sightings {
     }
 
     /// Takes in what is live now; gives back what has been silent for too long.
-    fn overdue(&mut self, live: Vec<SessionSeen>, now: Instant) -> Vec<SessionSeen> {
+    fn overdue(
+        &mut self,
+        live: Vec<SessionSeen>,
+        heard: &HashSet<SessionId>,
+        now: Instant,
+    ) -> Vec<SessionSeen> {
         // If this very loop stood still, nobody's silence was listened to: start again.
         let stood_still = self
             .last_sweep
@@ -105,7 +113,9 @@ impl Sightings {
         let mut before = std::mem::take(&mut self.seen);
         for session in live {
             let since = match before.remove(&session.executor) {
-                Some(sighting) if sighting.last == session => sighting.since,
+                Some(sighting) if sighting.last == session && !heard.contains(&session.session) => {
+                    sighting.since
+                }
                 _ => now,
             };
             self.seen
@@ -161,7 +171,8 @@ mod tests {
     ) -> Vec<(u64, String)> {
         let mut due = Vec::new();
         for second in seconds {
-            for seen in sightings.overdue(live(second), start + Duration::from_secs(second)) {
+            let now = start + Duration::from_secs(second);
+            for seen in sightings.overdue(live(second), &HashSet::new(), now) {
                 due.push((second, seen.executor.to_string()));
             }
         }
@@ -182,6 +193,21 @@ mod tests {
         };
         let due = sweep(&mut sightings, Instant::now(), 0..=10, live);
         assert_eq!(due, [(10, "quiet".to_string())]);
+    }
+
+    #[test]
+    fn a_session_whose_report_is_under_way_is_not_silent() {
+        let waits = session("waits");
+        let mut sightings = Sightings::new(SILENCE, PERIOD);
+        let start = Instant::now();
+        let heard = HashSet::from([waits.session]);
+        for second in 0..=100 {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(sightings.overdue(vec![waits.clone()], &heard, now), []);
+        }
+        // Its silence begins when the report has ended.
+        let due = sweep(&mut sightings, start, 101..=110, |_| vec![waits.clone()]);
+        assert_eq!(due, [(110, "waits".to_string())]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod calls;
 mod error;
 mod expire;
+mod heard;
 mod hints;
 mod measure;
 mod options;
@@ -22,13 +23,14 @@ use std::time::SystemTime;
 use model::Moment;
 use store::TaskStore;
 use supervise::{Component, ComponentFailed, Supervisor};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use options::{Options, Roster};
 
 use calls::Checks;
+use heard::Heard;
 use hints::Hints;
 use pace::Pace;
 use system_errors::SystemErrors;
@@ -39,6 +41,9 @@ pub struct Judicator {
     store: Arc<dyn TaskStore>,
     leading: watch::Receiver<bool>,
     hints: Arc<Hints>,
+    heard: Heard,
+    /// A blob was put or found damaged.
+    blobs_changed: Arc<Notify>,
     waiters: Arc<Waiters>,
     pace: Arc<Pace>,
     checks: Checks,
@@ -73,6 +78,8 @@ impl Judicator {
             options,
             leading,
             hints: Arc::default(),
+            heard: Heard::default(),
+            blobs_changed: Arc::default(),
             waiters: Arc::default(),
             pace: Arc::default(),
             checks: Checks::default(),

@@ -14,18 +14,23 @@ use crate::measure::{DAMAGED, ORPHANED};
 /// Blobs are scanned in as many parts, by the first byte of their hash.
 const PARTS: u32 = 256;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+/// Damage is counted when this judicator has found or mended some, and every minute for what others did; not more often
+/// than every second.
+const COUNT_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+const COUNT_AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The most that is read in a second, in bytes.
 const RATE: u32 = 16 << 20;
 
 impl Judicator {
     pub(crate) async fn scan_blobs(self: Arc<Self>) {
+        tokio::join!(self.scan_parts(), self.count_damaged());
+    }
+
+    async fn scan_parts(&self) {
         let pause = (self.options.scan_blobs / PARTS).max(SHORTEST_PAUSE);
         // Not always with the same: a node that is often restarted comes to all of them too.
         let mut part = Uuid::now_v7().into_bytes()[15];
         loop {
-            if let Err(error) = self.count_damaged().await {
-                tracing::debug!(error = with_causes(&error), "could not count damaged blobs");
-            }
             tokio::time::sleep(pause).await;
             if !self.leads() {
                 continue;
@@ -41,10 +46,19 @@ impl Judicator {
         }
     }
 
-    async fn count_damaged(&self) -> Result<(), StoreError> {
-        let damaged = self.store.damaged_blobs().await?;
-        metrics::gauge!(DAMAGED).set(damaged as f64);
-        Ok(())
+    async fn count_damaged(&self) {
+        loop {
+            match self.store.damaged_blobs().await {
+                Ok(damaged) => metrics::gauge!(DAMAGED).set(damaged as f64),
+                Err(error) => {
+                    tracing::debug!(error = with_causes(&error), "could not count damaged blobs");
+                }
+            }
+            tokio::time::sleep(COUNT_AT_MOST_EVERY).await;
+            let changed = self.blobs_changed.notified();
+            // Without a change the time is up, which is as good a reason.
+            let _ = tokio::time::timeout(COUNT_AT_LEAST_EVERY, changed).await;
+        }
     }
 
     async fn scan_part(&self, first_byte: u8) -> Result<(), StoreError> {
@@ -53,7 +67,7 @@ impl Judicator {
         for hash in shelf.blobs {
             match self.read_through(hash).await {
                 // The store has marked it and told so.
-                Err(StoreError::DamagedBlob(_) | StoreError::NoBlob(_)) => {}
+                Err(StoreError::DamagedBlob(_) | StoreError::NoBlob(_)) => self.blobs_changed.notify_one(),
                 read => read?,
             }
         }

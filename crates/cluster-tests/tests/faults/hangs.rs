@@ -91,3 +91,28 @@ async fn a_disk_that_hangs_ends_no_running_task_and_holds_no_other() {
     stage.history.assert_no_overlap();
     system.remains_at("e").await_none().await;
 }
+
+/// The store cannot commit a report for longer than a lease. Nobody else can be given the task meanwhile.
+#[tokio::test]
+async fn up_lets_its_tasks_go_on_while_its_own_disk_hangs() {
+    let stage = Stage::new();
+    let disk = FreezableDisk::mount(&stage.system.data());
+    let up = stage.system.up(&FAIR_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    stage.runs(id, 1).await;
+    disk.freeze();
+    let frozen = Instant::now();
+    await_that("a lease to be over", SOON, async || {
+        (frozen.elapsed() > FAIR + Duration::from_secs(3)).then_some(())
+    })
+    .await;
+    let (log, alive) = (up.log(), stage.history.alive());
+    // Before anything can fail: a node that waits for a frozen disk cannot be ended.
+    disk.thaw();
+    assert!(!alive.is_empty(), "the task was stopped");
+    assert!(log.contains("the store does not answer"), "{log}");
+    let (task, runs) = stage.finish(id).await;
+    assert_eq!((task.attempt, runs.len()), (1, 1), "{task:?}");
+    assert!(!up.log().contains("session is over"));
+    stage.system.remains().await_none().await;
+}

@@ -5,7 +5,7 @@ use futures::stream;
 use serde_json::json;
 use sha2::Digest;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -238,6 +238,89 @@ async fn a_damaged_blob_is_told_and_putting_it_again_mends_it() {
             .contains("is damaged; put it again"),
         "{task}"
     );
+}
+
+/// Long for a task that has nothing before it, short beside the pauses of an executor that holds itself to be sick.
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn tasks_with_a_damaged_blob_do_not_hold_up_the_others() {
+    let stage = Stage::up(&["--slots", "2"]);
+    let web = &stage.web;
+    put(web, ABC, b"abc").await;
+    put(web, EMPTY, b"").await;
+    let gate = stage.gate("gate");
+    for _ in 0..2 {
+        let first = json!({"execute": {"command": gate.wait()}});
+        web.post("/api/v1/tasks", &first).await;
+    }
+    let mut lost = Vec::new();
+    for count in 0..40 {
+        let blob = if count % 2 == 0 { ABC } else { EMPTY };
+        let task = json!({"execute": {"command": "cat", "input": {"blob": blob}}});
+        lost.push(web.post("/api/v1/tasks", &task).await.json());
+    }
+    let healthy = json!({"execute": {"command": "echo done"}});
+    let healthy = web.post("/api/v1/tasks", &healthy).await.json();
+    damage(&stage, ABC);
+    std::fs::remove_file(file_of(&stage, EMPTY)).expect("the blob's file");
+    gate.open();
+    let began = Instant::now();
+    let done = async |task: &serde_json::Value| {
+        let id = task["id"].as_str().expect("an id");
+        web.get(&format!("/api/v1/tasks/{id}?wait=60")).await.json()
+    };
+    let healthy = done(&healthy).await;
+    assert_eq!(healthy["status"], "success", "{healthy}");
+    for task in &lost {
+        let task = done(task).await;
+        assert_eq!(task["status"], "system_error", "{task}");
+        let trouble = task["trouble"].as_str().expect("a reason");
+        assert!(trouble.contains("put it again"), "{task}");
+    }
+    let took = began.elapsed();
+    println!("all were done after {took:?}");
+    assert!(took < SOON, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_task_whose_bytes_are_in_the_request_mends_its_damaged_blob() {
+    let stage = Stage::up(&[]);
+    let input = "x".repeat(2 << 20);
+    let task = json!({"execute": {"command": "wc -c", "input": input}});
+    let whole = async || {
+        let task = stage.web.run(&task).await;
+        assert_eq!(task["status"], "success", "{task}");
+        assert_eq!(task["result"]["execute"]["stdout"], "2097152\n", "{task}");
+    };
+    whole().await;
+    let hash = name_of(input.as_bytes());
+    damage(&stage, &hash);
+    // The executor would not ask for what it has.
+    let cached = stage.system.data().join("executor/cache").join(&hash);
+    std::fs::remove_file(cached).expect("the executor has cached it");
+    whole().await;
+}
+
+#[tokio::test]
+async fn damage_that_a_reader_finds_is_counted_at_once() {
+    let stage = Stage::up(&[]);
+    let web = &stage.web;
+    put(web, ABC, b"abc").await;
+    let counted = async |damaged: u64| {
+        let line = format!("conclave_blobs_damaged {damaged}");
+        await_that(&line, SOON, async || {
+            let page = web.get("/metrics").await.text();
+            page.lines().any(|found| found == line).then_some(())
+        })
+        .await;
+    };
+    counted(0).await;
+    damage(&stage, ABC);
+    web.get(&at(ABC)).await.problem(404);
+    counted(1).await;
+    put(web, ABC, b"abc").await;
+    counted(0).await;
 }
 
 #[tokio::test]

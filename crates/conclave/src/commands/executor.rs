@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use executor::Contact;
 
 use crate::args::{ClusterFlags, ExecutorFlags, NodeFlags, flag, list_flag};
 use crate::cluster::{self, Kind};
@@ -46,7 +47,7 @@ async fn serve(config: Config, reload: Reload) -> Result<()> {
     let calls = start::client(&config.executor.judicators, &secrets);
 
     let parts = vec![
-        start::executor(&config, &folder, Arc::new(calls)).await?,
+        start::executor(&config, &folder, Arc::new(calls), Contact::Remote).await?,
         // To the end, so that the last report shows the secret of that time.
         start::reload(reload, Renewed::of(&secrets)),
     ];

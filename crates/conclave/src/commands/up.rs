@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use boot::SingleNode;
+use executor::Contact;
 use rpc::Calls;
 use tokio::net::TcpListener;
 
@@ -142,7 +143,7 @@ async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
     // Before anything is served: a machine on which no task can run is told to its operator alone.
     let executor = match config.executor.slots.0 {
         0 => None,
-        _ => Some(start::executor(&config, &folder, Arc::clone(&calls)).await?),
+        _ => Some(start::executor(&config, &folder, Arc::clone(&calls), Contact::SameProcess).await?),
     };
 
     // Stopped from the first to the last: nothing new is taken, then work is given back while there is still a

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use anyhow::Result;
+use executor::Contact;
 use gateway::MetricsAccess;
 use model::{Bounds, LimitPolicy, Limits};
 use sandbox::{CellPlan, Usual, Wall};
@@ -33,7 +34,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options 
     }
 }
 
-pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Options> {
+pub(super) fn executor(config: &Config, folder: &Folder, contact: Contact) -> Result<executor::Options> {
     let section = &config.executor;
     Ok(executor::Options {
         name: section.name.clone(),
@@ -41,6 +42,7 @@ pub(super) fn executor(config: &Config, folder: &Folder) -> Result<executor::Opt
         slots: section.slots.0,
         heartbeat: section.heartbeat,
         self_kill: section.self_kill,
+        contact,
         stall: section.stall,
         stop_grace: section.stop_grace,
         cache_bytes: section.cache.0,

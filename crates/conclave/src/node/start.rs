@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use executor::Contact;
 use judicator::Judicator;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use registry::Registry;
@@ -93,8 +94,13 @@ pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secret
 }
 
 /// Returns when it is known that tasks can be run here, or with all that keeps them from it.
-pub(crate) async fn executor(config: &Config, folder: &Folder, calls: Arc<dyn Calls>) -> Result<Part> {
-    let options = options::executor(config, folder)?;
+pub(crate) async fn executor(
+    config: &Config,
+    folder: &Folder,
+    calls: Arc<dyn Calls>,
+    contact: Contact,
+) -> Result<Part> {
+    let options = options::executor(config, folder, contact)?;
     let executor = executor::Executor::prepare(options, calls).await?;
     let patience = config.executor.stop_grace.saturating_add(FAREWELL);
     Ok(Part::start(

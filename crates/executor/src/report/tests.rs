@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -22,6 +23,13 @@ const SOON: Duration = Duration::from_secs(60);
 struct FakeJudicator {
     reports: mpsc::UnboundedSender<Report>,
     blob: Blob,
+    store: Store,
+}
+
+#[derive(PartialEq)]
+enum Store {
+    Answers,
+    Hangs,
 }
 
 enum Blob {
@@ -64,6 +72,9 @@ impl Calls for FakeJudicator {
             answer.assign.push(Assignment { handout, spec });
         }
         let _ = self.reports.send(report);
+        if self.store == Store::Hangs {
+            std::future::pending::<()>().await;
+        }
         Ok(ReportAnswer::Done(answer))
     }
 
@@ -133,6 +144,7 @@ fn options(data: &Path) -> Options {
         slots: 0,
         heartbeat: Duration::from_millis(20),
         self_kill: SOON,
+        contact: Contact::Remote,
         stall: SOON,
         stop_grace: Duration::ZERO,
         cache_bytes: 1 << 20,
@@ -166,6 +178,7 @@ async fn reports_go_on_while_the_disk_hangs() {
     let judicator = Arc::new(FakeJudicator {
         reports: sender,
         blob: Blob::Missing,
+        store: Store::Answers,
     });
     let (options, home) = (options(folder.path()), home(folder.path()));
     let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
@@ -215,6 +228,7 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
     let judicator = Arc::new(FakeJudicator {
         reports: sender,
         blob: Blob::Stalls,
+        store: Store::Answers,
     });
     let options = Options {
         stall: Duration::from_millis(300),
@@ -251,4 +265,38 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
         assert!(Instant::now() < deadline, "a part of the blob is left");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Another report would only wait behind the first, and dropping that one would say that nobody reports any more.
+#[tokio::test]
+async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let judicator = Arc::new(FakeJudicator {
+        reports: sender,
+        blob: Blob::Missing,
+        store: Store::Hangs,
+    });
+    let self_kill = Duration::from_millis(300);
+    let options = Options {
+        self_kill,
+        contact: Contact::SameProcess,
+        ..options(folder.path())
+    };
+    let home = home(folder.path());
+    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
+    let stop = CancellationToken::new();
+    let slots = reporter.start_slots().unwrap();
+    let running = tokio::spawn(reporter.run(slots, stop.clone()));
+    tokio::time::timeout(SOON, reports.recv()).await.unwrap().unwrap();
+    let second = tokio::time::timeout(self_kill * 3, reports.recv()).await;
+    assert!(second.is_err(), "the first report was dropped: {second:?}");
+    stop.cancel();
+    tokio::time::timeout(SOON, running)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }

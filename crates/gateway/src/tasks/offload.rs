@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use model::{Add, BlobHash, Content, TaskSpec};
-use rpc::ByteStream;
+use rpc::{ByteStream, CallError};
 use sha2::{Digest, Sha256};
 
 use crate::admission::Admission;
@@ -43,18 +43,33 @@ pub(super) async fn offload(
     })
     .await
     .map_err(|_| Refusal::Panicked)?;
-    put_missing(gateway, blobs).await?;
+    put_unless_whole(gateway, blobs).await?;
     Ok(adds)
 }
 
-async fn put_missing(gateway: &Gateway, blobs: Blobs) -> Result<(), Refusal> {
+/// A store that has a blob may not know yet that it is damaged, and the bytes that would mend it are here.
+async fn put_unless_whole(gateway: &Gateway, blobs: Blobs) -> Result<(), Refusal> {
     let known = gateway.calls.has_blobs(blobs.keys().copied().collect()).await?;
     for ((hash, bytes), known) in blobs.into_iter().zip(known) {
-        if known.is_none() {
+        if known.is_none() || !is_whole(gateway, hash).await? {
             gateway.calls.put_blob(hash, in_chunks(bytes)).await?;
         }
     }
     Ok(())
+}
+
+/// Reads it through, as the store checks what it reads. That costs less than to write and sync it once more.
+async fn is_whole(gateway: &Gateway, hash: BlobHash) -> Result<bool, CallError> {
+    let read = async {
+        let mut bytes = gateway.calls.get_blob(hash).await?;
+        while bytes.try_next().await?.is_some() {}
+        Ok(())
+    };
+    match read.await {
+        Ok(()) => Ok(true),
+        Err(CallError::NoBlob(_) | CallError::DamagedBlob(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn in_chunks(bytes: Bytes) -> ByteStream {

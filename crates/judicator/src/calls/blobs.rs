@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt};
 use model::BlobHash;
 use rpc::{ByteStream, CallError};
 use sha2::{Digest, Sha256};
-use store::BlobFile;
+use store::{BlobFile, StoreError};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
@@ -26,6 +26,7 @@ impl Judicator {
             path: half.0.clone(),
         };
         self.store.put_blob(file).await.map_err(refusal)?;
+        self.blobs_changed.notify_one();
         Ok(size)
     }
 
@@ -51,13 +52,16 @@ impl Judicator {
     }
 
     pub(super) async fn on_get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        let bytes = self
-            .store
-            .get_blob(hash)
-            .await
-            .map_err(refusal)?
-            .ok_or(CallError::NoBlob(hash))?;
-        Ok(bytes.map_err(refusal).boxed())
+        let changed = self.blobs_changed.clone();
+        let refuse = move |error| {
+            if matches!(error, StoreError::DamagedBlob(_)) {
+                changed.notify_one();
+            }
+            refusal(error)
+        };
+        let bytes = self.store.get_blob(hash).await.map_err(&refuse)?;
+        let bytes = bytes.ok_or(CallError::NoBlob(hash))?;
+        Ok(bytes.map_err(refuse).boxed())
     }
 }
 

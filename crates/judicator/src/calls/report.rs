@@ -15,6 +15,7 @@ impl Judicator {
     /// The five steps are one transition of the store; what is left here is who is hungry, and counting.
     pub(super) async fn on_report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let begun = Instant::now();
+        let _under_way = self.heard.on_report(report.session);
         self.check_self_kill(report.presence.self_kill)?;
         let executor = report.executor.clone();
         let leaves = report.intent == Intent::Leave;

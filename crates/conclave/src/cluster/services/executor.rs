@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use boot::Word;
+use executor::Contact;
 
 use super::super::access::{Own, access};
 use crate::config::Config;
@@ -15,7 +16,7 @@ pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
     let (registry, list) = start::judicator_list(access(&config, &secrets, Own::Proxy))?;
     let calls = rpc::Client::new(registry.judicators, secrets.cluster.clone());
     let parts = vec![
-        start::executor(&config, &folder, Arc::new(calls)).await?,
+        start::executor(&config, &folder, Arc::new(calls), Contact::Remote).await?,
         start::reload(reload, Renewed::in_cluster(&secrets)),
         // To the very end: the last report, too, has to find a judicator.
         list,
