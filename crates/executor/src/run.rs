@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use model::{
     Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
     with_causes,
 };
-use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
+use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays};
 
 use crate::work::{Bench, Event, Job};
 use crate::workspace::{Supply, Workspace, WorkspaceError};
@@ -242,7 +241,8 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
     }
     job.control.on_progress("end what a dead warden left");
     if let Err(error) = end_strays(&job.handout, Some(workspace.root().to_path_buf())) {
-        tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
+        let why = with_causes(&error);
+        tracing::error!(task = %job.handout.task, why, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
     Failure::WardenLost(why)
@@ -250,7 +250,7 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
 
 /// Ends the processes of an attempt whose warden cannot. They are known by its mark: other wardens are at work, and one
 /// of them may have the next attempt at the same task.
-pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> io::Result<usize> {
+pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> Result<usize, StraysError> {
     kill_strays(&Marker {
         variable: Some((ATTEMPT.into(), mark(handout))),
         directory,

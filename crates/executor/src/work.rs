@@ -336,7 +336,8 @@ impl Bench {
             }
             let directory = warden.map(|number| bench.work.join(number.to_string()));
             if let Err(error) = end_strays(&handout, directory) {
-                tracing::error!(task = %handout.task, %error, "could not end the processes of a task");
+                let why = with_causes(&error);
+                tracing::error!(task = %handout.task, why, "could not end the processes of a task");
             }
             bench.tell(Event::CleanedUp(handout));
         };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::Task;
-use cluster_tests::{FreezableDisk, await_that, shell};
+use cluster_tests::{FreezableDisk, HangingMount, await_that, shell};
 use model::Status;
 use nix::sys::signal::{Signal, kill};
 
@@ -90,4 +90,48 @@ async fn a_disk_that_hangs_ends_no_running_task_and_holds_no_other() {
     assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
     stage.history.assert_no_overlap();
     system.remains_at("e").await_none().await;
+}
+
+/// The states of the processes that were sent SIGKILL and cannot die.
+fn states(stage: &Stage) -> Vec<String> {
+    let processes = stage.system.remains().processes();
+    let state = |process: &String| {
+        let path = process.split(':').next().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("{path}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("State:"));
+        line.unwrap_or_default().trim().to_string()
+    };
+    processes.iter().map(state).collect()
+}
+
+fn assert_hanging(stage: &Stage, count: usize) {
+    let states = states(stage);
+    let hanging = states.iter().filter(|state| state.starts_with('D')).count();
+    assert_eq!(hanging, count, "{states:?}");
+}
+
+/// In state D, where not even SIGKILL ends a process.
+#[tokio::test]
+async fn a_node_starts_although_a_killed_process_hangs_in_the_kernel() {
+    let stage = Stage::new();
+    let mount = HangingMount::mount(&stage.path("hanging"));
+    let args = [&LONG_LEASE[..], &SHORT_STALL, &["--slots", "1"]].concat();
+    let up = stage.system.up(&args).unwrap();
+    let [once, file] = [stage.path("once"), mount.file()].map(|path| path.display().to_string());
+    let mut hanging = shell(&format!("mkdir {once} && exec cat {file}; echo well"));
+    hanging["execute"]["limits"]["wall"] = "2s".into();
+    let id = stage.system.add(hanging).await.id;
+    await_that("the warden of the attempt to be killed", SOON, async || {
+        up.log().contains("its warden was killed").then_some(())
+    })
+    .await;
+    up.kill();
+
+    let up = stage.system.up(&args).unwrap();
+    assert_hanging(&stage, 1);
+    assert!(up.log().contains("hang in the kernel"), "{}", up.log());
+    let task = stage.system.done(id).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 2), "{task:?}");
+    drop(mount);
+    stage.system.remains().await_none().await;
 }
