@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::Task;
-use cluster_tests::{FreezableDisk, HangingMount, await_that, shell};
+use cluster_tests::{FreezableDisk, HangingMount, await_that, groups_beneath, groups_named, shell};
 use model::Status;
 use nix::sys::signal::{Signal, kill};
 
@@ -134,4 +134,59 @@ async fn a_node_starts_although_a_killed_process_hangs_in_the_kernel() {
     assert_eq!((task.status, task.attempt), (Status::Success, 2), "{task:?}");
     drop(mount);
     stage.system.remains().await_none().await;
+}
+
+/// The processes of a cell that cannot die keep its control group.
+#[tokio::test]
+async fn attempts_that_hang_in_the_kernel_take_no_cell_from_others() {
+    let stage = Stage::new();
+    let mount = HangingMount::mount(&stage.path("hanging"));
+    let bind = format!("sandbox.binds={}:/hanging", stage.path("hanging").display());
+    let cells = ["--isolation", "cell", "--slots", "1", "--set", &bind];
+    let args = [&LONG_LEASE[..], &SHORT_STALL, &cells].concat();
+    let mut up = stage.system.up(&args).unwrap();
+    let mut hanging = shell("exec cat /hanging/file");
+    hanging["execute"]["limits"]["wall"] = "2s".into();
+    // Each has three attempts.
+    let task = stage.system.run(hanging).await;
+    assert_eq!((task.status, task.attempt), (Status::SystemError, 3), "{task:?}");
+    assert_hanging(&stage, 3);
+    let task = stage.system.run(shell("echo well")).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
+    assert!(!up.log().contains("out of service"), "{}", up.log());
+
+    up.signal(Signal::SIGTERM);
+    up.ended(SOON).await;
+    let up = stage.system.up(&args).unwrap();
+    assert_hanging(&stage, 3);
+    let task = stage.system.run(shell("echo well")).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
+
+    let groups = || groups_of(&stage);
+    assert!(
+        groups().iter().any(|group| group.ends_with("slot-0.2")),
+        "{:?}",
+        groups()
+    );
+    drop(mount);
+    stage.system.remains().await_none().await;
+    up.kill();
+    // The next life finds them empty.
+    let mut up = stage.system.up(&args).unwrap();
+    assert!(
+        !groups().iter().any(|group| group.ends_with("slot-0.2")),
+        "{:?}",
+        groups()
+    );
+    up.signal(Signal::SIGTERM);
+    up.ended(SOON).await;
+    assert_eq!(groups(), Vec::<std::path::PathBuf>::new());
+}
+
+/// The control groups of the node's cells.
+fn groups_of(stage: &Stage) -> Vec<std::path::PathBuf> {
+    let id = std::fs::read_to_string(stage.system.data().join("executor/id")).unwrap();
+    let name = format!("conclave-{}", id.trim());
+    let places = groups_named(|group| group == name);
+    places.iter().flat_map(|place| groups_beneath(place)).collect()
 }
