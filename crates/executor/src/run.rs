@@ -10,8 +10,9 @@ use model::{
     Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
     with_causes,
 };
-use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays};
+use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays, kill_strays_while};
 
+use crate::control::Control;
 use crate::work::{Bench, Event, Job};
 use crate::workspace::{Supply, Workspace, WorkspaceError};
 
@@ -257,6 +258,15 @@ pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> Resul
     })
 }
 
+/// Ends the processes at work in a slot's folder, for as long as no other attempt can be there.
+pub(crate) fn end_strays_in(directory: PathBuf, control: &Control) -> Result<usize, StraysError> {
+    let marker = Marker {
+        variable: None,
+        directory: Some(directory),
+    };
+    kill_strays_while(&marker, || control.hangs())
+}
+
 fn mark(handout: &Handout) -> OsString {
     format!("{}/{}", handout.task, handout.attempt).into()
 }
@@ -349,6 +359,21 @@ mod tests {
             &["2"],
             &["m", "1", "2"],
         );
+    }
+
+    #[test]
+    fn a_slot_that_has_gone_on_keeps_what_is_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sleep = std::process::Command::new("sleep");
+        let mut next_attempt = sleep.arg("60").current_dir(folder.path()).spawn().unwrap();
+        // The attempt that hung is over.
+        let control = Control::new(Duration::from_secs(30));
+        assert!(!control.hangs());
+        let ended = end_strays_in(folder.path().to_path_buf(), &control);
+        let ended_by_us = next_attempt.try_wait().unwrap();
+        next_attempt.kill().unwrap();
+        next_attempt.wait().unwrap();
+        assert_eq!((ended.unwrap(), ended_by_us), (0, None));
     }
 
     #[test]

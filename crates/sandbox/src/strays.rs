@@ -35,6 +35,12 @@ pub enum StraysError {
 /// Kills all processes with this mark except the calling one, and says how many there were. Returns when none
 /// is left, or with an error when some would not go.
 pub fn kill_strays(marker: &Marker) -> Result<usize, StraysError> {
+    kill_strays_while(marker, || true)
+}
+
+/// The same for a mark that may become another's: `is_theirs` is asked again when the processes are found and stopped.
+/// Once it is false they are let go on, and nothing more is killed.
+pub fn kill_strays_while(marker: &Marker, is_theirs: impl Fn() -> bool) -> Result<usize, StraysError> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let deadline = Instant::now() + PATIENCE;
     let marker = Resolved::new(marker);
@@ -67,6 +73,12 @@ pub fn kill_strays(marker: &Marker) -> Result<usize, StraysError> {
                 true => Ok(killed),
                 false => Err(StraysError::Hang { pids }),
             };
+        }
+        if !is_theirs() {
+            for (_, pidfd) in &stopped {
+                let _ = pidfd.send(libc::SIGCONT);
+            }
+            return Ok(killed);
         }
         for (_, pidfd) in &stopped {
             // An error means that it has gone by itself.
