@@ -67,6 +67,27 @@ pub(crate) enum Overdue {
     GiveUp,
 }
 
+/// When the report loop looks at its attempts. A process that was stopped, or had no processor, finds all of them overdue
+/// when it goes on, although none has hung.
+pub(crate) struct Looks {
+    /// No two are further apart.
+    usual: Duration,
+    last: Instant,
+}
+
+impl Looks {
+    pub(crate) fn new(usual: Duration, now: Instant) -> Looks {
+        Looks { usual, last: now }
+    }
+
+    /// For how long the executor itself did nothing before this look, if it did.
+    pub(crate) fn on_look(&mut self, now: Instant) -> Option<Duration> {
+        let gap = now.saturating_duration_since(self.last);
+        self.last = now;
+        (gap > self.usual).then_some(gap)
+    }
+}
+
 impl Control {
     pub(crate) fn new(stall: Duration) -> Control {
         Control {
@@ -165,6 +186,13 @@ impl Control {
         matches!(self.lock().stage, Stage::GivenUp)
     }
 
+    /// The executor itself did nothing for so long, and nor did its slots.
+    pub(crate) fn on_own_pause(&self, pause: Duration) {
+        if let Some(watch) = &mut self.lock().watch {
+            watch.until += pause;
+        }
+    }
+
     /// Goes to the next stage if the slot has not gone on in time.
     pub(crate) fn look(&self, now: Instant) -> Option<Overdue> {
         let mut state = self.lock();
@@ -223,6 +251,30 @@ mod tests {
         control.give_up();
         assert_eq!(control.look(at(10_000)), None);
         assert_eq!(control.stuck(), Some(why));
+    }
+
+    #[test]
+    fn a_pause_of_the_executor_itself_is_no_hang() {
+        let control = Control::new(STALL);
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut looks = Looks::new(Duration::from_secs(5), start);
+        let mut look = |seconds: u64| {
+            if let Some(pause) = looks.on_look(at(seconds)) {
+                control.on_own_pause(pause);
+            }
+            control.look(at(seconds))
+        };
+        control.on_begun_at(start, "lay out the files", Some(Duration::ZERO));
+        for seconds in [5, 10, 15, 20, 25] {
+            assert_eq!(look(seconds), None);
+        }
+        // It is stopped for a minute, then the slot has what was left of its margin.
+        assert_eq!(look(85), None);
+        assert_eq!(look(89), None);
+        let why = "its slot did not lay out the files within 90s".to_string();
+        assert_eq!(look(90), Some(Overdue::WardenKilled(why)));
+        assert_eq!(look(190), None, "nor between two stages");
     }
 
     #[test]

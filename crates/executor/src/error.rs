@@ -17,7 +17,7 @@ pub enum ExecutorError {
     #[error("another executor uses {path}; stop it, or give this one a data folder of its own")]
     InUse { path: PathBuf },
     #[error("could not end the processes that an earlier executor left behind")]
-    Strays(#[source] io::Error),
+    Strays(#[source] sandbox::StraysError),
     #[error(
         "an executor named {name} is already at work on host {host}; \
          give one of the two another name (executor.name)"

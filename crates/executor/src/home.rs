@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{ExecutorName, Handout, SessionId};
-use sandbox::{Marker, kill_strays};
+use sandbox::{Marker, StraysError, kill_strays};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -43,7 +43,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Takes the folder over, and leaves no process of the tasks of an earlier life.
+    /// Takes the folder over, and leaves no process of the tasks of an earlier life that can compute.
     pub(crate) async fn enter(options: &Options) -> Result<Home, ExecutorError> {
         let root = options.data.clone();
         fs::create_dir_all(&root).map_err(failed("make the data folder", &root))?;
@@ -61,9 +61,15 @@ impl Home {
             variable: Some(mark.clone()),
             directory: Some(work.clone()),
         };
-        let strays = kill_strays(&marker).map_err(ExecutorError::Strays)?;
-        if strays > 0 {
-            tracing::warn!(strays, "ended processes that an earlier executor left behind");
+        match kill_strays(&marker) {
+            Ok(0) => {}
+            Ok(strays) => tracing::warn!(strays, "ended processes that an earlier executor left behind"),
+            // None of them returns to its program: the next attempts of their tasks may begin.
+            Err(StraysError::Hang { pids }) => tracing::error!(
+                ?pids,
+                "processes that an earlier executor left behind were sent SIGKILL and hang in the kernel"
+            ),
+            Err(error) => return Err(ExecutorError::Strays(error)),
         }
         let interrupted = workspace::last_attempts(&work).map_err(failed("look into", &work))?;
         let host = host_name();

@@ -44,6 +44,14 @@ impl Executor {
             Some(plan) => Some(prepare_cells(plan, &home, &options)?),
             None => None,
         };
+        if let Some(Ground { remains, .. }) = &ground
+            && !remains.is_empty()
+        {
+            tracing::error!(
+                ?remains,
+                "processes in control groups of an earlier executor were sent SIGKILL and hang in the kernel"
+            );
+        }
         for statement in ground.iter().flat_map(|ground| &ground.statements) {
             tracing::info!(wall = statement.wall, by = statement.by, "enforced");
         }

@@ -32,7 +32,7 @@ use self::stopping::{FAREWELL, Stopping};
 use self::watch::Watching;
 use self::withdraw::withdraw;
 use crate::cache::Cache;
-use crate::control::Control;
+use crate::control::{Control, Looks};
 use crate::fetch::Fetcher;
 use crate::home::{Home, SessionFile, failed};
 use crate::run::shell_beneath;
@@ -62,6 +62,7 @@ pub(crate) struct Reporter {
     /// Attempts that were told as lost while their slots' threads hang: one for each slot at the most.
     given_up: HashSet<Handout>,
     due: Due,
+    looks: Looks,
     rest: Rest,
     /// The last report could not carry all results.
     left_over: bool,
@@ -138,6 +139,11 @@ impl Reporter {
                 .map_err(failed("write the session in", &home.root))?,
             slots: Slots::new(options.slots),
             due: Due::new(options.heartbeat),
+            // At each report: the loop waits for an answer, then until the next is due.
+            looks: Looks::new(
+                (options.heartbeat + options.self_kill / 2) * 3 / 2,
+                Instant::now(),
+            ),
             rest: Rest::default(),
             left_over: false,
             room: FIRST_REPORT_BYTES,

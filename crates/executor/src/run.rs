@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,8 +10,9 @@ use model::{
     Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
     with_causes,
 };
-use sandbox::{Fault, Input, Marker, Spec, Warden, WardenError, kill_strays};
+use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays, kill_strays_while};
 
+use crate::control::Control;
 use crate::work::{Bench, Event, Job};
 use crate::workspace::{Supply, Workspace, WorkspaceError};
 
@@ -242,7 +242,8 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
     }
     job.control.on_progress("end what a dead warden left");
     if let Err(error) = end_strays(&job.handout, Some(workspace.root().to_path_buf())) {
-        tracing::error!(task = %job.handout.task, %error, "could not end what a dead warden left behind");
+        let why = with_causes(&error);
+        tracing::error!(task = %job.handout.task, why, "could not end what a dead warden left behind");
     }
     tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
     Failure::WardenLost(why)
@@ -250,11 +251,20 @@ fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: Warde
 
 /// Ends the processes of an attempt whose warden cannot. They are known by its mark: other wardens are at work, and one
 /// of them may have the next attempt at the same task.
-pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> io::Result<usize> {
+pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> Result<usize, StraysError> {
     kill_strays(&Marker {
         variable: Some((ATTEMPT.into(), mark(handout))),
         directory,
     })
+}
+
+/// Ends the processes at work in a slot's folder, for as long as no other attempt can be there.
+pub(crate) fn end_strays_in(directory: PathBuf, control: &Control) -> Result<usize, StraysError> {
+    let marker = Marker {
+        variable: None,
+        directory: Some(directory),
+    };
+    kill_strays_while(&marker, || control.hangs())
 }
 
 fn mark(handout: &Handout) -> OsString {
@@ -349,6 +359,21 @@ mod tests {
             &["2"],
             &["m", "1", "2"],
         );
+    }
+
+    #[test]
+    fn a_slot_that_has_gone_on_keeps_what_is_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sleep = std::process::Command::new("sleep");
+        let mut next_attempt = sleep.arg("60").current_dir(folder.path()).spawn().unwrap();
+        // The attempt that hung is over.
+        let control = Control::new(Duration::from_secs(30));
+        assert!(!control.hangs());
+        let ended = end_strays_in(folder.path().to_path_buf(), &control);
+        let ended_by_us = next_attempt.try_wait().unwrap();
+        next_attempt.kill().unwrap();
+        next_attempt.wait().unwrap();
+        assert_eq!((ended.unwrap(), ended_by_us), (0, None));
     }
 
     #[test]

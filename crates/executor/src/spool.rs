@@ -47,6 +47,8 @@ struct Table {
     waiting: BTreeMap<Handout, End>,
     /// Those of them that are not in the journal yet.
     unwritten: BTreeSet<Handout>,
+    /// What the writer has taken of these, and has not written yet.
+    in_hand: BTreeSet<Handout>,
     /// The journal is past [`COMPACT_BYTES`].
     large: bool,
     closed: bool,
@@ -60,6 +62,15 @@ pub(crate) struct Carried {
     pub(crate) complete: Vec<Complete>,
     /// Those that do not fit.
     pub(crate) left: Vec<Handout>,
+}
+
+/// How the writer's last write went.
+#[derive(Clone, Copy, PartialEq)]
+enum Last {
+    Written,
+    Failed,
+    /// It was the last try, when no more results were to come.
+    FailedAtEnd,
 }
 
 /// What the writer has to do next.
@@ -141,6 +152,7 @@ impl Spool {
         for handout in handouts {
             table.waiting.remove(handout);
             table.unwritten.remove(handout);
+            table.in_hand.remove(handout);
         }
         // Else the writer would find nothing to do.
         if table.waiting.is_empty() || table.large {
@@ -148,8 +160,9 @@ impl Spool {
         }
     }
 
-    /// Waits until everything is written. Gives up after so long, or when the disk refuses.
-    pub(crate) fn close(&self, within: Duration) {
+    /// Waits until everything is written. Gives up after so long, or when the disk refuses. Returns how many results were
+    /// not written.
+    pub(crate) fn close(&self, within: Duration) -> usize {
         let deadline = Instant::now() + within;
         let mut table = self.shared.table();
         table.closed = true;
@@ -165,54 +178,57 @@ impl Spool {
                 .wait_timeout(table, left)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let lost = table.unwritten.len();
+        // What a disk that hangs was given may never be there.
+        let lost = table.unwritten.union(&table.in_hand).count();
         if lost > 0 {
             tracing::error!(
                 results = lost,
                 "results were not written to the spool; their tasks run again"
             );
         }
+        lost
     }
 }
 
 impl Shared {
     /// The writer's thread.
     fn write(&self, mut journal: impl Journal) {
-        let mut failed = false;
+        let mut last = Last::Written;
         loop {
-            let work = self.next(journal.length(), failed);
+            let (work, closed) = self.next(journal.length(), last);
             let written = match &work {
                 Work::Append(results) => journal.append(results),
                 Work::Rewrite(results) => journal.rewrite(results),
                 Work::End => break,
             };
-            failed = written.is_err();
-            if let (Err(error), Work::Append(results) | Work::Rewrite(results)) = (written, work) {
-                let results = results.iter().map(|complete| complete.handout);
-                let mut table = self.table();
-                // What was answered meanwhile need not be written any more.
-                let still: Vec<_> = results
-                    .filter(|handout| table.waiting.contains_key(handout))
-                    .collect();
-                table.unwritten.extend(still);
-                let in_memory = table.unwritten.len();
-                drop(table);
-                tracing::error!(%error, in_memory, "could not write to the spool; results are in memory only");
-            }
+            let mut table = self.table();
+            // Without what was answered meanwhile, which need not be written any more. A rewrite that failed has left
+            // the journal as it was.
+            let in_hand = std::mem::take(&mut table.in_hand);
+            let Err(error) = written else {
+                last = Last::Written;
+                continue;
+            };
+            last = if closed { Last::FailedAtEnd } else { Last::Failed };
+            table.unwritten.extend(in_hand);
+            let in_memory = table.unwritten.len();
+            drop(table);
+            tracing::error!(%error, in_memory, "could not write to the spool; results are in memory only");
         }
         self.table().ended = true;
         self.changed.notify_all();
     }
 
-    fn next(&self, length: u64, failed: bool) -> Work {
+    /// And whether it is the last, as the spool is closed.
+    fn next(&self, length: u64, last: Last) -> (Work, bool) {
         let mut table = self.table();
         table.large = length > COMPACT_BYTES;
         let retry = Instant::now() + RETRY;
         loop {
             let left = retry.saturating_duration_since(Instant::now());
-            match (failed, table.closed) {
-                (true, true) => return Work::End,
-                (true, false) if !left.is_zero() => {
+            match (last, table.closed) {
+                (Last::FailedAtEnd, _) => return (Work::End, true),
+                (Last::Failed, false) if !left.is_zero() => {
                     (table, _) = self
                         .changed
                         .wait_timeout(table, left)
@@ -222,8 +238,8 @@ impl Shared {
                 _ => {}
             }
             match table.work(length) {
-                Some(work) => return work,
-                None if table.closed => return Work::End,
+                Some(work) => return (work, table.closed),
+                None if table.closed => return (Work::End, true),
                 None => table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner),
             }
         }
@@ -239,11 +255,11 @@ impl Table {
     fn work(&mut self, length: u64) -> Option<Work> {
         let live = || self.waiting.values().map(weight).sum::<usize>() as u64;
         if self.waiting.is_empty() && length > 0 || self.large && live() < length / 2 {
-            self.unwritten.clear();
+            self.in_hand = std::mem::take(&mut self.unwritten);
             return Some(Work::Rewrite(self.all()));
         }
-        let new = std::mem::take(&mut self.unwritten);
-        let new = new.iter().filter_map(|handout| self.complete(handout));
+        self.in_hand = std::mem::take(&mut self.unwritten);
+        let new = self.in_hand.iter().filter_map(|handout| self.complete(handout));
         let new: Vec<_> = new.collect();
         (!new.is_empty()).then_some(Work::Append(new))
     }

@@ -19,7 +19,7 @@ use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
 use crate::control::Control;
 use crate::queue::Queue;
-use crate::run::{Failure, end_strays, run};
+use crate::run::{Failure, end_strays, end_strays_in, run};
 use crate::spool::Spool;
 use crate::workspace::Workspace;
 
@@ -336,9 +336,11 @@ impl Bench {
             if let Some(number) = warden {
                 bench.launcher.isolation.of_warden(number as u32).kill_processes();
             }
-            let directory = warden.map(|number| bench.work.join(number.to_string()));
-            if let Err(error) = end_strays(&handout, directory) {
-                tracing::error!(task = %handout.task, %error, "could not end the processes of a task");
+            let in_slot = |number: usize| end_strays_in(bench.work.join(number.to_string()), &control);
+            let ended = [Some(end_strays(&handout, None)), warden.map(in_slot)];
+            for error in ended.into_iter().flatten().filter_map(Result::err) {
+                let why = with_causes(&error);
+                tracing::error!(task = %handout.task, why, "could not end the processes of a task");
             }
             bench.tell(Event::CleanedUp(handout));
         };

@@ -39,7 +39,13 @@ pub(crate) fn bound_receiver(mut bytes: ByteStream, stall: Duration) -> ByteStre
     let (sender, mut parts) = mpsc::channel(1);
     let (told, over) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
-        while let Some(part) = bytes.next().await {
+        loop {
+            let part = tokio::select! {
+                part = bytes.next() => part,
+                // The peer is gone, and the source may hang for long.
+                () = sender.closed() => return,
+            };
+            let Some(part) = part else { return };
             match timeout(stall, sender.send(part)).await {
                 Ok(Ok(())) => {}
                 // The peer is gone.
@@ -93,6 +99,18 @@ mod tests {
         let end = bytes.next().await;
         assert!(matches!(end, Some(Err(CallError::Unavailable(_)))), "{end:?}");
         assert!(bytes.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_is_gone_lets_a_source_go_that_hangs() {
+        let (held, released) = tokio::sync::oneshot::channel::<()>();
+        let source = stream::once(async move {
+            let _held = held;
+            futures::future::pending().await
+        });
+        drop(bound_receiver(source.boxed(), LONG));
+        let released = timeout(LONG / 6, released).await;
+        assert!(released.expect("the source is held").is_err());
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ impl Cells {
     /// Moves this process to where cells can be made. There is no way back, and no path to the host's files.
     pub(crate) fn set_up(settings: &CellSettings, lock: Option<OwnedFd>) -> Result<Cells, Fault> {
         let group = match &settings.group {
-            Some((place, name)) => Some(Group::make(place, name).map_err(Fault::from)?),
+            Some((place, name)) => Some(Group::make_generation(place, name).map_err(Fault::from)?),
             None => None,
         };
         let who = Who::of_warden(settings.user);

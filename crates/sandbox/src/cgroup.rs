@@ -155,6 +155,20 @@ impl Group {
         })
     }
 
+    /// The same where an earlier group of that name may hold processes that were killed and hang in the kernel: then the
+    /// next generation of the name is taken. The old group is used again or removed when it is empty, by the next
+    /// [`Place::clear`] at the latest. So there are no more generations than runs that hang, and one.
+    pub fn make_generation(place: &Place, name: &str) -> Result<Self, GroupError> {
+        let mut made = Self::make(place, name);
+        for name in place::generations(name).skip(1) {
+            match made {
+                Err(GroupError::Taken { .. }) => made = Self::make(place, &name),
+                _ => break,
+            }
+        }
+        made
+    }
+
     /// Where a process, which must have one thread, writes `0` to move into the group: one for each hierarchy.
     pub fn entrances(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.files.entrances.iter().map(AsFd::as_fd)

@@ -39,5 +39,5 @@ pub use handle::{Remote, Ticket, Warden, WardenError};
 pub use launch::{Isolation, LaunchError, Launcher};
 pub use outcome::{Captured, Outcome, Reason};
 pub use spec::{Input, Limits, Spec, SpecError};
-pub use strays::{Marker, kill_strays};
+pub use strays::{Marker, StraysError, kill_strays, kill_strays_while};
 pub use walls::{CellPlan, Ground, Statement, Wall, WallError};

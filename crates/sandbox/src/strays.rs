@@ -23,26 +23,43 @@ pub struct Marker {
     pub directory: Option<PathBuf>,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub enum StraysError {
+    #[error("cannot find or kill the processes of an old command")]
+    Kill(#[from] io::Error),
+    /// None of them returns to its program, as each has been sent SIGKILL.
+    #[error("processes were sent SIGKILL and hang in the kernel: {pids:?}")]
+    Hang { pids: Vec<i32> },
+}
+
 /// Kills all processes with this mark except the calling one, and says how many there were. Returns when none
 /// is left, or with an error when some would not go.
-pub fn kill_strays(marker: &Marker) -> io::Result<usize> {
+pub fn kill_strays(marker: &Marker) -> Result<usize, StraysError> {
+    kill_strays_while(marker, || true)
+}
+
+/// The same for a mark that may become another's: `is_theirs` is asked again when the processes are found and stopped.
+/// Once it is false they are let go on, and nothing more is killed.
+pub fn kill_strays_while(marker: &Marker, is_theirs: impl Fn() -> bool) -> Result<usize, StraysError> {
     const PATIENCE: Duration = Duration::from_secs(10);
     let deadline = Instant::now() + PATIENCE;
     let marker = Resolved::new(marker);
     let mut killed = 0;
+    // Held, so that no number can pass to another process.
+    let mut hanging: Vec<(i32, PidFd)> = Vec::new();
     loop {
         // Stopped first, killed when no new one turns up: a fork bomb would otherwise outrun us.
         let mut stopped: Vec<(i32, PidFd)> = Vec::new();
         loop {
             let before = stopped.len();
             for pid in processes()? {
-                if stopped.iter().all(|(known, _)| *known != pid)
+                if stopped.iter().chain(&hanging).all(|(known, _)| *known != pid)
                     && let Some(pidfd) = marker.hold(pid)
                 {
                     match pidfd.send(libc::SIGSTOP) {
                         Ok(()) => stopped.push((pid, pidfd)),
                         Err(nix::errno::Errno::ESRCH) => {}
-                        Err(error) => return Err(error.into()),
+                        Err(error) => return Err(io::Error::from(error).into()),
                     }
                 }
             }
@@ -51,21 +68,28 @@ pub fn kill_strays(marker: &Marker) -> io::Result<usize> {
             }
         }
         if stopped.is_empty() {
+            let pids: Vec<_> = hanging.iter().map(|(pid, _)| *pid).collect();
+            return match pids.is_empty() {
+                true => Ok(killed),
+                false => Err(StraysError::Hang { pids }),
+            };
+        }
+        if !is_theirs() {
+            for (_, pidfd) in &stopped {
+                let _ = pidfd.send(libc::SIGCONT);
+            }
             return Ok(killed);
         }
         for (_, pidfd) in &stopped {
             // An error means that it has gone by itself.
             let _ = pidfd.send(libc::SIGKILL);
         }
-        for (_, pidfd) in &stopped {
-            if !pidfd.wait(deadline.saturating_duration_since(Instant::now())) {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "a process of an old command does not die",
-                ));
+        for (pid, pidfd) in stopped {
+            match pidfd.wait(deadline.saturating_duration_since(Instant::now())) {
+                true => killed += 1,
+                false => hanging.push((pid, pidfd)),
             }
         }
-        killed += stopped.len();
     }
 }
 

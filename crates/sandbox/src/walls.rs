@@ -58,6 +58,9 @@ pub struct Statement {
 pub struct Ground {
     pub isolation: Isolation,
     pub statements: Vec<Statement>,
+    /// Control groups of an earlier life whose processes were sent SIGKILL and hang in the kernel. Nothing else is
+    /// hindered by them.
+    pub remains: Vec<PathBuf>,
     place: Option<Place>,
     /// While these are, the place is not taken for abandoned.
     held: Vec<Flock<File>>,
@@ -163,7 +166,7 @@ impl CellPlan {
                 None
             }
         };
-        let statements = self.take_over(place.as_ref()).inspect_err(|_| {
+        let (remains, statements) = self.take_over(place.as_ref()).inspect_err(|_| {
             if let Some(place) = place.clone() {
                 let _ = place.remove();
             }
@@ -180,6 +183,7 @@ impl CellPlan {
         Ok(Ground {
             isolation: Isolation::Cell(Box::new(settings)),
             statements,
+            remains,
             place,
             held: Vec::new(),
         })
@@ -201,13 +205,15 @@ impl CellPlan {
         Ok(ground)
     }
 
-    fn take_over(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
-        if let Some(place) = place {
-            place.clear().map_err(WallError::Clear)?;
-        }
+    fn take_over(&self, place: Option<&Place>) -> Result<(Vec<PathBuf>, Vec<Statement>), WallError> {
+        let remains = match place.map_or(Ok(0), Place::clear) {
+            Ok(_) => Vec::new(),
+            Err(PlaceError::Remains(groups)) => groups,
+            Err(error) => return Err(WallError::Clear(error)),
+        };
         let mut statements = self.limits(place)?;
         statements.extend(fixed_walls());
-        Ok(statements)
+        Ok((remains, statements))
     }
 
     fn limits(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::Task;
-use cluster_tests::{FreezableDisk, await_that, shell};
+use cluster_tests::{FreezableDisk, HangingMount, await_that, groups_beneath, groups_named, shell};
 use model::Status;
 use nix::sys::signal::{Signal, kill};
 
@@ -115,4 +115,103 @@ async fn up_lets_its_tasks_go_on_while_its_own_disk_hangs() {
     assert_eq!((task.attempt, runs.len()), (1, 1), "{task:?}");
     assert!(!up.log().contains("session is over"));
     stage.system.remains().await_none().await;
+}
+
+/// The states of the processes that were sent SIGKILL and cannot die.
+fn states(stage: &Stage) -> Vec<String> {
+    let processes = stage.system.remains().processes();
+    let state = |process: &String| {
+        let path = process.split(':').next().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("{path}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("State:"));
+        line.unwrap_or_default().trim().to_string()
+    };
+    processes.iter().map(state).collect()
+}
+
+fn assert_hanging(stage: &Stage, count: usize) {
+    let states = states(stage);
+    let hanging = states.iter().filter(|state| state.starts_with('D')).count();
+    assert_eq!(hanging, count, "{states:?}");
+}
+
+/// In state D, where not even SIGKILL ends a process.
+#[tokio::test]
+async fn a_node_starts_although_a_killed_process_hangs_in_the_kernel() {
+    let stage = Stage::new();
+    let mount = HangingMount::mount(&stage.path("hanging"));
+    let args = [&LONG_LEASE[..], &SHORT_STALL, &["--slots", "1"]].concat();
+    let up = stage.system.up(&args).unwrap();
+    let [once, file] = [stage.path("once"), mount.file()].map(|path| path.display().to_string());
+    let mut hanging = shell(&format!("mkdir {once} && exec cat {file}; echo well"));
+    hanging["execute"]["limits"]["wall"] = "2s".into();
+    let id = stage.system.add(hanging).await.id;
+    await_that("the warden of the attempt to be killed", SOON, async || {
+        up.log().contains("its warden was killed").then_some(())
+    })
+    .await;
+    up.kill();
+
+    let up = stage.system.up(&args).unwrap();
+    assert_hanging(&stage, 1);
+    assert!(up.log().contains("hang in the kernel"), "{}", up.log());
+    let task = stage.system.done(id).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 2), "{task:?}");
+    drop(mount);
+    stage.system.remains().await_none().await;
+}
+
+/// The processes of a cell that cannot die keep its control group.
+#[tokio::test]
+async fn attempts_that_hang_in_the_kernel_take_no_cell_from_others() {
+    let stage = Stage::new();
+    let mount = HangingMount::mount(&stage.path("hanging"));
+    let bind = format!("sandbox.binds={}:/hanging", stage.path("hanging").display());
+    let cells = ["--isolation", "cell", "--slots", "1", "--set", &bind];
+    let args = [&LONG_LEASE[..], &SHORT_STALL, &cells].concat();
+    let mut up = stage.system.up(&args).unwrap();
+    let mut hanging = shell("exec cat /hanging/file");
+    hanging["execute"]["limits"]["wall"] = "2s".into();
+    // Each has three attempts.
+    let task = stage.system.run(hanging).await;
+    assert_eq!((task.status, task.attempt), (Status::SystemError, 3), "{task:?}");
+    assert_hanging(&stage, 3);
+    let task = stage.system.run(shell("echo well")).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
+    assert!(!up.log().contains("out of service"), "{}", up.log());
+
+    up.signal(Signal::SIGTERM);
+    up.ended(SOON).await;
+    let up = stage.system.up(&args).unwrap();
+    assert_hanging(&stage, 3);
+    let task = stage.system.run(shell("echo well")).await;
+    assert_eq!((task.status, task.attempt), (Status::Success, 1), "{task:?}");
+
+    let groups = || groups_of(&stage);
+    assert!(
+        groups().iter().any(|group| group.ends_with("slot-0.2")),
+        "{:?}",
+        groups()
+    );
+    drop(mount);
+    stage.system.remains().await_none().await;
+    up.kill();
+    // The next life finds them empty.
+    let mut up = stage.system.up(&args).unwrap();
+    assert!(
+        !groups().iter().any(|group| group.ends_with("slot-0.2")),
+        "{:?}",
+        groups()
+    );
+    up.signal(Signal::SIGTERM);
+    up.ended(SOON).await;
+    assert_eq!(groups(), Vec::<std::path::PathBuf>::new());
+}
+
+/// The control groups of the node's cells.
+fn groups_of(stage: &Stage) -> Vec<std::path::PathBuf> {
+    let id = std::fs::read_to_string(stage.system.data().join("executor/id")).unwrap();
+    let name = format!("conclave-{}", id.trim());
+    let places = groups_named(|group| group == name);
+    places.iter().flat_map(|place| groups_beneath(place)).collect()
 }

@@ -14,6 +14,15 @@ const SLOTS_OUT: &str = "conclave_slots_out_of_service";
 impl Reporter {
     /// Goes on with giving up what does not go on by itself.
     pub(super) fn look_after_slots(&mut self, now: Instant) {
+        if let Some(pause) = self.looks.on_look(now) {
+            tracing::warn!(
+                ?pause,
+                "the executor itself did nothing for long; slots have so much more time"
+            );
+            self.controls
+                .values()
+                .for_each(|control| control.on_own_pause(pause));
+        }
         let overdue = |(handout, control): (&Handout, &Arc<Control>)| {
             Some((*handout, control.clone(), control.look(now)?))
         };

@@ -1,8 +1,8 @@
 //! The file that holds results over a restart.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use model::Complete;
@@ -46,7 +46,6 @@ impl JournalFile {
 
     fn cut_off(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
-        self.file.seek(io::SeekFrom::Start(length))?;
         self.length = length;
         Ok(())
     }
@@ -60,9 +59,9 @@ impl Journal for JournalFile {
     fn append(&mut self, results: &[Complete]) -> io::Result<()> {
         for complete in results {
             let record = record::encode(complete);
-            if let Err(error) = self.file.write_all(&record) {
-                // Half a record would hide those after it.
-                self.cut_off(self.length)?;
+            // At the known length, so that half a record whose write failed hides none after it, even if it cannot be cut off.
+            if let Err(error) = self.file.write_all_at(&record, self.length) {
+                let _ = self.cut_off(self.length);
                 return Err(error);
             }
             self.length += record.len() as u64;
@@ -100,4 +99,37 @@ fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+
+    use model::{Attempt, End, Handout, SessionId, TaskId};
+
+    use super::*;
+
+    #[test]
+    fn half_a_record_that_cannot_be_cut_off_hides_none_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let complete = |why: &str| Complete {
+            handout: Handout {
+                task: TaskId::generate(),
+                session: SessionId::generate(),
+                attempt: Attempt(1),
+            },
+            end: End::Broken(why.into()),
+        };
+        let kept = ["first", "second", "third"].map(complete);
+        let (mut journal, _) = JournalFile::open(&path).unwrap();
+        journal.append(&kept[..1]).unwrap();
+        let cut_short = record::encode(&complete(&"long ".repeat(100)));
+        journal.file.seek(io::SeekFrom::End(0)).unwrap();
+        journal.file.write_all(&cut_short[..cut_short.len() - 1]).unwrap();
+        journal.append(&kept[1..2]).unwrap();
+        journal.append(&kept[2..]).unwrap();
+        let (_, found) = JournalFile::open(&path).unwrap();
+        assert_eq!(found, kept);
+    }
 }

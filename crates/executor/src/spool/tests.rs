@@ -192,3 +192,72 @@ fn nobody_waits_for_a_disk_that_hangs_and_what_is_unanswered_is_written_later() 
     let found = written.lock().unwrap().clone();
     assert!(found.contains(&second) && found.contains(&third), "{found:?}");
 }
+
+#[test]
+fn results_that_a_hanging_disk_has_in_hand_are_counted_as_lost() {
+    let (spool, hold) = hanging();
+    let (first, second) = (complete(b"1"), complete(b"2"));
+    spool.keep(first.clone());
+    let taken = |spool: &Spool| spool.shared.table().unwritten.is_empty();
+    let deadline = Instant::now() + SOON;
+    while !taken(&spool) {
+        assert!(Instant::now() < deadline, "the writer takes nothing");
+        std::thread::yield_now();
+    }
+    assert_eq!(spool.close(Duration::ZERO), 1);
+    spool.keep(second);
+    assert_eq!(spool.close(Duration::ZERO), 2);
+    // A judicator has it.
+    spool.on_answered(&[first.handout]);
+    assert_eq!(spool.close(Duration::ZERO), 1);
+    drop(hold.go_on);
+    assert_eq!(spool.close(SOON), 0);
+}
+
+/// A disk that refuses so many writes.
+struct Refusing {
+    left: usize,
+    refused: mpsc::Sender<()>,
+    written: Arc<Mutex<Vec<Complete>>>,
+}
+
+impl Journal for Refusing {
+    fn length(&self) -> u64 {
+        self.written.lock().unwrap().len() as u64
+    }
+
+    fn append(&mut self, results: &[Complete]) -> io::Result<()> {
+        if self.left > 0 {
+            self.left -= 1;
+            let _ = self.refused.send(());
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.written.lock().unwrap().extend_from_slice(results);
+        Ok(())
+    }
+
+    fn rewrite(&mut self, _: &[Complete]) -> io::Result<()> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_disk_that_refused_is_tried_once_more_at_the_end() {
+    let check = |refusals: usize, lost: usize| {
+        let (refused, on_refused) = mpsc::channel();
+        let written = Arc::default();
+        let journal = Refusing {
+            left: refusals,
+            refused,
+            written: Arc::clone(&written),
+        };
+        let spool = Spool::start(Table::default(), journal).unwrap();
+        spool.keep(complete(b"1"));
+        on_refused.recv_timeout(SOON).unwrap();
+        assert_eq!(spool.close(SOON), lost);
+        assert_eq!(written.lock().unwrap().len(), 1 - lost);
+    };
+    check(1, 0);
+    // It does not hold up the end.
+    check(usize::MAX, 1);
+}

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::place::PlaceError;
@@ -11,9 +11,25 @@ use crate::pidfd::PidFd;
 /// Processes end within milliseconds after they were killed, unless they write to a broken disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Removes all groups beneath this one; returns how many processes were in them.
-pub(super) fn clear(base: &Path) -> Result<usize, PlaceError> {
-    clear_until(base, Instant::now() + PATIENCE)
+/// Removes all groups beneath these; returns how many processes were in them. One that cannot be emptied keeps no other
+/// from being removed, and is the error in the end.
+pub(super) fn clear<'a>(bases: impl IntoIterator<Item = &'a Path>) -> Result<usize, PlaceError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut cleared = Cleared::default();
+    for base in bases {
+        clear_until(base, deadline, &mut cleared)?;
+    }
+    match cleared.remain.is_empty() {
+        true => Ok(cleared.killed),
+        false => Err(PlaceError::Remains(cleared.remain)),
+    }
+}
+
+#[derive(Default)]
+struct Cleared {
+    killed: usize,
+    /// Groups whose processes do not end.
+    remain: Vec<PathBuf>,
 }
 
 /// Removes a group that has none beneath it.
@@ -31,25 +47,28 @@ pub(super) fn kill(group: &Path) {
     }
 }
 
-fn clear_until(base: &Path, deadline: Instant) -> Result<usize, PlaceError> {
+fn clear_until(base: &Path, deadline: Instant, cleared: &mut Cleared) -> Result<(), PlaceError> {
     let unlisted = |source| PlaceError::List {
         path: base.to_owned(),
         source,
     };
     let entries = match fs::read_dir(base) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(unlisted)?,
     };
-    let mut killed = 0;
     for entry in entries {
         let entry = entry.map_err(unlisted)?;
         // Everything else are the group's own files.
         if entry.file_type().map_err(unlisted)?.is_dir() {
-            killed += clear_until(&entry.path(), deadline)?;
-            killed += end(&entry.path(), deadline)?;
+            clear_until(&entry.path(), deadline, cleared)?;
+            match end(&entry.path(), deadline) {
+                Ok(killed) => cleared.killed += killed,
+                Err(PlaceError::Remains(groups)) => cleared.remain.extend(groups),
+                Err(error) => return Err(error),
+            }
         }
     }
-    Ok(killed)
+    Ok(())
 }
 
 fn end(group: &Path, deadline: Instant) -> Result<usize, PlaceError> {
@@ -80,12 +99,12 @@ fn end(group: &Path, deadline: Instant) -> Result<usize, PlaceError> {
         }
         for process in &held {
             if !process.wait(deadline.saturating_duration_since(Instant::now())) {
-                return Err(PlaceError::Remains(group.to_owned()));
+                return Err(PlaceError::Remains(vec![group.to_owned()]));
             }
         }
         killed += held.len();
         if Instant::now() >= deadline {
-            return Err(PlaceError::Remains(group.to_owned()));
+            return Err(PlaceError::Remains(vec![group.to_owned()]));
         }
         if held.is_empty() {
             // The last one is no longer listed and not quite gone, which nothing tells the end of.

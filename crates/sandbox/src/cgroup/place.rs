@@ -1,5 +1,6 @@
 //! Where the groups of one executor are.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -110,8 +111,8 @@ pub enum PlaceError {
         #[source]
         source: io::Error,
     },
-    #[error("processes in the control group {0:?} were killed and do not end")]
-    Remains(PathBuf),
+    #[error("processes in the control groups {0:?} were sent SIGKILL and do not end")]
+    Remains(Vec<PathBuf>),
 }
 
 impl Place {
@@ -167,17 +168,16 @@ impl Place {
     /// Kills and removes what an earlier life left in it, and says how many processes there were. To be called
     /// when no other life can be at work.
     pub fn clear(&self) -> Result<usize, PlaceError> {
-        let mut killed = 0;
-        for base in &self.bases {
-            killed += clear::clear(&base.path)?;
-        }
-        Ok(killed)
+        clear::clear(self.directories())
     }
 
-    /// Kills all processes in the group of this name, without waiting for their end.
+    /// Kills all processes in every generation of the group of this name, without waiting for their end.
     pub(crate) fn kill(&self, name: &str) {
-        for base in &self.bases {
-            clear::kill(&base.path.join(name));
+        for base in self.directories() {
+            let groups = fs::read_dir(base).into_iter().flatten().flatten();
+            for group in groups.filter(|group| is_generation_of(name, &group.file_name())) {
+                clear::kill(&group.path());
+            }
         }
     }
 
@@ -204,7 +204,7 @@ impl Place {
                 if owner.is_some_and(is_gone)
                     && let Ok(Some(_held)) = try_hold(&entry.path())
                 {
-                    let _ = clear::clear(&entry.path()).and_then(|_| clear::remove(&entry.path()));
+                    let _ = clear::clear([&*entry.path()]).and_then(|_| clear::remove(&entry.path()));
                 }
             }
         }
@@ -217,6 +217,17 @@ impl Place {
             .into_iter()
             .try_for_each(|base| clear::remove(&base.path))
     }
+}
+
+/// The names that a group may have, in the order in which they are tried: `slot-1`, `slot-1.2`, `slot-1.3`, ...
+pub(super) fn generations(name: &str) -> impl Iterator<Item = String> {
+    let later = (2_u64..).map(move |generation| format!("{name}.{generation}"));
+    std::iter::once(name.to_owned()).chain(later)
+}
+
+fn is_generation_of(name: &str, group: &OsStr) -> bool {
+    let rest = group.to_str().and_then(|group| group.strip_prefix(name));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// None if somebody else holds it.
@@ -265,5 +276,15 @@ mod tests {
         check("a/b", false);
         check("a/", false);
         check("../a", false);
+    }
+
+    #[test]
+    fn every_generation_of_a_group_is_known_by_its_name() {
+        let names: Vec<_> = generations("slot-1").take(3).collect();
+        assert_eq!(names, ["slot-1", "slot-1.2", "slot-1.3"]);
+        assert!(names.iter().all(|name| is_generation_of("slot-1", name.as_ref())));
+        for other in ["slot-10", "slot-10.2", "slot-2", "slot"] {
+            assert!(!is_generation_of("slot-1", other.as_ref()), "{other}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sandbox::{Marker, WardenError, kill_strays};
+use sandbox::{Marker, WardenError, kill_strays, kill_strays_while};
 
 use crate::stage::{folder, is_alive, pid_in, sh, try_run, wait_until, warden};
 
@@ -74,6 +74,29 @@ fn strays_are_known_by_where_they_work() {
     assert_eq!(kill_strays(&beneath("slo")).unwrap(), 0);
     assert!(is_alive(stray));
     assert_eq!(kill_strays(&beneath("slot")).unwrap(), 1);
+    assert!(!is_alive(stray));
+}
+
+/// A folder in which another command begins meanwhile.
+#[test]
+fn strays_whose_mark_becomes_anothers_go_on() {
+    let (_keep, folder) = folder();
+    let stray = leave_stray(&folder, "x", ".");
+    let marker = Marker {
+        variable: None,
+        directory: Some(folder.clone()),
+    };
+    // It is asked when all are found: none was begun after the mark became another's.
+    let state = || std::fs::read_to_string(format!("/proc/{stray}/stat")).unwrap_or_default();
+    let is_stopped = || state().contains(") T ");
+    let killed = kill_strays_while(&marker, || {
+        wait_until("it is stopped", is_stopped);
+        false
+    });
+    assert_eq!(killed.unwrap(), 0);
+    wait_until("it goes on", || !is_stopped());
+    assert!(is_alive(stray));
+    assert_eq!(kill_strays_while(&marker, || true).unwrap(), 1);
     assert!(!is_alive(stray));
 }
 
