@@ -17,16 +17,18 @@ pub(crate) enum Resource {
     Waiting,
     Bytes,
     Unpacking,
+    Loading,
     Connections,
 }
 
 impl Resource {
     #[cfg(test)]
-    pub(crate) const ALL: [Resource; 5] = [
+    pub(crate) const ALL: [Resource; 6] = [
         Resource::Requests,
         Resource::Waiting,
         Resource::Bytes,
         Resource::Unpacking,
+        Resource::Loading,
         Resource::Connections,
     ];
 }
@@ -54,6 +56,7 @@ fn said(exhausted: &Exhausted) -> String {
         Resource::Waiting => "too many requests that wait and event streams at once",
         Resource::Bytes => "too many bytes of requests and answers at once",
         Resource::Unpacking => "too many zips to unpack at once",
+        Resource::Loading => "too many tasks to read at once",
         Resource::Connections => "too many connections at once",
     };
     let limit = exhausted.limit;
@@ -67,7 +70,9 @@ fn advice(resource: Resource) -> &'static str {
     match resource {
         Resource::Waiting => "try again later, or ask without waiting",
         Resource::Bytes => "try again later, and read answers as they come",
-        Resource::Requests | Resource::Unpacking | Resource::Connections => "try again later",
+        Resource::Requests | Resource::Unpacking | Resource::Loading | Resource::Connections => {
+            "try again later"
+        }
     }
 }
 
