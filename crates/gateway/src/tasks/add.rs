@@ -99,7 +99,7 @@ pub(crate) async fn add(
 
 async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
     match body::media_type(request.headers()).as_str() {
-        JSON => body::read_json(request, gateway.options.max_body).await,
+        JSON => body::read_json(request, gateway.options.max_body, api::parse).await,
         "multipart/form-data" => read_multipart(gateway, request).await,
         actual => Err(Refusal::MediaType {
             expected: "application/json or multipart/form-data",
