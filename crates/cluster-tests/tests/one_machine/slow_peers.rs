@@ -215,6 +215,43 @@ async fn zips_of_one_caller_do_not_hold_up_anothers() {
     }
 }
 
+#[tokio::test]
+async fn a_zip_that_all_tasks_of_a_batch_name_is_in_memory_once() {
+    const TASKS: usize = 10;
+    let stage = Stage::up(&["--set", "gateway.max_bytes=64MiB"]);
+    // The caller holds something already: only a request that is alone may go beyond the share.
+    let command = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
+    let id = stage.web.run(&json!({"execute": {"command": command}})).await["id"].clone();
+    let mut unread = Socket::open(&stage.system).await;
+    let get = format!(
+        "GET /api/v1/tasks/{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        id.as_str().unwrap()
+    );
+    assert!(unread.ask(&get).await.starts_with("HTTP/1.1 200 "));
+    // What is before a zip is no part of it, but of the blob.
+    let mut blob = vec![7; 8 << 20];
+    blob.extend(Archive::new().file("hello", 0o644, b"hello").bytes());
+    let hash = hex(&Sha256::digest(&blob));
+    let put = stage
+        .web
+        .request("PUT", &format!("/api/v1/blobs/{hash}"))
+        .body(blob);
+    assert_eq!(Answer::of(put).await.status, 201);
+    let task = json!({"execute": {"command": "cat hello"}, "source": {"zip": {"blob": hash}}});
+    let added = stage
+        .web
+        .post("/api/v1/tasks/batch", &json!({"tasks": vec![task; TASKS]}))
+        .await;
+    assert_eq!(added.status, 201, "{}", added.text());
+    for task in added.json()["tasks"].as_array().unwrap() {
+        let path = format!("/api/v1/tasks/{}?wait=60", task["id"].as_str().unwrap());
+        assert_eq!(
+            other(&stage).get(&path).await.json()["result"]["execute"]["stdout"],
+            "hello"
+        );
+    }
+}
+
 const ADA: &str = "ada-has-a-long-token";
 const BOB: &str = "bob-has-another-token";
 
