@@ -125,7 +125,7 @@ fn brief(add: &Add) -> Brief {
         id: add.id,
         user: add.spec.user.clone(),
         priority: add.spec.priority,
-        command: add.spec.execute.command.display(),
+        command: Brief::command(&add.spec.execute.command.display()),
         status: Status::Pending,
         executor: None,
         attempt: Attempt::default(),
