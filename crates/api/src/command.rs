@@ -6,6 +6,8 @@ use model::Command;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{SerializeSeq, Serializer};
 
+use crate::bounds::{self, Kind};
+
 pub(crate) fn serialize<S: Serializer>(command: &Command, serializer: S) -> Result<S::Ok, S::Error> {
     match command {
         Command::Shell(text) => serializer.serialize_str(text),
@@ -35,12 +37,8 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
             Ok(Command::Shell(text))
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Command, A::Error> {
-            let mut words = Vec::new();
-            while let Some(word) = list.next_element()? {
-                words.push(word);
-            }
-            Ok(Command::Argv(words))
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Command, A::Error> {
+            Ok(Command::Argv(bounds::read_list(Kind::Words, list)?))
         }
     }
 

@@ -9,6 +9,7 @@ use model::{Content, File, FilePath};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::bounds::{Count, Kind, rest_of_map};
 use crate::content::{self, Written};
 use crate::name;
 
@@ -64,7 +65,16 @@ impl<'de> Deserialize<'de> for Files {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Files, A::Error> {
                 let mut files = model::Files::new();
                 let mut zip = None;
-                while let Some(path) = map.next_key_seed(Path)? {
+                let mut count = Count::new(Kind::Files);
+                loop {
+                    if count.is_full() {
+                        count.end(rest_of_map(&mut map)?)?;
+                        break;
+                    }
+                    let Some(path) = map.next_key_seed(Path)? else {
+                        break;
+                    };
+                    count.add()?;
                     let written: Written = map.next_value()?;
                     if path.as_str() == ZIP && written.opaque && written.executable.is_none() && zip.is_none()
                     {

@@ -7,6 +7,7 @@
 //! What a person may write in two ways (`"2s"` or `2`, text or a list) is read in both and written in one, so
 //! that what was answered can be sent again: durations are written in seconds, sizes in bytes.
 
+mod bounds;
 mod client;
 mod command;
 mod content;
@@ -38,7 +39,7 @@ pub use nearest::nearest;
 pub use new_task::{Compile, Execute, NewTask, NewTasks};
 pub use node::{Executor, Executors, Judicator, Judicators, Part, Stats};
 pub use outcome::{Outcome, TaskResult};
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, parse, parse_batch};
 pub use problem::Problem;
 pub use search::{Added, Brief, Page, parse_query, query_pairs};
 pub use size::Size;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::object::objects;
-use crate::{Files, Limits, command, content, name, schema, whole};
+use crate::{Files, Limits, bounds, command, content, name, schema, whole};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -50,6 +50,7 @@ pub struct NewTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTasks {
+    #[serde(deserialize_with = "bounds::tasks")]
     #[schema(min_items = 1)]
     pub tasks: Vec<NewTask>,
 }
@@ -62,7 +63,7 @@ pub struct Compile {
     #[schema(value_type = schema::Command)]
     pub command: Command,
     /// Its own variables: it gets none of the execute step's.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounds::variables")]
     #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
     /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
@@ -81,10 +82,10 @@ pub struct Execute {
     #[schema(value_type = schema::Command)]
     pub command: Command,
     /// Further words of the command; those of a shell text come at its end, as they are.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounds::words")]
     #[schema(value_type = Vec<schema::Word>)]
     pub args: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounds::variables")]
     #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
     /// Standard input.

@@ -61,14 +61,16 @@ impl From<model::Outcome> for Outcome {
             wall_seconds: wall.as_secs_f64(),
             cpu_seconds: cpu.as_secs_f64(),
             memory_bytes: memory,
-            stdout: lossy(&stdout),
-            stderr: lossy(&stderr),
             stdout_truncated: stdout.truncated,
             stderr_truncated: stderr.truncated,
+            stdout: lossy(stdout),
+            stderr: lossy(stderr),
         }
     }
 }
 
-fn lossy(captured: &Captured) -> String {
-    String::from_utf8_lossy(&captured.bytes).into_owned()
+/// What is UTF-8, as nearly all output is, is not copied.
+fn lossy(captured: Captured) -> String {
+    String::from_utf8(captured.bytes.into())
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

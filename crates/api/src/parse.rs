@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use thiserror::Error;
 
-use crate::nearest;
+use crate::{NewTasks, bounds, nearest};
 
 #[derive(Debug, Error)]
 pub enum ParseError {
@@ -23,9 +23,20 @@ pub enum ParseError {
     Invalid(#[from] Invalid),
 }
 
+/// Reads what a stranger may have sent; see `bounds` for how much it may hold.
 pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
+    parse_with(json, usize::MAX)
+}
+
+/// The same for a batch of at most this many tasks.
+pub fn parse_batch(json: &[u8], most: usize) -> Result<NewTasks, ParseError> {
+    parse_with(json, most)
+}
+
+fn parse_with<T: DeserializeOwned>(json: &[u8], tasks: usize) -> Result<T, ParseError> {
     // Keeping track of the place costs time that only a mistake is worth: it is read a second time then.
-    serde_json::from_slice(json).or_else(|_| explain(json))
+    let read = bounds::within(tasks, || serde_json::from_slice(json));
+    read.or_else(|_| bounds::within(tasks, || explain(json)))
 }
 
 fn explain<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
@@ -84,7 +95,17 @@ fn invalid(place: &str, message: &str) -> Invalid {
         );
     }
     let place = if place.is_empty() { "body" } else { place };
+    if let Some((problem, limit, actual)) = beyond(message) {
+        return Invalid::beyond(place, problem, limit, actual);
+    }
     Invalid::new(place, plain(message))
+}
+
+/// The problem, the limit and what there is, of a message of `bounds`.
+fn beyond(message: &str) -> Option<(&str, &str, &str)> {
+    let (problem, numbers) = message.strip_suffix(')')?.split_once(" (limit ")?;
+    let (limit, actual) = numbers.split_once(", actual ")?;
+    Some((problem, limit, actual))
 }
 
 fn place_of_unknown(place: &str, name: &str) -> String {

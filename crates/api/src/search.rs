@@ -42,7 +42,7 @@ pub struct Brief {
     #[schema(value_type = String)]
     pub user: UserName,
     pub priority: i32,
-    /// The execute command on one line.
+    /// The execute command on one line. One of more than 1 KiB is cut and ends in `…`; the task itself has all of it.
     pub command: String,
     #[serde(with = "name::status")]
     #[schema(value_type = schema::Status)]

@@ -70,6 +70,13 @@ impl Admission {
         }
     }
 
+    /// As many bytes are no longer in memory.
+    pub(crate) fn discharge(&self, less: u64) {
+        if let Some(bytes) = &mut *lock(&self.0.bytes) {
+            bytes.shrink_to(bytes.amount().saturating_sub(less));
+        }
+    }
+
     /// What is in memory now is this much and nothing else.
     pub(crate) fn recharge(&self, size: u64) -> Result<(), Exhausted> {
         match size.checked_sub(self.bytes()) {

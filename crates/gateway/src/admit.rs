@@ -66,7 +66,10 @@ async fn run(admission: &Admission, request: Request, next: Next) -> Result<Resp
 
 /// What an answer holds in memory; of one that is made while it is sent, almost nothing.
 pub(crate) fn size(response: &Response) -> u64 {
-    let size = response.body().size_hint().exact().unwrap_or(0);
+    counted(response.body().size_hint().exact().unwrap_or(0))
+}
+
+pub(crate) fn counted(size: u64) -> u64 {
     if size > UNCOUNTED { size } else { 0 }
 }
 

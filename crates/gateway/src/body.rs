@@ -6,7 +6,6 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures::StreamExt;
-use serde::de::DeserializeOwned;
 
 use crate::admission::{Admission, PATIENCE, UNCOUNTED};
 use crate::pool::Exhausted;
@@ -15,26 +14,28 @@ use crate::refusal::Refusal;
 /// Parsing more than this would hold up everyone else on the thread.
 const LARGE: usize = 256 << 10;
 
-pub(crate) async fn read_json<T>(request: Request, limit: u64) -> Result<T, Refusal>
+pub(crate) async fn read_json<T, P>(request: Request, limit: u64, parse: P) -> Result<T, Refusal>
 where
-    T: DeserializeOwned + Send + 'static,
+    T: Send + 'static,
+    P: FnOnce(&[u8]) -> Result<T, ParseError> + Send + 'static,
 {
     let admission = Admission::of(request.extensions())?;
     let bytes = read(&admission, request, limit).await?;
-    parse(&admission, bytes).await
+    parse_with(&admission, bytes, parse).await
 }
 
-pub(crate) async fn parse<T>(admission: &Admission, bytes: Bytes) -> Result<T, Refusal>
+pub(crate) async fn parse_with<T, P>(admission: &Admission, bytes: Bytes, parse: P) -> Result<T, Refusal>
 where
-    T: DeserializeOwned + Send + 'static,
+    T: Send + 'static,
+    P: FnOnce(&[u8]) -> Result<T, ParseError> + Send + 'static,
 {
     if bytes.len() <= LARGE {
-        return Ok(api::parse(&bytes)?);
+        return Ok(parse(&bytes)?);
     }
     let admission = admission.clone();
     let parsing = move || -> Result<T, ParseError> {
         let _held = admission;
-        api::parse(&bytes)
+        parse(&bytes)
     };
     let parsed = tokio::task::spawn_blocking(parsing).await;
     Ok(parsed.map_err(|_| Refusal::Panicked)??)

@@ -9,10 +9,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use model::{Invalid, Task, TaskId, UserName};
+use model::{Invalid, TaskId, UserName};
 use rpc::CallError;
 
+use crate::admission::Admission;
 use crate::gateway::Gateway;
+use crate::loaded::Loaded;
 use crate::refusal::Refusal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,18 +92,28 @@ impl Caller {
     }
 
     /// Another user's task is as good as none: not even its existence is told.
-    pub(crate) fn own(&self, task: Task) -> Result<Task, Refusal> {
+    pub(crate) fn own(&self, loaded: Loaded) -> Result<Loaded, Refusal> {
         match self {
-            Caller::User(user) if task.spec.user != *user => Err(CallError::NoTask(task.id).into()),
-            _ => Ok(task),
+            Caller::User(user) if loaded.task.spec.user != *user => {
+                Err(CallError::NoTask(loaded.task.id).into())
+            }
+            _ => Ok(loaded),
         }
     }
 
     /// Looks first where the answer alone would tell or change too much.
-    pub(crate) async fn must_own(&self, gateway: &Gateway, id: TaskId) -> Result<(), Refusal> {
+    pub(crate) async fn must_own(
+        &self,
+        gateway: &Gateway,
+        admission: &Admission,
+        id: TaskId,
+    ) -> Result<(), Refusal> {
         match self {
             Caller::Anyone => Ok(()),
-            Caller::User(_) => self.own(gateway.calls.get(id, None).await?).map(drop),
+            Caller::User(_) => {
+                let loaded = gateway.load(admission, gateway.calls.get(id, None)).await?;
+                self.own(loaded).map(drop)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use rpc::{CallError, Calls};
 use tokio_util::sync::CancellationToken;
 
 use crate::Options;
+use crate::loaded;
 use crate::pace::LeastRate;
 use crate::pool::{Pool, Resource};
 
@@ -26,6 +27,8 @@ pub(crate) struct Gateway {
     pub(crate) bytes: Arc<Pool>,
     /// Unpacking takes a core for as long as it lasts.
     pub(crate) unpacking: Arc<Pool>,
+    /// Tasks that are being read and written as JSON.
+    pub(crate) loading: Arc<Pool>,
     pub(crate) connections: Arc<Pool>,
 }
 
@@ -62,6 +65,8 @@ impl Gateway {
             waiting: pool(Resource::Waiting, options.max_waiting as u64),
             bytes: pool(Resource::Bytes, options.max_bytes),
             unpacking: pool(Resource::Unpacking, options.unpackers as u64),
+            // No share: each has its place for a moment only, and accounts take turns.
+            loading: Pool::new(Resource::Loading, loaded::AT_ONCE, 100),
             connections: pool(Resource::Connections, options.max_connections as u64),
             machine: machine(),
             options,

@@ -16,6 +16,7 @@ mod cross_site;
 mod gateway;
 mod health;
 mod hear_out;
+mod loaded;
 mod measure;
 mod nodes;
 mod openapi;

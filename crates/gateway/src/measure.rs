@@ -52,6 +52,7 @@ pub(crate) fn exhausted(exhausted: Exhausted) {
         Resource::Waiting => "waiting",
         Resource::Bytes => "bytes",
         Resource::Unpacking => "unpacking",
+        Resource::Loading => "loading",
         Resource::Connections => "connections",
     };
     let bound = match exhausted.bound {

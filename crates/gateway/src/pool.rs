@@ -17,16 +17,18 @@ pub(crate) enum Resource {
     Waiting,
     Bytes,
     Unpacking,
+    Loading,
     Connections,
 }
 
 impl Resource {
     #[cfg(test)]
-    pub(crate) const ALL: [Resource; 5] = [
+    pub(crate) const ALL: [Resource; 6] = [
         Resource::Requests,
         Resource::Waiting,
         Resource::Bytes,
         Resource::Unpacking,
+        Resource::Loading,
         Resource::Connections,
     ];
 }
@@ -54,6 +56,7 @@ fn said(exhausted: &Exhausted) -> String {
         Resource::Waiting => "too many requests that wait and event streams at once",
         Resource::Bytes => "too many bytes of requests and answers at once",
         Resource::Unpacking => "too many zips to unpack at once",
+        Resource::Loading => "too many tasks to read at once",
         Resource::Connections => "too many connections at once",
     };
     let limit = exhausted.limit;
@@ -67,7 +70,9 @@ fn advice(resource: Resource) -> &'static str {
     match resource {
         Resource::Waiting => "try again later, or ask without waiting",
         Resource::Bytes => "try again later, and read answers as they come",
-        Resource::Requests | Resource::Unpacking | Resource::Connections => "try again later",
+        Resource::Requests | Resource::Unpacking | Resource::Loading | Resource::Connections => {
+            "try again later"
+        }
     }
 }
 
@@ -81,6 +86,8 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     used: u64,
+    /// The same without what accounts have beyond their shares: what others are refused for.
+    used_in_shares: u64,
     by_account: HashMap<Account, u64>,
     /// In the order of their ranks.
     waiters: Vec<Waiter>,
@@ -168,7 +175,7 @@ impl Pool {
     fn give_back(self: &Arc<Pool>, account: &Account, amount: u64) {
         let granted = {
             let mut state = self.lock();
-            state.give_back(account, amount);
+            state.give_back(self, account, amount);
             state.grant(self)
         };
         self.hand_over(granted);
@@ -189,7 +196,8 @@ impl Pool {
 
 impl State {
     /// `own` is what the request has already. A request may go beyond a bound if nothing else is taken: a single
-    /// request that is allowed by its own limits is never refused for ever.
+    /// request that is allowed by its own limits is never refused for ever. What it has beyond its share is not held
+    /// against other accounts, which still have theirs; so all together have at most the total and that.
     fn take(&mut self, pool: &Pool, account: &Account, own: u64, more: u64) -> Result<(), Exhausted> {
         let exhausted = |bound, limit| Exhausted {
             resource: pool.resource,
@@ -200,15 +208,28 @@ impl State {
         if by_account.saturating_add(more) > pool.share && by_account > own {
             return Err(exhausted(Bound::Share, pool.share));
         }
-        if self.used.saturating_add(more) > pool.total && self.used > own {
+        let after = by_account.saturating_add(more);
+        let used = if after > pool.share {
+            self.used
+        } else {
+            self.used_in_shares
+        };
+        if used.saturating_add(more) > pool.total && self.used > own {
             return Err(exhausted(Bound::Total, pool.total));
         }
-        self.used += more;
-        match self.by_account.get_mut(account) {
-            Some(amount) => *amount += more,
-            None => drop(self.by_account.insert(account.clone(), more)),
-        }
+        self.set(pool, account, after);
         Ok(())
+    }
+
+    fn set(&mut self, pool: &Pool, account: &Account, amount: u64) {
+        let before = self.by_account.get(account).copied().unwrap_or(0);
+        self.used = self.used - before + amount;
+        self.used_in_shares = self.used_in_shares - before.min(pool.share) + amount.min(pool.share);
+        match self.by_account.get_mut(account) {
+            _ if amount == 0 => drop(self.by_account.remove(account)),
+            Some(by_account) => *by_account = amount,
+            None => drop(self.by_account.insert(account.clone(), amount)),
+        }
     }
 
     fn take_in_turn(&mut self, pool: &Pool, account: &Account, amount: u64) -> Result<(), Exhausted> {
@@ -219,14 +240,9 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, account: &Account, amount: u64) {
-        self.used -= amount;
-        if let Some(by_account) = self.by_account.get_mut(account) {
-            *by_account -= amount;
-            if *by_account == 0 {
-                self.by_account.remove(account);
-            }
-        }
+    fn give_back(&mut self, pool: &Pool, account: &Account, amount: u64) {
+        let by_account = self.by_account.get(account).copied().unwrap_or(0);
+        self.set(pool, account, by_account - amount);
     }
 
     fn wait(&mut self, account: &Account, amount: u64, exhausted: Exhausted) -> oneshot::Receiver<Taken> {
@@ -373,13 +389,28 @@ mod tests {
         let mut alone = pool.take(&account(1), 60).unwrap();
         assert!(alone.grow(60).is_ok());
         assert_eq!(bound(pool.take(&account(1), 1)), Some((Bound::Share, 50)));
-        assert_eq!(bound(pool.take(&account(2), 1)), Some((Bound::Total, 100)));
         alone.shrink_to(30);
         let other = pool.take(&account(1), 20).unwrap();
         assert!(alone.grow(1).is_err());
         drop(other);
         assert!(alone.grow(60).is_ok());
         assert_eq!(alone.amount(), 90);
+    }
+
+    #[test]
+    fn what_is_beyond_a_share_is_not_held_against_others() {
+        let pool = Pool::new(Resource::Bytes, 100, 50);
+        let mut alone = pool.take(&account(1), 120).unwrap();
+        let other = pool.take(&account(2), 50).unwrap();
+        // All shares are taken now, and nobody else goes beyond his own.
+        assert_eq!(bound(pool.take(&account(3), 1)), Some((Bound::Total, 100)));
+        assert!(alone.grow(1).is_err());
+        drop(other);
+        assert_eq!(bound(pool.take(&account(2), 51)), Some((Bound::Total, 100)));
+        assert!(alone.grow(1).is_ok());
+        drop(alone);
+        let state = pool.lock();
+        assert_eq!((state.used, state.used_in_shares), (0, 0));
     }
 
     #[tokio::test]

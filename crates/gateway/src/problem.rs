@@ -105,7 +105,7 @@ impl Refusal {
                 Bound::Total => &BUSY,
             },
             // Never 429, which says that nothing was done.
-            Refusal::AddedWithoutAnswer { .. } => &BUSY,
+            Refusal::DoneWithoutAnswer { .. } => &BUSY,
             Refusal::TooSlow { .. } => &TOO_SLOW,
             Refusal::Panicked => &INTERNAL,
         }
@@ -147,7 +147,7 @@ impl Refusal {
             },
             Refusal::Call(CallError::TooLarge { limit, actual }) => bounds(limit, Some(actual)),
             Refusal::TooLarge { limit, actual } => bounds(limit, actual.as_ref()),
-            Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } => {
+            Refusal::Exhausted(exhausted) | Refusal::DoneWithoutAnswer { exhausted, .. } => {
                 bounds(&exhausted.limit, None)
             }
             Refusal::TooSlow { rate } => bounds(&rate.bytes_in_a_window(), None),
@@ -192,7 +192,7 @@ impl IntoResponse for Refusal {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(error = %self, "a request failed");
         }
-        if let Refusal::Exhausted(exhausted) | Refusal::AddedWithoutAnswer { exhausted, .. } = self {
+        if let Refusal::Exhausted(exhausted) | Refusal::DoneWithoutAnswer { exhausted, .. } = self {
             measure::exhausted(exhausted);
         }
         let problem = self.problem();
@@ -310,7 +310,7 @@ mod tests {
             limit: 7,
         };
         check(
-            Refusal::AddedWithoutAnswer { id, exhausted },
+            Refusal::Exhausted(exhausted).of_answer(id, "added"),
             503,
             None,
             "was added",

@@ -60,8 +60,12 @@ pub(crate) enum Refusal {
     ForeignName(String),
     #[error(transparent)]
     Exhausted(#[from] Exhausted),
-    #[error("task {id} was added, but its answer cannot be sent: {exhausted}; then get the task by its id")]
-    AddedWithoutAnswer { id: TaskId, exhausted: Exhausted },
+    #[error("task {id} was {done}, but its answer cannot be sent: {exhausted}; then get the task by its id")]
+    DoneWithoutAnswer {
+        id: TaskId,
+        done: &'static str,
+        exhausted: Exhausted,
+    },
     #[error("the body comes too slowly: send at least {} bytes in {:?}", rate.bytes_in_a_window(), rate.window)]
     TooSlow { rate: LeastRate },
     #[error("the server failed; it has logged why")]
@@ -77,6 +81,16 @@ fn yet(status: Status) -> &'static str {
         ": the task has no such step, or it did not get that far"
     } else {
         " yet; ask again when the task is done, or add with ?wait="
+    }
+}
+
+impl Refusal {
+    /// For a request that has already done what it was to do, which a refusal must not deny.
+    pub(crate) fn of_answer(self, id: TaskId, done: &'static str) -> Refusal {
+        match self {
+            Refusal::Exhausted(exhausted) => Refusal::DoneWithoutAnswer { id, done, exhausted },
+            other => other,
+        }
     }
 }
 

@@ -119,7 +119,7 @@ impl TaskSpec {
     }
 
     /// Bytes of what can only travel inside the task.
-    fn word_bytes(&self) -> u64 {
+    pub fn word_bytes(&self) -> u64 {
         let compile = self.compile.iter().map(|step| step.command.bytes());
         let execute = &self.execute;
         let args = execute.args.iter().map(String::len);

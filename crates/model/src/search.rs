@@ -59,7 +59,7 @@ pub struct Brief {
     pub id: TaskId,
     pub user: UserName,
     pub priority: i32,
-    /// The execute command on one line.
+    /// The execute command on one line, as `command` cuts it.
     pub command: String,
     pub status: Status,
     pub executor: Option<ExecutorName>,
@@ -67,6 +67,23 @@ pub struct Brief {
     pub add_time: Moment,
     pub start_time: Option<Moment>,
     pub finish_time: Option<Moment>,
+}
+
+impl Brief {
+    /// Bytes of a command on a list. A command may be 64 KiB long, and a page has a thousand of them.
+    pub const COMMAND: usize = 1 << 10;
+
+    /// A longer command ends in `…` in place of its rest.
+    pub fn command(whole: &str) -> String {
+        if whole.len() <= Brief::COMMAND {
+            return whole.to_string();
+        }
+        let mut end = Brief::COMMAND - '…'.len_utf8();
+        while !whole.is_char_boundary(end) {
+            end -= 1;
+        }
+        format!("{}…", &whole[..end])
+    }
 }
 
 pub type Counts = BTreeMap<Status, u64>;

@@ -159,6 +159,7 @@ macro_rules! each_case {
                 pages_over_several_statuses,
                 a_foreign_cursor_is_refused,
                 limits_are_bounded,
+                long_commands_are_cut_in_lists,
             }
             counting {
                 totals_equal_reality,

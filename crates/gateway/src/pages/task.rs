@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
@@ -10,8 +11,10 @@ use model::{Captured, Command, Content, Files, Limits, NetworkName, Outcome, Tas
 
 use super::layout::Page;
 use super::show;
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::loaded::Loaded;
 use crate::params::TaskPath;
 use crate::refusal::Refusal;
 
@@ -23,10 +26,12 @@ const SHOWN: usize = 64 << 10;
 
 pub(crate) async fn task(
     State(gateway): State<Arc<Gateway>>,
+    Extension(admission): Extension<Admission>,
     caller: Caller,
     TaskPath(id): TaskPath,
 ) -> Result<Response, Refusal> {
-    let task = caller.own(gateway.calls.get(id, None).await?)?;
+    let loaded = gateway.load(&admission, gateway.calls.get(id, None)).await?;
+    let Loaded { task, place: _place } = caller.own(loaded)?;
     let content = html! {
         div class="top" {
             h1 { "Task " span class="id" { (task.id) } }

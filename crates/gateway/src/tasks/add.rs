@@ -7,14 +7,13 @@ use axum::response::{IntoResponse, Response};
 use rpc::CallError;
 
 use super::answer::answer;
-use super::get::get_within;
+use super::get::load_within;
 use super::key::Key;
 use super::multipart::{Form, read_multipart};
 use super::offload::offload;
 use super::prepare::{blame_conflict, blame_missing_blob, prepare};
 use super::unpacking::Unpacking;
-use crate::admission::{Admission, PATIENCE};
-use crate::admit;
+use crate::admission::Admission;
 use crate::body::{self, JSON};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -88,24 +87,19 @@ pub(crate) async fn add(
         StatusCode::CREATED
     };
     let place = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
-    let task = get_within(&gateway, id, wait).await?;
-    let response = answer(&admission, task).await?;
-    let size = admit::size(&response);
-    if admission.recharge(size).is_ok() {
-        return Ok((status, place, response).into_response());
-    }
-    // Made again when there is room for it: while it waits it would be in memory without being counted.
-    drop(response);
-    let room = admission.recharge_within(PATIENCE, size).await;
-    room.map_err(|exhausted| Refusal::AddedWithoutAnswer { id, exhausted })?;
-    let task = gateway.calls.get(id, None).await?;
-    let response = answer(&admission, task).await?;
+    let answered = async {
+        let loaded = load_within(&gateway, &admission, id, wait).await?;
+        answer(&gateway, &admission, loaded).await
+    };
+    let response = answered
+        .await
+        .map_err(|refusal: Refusal| refusal.of_answer(id, "added"))?;
     Ok((status, place, response).into_response())
 }
 
 async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
     match body::media_type(request.headers()).as_str() {
-        JSON => body::read_json(request, gateway.options.max_body).await,
+        JSON => body::read_json(request, gateway.options.max_body, api::parse).await,
         "multipart/form-data" => read_multipart(gateway, request).await,
         actual => Err(Refusal::MediaType {
             expected: "application/json or multipart/form-data",

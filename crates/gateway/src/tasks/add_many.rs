@@ -48,14 +48,11 @@ pub(crate) async fn add_many(
     body::must_be_json(request.headers())?;
     let admission = Admission::of(request.extensions())?;
     let key = Key::read(request.headers())?;
-    let NewTasks { tasks } = body::read_json(request, gateway.options.max_body).await?;
     let limit = gateway.options.max_batch;
-    match tasks.len() {
-        0 => return Err(Invalid::new("tasks", "is empty; give at least one task").into()),
-        actual if actual > limit => {
-            return Err(Invalid::beyond("tasks", "has too many tasks", limit, actual).into());
-        }
-        _ => {}
+    let parse = move |json: &[u8]| api::parse_batch(json, limit);
+    let NewTasks { tasks } = body::read_json(request, gateway.options.max_body, parse).await?;
+    if tasks.is_empty() {
+        return Err(Invalid::new("tasks", "is empty; give at least one task").into());
     }
     let mut unpacking = Unpacking::new(&gateway, &admission);
     let mut adds = Vec::with_capacity(tasks.len());
@@ -128,7 +125,7 @@ fn brief(add: &Add) -> Brief {
         id: add.id,
         user: add.spec.user.clone(),
         priority: add.spec.priority,
-        command: add.spec.execute.command.display(),
+        command: Brief::command(&add.spec.execute.command.display()),
         status: Status::Pending,
         executor: None,
         attempt: Attempt::default(),

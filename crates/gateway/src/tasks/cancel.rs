@@ -1,12 +1,16 @@
 use std::sync::Arc;
 
 use api::Task;
-use axum::Json;
+use axum::Extension;
 use axum::extract::State;
+use axum::response::Response;
 use model::{Status, TaskId};
 
+use super::answer::answer;
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::loaded::Loaded;
 use crate::params::TaskPath;
 use crate::refusal::Refusal;
 
@@ -24,21 +28,25 @@ use crate::refusal::Refusal;
 )]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
+    Extension(admission): Extension<Admission>,
     caller: Caller,
     TaskPath(id): TaskPath,
-) -> Result<Json<Task>, Refusal> {
-    Ok(Json(cancel_own(&gateway, &caller, id).await?.into()))
+) -> Result<Response, Refusal> {
+    let loaded = cancel_own(&gateway, &admission, &caller, id).await?;
+    let answered = answer(&gateway, &admission, loaded).await;
+    answered.map_err(|refusal| refusal.of_answer(id, "cancelled"))
 }
 
 pub(crate) async fn cancel_own(
     gateway: &Gateway,
+    admission: &Admission,
     caller: &Caller,
     id: TaskId,
-) -> Result<model::Task, Refusal> {
-    caller.must_own(gateway, id).await?;
-    let task = gateway.calls.cancel(id).await?;
-    match task.status {
-        Status::Cancelled => Ok(task),
+) -> Result<Loaded, Refusal> {
+    caller.must_own(gateway, admission, id).await?;
+    let loaded = gateway.load(admission, gateway.calls.cancel(id)).await?;
+    match loaded.task.status {
+        Status::Cancelled => Ok(loaded),
         status => Err(Refusal::Done { id, status }),
     }
 }

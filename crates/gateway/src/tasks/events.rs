@@ -2,11 +2,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt};
 use rpc::CallError;
 
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::TaskPath;
@@ -34,15 +36,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 )]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
+    Extension(admission): Extension<Admission>,
     caller: Caller,
     TaskPath(id): TaskPath,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    caller.must_own(&gateway, id).await?;
+    caller.must_own(&gateway, &admission, id).await?;
     let stop = gateway.stop.clone();
-    let events = gateway
-        .calls
-        .events(id)
-        .await?
+    let place = gateway.place_to_load(&admission).await?;
+    let events = gateway.calls.events(id).await?;
+    // The judicator has read the task for the first of them.
+    drop(place);
+    let events = events
         .map(|event| Ok(show(event)))
         .take_until(stop.cancelled_owned());
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))

@@ -6,14 +6,22 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use futures::StreamExt;
 use model::TaskId;
 
 use super::answer::answer;
 use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::loaded::Loaded;
 use crate::params::{self, TaskPath};
 use crate::refusal::Refusal;
+
+/// How long the end of a task may have been told without being seen by a judicator that is asked for the task.
+const LAG: Duration = Duration::from_secs(2);
+
+/// The pause before a judicator is asked for the rest of a stream that broke off.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 
 /// Get a task
 ///
@@ -38,23 +46,44 @@ pub(crate) async fn get(
 ) -> Result<Response, Refusal> {
     let wait = params::wait(&uri, &gateway.options)?;
     if wait.is_some() {
-        caller.must_own(&gateway, id).await?;
+        caller.must_own(&gateway, &admission, id).await?;
     }
-    let task = get_within(&gateway, id, wait).await?;
-    answer(&admission, caller.own(task)?).await
+    let loaded = load_within(&gateway, &admission, id, wait).await?;
+    answer(&gateway, &admission, caller.own(loaded)?).await
 }
 
 /// Waits no longer than the gateway itself lives: told to stop, it answers with the task as it is.
-pub(super) async fn get_within(
+pub(super) async fn load_within(
     gateway: &Gateway,
+    admission: &Admission,
     id: TaskId,
     wait: Option<Duration>,
-) -> Result<model::Task, Refusal> {
-    if wait.is_some() {
-        let waiting = gateway.calls.get(id, wait);
-        if let Some(task) = gateway.stop.run_until_cancelled(waiting).await {
-            return Ok(task?);
+) -> Result<Loaded, Refusal> {
+    let mut until_seen = None;
+    if let Some(wait) = wait {
+        let following = tokio::time::timeout(wait, follow_to_end(gateway, admission, id));
+        if let Some(Ok(followed)) = gateway.stop.run_until_cancelled(following).await {
+            followed?;
+            until_seen = Some(LAG);
         }
     }
-    Ok(gateway.calls.get(id, None).await?)
+    gateway.load(admission, gateway.calls.get(id, until_seen)).await
+}
+
+/// Returns when the task is done. Thousands may wait for the same task, so what comes to them must be small: its
+/// events, not the task.
+async fn follow_to_end(gateway: &Gateway, admission: &Admission, id: TaskId) -> Result<(), Refusal> {
+    loop {
+        let place = gateway.place_to_load(admission).await?;
+        let mut events = gateway.calls.events(id).await?;
+        // The judicator has read the task for the first of them.
+        drop(place);
+        while let Some(Ok(event)) = events.next().await {
+            if event.status.done() {
+                return Ok(());
+            }
+        }
+        // The judicator has stopped or cannot go on; another may.
+        tokio::time::sleep(FOLLOW_AGAIN).await;
+    }
 }

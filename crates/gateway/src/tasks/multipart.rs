@@ -53,7 +53,7 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
         let part = Part::read(field).await.map_err(broken)?;
         match part.name.as_str() {
             "task" if task.is_some() => return Err(Invalid::new("task", "is given twice").into()),
-            "task" => task = Some(body::parse(&admission, part.bytes).await?),
+            "task" => task = Some(body::parse_with(&admission, part.bytes, api::parse).await?),
             "source" => attached.source.push(part)?,
             "data" => attached.data.push(part)?,
             "source_zip" => attached.source.set_zip(part)?,

@@ -1,13 +1,17 @@
 use std::sync::Arc;
 
 use api::{Output, Step};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use utoipa::ToSchema;
 
+use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::loaded::Loaded;
 use crate::params::OutputPath;
 use crate::refusal::Refusal;
 
@@ -47,10 +51,12 @@ pub(crate) enum OutputName {
 )]
 pub(crate) async fn output(
     State(gateway): State<Arc<Gateway>>,
+    Extension(admission): Extension<Admission>,
     caller: Caller,
     OutputPath { id, step, output }: OutputPath,
 ) -> Result<Response, Refusal> {
-    let task = caller.own(gateway.calls.get(id, None).await?)?;
+    let loaded = gateway.load(&admission, gateway.calls.get(id, None)).await?;
+    let Loaded { task, place: _place } = caller.own(loaded)?;
     let status = task.status;
     let outcome = task.result.and_then(|result| match step {
         Step::Compile => result.compile,
@@ -75,5 +81,7 @@ pub(crate) async fn output(
         (header::CONTENT_SECURITY_POLICY, "sandbox"),
         (header::CONTENT_DISPOSITION, "inline"),
     ];
-    Ok((StatusCode::OK, headers, captured.bytes).into_response())
+    // Copied, since it may be a slice of the whole task as it came from a judicator: that is not charged.
+    let bytes = Bytes::copy_from_slice(&captured.bytes);
+    Ok((StatusCode::OK, headers, bytes).into_response())
 }

@@ -1,5 +1,7 @@
 //! Where the zips of one request are unpacked.
 
+use std::collections::HashMap;
+
 use api::Files;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -15,12 +17,18 @@ use crate::refusal::Refusal;
 /// Against a flood only: how many files a task may have is the judicator's to say.
 const ZIP_FILES: usize = 10_000;
 
+/// The same for all tasks of a request together.
+const ALL_FILES: usize = 200_000;
+
 /// One budget for all zips of a request. What comes out of them is charged to the request, which keeps it in memory
 /// until it is offloaded.
 pub(super) struct Unpacking<'a> {
     gateway: &'a Gateway,
     admission: &'a Admission,
     left: u64,
+    files_left: usize,
+    /// What came out of the blobs that were unpacked: many tasks of a batch may name the same.
+    unpacked: HashMap<BlobHash, model::Files>,
 }
 
 impl<'a> Unpacking<'a> {
@@ -29,6 +37,8 @@ impl<'a> Unpacking<'a> {
             gateway,
             admission,
             left: gateway.options.max_unpacked,
+            files_left: ALL_FILES,
+            unpacked: HashMap::new(),
         }
     }
 
@@ -41,6 +51,35 @@ impl<'a> Unpacking<'a> {
             Files::Listed(files) => return Ok(files),
             Files::Zip(zip) => zip,
         };
+        let hash = zip.blob();
+        let known = hash.and_then(|hash| self.unpacked.get(&hash).cloned());
+        let files = match known {
+            Some(files) => files,
+            None => self.unpack(field, zip).await?,
+        };
+        self.count(field, &files)?;
+        if let Some(hash) = hash {
+            self.unpacked.insert(hash, files.clone());
+        }
+        Ok(files)
+    }
+
+    /// The same zip again takes no more memory for its contents, but each task has its own list of files, and hashes
+    /// their contents.
+    fn count(&mut self, field: &'static str, files: &model::Files) -> Result<(), Invalid> {
+        let beyond = |problem: &str, limit: u64| {
+            let problem = format!("{problem}, all zips of the request together");
+            Invalid::beyond(field, problem, limit, format!("more than {limit}"))
+        };
+        let size: u64 = files.values().map(|file| file.content.inline_len()).sum();
+        let left = self.left.checked_sub(size);
+        self.left = left.ok_or_else(|| beyond("holds too much", self.gateway.options.max_unpacked))?;
+        let left = self.files_left.checked_sub(files.len());
+        self.files_left = left.ok_or_else(|| beyond("has too many files", ALL_FILES as u64))?;
+        Ok(())
+    }
+
+    async fn unpack(&self, field: &'static str, zip: Content) -> Result<model::Files, Refusal> {
         let Unpacking {
             gateway, admission, ..
         } = *self;
@@ -49,9 +88,13 @@ impl<'a> Unpacking<'a> {
             .unpacking
             .take_within(PATIENCE, admission.account(), 1)
             .await?;
-        let archive = match zip {
-            Content::Inline(bytes) => bytes,
-            Content::Blob(hash) => self.fetched(&format!("{field}.zip.blob"), hash).await?,
+        let (archive, fetched) = match zip {
+            Content::Inline(bytes) => (bytes, 0),
+            Content::Blob(hash) => {
+                let bytes = self.fetched(&format!("{field}.zip.blob"), hash).await?;
+                let fetched = bytes.len() as u64;
+                (bytes, fetched)
+            }
         };
         let bounds = unzip::Bounds {
             files: ZIP_FILES,
@@ -64,19 +107,19 @@ impl<'a> Unpacking<'a> {
         let unpacking = move || {
             // A thread cannot be stopped from outside: it has its place until it is done.
             let _unpacker = unpacker;
-            unpack(field, &archive, bounds, &mut |bytes| {
+            let files = unpack(field, &archive, bounds, &mut |bytes| {
                 if abandoned.is_cancelled() {
                     return Err(Refusal::Broken("the client is gone".into()));
                 }
                 Ok(admission.charge(bytes)?)
-            })
+            });
+            drop(archive);
+            admission.discharge(fetched);
+            files
         };
-        let files = tokio::task::spawn_blocking(unpacking)
+        tokio::task::spawn_blocking(unpacking)
             .await
-            .map_err(|_| Refusal::Panicked)??;
-        let size: u64 = files.values().map(|file| file.content.inline_len()).sum();
-        self.left = self.left.saturating_sub(size);
-        Ok(files)
+            .map_err(|_| Refusal::Panicked)?
     }
 
     /// A zip that is larger than what it may hold is refused before it fills the memory.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Brief, Order, Query, Status, TaskId, UserName};
+use model::{Brief, Command, Order, Query, Status, TaskId, UserName};
 
 use super::sample::{add_one, add_with, get, new, spec, success};
 use super::worker::Worker;
@@ -152,6 +152,34 @@ pub async fn a_foreign_cursor_is_refused(store: Arc<dyn TaskStore>) {
         store.search(other).await,
         Err(StoreError::ForeignCursor)
     ));
+}
+
+pub async fn long_commands_are_cut_in_lists(store: Arc<dyn TaskStore>) {
+    // The cut of the second falls into a character.
+    let commands = [
+        "x".repeat(Brief::COMMAND),
+        "ö".repeat(Brief::COMMAND),
+        "x".repeat(60 << 10),
+    ];
+    for command in &commands {
+        add_with(&*store, |spec| {
+            spec.execute.command = Command::Shell(command.clone())
+        })
+        .await;
+    }
+    let query = Query {
+        order: Order::Oldest,
+        ..Query::default()
+    };
+    let page = store.search(query).await.unwrap();
+    assert_eq!(page.tasks[0].command, commands[0]);
+    for (brief, command) in page.tasks.iter().zip(&commands).skip(1) {
+        assert!(brief.command.len() <= Brief::COMMAND, "{}", brief.command.len());
+        let kept = brief.command.strip_suffix('…').expect("a mark");
+        assert!(command.starts_with(kept) && kept.len() >= Brief::COMMAND - 4);
+        let task = get(&*store, brief.id).await;
+        assert_eq!(task.spec.execute.command.display(), *command);
+    }
 }
 
 pub async fn limits_are_bounded(store: Arc<dyn TaskStore>) {

@@ -159,7 +159,7 @@ pub(super) fn brief(row: &Row) -> Result<Brief, Failure> {
         id: task_id(row.id),
         user: user(row)?,
         priority: row.priority,
-        command: row.command.clone(),
+        command: Brief::command(&row.command),
         status: status(&row.status)?,
         executor: row.executor.clone().map(executor_name).transpose()?,
         attempt: Attempt(small("attempt", row.attempt)?),

@@ -167,7 +167,7 @@ pub(super) fn to_brief(row: &Row<'_>) -> rusqlite::Result<Brief> {
         id: row.get::<_, Column<TaskId>>(1)?.0,
         user: row.get::<_, Column<UserName>>(2)?.0,
         priority: row.get(3)?,
-        command: row.get(4)?,
+        command: Brief::command(row.get_ref(4)?.as_str()?),
         status: row.get::<_, Column<Status>>(5)?.0,
         executor: optional(row, 6)?,
         attempt: row.get::<_, Column<Attempt>>(7)?.0,
