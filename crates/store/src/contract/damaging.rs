@@ -28,6 +28,10 @@ pub enum Damage {
     Attempt,
     /// The content of the spec is not one.
     Spec,
+    /// It is in the queue, and its status is one of a task that is done.
+    DoneInQueue,
+    /// It is in the queue, and an executor that nobody knows has it.
+    HeldInQueue,
 }
 
 impl Damage {
@@ -170,4 +174,24 @@ async fn done(store: &Arc<dyn TaskStore>, rows: &dyn Rows) {
     assert_eq!(found(store, Query::default()).await, []);
     let unreadable = Damage::OF_ROWS.len() + 2 + 3;
     assert_eq!(rows.count().await, unreadable as u64);
+}
+
+/// Tasks at the head of the queue that do not wait, as many as an executor asks for: they are not handed out, and the
+/// one behind them is.
+pub async fn tasks_that_do_not_wait_are_passed_over(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let mut mistaken = vec![];
+    for damage in [Damage::DoneInQueue, Damage::HeldInQueue] {
+        let id = add_one(&*store).await;
+        rows.damage(id, damage).await;
+        mistaken.push(get(&*store, id).await);
+    }
+    let good = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    let handout = worker.claim_one().await;
+    assert_eq!(handout.task, good);
+    assert!(rows.noted() > 0);
+    worker.finish(handout, success()).await;
+    for task in mistaken {
+        assert_eq!(get(&*store, task.id).await, task, "it stays as it is");
+    }
 }

@@ -105,7 +105,15 @@ pub(super) fn waiting(
     while waiting.len() < limit as usize
         && let Some(row) = rows.next().during(STEP)?
     {
-        waiting.extend(readable(row, to_position(row), set_aside).during(STEP)?);
+        match readable(row, to_position(row), set_aside).during(STEP)? {
+            Some(task) if task.status.done() => {
+                set_aside.note(
+                    name(row),
+                    "it is in the queue, but its status is one of a task that is done",
+                );
+            }
+            task => waiting.extend(task),
+        }
     }
     Ok(waiting)
 }

@@ -37,6 +37,9 @@ impl Rows for Database {
             Damage::Session => "UPDATE tasks SET session = x'010203' WHERE id = ?1",
             Damage::Attempt => "UPDATE tasks SET attempt = -1 WHERE id = ?1",
             Damage::Spec => "UPDATE specs SET spec = x'ff' WHERE seq = (SELECT seq FROM tasks WHERE id = ?1)",
+            Damage::DoneInQueue => "UPDATE tasks SET status = 5 WHERE id = ?1",
+            // The queue has only tasks without an executor, so it is not in the queue any more.
+            Damage::HeldInQueue => "UPDATE tasks SET executor = 'nobody' WHERE id = ?1",
         };
         assert_eq!(self.connect().execute(sql, [id.0.as_bytes()]).unwrap(), 1);
     }
@@ -64,4 +67,11 @@ async fn rows_that_cannot_be_read_are_set_aside_and_everything_else_goes_on() {
     let folder = TempDir::new().unwrap();
     let database = database(folder.path());
     damaging::everything_else_goes_on(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_in_the_queue_that_do_not_wait_are_passed_over() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    damaging::tasks_that_do_not_wait_are_passed_over(database.store.clone(), &database).await;
 }

@@ -17,7 +17,7 @@ use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
-use crate::mongo::row::{Row, readable, without_result};
+use crate::mongo::row::{Position, Row, readable, without_result};
 use crate::mongo::schema::WAITING;
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
@@ -166,18 +166,33 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     }
 }
 
-/// Documents that cannot be read stay at the head, so as many more have to be read.
+/// Documents that cannot be read, and those that do not wait, stay at the head. So as many more have to be read.
 async fn read_past_unreadable(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
     loop {
         let expected = base.reserved.unreadable.load(Ordering::Relaxed);
         let found = read(base, limit + expected).await?;
-        let (count, rows) = (found.len(), readable(base, found));
+        let count = found.len();
+        let rows: Vec<_> = readable(base, found)
+            .into_iter()
+            .filter(|row| waits(base, row))
+            .collect();
         let unreadable = count - rows.len();
         base.reserved.unreadable.store(unreadable, Ordering::Relaxed);
         if unreadable <= expected || count < limit + expected {
             return Ok(rows);
         }
     }
+}
+
+/// A claim would not take one that is done or held, and it must not take the place of one that waits.
+fn waits(base: &Base, row: &Row) -> bool {
+    let waits = Position::try_from(row).is_ok_and(|task| task.waits());
+    if !waits {
+        let problem = "it is in the queue, but it is done or has an executor";
+        base.set_aside
+            .note(format_args!("task {}", task_id(row.id)), problem);
+    }
+    waits
 }
 
 async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure> {
