@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{Age, Query, Status, TaskId};
+use model::{Age, ExecutorName, Health, Query, ReportAnswer, Status, TaskId};
 
 use super::sample::{add_one, get, success};
 use super::searching::found;
 use super::worker::Worker;
-use crate::{StoreError, TaskStore};
+use crate::{SessionSeen, StoreError, TaskStore};
 
 /// What is wrong with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,17 @@ pub enum Damage {
     HeldInQueue,
 }
 
+/// What is wrong with the row of an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutorDamage {
+    /// It is no UUID.
+    Session,
+    /// It is negative.
+    Seq,
+    /// It is no text.
+    Host,
+}
+
 impl Damage {
     const OF_ROWS: [Damage; 6] = [
         Damage::Status,
@@ -49,6 +60,7 @@ impl Damage {
 #[async_trait]
 pub trait Rows: Sync {
     async fn damage(&self, id: TaskId, damage: Damage);
+    async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorDamage);
     /// How many tasks there are, readable or not.
     async fn count(&self) -> u64;
     /// How many the store has found unreadable.
@@ -194,4 +206,68 @@ pub async fn tasks_that_do_not_wait_are_passed_over(store: Arc<dyn TaskStore>, r
     for task in mistaken {
         assert_eq!(get(&*store, task.id).await, task, "it stays as it is");
     }
+}
+
+/// An executor's reports are refused while its row cannot be read. The leader sees it as a session that does not move,
+/// and expires it; then the executor begins a new session.
+pub async fn an_unreadable_executor_is_expired(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    for damage in [ExecutorDamage::Session, ExecutorDamage::Seq, ExecutorDamage::Host] {
+        let name = format!("executor-{damage:?}");
+        let id = add_one(&*store).await;
+        let mut worker = Worker::new(&store, &name);
+        worker.claim_one().await;
+        let noted = rows.noted();
+        rows.damage_executor(&worker.name, damage).await;
+        for _ in 0..2 {
+            let refused = store.report(worker.next_report()).await;
+            let error = refused.expect_err("the row cannot be read");
+            assert!(matches!(error, StoreError::Unreadable { .. }), "{error:?}");
+        }
+        assert_eq!(rows.noted(), noted + 1);
+        let other = add_one(&*store).await;
+        let mut neighbour = Worker::new(&store, &format!("neighbour-{damage:?}"));
+        assert_eq!(neighbour.claim_one().await.task, other);
+
+        let seen = live(&store, &worker.name).await.expect("the leader sees it");
+        assert_eq!(
+            live(&store, &worker.name).await.as_ref(),
+            Some(&seen),
+            "it does not move"
+        );
+        assert_eq!(store.expire(seen.clone()).await.unwrap(), Some(1));
+        assert_eq!(get(&*store, id).await.status, Status::Retrying);
+        assert_eq!(live(&store, &worker.name).await, None);
+        assert_eq!(
+            store.expire(seen.clone()).await.unwrap(),
+            None,
+            "it can be read now"
+        );
+        let listed = store.executors().await.unwrap();
+        let listed = listed.iter().find(|executor| executor.name == worker.name);
+        assert_eq!(listed.map(|executor| executor.health), Some(Health::Gone));
+        let late = store.report(worker.next_report()).await.unwrap();
+        assert_eq!(late.answer, ReportAnswer::Ended);
+
+        let mut next = Worker::new(&store, &name);
+        let handout = next.claim_one().await;
+        assert_eq!(handout.task, id);
+        next.finish(handout, success()).await;
+        assert_eq!(
+            store.expire(seen).await.unwrap(),
+            None,
+            "a session that can be read"
+        );
+        // What an ended session leaves may become unreadable too.
+        next.die().await;
+        rows.damage_executor(&next.name, damage).await;
+        let seen = live(&store, &next.name).await.expect("the leader sees it");
+        assert_eq!(store.expire(seen).await.unwrap(), Some(0));
+        assert_eq!(next.claim(1).await.len(), 0);
+    }
+    store.totals().await.unwrap();
+}
+
+async fn live(store: &Arc<dyn TaskStore>, name: &ExecutorName) -> Option<SessionSeen> {
+    let live = store.live_sessions().await.unwrap();
+    live.into_iter().find(|seen| seen.executor == *name)
 }

@@ -50,6 +50,12 @@ pub(super) const HELD: &str = concat!(
     " FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq"
 );
 
+const HELD_IN_ANY_SESSION: &str = concat!(
+    "SELECT ",
+    position_columns!(),
+    " FROM tasks WHERE executor = ?1 ORDER BY seq"
+);
+
 const BY_ID: &str = concat!("SELECT ", position_columns!(), " FROM tasks WHERE id = ?1");
 
 pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
@@ -73,18 +79,24 @@ pub(super) fn unreadable(id: TaskId, step: &'static str, source: rusqlite::Error
     })
 }
 
-/// What a session holds, oldest first.
+/// What a session holds, oldest first. Without a session, what is held in any of them.
 pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
-    session: SessionId,
+    session: Option<SessionId>,
     set_aside: &SetAside,
 ) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read what a session holds";
-    let mut statement = connection.prepare_cached(HELD).during(STEP)?;
-    let mut rows = statement
-        .query((Column(executor), Column(session)))
-        .during(STEP)?;
+    let sql = match session {
+        Some(_) => HELD,
+        None => HELD_IN_ANY_SESSION,
+    };
+    let mut statement = connection.prepare_cached(sql).during(STEP)?;
+    let mut rows = match session {
+        Some(session) => statement.query((Column(executor), Column(session))),
+        None => statement.query([Column(executor)]),
+    }
+    .during(STEP)?;
     let mut held = vec![];
     while let Some(row) = rows.next().during(STEP)? {
         held.extend(readable(row, to_position(row), set_aside).during(STEP)?);

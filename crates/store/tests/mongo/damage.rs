@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::TaskId;
+use model::{ExecutorName, Status, TaskId};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use mongodb::{Collection, Database};
-use store::contract::damaging::{self, Damage, Rows};
+use store::contract::damaging::{self, Damage, ExecutorDamage, Rows};
+use store::contract::sample::add_one;
 use store::mongo::MongoStore;
+use store::TaskStore;
 
 use super::set::{Guard, Set};
 
@@ -67,6 +69,20 @@ impl Rows for Documents {
         self.change("tasks", this, doc! { "$set": damage }).await;
     }
 
+    async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorDamage) {
+        let damage = match damage {
+            ExecutorDamage::Session => doc! { "session": "none" },
+            ExecutorDamage::Seq => doc! { "seq": -1_i64 },
+            ExecutorDamage::Host => doc! { "host": 7 },
+        };
+        self.change(
+            "executors",
+            doc! { "_id": name.as_str() },
+            doc! { "$set": damage },
+        )
+        .await;
+    }
+
     async fn count(&self) -> u64 {
         self.tasks.count_documents(doc! {}).await.unwrap()
     }
@@ -90,4 +106,28 @@ async fn tasks_in_the_queue_that_do_not_wait_are_passed_over() {
     let set = Set::start(1, Guard::Open).await;
     let documents = Documents::open(&set).await;
     damaging::tasks_that_do_not_wait_are_passed_over(documents.store.clone(), &documents).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_executor_that_cannot_be_read_is_expired() {
+    let set = Set::start(1, Guard::Open).await;
+    let documents = Documents::open(&set).await;
+    damaging::an_unreadable_executor_is_expired(documents.store.clone(), &documents).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sum_that_is_no_number_is_left_out_of_the_totals() {
+    let set = Set::start(1, Guard::Open).await;
+    let documents = Documents::open(&set).await;
+    let store = &documents.store;
+    add_one(&**store).await;
+    let ledger = documents.database.collection::<Document>("ledger");
+    ledger
+        .insert_one(doc! { "_id": "damaged", "tally": { "pending": "many", "success": 2_i64 } })
+        .await
+        .unwrap();
+    let totals = store.totals().await.unwrap();
+    assert_eq!(totals.counts[&Status::Pending], 1);
+    assert_eq!(totals.counts[&Status::Success], 2);
+    assert_eq!(store.unreadable_rows(), 1);
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::TaskId;
+use model::{ExecutorName, TaskId};
 use rusqlite::Connection;
-use store::contract::damaging::{self, Damage, Rows};
+use store::contract::damaging::{self, Damage, ExecutorDamage, Rows};
 use store::sqlite::SqliteStore;
 use tempfile::TempDir;
 
@@ -44,6 +44,15 @@ impl Rows for Database {
         assert_eq!(self.connect().execute(sql, [id.0.as_bytes()]).unwrap(), 1);
     }
 
+    async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorDamage) {
+        let sql = match damage {
+            ExecutorDamage::Session => "UPDATE executors SET session = x'010203' WHERE name = ?1",
+            ExecutorDamage::Seq => "UPDATE executors SET seq = -1 WHERE name = ?1",
+            ExecutorDamage::Host => "UPDATE executors SET host = CAST(x'ff' AS TEXT) WHERE name = ?1",
+        };
+        assert_eq!(self.connect().execute(sql, [name.as_str()]).unwrap(), 1);
+    }
+
     async fn count(&self) -> u64 {
         let count = "SELECT count(*) FROM tasks";
         let count: i64 = self.connect().query_row(count, [], |row| row.get(0)).unwrap();
@@ -74,4 +83,11 @@ async fn tasks_in_the_queue_that_do_not_wait_are_passed_over() {
     let folder = TempDir::new().unwrap();
     let database = database(folder.path());
     damaging::tasks_that_do_not_wait_are_passed_over(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_executor_that_cannot_be_read_is_expired() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    damaging::an_unreadable_executor_is_expired(database.store.clone(), &database).await;
 }
