@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use model::{ExecutorName, Status, TaskId};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use mongodb::{Collection, Database};
 use store::contract::damaging::{self, Damage, ExecutorDamage, Rows};
-use store::contract::sample::add_one;
+use store::contract::sample::{add_one, needing, new, put, spec};
 use store::mongo::MongoStore;
-use store::TaskStore;
+use store::{StoreError, TaskStore};
 
 use super::set::{Guard, Set};
 
@@ -130,4 +131,37 @@ async fn a_sum_that_is_no_number_is_left_out_of_the_totals() {
     assert_eq!(totals.counts[&Status::Pending], 1);
     assert_eq!(totals.counts[&Status::Success], 2);
     assert_eq!(store.unreadable_rows(), 1);
+}
+
+/// Those who add at the same time share a transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreadable_document_refuses_only_the_batch_that_names_it() {
+    let set = Set::start(1, Guard::Open).await;
+    let documents = Documents::open(&set).await;
+    let store = &documents.store;
+    let known = new(spec());
+    store.add(vec![known.clone()]).await.unwrap();
+    let this = doc! { "_id": Uuid::from_bytes(known.id.0.into_bytes()) };
+    documents
+        .change("tasks", this, doc! { "$unset": { "digest": "" } })
+        .await;
+    let hash = put(&**store, b"blob").await.unwrap();
+    let this = doc! { "_id": binary(&hash.0) };
+    documents
+        .change("blobs", this, doc! { "$set": { "size": "large" } })
+        .await;
+    for named in [known, needing(&[hash])] {
+        let good = (0..20).map(|_| store.add(vec![new(spec())]));
+        let (bad, good) = tokio::join!(store.add(vec![named]), join_all(good));
+        assert!(matches!(bad, Err(StoreError::Unreadable { .. })), "{bad:?}");
+        for added in good {
+            added.unwrap();
+        }
+    }
+    assert_eq!(store.unreadable_rows(), 2);
+    let put_again = put(&**store, b"blob").await;
+    assert!(
+        matches!(put_again, Err(StoreError::Unreadable { .. })),
+        "{put_again:?}"
+    );
 }
