@@ -28,6 +28,11 @@ pub enum StoreError {
     )]
     Corrupt { path: PathBuf, detail: String },
     #[error(
+        "{path} was removed or replaced while it was in use: what is added now would be lost; stop the program, \
+         restore a backup and start it again"
+    )]
+    Gone { path: PathBuf },
+    #[error(
         "the store in {path} has schema version {found}, this program knows up to {known}; use a newer one"
     )]
     TooNew { path: PathBuf, found: i64, known: i64 },
@@ -136,6 +141,7 @@ impl StoreError {
             | StoreError::ForeignCursor
             | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }
+            | StoreError::Gone { .. }
             | StoreError::TooNew { .. }
             | StoreError::InUse { .. }
             | StoreError::OtherSet { .. }

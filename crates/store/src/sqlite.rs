@@ -39,7 +39,7 @@ pub use self::backup::{BackedUp, BackupError, backup};
 
 use self::add::Draft;
 use self::blobs::Condition;
-use self::folder::{Folder, Lock};
+use self::folder::{Folder, Lock, OpenFiles};
 use self::readers::Readers;
 use self::report::Sent;
 use self::retire::Retention;
@@ -91,6 +91,7 @@ pub struct SqliteStore {
     search_window: usize,
     writer: Writer,
     folder: Folder,
+    open_files: OpenFiles,
     _lock: Lock,
 }
 
@@ -110,6 +111,7 @@ impl SqliteStore {
             ),
             search_window: options.search_window,
             writer,
+            open_files: folder.open_files()?,
             folder,
             _lock: lock,
         })
@@ -254,6 +256,10 @@ impl TaskStore for SqliteStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
+        let open_files = self.open_files.clone();
+        task::spawn_blocking(move || open_files.check())
+            .await
+            .map_err(|_| StoreError::Closed)??;
         room::check(self.folder.incoming()).await?;
         let written = self.writer.submit(SMALL, |group| check::write(group)).await?;
         self.quick
