@@ -277,14 +277,16 @@ impl TaskStore for SqliteStore {
         let files = task::spawn_blocking(move || scan::files(&folder, first_byte))
             .await
             .map_err(|_| StoreError::Closed)??;
+        let folder = self.folder.clone();
         let rows = self
             .quick
-            .read(move |connection| scan::rows(connection, first_byte))
+            .read(move |connection| scan::rows(connection, first_byte, folder.set_aside()))
             .await?;
         let mut shelf = BlobShelf::default();
         let nameless: Vec<_> = files
             .into_iter()
-            .filter(|file| !rows.contains_key(file))
+            // A file may belong to a row that cannot be read.
+            .filter(|file| rows.all_readable && !rows.blobs.contains_key(file))
             .collect();
         for files in nameless.chunks(ORPHANS) {
             let files = files.to_vec();
@@ -295,7 +297,7 @@ impl TaskStore for SqliteStore {
                 })
                 .await?;
         }
-        let whole = rows.into_iter().filter(|(_, damaged)| !damaged);
+        let whole = rows.blobs.into_iter().filter(|(_, damaged)| !damaged);
         shelf.blobs = whole.map(|(hash, _)| hash).collect();
         Ok(shelf)
     }

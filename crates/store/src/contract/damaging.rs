@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{Age, ExecutorName, Health, Query, ReportAnswer, Status, TaskId};
+use model::{Age, BlobHash, ExecutorName, Health, Query, ReportAnswer, Status, TaskId};
 
-use super::sample::{add_one, get, success};
+use super::sample::{add_one, blob, get, needing, put, success};
 use super::searching::found;
 use super::worker::Worker;
 use crate::{SessionSeen, StoreError, TaskStore};
@@ -45,6 +45,15 @@ pub enum ExecutorDamage {
     Host,
 }
 
+/// What is wrong with the row of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobDamage {
+    /// It is no hash.
+    Hash,
+    /// There is no row.
+    Missing,
+}
+
 impl Damage {
     const OF_ROWS: [Damage; 6] = [
         Damage::Status,
@@ -61,6 +70,7 @@ impl Damage {
 pub trait Rows: Sync {
     async fn damage(&self, id: TaskId, damage: Damage);
     async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorDamage);
+    async fn damage_blob(&self, hash: BlobHash, damage: BlobDamage);
     /// How many tasks there are, readable or not.
     async fn count(&self) -> u64;
     /// How many the store has found unreadable.
@@ -270,4 +280,32 @@ pub async fn an_unreadable_executor_is_expired(store: Arc<dyn TaskStore>, rows: 
 async fn live(store: &Arc<dyn TaskStore>, name: &ExecutorName) -> Option<SessionSeen> {
     let live = store.live_sessions().await.unwrap();
     live.into_iter().find(|seen| seen.executor == *name)
+}
+
+/// The row of a blob is unreadable or missing: the others are retired and scanned, and so are tasks that needed it.
+pub async fn an_unreadable_blob_does_not_stop_retention(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let unreadable = put(&*store, b"unreadable").await.unwrap();
+    let missing = put(&*store, b"missing").await.unwrap();
+    let task = needing(&[missing]);
+    let id = task.id;
+    store.add(vec![task]).await.unwrap();
+    store.cancel(id).await.unwrap();
+    rows.damage_blob(unreadable, BlobDamage::Hash).await;
+    rows.damage_blob(missing, BlobDamage::Missing).await;
+    // Behind the damaged one in the order in which they are retired.
+    super::sample::grow_older(&*store, std::time::Duration::from_secs(1)).await;
+    let good = put(&*store, b"good").await.unwrap();
+    for first_byte in 0..=255 {
+        store.scan_blobs(first_byte).await.unwrap();
+    }
+    assert_eq!(blob(&*store, good).await.as_deref(), Some(&b"good"[..]));
+    let (mut tasks, mut blobs) = (0, 0);
+    for _ in 0..3 {
+        let retired = store.retire(EVER, EVER, 1).await.unwrap();
+        tasks += retired.tasks;
+        blobs += retired.blobs;
+    }
+    assert_eq!((tasks, blobs), (1, 1));
+    assert_eq!(blob(&*store, good).await, None);
+    assert!(rows.noted() > 0);
 }

@@ -241,10 +241,28 @@ pub(super) fn readable<T>(
     read: rusqlite::Result<T>,
     set_aside: &SetAside,
 ) -> rusqlite::Result<Option<T>> {
+    unless_unreadable(read, |error| set_aside.note(name(row), error))
+}
+
+/// The same for a blob, whose hash is the first column.
+pub(super) fn readable_blob<T>(
+    row: &Row<'_>,
+    read: rusqlite::Result<T>,
+    set_aside: &SetAside,
+) -> rusqlite::Result<Option<T>> {
+    unless_unreadable(read, |error| {
+        set_aside.note(format_args!("blob {:?}", row.get_ref(0).ok()), error);
+    })
+}
+
+fn unless_unreadable<T>(
+    read: rusqlite::Result<T>,
+    note: impl FnOnce(rusqlite::Error),
+) -> rusqlite::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_unreadable(&error) => {
-            set_aside.note(name(row), error);
+            note(error);
             Ok(None)
         }
         Err(error) => Err(error),

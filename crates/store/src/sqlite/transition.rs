@@ -94,7 +94,10 @@ pub(super) fn finish(
         ))
         .during(STEP)?;
     group
-        .statement("INSERT INTO results (seq, result) VALUES (?1, ?2)", STEP)?
+        .statement(
+            "INSERT OR REPLACE INTO results (seq, result) VALUES (?1, ?2)",
+            STEP,
+        )?
         .execute((task.seq, result))
         .during(STEP)?;
     group.let_go();

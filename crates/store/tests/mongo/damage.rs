@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use model::{ExecutorName, Status, TaskId};
+use model::{BlobHash, ExecutorName, Status, TaskId};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use mongodb::{Collection, Database};
-use store::contract::damaging::{self, Damage, ExecutorDamage, Rows};
+use store::contract::damaging::{self, BlobDamage, Damage, ExecutorDamage, Rows};
 use store::contract::sample::{add_one, needing, new, put, spec};
 use store::mongo::MongoStore;
 use store::{StoreError, TaskStore};
@@ -84,6 +84,16 @@ impl Rows for Documents {
         .await;
     }
 
+    async fn damage_blob(&self, hash: BlobHash, damage: BlobDamage) {
+        let blobs = self.database.collection::<Document>("blobs");
+        let this = doc! { "_id": binary(&hash.0) };
+        let mut other = blobs.find_one_and_delete(this).await.unwrap().unwrap();
+        if damage == BlobDamage::Hash {
+            other.insert("_id", binary(&hash.0[..3]));
+            blobs.insert_one(other).await.unwrap();
+        }
+    }
+
     async fn count(&self) -> u64 {
         self.tasks.count_documents(doc! {}).await.unwrap()
     }
@@ -114,6 +124,13 @@ async fn an_executor_that_cannot_be_read_is_expired() {
     let set = Set::start(1, Guard::Open).await;
     let documents = Documents::open(&set).await;
     damaging::an_unreadable_executor_is_expired(documents.store.clone(), &documents).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blob_that_cannot_be_read_does_not_stop_retention() {
+    let set = Set::start(1, Guard::Open).await;
+    let documents = Documents::open(&set).await;
+    damaging::an_unreadable_blob_does_not_stop_retention(documents.store.clone(), &documents).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{ExecutorName, TaskId};
+use model::{BlobHash, ExecutorName, TaskId};
 use rusqlite::Connection;
-use store::contract::damaging::{self, Damage, ExecutorDamage, Rows};
+use store::TaskStore;
+use store::contract::damaging::{self, BlobDamage, Damage, ExecutorDamage, Rows};
+use store::contract::sample::{add_one, get, success};
+use store::contract::worker::Worker;
 use store::sqlite::SqliteStore;
 use tempfile::TempDir;
 
@@ -53,6 +56,14 @@ impl Rows for Database {
         assert_eq!(self.connect().execute(sql, [name.as_str()]).unwrap(), 1);
     }
 
+    async fn damage_blob(&self, hash: BlobHash, damage: BlobDamage) {
+        let sql = match damage {
+            BlobDamage::Hash => "UPDATE blobs SET hash = substr(hash, 1, 3) WHERE hash = ?1",
+            BlobDamage::Missing => "DELETE FROM blobs WHERE hash = ?1",
+        };
+        assert_eq!(self.connect().execute(sql, [hash.0]).unwrap(), 1);
+    }
+
     async fn count(&self) -> u64 {
         let count = "SELECT count(*) FROM tasks";
         let count: i64 = self.connect().query_row(count, [], |row| row.get(0)).unwrap();
@@ -90,4 +101,25 @@ async fn an_executor_that_cannot_be_read_is_expired() {
     let folder = TempDir::new().unwrap();
     let database = database(folder.path());
     damaging::an_unreadable_executor_is_expired(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blob_that_cannot_be_read_does_not_stop_retention() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    damaging::an_unreadable_blob_does_not_stop_retention(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_is_there_already_is_replaced() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    let store: Arc<dyn TaskStore> = database.store.clone();
+    let id = add_one(&*store).await;
+    let left = "INSERT INTO results SELECT seq, x'ff' FROM tasks WHERE id = ?1";
+    assert_eq!(database.connect().execute(left, [id.0.as_bytes()]).unwrap(), 1);
+    let mut worker = Worker::new(&store, "e");
+    let handout = worker.claim_one().await;
+    worker.finish(handout, success()).await;
+    assert_eq!(get(&*store, id).await.result, Some(success()));
 }
