@@ -32,6 +32,8 @@ pub enum Damage {
     DoneInQueue,
     /// It is in the queue, and an executor that nobody knows has it.
     HeldInQueue,
+    /// It was lost as often as can be counted.
+    Lost,
 }
 
 /// What is wrong with the row of an executor.
@@ -122,6 +124,7 @@ async fn waiting(store: &Arc<dyn TaskStore>, rows: &dyn Rows) -> Vec<(TaskId, Da
     let claimed: Vec<_> = claimed.iter().map(|assignment| assignment.handout).collect();
     let ids: Vec<_> = claimed.iter().map(|handout| handout.task).collect();
     assert_eq!(ids, good);
+    check_get(store, without_spec, Damage::Spec).await;
     // A task whose spec makes no sense can still be ended, and who waits for it is told.
     let listed = [vec![without_spec], good].concat();
     assert_eq!(found(store, Query::default()).await, listed);
@@ -308,4 +311,14 @@ pub async fn an_unreadable_blob_does_not_stop_retention(store: Arc<dyn TaskStore
     assert_eq!((tasks, blobs), (1, 1));
     assert_eq!(blob(&*store, good).await, None);
     assert!(rows.noted() > 0);
+}
+
+/// A task that was lost as often as can be counted ends when it is lost once more.
+pub async fn losses_are_counted_to_an_end(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let id = add_one(&*store).await;
+    rows.damage(id, Damage::Lost).await;
+    let mut worker = Worker::new(&store, "e");
+    worker.claim_one().await;
+    worker.die().await;
+    assert_eq!(get(&*store, id).await.status, Status::SystemError);
 }

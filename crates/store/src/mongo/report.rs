@@ -135,7 +135,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     steps.settle(&sent, &mut table);
     // The head is let go of when all is written: until then no other report of this process reaches for it.
     match report.intent {
-        Intent::Stay => claim::claim(report, &head.rows, &mut steps, &mut table)?,
+        Intent::Stay => claim::claim(report, &head, &mut steps, &mut table)?,
         Intent::Leave => steps.leave(report, &mut table),
     }
     let tally = table.tally();

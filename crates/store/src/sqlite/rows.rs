@@ -160,6 +160,7 @@ pub(super) fn task(
         Some(row) => to_task(row).map(Some).map_err(|failure| {
             let failure = match failure {
                 Failure::Database { step, source } => unreadable(id, step, source),
+                Failure::Refused(error) => Failure::Refused(error.of_task(id)),
                 other => other,
             };
             if let Failure::Refused(error) = &failure {

@@ -59,6 +59,7 @@ impl Rows for Documents {
             Damage::Spec => doc! { "spec.bytes": binary(&[0xff]) },
             Damage::DoneInQueue => doc! { "status": "success" },
             Damage::HeldInQueue => doc! { "executor": "nobody" },
+            Damage::Lost => doc! { "lost": i64::from(u32::MAX) },
             // An id never changes: another document takes the place of this one.
             Damage::Id => {
                 let mut other = self.tasks.find_one_and_delete(this).await.unwrap().unwrap();
@@ -131,6 +132,13 @@ async fn a_blob_that_cannot_be_read_does_not_stop_retention() {
     let set = Set::start(1, Guard::Open).await;
     let documents = Documents::open(&set).await;
     damaging::an_unreadable_blob_does_not_stop_retention(documents.store.clone(), &documents).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losses_are_counted_to_an_end() {
+    let set = Set::start(1, Guard::Open).await;
+    let documents = Documents::open(&set).await;
+    damaging::losses_are_counted_to_an_end(documents.store.clone(), &documents).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

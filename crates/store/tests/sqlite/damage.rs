@@ -43,6 +43,7 @@ impl Rows for Database {
             Damage::DoneInQueue => "UPDATE tasks SET status = 5 WHERE id = ?1",
             // The queue has only tasks without an executor, so it is not in the queue any more.
             Damage::HeldInQueue => "UPDATE tasks SET executor = 'nobody' WHERE id = ?1",
+            Damage::Lost => "UPDATE tasks SET lost = 4294967295 WHERE id = ?1",
         };
         assert_eq!(self.connect().execute(sql, [id.0.as_bytes()]).unwrap(), 1);
     }
@@ -108,6 +109,13 @@ async fn a_blob_that_cannot_be_read_does_not_stop_retention() {
     let folder = TempDir::new().unwrap();
     let database = database(folder.path());
     damaging::an_unreadable_blob_does_not_stop_retention(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losses_are_counted_to_an_end() {
+    let folder = TempDir::new().unwrap();
+    let database = database(folder.path());
+    damaging::losses_are_counted_to_an_end(database.store.clone(), &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

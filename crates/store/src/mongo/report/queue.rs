@@ -49,6 +49,8 @@ pub(in crate::mongo) struct Reservations {
 /// From the head of the queue, for as long as this is kept.
 pub(super) struct Head<'r> {
     pub(super) rows: Vec<Row>,
+    /// Others wait that this report may not take now. Whatever it gives back may be behind them in the queue.
+    pub(super) withheld: bool,
     all: &'r Reservations,
 }
 
@@ -78,23 +80,26 @@ impl Reservations {
         let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
         free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
+        let found = free.len();
         if let Some(highest) = reserved.values().max().copied() {
-            let found = free.len();
             free.retain(|row| row.priority >= highest);
             if free.is_empty() && found > 0 {
                 return None;
             }
         }
+        let withheld = free.len() < found;
         reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
         Some(Head {
             rows: free,
+            withheld,
             all: self,
         })
     }
 
-    fn nothing(&self) -> Head<'_> {
+    pub(super) fn nothing(&self) -> Head<'_> {
         Head {
             rows: vec![],
+            withheld: true,
             all: self,
         }
     }
