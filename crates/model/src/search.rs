@@ -10,8 +10,8 @@ use crate::{Attempt, ExecutorName, IdPrefix, Moment, Status, TaskId, UserName};
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Query {
     pub ids: Vec<TaskId>,
-    /// Ids that begin like this. Tasks are then listed in the order of their ids, so that a search never looks at
-    /// others; the ids that Conclave makes rise with the time.
+    /// Ids that begin like this. Unless a user is named, tasks are then listed in the order of their ids, so that a
+    /// search never looks at others; the ids that Conclave makes rise with the time.
     pub id_prefix: Option<IdPrefix>,
     pub user: Option<UserName>,
     /// Any of these; empty for all.

@@ -152,6 +152,7 @@ macro_rules! each_case {
                 by_everything_at_once,
                 a_page_looks_at_a_bounded_number_of_tasks,
                 other_conditions_narrow_what_a_text_is_looked_for_in,
+                the_cursor_of_a_users_search_names_no_foreign_task,
                 a_condition_without_an_index_of_its_own_is_bounded_too,
             }
             paging {

@@ -28,6 +28,11 @@ pub enum StoreError {
     )]
     Corrupt { path: PathBuf, detail: String },
     #[error(
+        "{path} was removed or replaced while it was in use: what is added now would be lost; stop the program, \
+         restore a backup and start it again"
+    )]
+    Gone { path: PathBuf },
+    #[error(
         "the store in {path} has schema version {found}, this program knows up to {known}; use a newer one"
     )]
     TooNew { path: PathBuf, found: i64, known: i64 },
@@ -105,6 +110,8 @@ pub enum StoreError {
         "this is more than the database takes at once; add fewer tasks at a time, or put their files as blobs first"
     )]
     TooMuch,
+    #[error("could not {step}: the program has a bug and panicked; its log says where")]
+    Panicked { step: &'static str },
     #[error("the store is closed")]
     Closed,
     #[error("{0}; the process ends and is to be started again")]
@@ -119,6 +126,17 @@ impl StoreError {
     pub(crate) async fn of_lost(mut failures: Failures) -> StoreError {
         let told = tokio::time::timeout(TELLING, failures.wait()).await;
         told.map_or(StoreError::Closed, StoreError::ComponentFailed)
+    }
+
+    /// A spec or a result that makes no sense concerns only this task.
+    pub(crate) fn of_task(self, id: TaskId) -> StoreError {
+        match self {
+            StoreError::Decode { what, source } => StoreError::Unreadable {
+                what,
+                detail: format!("{id}: {source}"),
+            },
+            other => other,
+        }
     }
 
     /// Whether the same call may go better later.
@@ -136,6 +154,7 @@ impl StoreError {
             | StoreError::ForeignCursor
             | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }
+            | StoreError::Gone { .. }
             | StoreError::TooNew { .. }
             | StoreError::InUse { .. }
             | StoreError::OtherSet { .. }
@@ -144,6 +163,7 @@ impl StoreError {
             | StoreError::Address { .. }
             | StoreError::Unreadable { .. }
             | StoreError::Encode { .. }
+            | StoreError::Panicked { .. }
             | StoreError::Decode { .. } => false,
         }
     }

@@ -13,9 +13,6 @@ pub(crate) const TEXTS_WAITING: usize = 128;
 pub(crate) const LISTS_WAITING: usize = 512;
 
 const DEFAULT_LIMIT: usize = 50;
-/// Below this many tasks with one of the statuses, looking at each of them beats looking at a user's.
-const FEW: u64 = 10_000;
-
 /// The narrowest index that the query allows. What else it asks for is checked task by task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -30,15 +27,16 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// `counts` matters only where `needs_counts` says so.
-    pub(crate) fn of(query: &Query, counts: &Counts) -> Way {
+    /// `counts` matters only where `needs_counts` says so. Up to `window` tasks with one of the statuses, looking at
+    /// each of them beats looking at a user's.
+    pub(crate) fn of(query: &Query, counts: &Counts, window: usize) -> Way {
         let mut statuses = query.statuses.clone();
         statuses.sort_unstable();
         statuses.dedup();
         if !query.ids.is_empty() {
             return Way::Ids;
         }
-        if query.id_prefix.is_some() {
+        if in_order_of_ids(query) {
             return Way::IdRange;
         }
         if query.executor.is_some() {
@@ -52,11 +50,18 @@ impl Way {
         };
         match (&query.user, statuses.len()) {
             (Some(_), 0) => Way::User,
-            (Some(_), _) if with_status() >= FEW => Way::User,
+            (Some(_), _) if query.id_prefix.is_some() => Way::User,
+            (Some(_), _) if with_status() > window as u64 => Way::User,
             (None, 0) => Way::All,
             (None, known) if known == Status::ALL.len() => Way::All,
             _ => Way::Statuses(statuses),
         }
+    }
+
+    /// Whether the walk stops after a window, and the cursor names the task where it did. A user's search must not name
+    /// a task of another user. So where it meets such tasks it goes on to the end: these ways are short.
+    pub(crate) fn stops_after_a_window(&self, query: &Query) -> bool {
+        query.user.is_none() || *self == Way::User
     }
 
     pub(crate) fn needs_counts(query: &Query) -> bool {
@@ -66,6 +71,12 @@ impl Way {
             && query.user.is_some()
             && !query.statuses.is_empty()
     }
+}
+
+/// Other lists are in the order of add times. A user's tasks are looked at along an index in that order, for one over
+/// ids would lead past the tasks of others.
+pub(crate) fn in_order_of_ids(query: &Query) -> bool {
+    query.id_prefix.is_some() && query.user.is_none()
 }
 
 pub(crate) fn page_length(query: &Query) -> usize {

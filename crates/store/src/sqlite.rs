@@ -39,7 +39,7 @@ pub use self::backup::{BackedUp, BackupError, backup};
 
 use self::add::Draft;
 use self::blobs::Condition;
-use self::folder::{Folder, Lock};
+use self::folder::{Folder, Lock, OpenFiles};
 use self::readers::Readers;
 use self::report::Sent;
 use self::retire::Retention;
@@ -91,6 +91,7 @@ pub struct SqliteStore {
     search_window: usize,
     writer: Writer,
     folder: Folder,
+    open_files: OpenFiles,
     _lock: Lock,
 }
 
@@ -110,6 +111,7 @@ impl SqliteStore {
             ),
             search_window: options.search_window,
             writer,
+            open_files: folder.open_files()?,
             folder,
             _lock: lock,
         })
@@ -254,6 +256,10 @@ impl TaskStore for SqliteStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
+        let open_files = self.open_files.clone();
+        task::spawn_blocking(move || open_files.check())
+            .await
+            .map_err(|_| StoreError::Closed)??;
         room::check(self.folder.incoming()).await?;
         let written = self.writer.submit(SMALL, |group| check::write(group)).await?;
         self.quick
@@ -271,14 +277,16 @@ impl TaskStore for SqliteStore {
         let files = task::spawn_blocking(move || scan::files(&folder, first_byte))
             .await
             .map_err(|_| StoreError::Closed)??;
+        let folder = self.folder.clone();
         let rows = self
             .quick
-            .read(move |connection| scan::rows(connection, first_byte))
+            .read(move |connection| scan::rows(connection, first_byte, folder.set_aside()))
             .await?;
         let mut shelf = BlobShelf::default();
         let nameless: Vec<_> = files
             .into_iter()
-            .filter(|file| !rows.contains_key(file))
+            // A file may belong to a row that cannot be read.
+            .filter(|file| rows.all_readable && !rows.blobs.contains_key(file))
             .collect();
         for files in nameless.chunks(ORPHANS) {
             let files = files.to_vec();
@@ -289,7 +297,7 @@ impl TaskStore for SqliteStore {
                 })
                 .await?;
         }
-        let whole = rows.into_iter().filter(|(_, damaged)| !damaged);
+        let whole = rows.blobs.into_iter().filter(|(_, damaged)| !damaged);
         shelf.blobs = whole.map(|(hash, _)| hash).collect();
         Ok(shelf)
     }

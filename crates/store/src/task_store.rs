@@ -51,6 +51,22 @@ pub struct SessionSeen {
     pub seq: Seq,
 }
 
+impl SessionSeen {
+    /// What stands for the session of an executor whose row cannot be read. Reports count from 1, so no session is like
+    /// this.
+    pub(crate) fn unreadable(executor: ExecutorName) -> SessionSeen {
+        SessionSeen {
+            executor,
+            session: SessionId(uuid::Uuid::nil()),
+            seq: Seq(0),
+        }
+    }
+
+    pub(crate) fn is_unreadable(&self) -> bool {
+        *self == SessionSeen::unreadable(self.executor.clone())
+    }
+}
+
 /// What a round of retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retired {
@@ -110,6 +126,8 @@ pub trait TaskStore: Send + Sync + 'static {
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;
 
+    /// Also executors whose rows cannot be read, as sessions that do not move: expiring one makes its row readable and
+    /// releases all that is held under its name. Until then its reports are refused.
     async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError>;
 
     /// Ends the session and releases its tasks as lost, only if it is live and its seq is still the one seen.

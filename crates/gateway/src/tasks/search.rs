@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
     tag = "tasks",
     params(
         ("id" = Option<Vec<api::schema::Id>>, Query, style = Form, explode = false, max_items = 1000, description = "Any of these ids, with commas between"),
-        ("id_prefix" = Option<api::schema::IdPrefix>, Query, description = "How the id begins, 4 to 36 characters; the page is then in the order of ids", example = "01890a5d-ac"),
+        ("id_prefix" = Option<api::schema::IdPrefix>, Query, description = "How the id begins, 4 to 36 characters; unless a user is named, the page is then in the order of ids", example = "01890a5d-ac"),
         ("user" = Option<api::schema::User>, Query, description = "Who owns it"),
         ("status" = Option<Vec<api::schema::Status>>, Query, style = Form, explode = false, description = "Any of these statuses, with commas between", example = json!(["pending", "running"])),
         ("executor" = Option<api::schema::ExecutorName>, Query, description = "Who holds it"),

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{Age, Query, Status, TaskId};
+use model::{Age, BlobHash, ExecutorName, Health, Query, ReportAnswer, Status, TaskId};
 
-use super::sample::{add_one, get, success};
+use super::sample::{add_one, blob, get, needing, put, success};
 use super::searching::found;
 use super::worker::Worker;
-use crate::{StoreError, TaskStore};
+use crate::{SessionSeen, StoreError, TaskStore};
 
 /// What is wrong with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,32 @@ pub enum Damage {
     Attempt,
     /// The content of the spec is not one.
     Spec,
+    /// It is in the queue, and its status is one of a task that is done.
+    DoneInQueue,
+    /// It is in the queue, and an executor that nobody knows has it.
+    HeldInQueue,
+    /// It was lost as often as can be counted.
+    Lost,
+}
+
+/// What is wrong with the row of an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutorDamage {
+    /// It is no UUID.
+    Session,
+    /// It is negative.
+    Seq,
+    /// It is no text.
+    Host,
+}
+
+/// What is wrong with the row of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobDamage {
+    /// It is no hash.
+    Hash,
+    /// There is no row.
+    Missing,
 }
 
 impl Damage {
@@ -45,6 +71,8 @@ impl Damage {
 #[async_trait]
 pub trait Rows: Sync {
     async fn damage(&self, id: TaskId, damage: Damage);
+    async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorDamage);
+    async fn damage_blob(&self, hash: BlobHash, damage: BlobDamage);
     /// How many tasks there are, readable or not.
     async fn count(&self) -> u64;
     /// How many the store has found unreadable.
@@ -96,6 +124,7 @@ async fn waiting(store: &Arc<dyn TaskStore>, rows: &dyn Rows) -> Vec<(TaskId, Da
     let claimed: Vec<_> = claimed.iter().map(|assignment| assignment.handout).collect();
     let ids: Vec<_> = claimed.iter().map(|handout| handout.task).collect();
     assert_eq!(ids, good);
+    check_get(store, without_spec, Damage::Spec).await;
     // A task whose spec makes no sense can still be ended, and who waits for it is told.
     let listed = [vec![without_spec], good].concat();
     assert_eq!(found(store, Query::default()).await, listed);
@@ -170,4 +199,126 @@ async fn done(store: &Arc<dyn TaskStore>, rows: &dyn Rows) {
     assert_eq!(found(store, Query::default()).await, []);
     let unreadable = Damage::OF_ROWS.len() + 2 + 3;
     assert_eq!(rows.count().await, unreadable as u64);
+}
+
+/// Tasks at the head of the queue that do not wait, as many as an executor asks for: they are not handed out, and the
+/// one behind them is.
+pub async fn tasks_that_do_not_wait_are_passed_over(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let mut mistaken = vec![];
+    for damage in [Damage::DoneInQueue, Damage::HeldInQueue] {
+        let id = add_one(&*store).await;
+        rows.damage(id, damage).await;
+        mistaken.push(get(&*store, id).await);
+    }
+    let good = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    let handout = worker.claim_one().await;
+    assert_eq!(handout.task, good);
+    assert!(rows.noted() > 0);
+    worker.finish(handout, success()).await;
+    for task in mistaken {
+        assert_eq!(get(&*store, task.id).await, task, "it stays as it is");
+    }
+}
+
+/// An executor's reports are refused while its row cannot be read. The leader sees it as a session that does not move,
+/// and expires it; then the executor begins a new session.
+pub async fn an_unreadable_executor_is_expired(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    for damage in [ExecutorDamage::Session, ExecutorDamage::Seq, ExecutorDamage::Host] {
+        let name = format!("executor-{damage:?}");
+        let id = add_one(&*store).await;
+        let mut worker = Worker::new(&store, &name);
+        worker.claim_one().await;
+        let noted = rows.noted();
+        rows.damage_executor(&worker.name, damage).await;
+        for _ in 0..2 {
+            let refused = store.report(worker.next_report()).await;
+            let error = refused.expect_err("the row cannot be read");
+            assert!(matches!(error, StoreError::Unreadable { .. }), "{error:?}");
+        }
+        assert_eq!(rows.noted(), noted + 1);
+        let other = add_one(&*store).await;
+        let mut neighbour = Worker::new(&store, &format!("neighbour-{damage:?}"));
+        assert_eq!(neighbour.claim_one().await.task, other);
+
+        let seen = live(&store, &worker.name).await.expect("the leader sees it");
+        assert_eq!(
+            live(&store, &worker.name).await.as_ref(),
+            Some(&seen),
+            "it does not move"
+        );
+        assert_eq!(store.expire(seen.clone()).await.unwrap(), Some(1));
+        assert_eq!(get(&*store, id).await.status, Status::Retrying);
+        assert_eq!(live(&store, &worker.name).await, None);
+        assert_eq!(
+            store.expire(seen.clone()).await.unwrap(),
+            None,
+            "it can be read now"
+        );
+        let listed = store.executors().await.unwrap();
+        let listed = listed.iter().find(|executor| executor.name == worker.name);
+        assert_eq!(listed.map(|executor| executor.health), Some(Health::Gone));
+        let late = store.report(worker.next_report()).await.unwrap();
+        assert_eq!(late.answer, ReportAnswer::Ended);
+
+        let mut next = Worker::new(&store, &name);
+        let handout = next.claim_one().await;
+        assert_eq!(handout.task, id);
+        next.finish(handout, success()).await;
+        assert_eq!(
+            store.expire(seen).await.unwrap(),
+            None,
+            "a session that can be read"
+        );
+        // What an ended session leaves may become unreadable too.
+        next.die().await;
+        rows.damage_executor(&next.name, damage).await;
+        let seen = live(&store, &next.name).await.expect("the leader sees it");
+        assert_eq!(store.expire(seen).await.unwrap(), Some(0));
+        assert_eq!(next.claim(1).await.len(), 0);
+    }
+    store.totals().await.unwrap();
+}
+
+async fn live(store: &Arc<dyn TaskStore>, name: &ExecutorName) -> Option<SessionSeen> {
+    let live = store.live_sessions().await.unwrap();
+    live.into_iter().find(|seen| seen.executor == *name)
+}
+
+/// The row of a blob is unreadable or missing: the others are retired and scanned, and so are tasks that needed it.
+pub async fn an_unreadable_blob_does_not_stop_retention(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let unreadable = put(&*store, b"unreadable").await.unwrap();
+    let missing = put(&*store, b"missing").await.unwrap();
+    let task = needing(&[missing]);
+    let id = task.id;
+    store.add(vec![task]).await.unwrap();
+    store.cancel(id).await.unwrap();
+    rows.damage_blob(unreadable, BlobDamage::Hash).await;
+    rows.damage_blob(missing, BlobDamage::Missing).await;
+    // Behind the damaged one in the order in which they are retired.
+    super::sample::grow_older(&*store, std::time::Duration::from_secs(1)).await;
+    let good = put(&*store, b"good").await.unwrap();
+    for first_byte in 0..=255 {
+        store.scan_blobs(first_byte).await.unwrap();
+    }
+    assert_eq!(blob(&*store, good).await.as_deref(), Some(&b"good"[..]));
+    let (mut tasks, mut blobs) = (0, 0);
+    for _ in 0..3 {
+        let retired = store.retire(EVER, EVER, 1).await.unwrap();
+        tasks += retired.tasks;
+        blobs += retired.blobs;
+    }
+    assert_eq!((tasks, blobs), (1, 1));
+    assert_eq!(blob(&*store, good).await, None);
+    assert!(rows.noted() > 0);
+}
+
+/// A task that was lost as often as can be counted ends when it is lost once more.
+pub async fn losses_are_counted_to_an_end(store: Arc<dyn TaskStore>, rows: &dyn Rows) {
+    let id = add_one(&*store).await;
+    rows.damage(id, Damage::Lost).await;
+    let mut worker = Worker::new(&store, "e");
+    worker.claim_one().await;
+    worker.die().await;
+    assert_eq!(get(&*store, id).await.status, Status::SystemError);
 }

@@ -101,12 +101,12 @@ pub async fn by_a_prefix_of_the_id(store: Arc<dyn TaskStore>) {
         user: user("bob"),
         ..query("0189")
     };
-    assert_eq!(found(&store, of_bob.clone()).await, [ids[5], ids[1]]);
+    assert_eq!(found(&store, of_bob.clone()).await, [ids[1], ids[5]]);
     let named = Query {
         ids: ids[1..].to_vec(),
         ..of_bob
     };
-    assert_eq!(found(&store, named).await, [ids[5], ids[1]]);
+    assert_eq!(found(&store, named).await, [ids[1], ids[5]]);
     for order in [Order::Oldest, Order::Newest] {
         let mut walked = walk(
             &store,
@@ -403,13 +403,75 @@ pub async fn other_conditions_narrow_what_a_text_is_looked_for_in(store: Arc<dyn
     }
 }
 
+/// However a user's search is narrowed, the cursor to the next page names only tasks of that user.
+pub async fn the_cursor_of_a_users_search_names_no_foreign_task(store: Arc<dyn TaskStore>) {
+    let foreign = add_many(&store, 2 * WINDOW, "ada", "true").await;
+    let mut wanted = add_many(&store, 2, "bob", "true").await;
+    wanted.sort_unstable();
+    let mut all = add_many(&store, 2 * WINDOW, "ada", "true").await;
+    let mut worker = Worker::new(&store, "e");
+    worker.claim(500).await;
+    all.extend(foreign);
+    all.extend(&wanted);
+    let prefix = wanted[0].to_string()[..4].parse().unwrap();
+    let narrowed = [
+        Query {
+            id_prefix: Some(prefix),
+            ..Query::default()
+        },
+        Query {
+            statuses: vec![Status::Pending],
+            ..Query::default()
+        },
+        Query {
+            executor: Some(worker.name.clone()),
+            ..Query::default()
+        },
+        Query {
+            ids: all,
+            ..Query::default()
+        },
+        Query::default(),
+    ];
+    for query in narrowed {
+        for (order, text) in [
+            (Order::Oldest, None),
+            (Order::Newest, None),
+            (Order::Newest, Some("rue".to_string())),
+        ] {
+            let mut query = Query {
+                user: user("bob"),
+                limit: 1,
+                order,
+                text,
+                ..query.clone()
+            };
+            let mut found = vec![];
+            loop {
+                let page = store.search(query.clone()).await.unwrap();
+                found.extend(ids(&page));
+                let Some(next) = page.next else { break };
+                assert!(wanted.contains(&next.id), "{query:?}: {next:?}");
+                query.after = Some(next);
+            }
+            found.sort_unstable();
+            assert_eq!(found, wanted, "{query:?}");
+        }
+    }
+}
+
 pub async fn a_condition_without_an_index_of_its_own_is_bounded_too(store: Arc<dyn TaskStore>) {
     let wanted = add_many(&store, 1, "bob", "true").await;
-    add_many(&store, WINDOW, "ada", "true").await;
+    add_many(&store, WINDOW, "bob", "false").await;
     // A user and a status: one of them is looked up, the other is checked task by task.
+    store.cancel(wanted[0]).await.unwrap();
+    let others = add_many(&store, WINDOW, "ada", "true").await;
+    for id in others {
+        store.cancel(id).await.unwrap();
+    }
     let mut query = Query {
         user: user("bob"),
-        statuses: vec![Status::Pending],
+        statuses: vec![Status::Cancelled],
         limit: 10,
         ..Query::default()
     };

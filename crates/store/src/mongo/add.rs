@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use model::{Added, BlobHash, Moment, Status, TaskId};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Binary, doc};
+use mongodb::bson::{Binary, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
 
 pub(super) use self::adder::Adder;
@@ -19,7 +19,7 @@ use super::base::{BLOBS, Base, TASKS};
 use super::blobs;
 use super::content::{self, Prepared};
 use super::failure::Failure;
-use super::field::{Field, binary, task_id, uuid};
+use super::field::{Field, binary, uuid};
 use super::row::Row;
 use super::tally::Tally;
 use super::transaction::Transaction;
@@ -96,8 +96,8 @@ type Answers = Vec<Result<Vec<Added>, StoreError>>;
 /// Adds the batches of several callers. One that is refused does not hold up the others.
 async fn add(base: Arc<Base>, batches: Arc<Vec<Vec<Draft>>>) -> Result<Answers, Failure> {
     let known = known(&base, &batches).await?;
-    let there = there(&base, &batches).await?;
-    let Judged { answers, fresh } = judge::judge(&batches, &known, &there);
+    let blobs = needed(&base, &batches).await?;
+    let Judged { answers, fresh } = judge::judge(&batches, &known, &blobs);
     if !fresh.is_empty() {
         write(&base, &fresh).await?;
     }
@@ -121,8 +121,6 @@ async fn write(base: &Base, fresh: &[&Draft]) -> Result<(), Failure> {
 
 #[derive(Deserialize)]
 struct Found {
-    #[serde(rename = "_id")]
-    id: mongodb::bson::Uuid,
     digest: Binary,
     add_time: i64,
 }
@@ -132,31 +130,46 @@ struct Found {
 async fn known(base: &Base, batches: &[Vec<Draft>]) -> Result<HashMap<TaskId, Known>, Failure> {
     let ids: BTreeSet<_> = batches.iter().flatten().map(|draft| draft.id).collect();
     let ids: Vec<_> = ids.iter().map(Field::field).collect();
-    let found: Vec<Found> = base
-        .collection::<Found>(TASKS)
+    let found: Vec<RawDocumentBuf> = base
+        .tasks()
         .find(doc! { "_id": { "$in": ids } })
         .projection(doc! { "digest": 1, "add_time": 1 })
         .max_time(COMMAND)
         .await?
         .try_collect()
         .await?;
-    let known = found.into_iter().map(|found| {
-        let known = Known {
-            digest: found.digest.bytes,
-            add_time: Moment(found.add_time),
+    let known = found.iter().filter_map(|document| {
+        // It was found by its id, so it has one.
+        let id = document
+            .get("_id")
+            .ok()
+            .flatten()?
+            .as_binary()?
+            .bytes
+            .try_into()
+            .ok()?;
+        let id = TaskId(uuid::Uuid::from_bytes(id));
+        let known = match deserialize_from_slice(document.as_bytes()) {
+            Ok(Found { digest, add_time }) => Known::Readable {
+                digest: digest.bytes,
+                add_time: Moment(add_time),
+            },
+            Err(error) => {
+                base.set_aside.note(format_args!("task {id}"), &error);
+                Known::Unreadable(error.to_string())
+            }
         };
-        (task_id(found.id), known)
+        Some((id, known))
     });
     Ok(known.collect())
 }
 
-/// The blobs that are there, of those that are needed.
-async fn there(base: &Base, batches: &[Vec<Draft>]) -> Result<BTreeSet<BlobHash>, Failure> {
+/// The blobs that are needed.
+async fn needed(base: &Base, batches: &[Vec<Draft>]) -> Result<blobs::Found, Failure> {
     let needed: BTreeSet<_> = batches.iter().flatten().flat_map(|draft| &draft.blobs).collect();
     if needed.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok(blobs::Found::default());
     }
     let needed: Vec<_> = needed.into_iter().copied().collect();
-    let found = blobs::find(base, &needed).await?;
-    Ok(found.into_keys().collect())
+    blobs::find(base, &needed).await
 }

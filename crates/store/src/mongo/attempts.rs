@@ -57,7 +57,10 @@ impl Patience {
             let failure = match timeout(left.min(longest), tokio::spawn(attempt(Try(count)))).await {
                 Ok(Ok(Ok(value))) => return Ok(value),
                 Ok(Ok(Err(failure))) => failure,
-                // It panicked, or the runtime ends.
+                Ok(Err(ended)) if ended.is_panic() => {
+                    return Err(StoreError::Panicked { step: self.step });
+                }
+                // The runtime ends.
                 Ok(Err(_)) => break,
                 Err(_) => Failure::Silent,
             };
@@ -112,5 +115,12 @@ mod tests {
             .persist(|_| async { Err(Failure::Refused(StoreError::ForeignCursor)) })
             .await;
         assert!(matches!(refused, Err(StoreError::ForeignCursor)), "{refused:?}");
+        let panicked: Result<(), _> = Patience::with("test")
+            .persist(|_| async { panic!("on purpose") })
+            .await;
+        assert!(
+            matches!(panicked, Err(StoreError::Panicked { .. })),
+            "{panicked:?}"
+        );
     }
 }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use model::{Age, BlobHash};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Binary, Document, doc};
+use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
 use mongodb::options::{Hint, ReadConcern};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ use super::age;
 use super::attempts::{COMMAND, Patience};
 use super::base::{BLOBS, Base, UPLOADS, now};
 use super::failure::Failure;
-use super::field::{Field, blob_hash, large};
+use super::field::{Field, large, unreadable};
 use super::files;
 use super::schema::IDLE;
 use super::transaction::Transaction;
@@ -53,20 +53,61 @@ fn is_whole(damaged: &bool) -> bool {
 /// How many are retired in one transaction.
 const TOGETHER: usize = 50;
 
-/// Those that are there and not known to be damaged.
-pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<HashMap<BlobHash, BlobRow>, Failure> {
+/// Of the blobs that were looked for, those that are there.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Not known to be damaged.
+    pub(super) whole: HashMap<BlobHash, BlobRow>,
+    /// With what is wrong.
+    pub(super) unreadable: HashMap<BlobHash, String>,
+}
+
+pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<Found, Failure> {
     let ids: Vec<_> = hashes.iter().map(Field::field).collect();
-    let rows: Vec<BlobRow> = base
-        .collection::<BlobRow>(BLOBS)
+    let documents: Vec<RawDocumentBuf> = base
+        .collection(BLOBS)
         .find(doc! { "_id": { "$in": ids }, "damaged": { "$ne": true } })
         .read_concern(ReadConcern::local())
         .max_time(COMMAND)
         .await?
         .try_collect()
         .await?;
-    rows.into_iter()
-        .map(|row| Ok((blob_hash(&row.hash)?, row)))
-        .collect()
+    let mut found = Found::default();
+    for document in &documents {
+        match (parse(base, document), hash_of(document)) {
+            (Ok((hash, row)), _) => drop(found.whole.insert(hash, row)),
+            (Err(problem), Some(hash)) => drop(found.unreadable.insert(hash, problem)),
+            (Err(_), None) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What cannot be read is noted.
+fn parse(base: &Base, document: &RawDocument) -> Result<(BlobHash, BlobRow), String> {
+    let row: Result<BlobRow, _> = deserialize_from_slice(document.as_bytes());
+    let problem = match (row, hash_of(document)) {
+        (Ok(row), Some(hash)) if row.size >= 0 => return Ok((hash, row)),
+        (Err(error), _) => error.to_string(),
+        (Ok(_), Some(_)) => "its size is negative".to_string(),
+        (Ok(_), None) => "its hash has another length".to_string(),
+    };
+    let id = document.get("_id").ok().flatten();
+    base.set_aside.note(format_args!("blob {id:?}"), &problem);
+    Err(problem)
+}
+
+/// One that was asked for by its hash: it is read, or the caller is told why it cannot be.
+fn required(base: &Base, hash: BlobHash, document: &RawDocument) -> Result<BlobRow, Failure> {
+    match parse(base, document) {
+        Ok((_, row)) => Ok(row),
+        Err(problem) => Err(unreadable("blob", format!("{hash}: {problem}"))),
+    }
+}
+
+fn hash_of(document: &RawDocument) -> Option<BlobHash> {
+    let id = document.get("_id").ok().flatten()?;
+    id.as_binary()?.bytes.try_into().ok().map(BlobHash)
 }
 
 /// Its bytes, if the blob is there for good; checked as they are read.
@@ -82,12 +123,12 @@ pub(super) async fn get(base: &Arc<Base>, hash: BlobHash) -> Result<Option<BlobB
 }
 
 async fn row_of(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
-    let found = base
-        .collection::<BlobRow>(BLOBS)
+    let found: Option<RawDocumentBuf> = base
+        .collection(BLOBS)
         .find_one(doc! { "_id": hash.field() })
         .max_time(COMMAND)
         .await?;
-    Ok(found)
+    found.map(|document| required(&base, hash, &document)).transpose()
 }
 
 async fn read(base: &Arc<Base>, hash: BlobHash, file: ObjectId, size: i64) -> Result<BlobBytes, StoreError> {
@@ -134,7 +175,7 @@ async fn mark_damaged(base: Arc<Base>, hash: BlobHash, file: ObjectId) -> Result
 
 /// The sizes of those that exist, and a note that they were asked for.
 pub(super) async fn has(base: Arc<Base>, hashes: Arc<Vec<BlobHash>>) -> Result<Vec<Option<u64>>, Failure> {
-    let found = find(&base, &hashes).await?;
+    let found = find(&base, &hashes).await?.whole;
     if !found.is_empty() {
         let ids: Vec<_> = found.keys().map(Field::field).collect();
         let age = age::now(&base).await?;
@@ -173,18 +214,7 @@ pub(super) fn counted<'h>(hashes: impl Iterator<Item = &'h BlobHash>, by: i64) -
 
 /// Removes blobs that no task uses and nobody has asked for since.
 pub(super) async fn retire(base: Arc<Base>, unused_since: Age, limit: usize) -> Result<usize, Failure> {
-    let limit = limit.min(TOGETHER);
-    let idle: Vec<BlobRow> = base
-        .collection::<BlobRow>(BLOBS)
-        .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.field() } })
-        .sort(doc! { "used_age": 1 })
-        .hint(Hint::Name(IDLE.into()))
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
-        .await?
-        .try_collect()
-        .await?;
+    let idle = idle(&base, unused_since, limit.min(TOGETHER)).await?;
     if idle.is_empty() {
         return Ok(0);
     }
@@ -196,4 +226,47 @@ pub(super) async fn retire(base: Arc<Base>, unused_since: Age, limit: usize) -> 
     transaction.update(UPLOADS, idle.iter().map(|row| files::doom(row.file)))?;
     transaction.commit(&base).await?;
     Ok(idle.len())
+}
+
+/// What cannot be read stays, and does not count.
+async fn idle(base: &Base, unused_since: Age, limit: usize) -> Result<Vec<BlobRow>, Failure> {
+    let mut at_once = limit;
+    loop {
+        let found: Vec<RawDocumentBuf> = base
+            .collection(BLOBS)
+            .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.field() } })
+            .sort(doc! { "used_age": 1 })
+            .hint(Hint::Name(IDLE.into()))
+            .limit(i64::try_from(at_once).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND)
+            .await?
+            .try_collect()
+            .await?;
+        let readable = found.iter().filter_map(|document| parse(base, document).ok());
+        let idle: Vec<_> = readable.map(|(_, row)| row).take(limit).collect();
+        if found.len() < at_once || !idle.is_empty() {
+            return Ok(idle);
+        }
+        at_once *= 2;
+    }
+}
+
+#[cfg(test)]
+impl Found {
+    pub(super) fn for_test(whole: BlobHash) -> Found {
+        let row = BlobRow {
+            hash: super::field::binary(whole.0.to_vec()),
+            file: ObjectId::new(),
+            size: 0,
+            used: 0,
+            used_age: None,
+            damaged: false,
+            refs: 0,
+        };
+        Found {
+            whole: [(whole, row)].into(),
+            ..Found::default()
+        }
+    }
 }

@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Age, ExecutorState, Health, Moment, Seq};
-use mongodb::bson::{Bson, Document, RawDocumentBuf, deserialize_from_slice, doc};
+use model::{Age, ExecutorName, ExecutorState, Health, Moment};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use serde::Deserialize;
 
 use super::age;
 use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
-use super::field::{Field, executor_name, large, session_id, small};
-use super::session::{self, ExecutorRow};
+use super::field::{Field, executor_name, session_id, small};
+use super::session::{self, ExecutorRow, Found};
 use super::table::{Release, Table};
+use super::totals::sums;
 use super::transaction::Transaction;
 use crate::SessionSeen;
 
@@ -76,33 +77,41 @@ fn each_readable<T>(
 }
 
 pub(super) async fn live_sessions(base: Arc<Base>) -> Result<Vec<SessionSeen>, Failure> {
-    let rows = rows(&base, doc! { "live": true }).await?;
-    let seen = |row: ExecutorRow| {
-        Ok(SessionSeen {
-            executor: executor_name(row.name)?,
-            session: session_id(row.session),
-            seq: Seq(large("report's number", row.seq)?),
-        })
+    let seen = |document: RawDocumentBuf| {
+        let parsed = session::parse(&base, &document);
+        let executor = document.get_str("_id").ok()?;
+        // No executor can report under another kind of name.
+        let executor = ExecutorName::new(executor).ok()?;
+        match parsed {
+            Ok((_, known)) => known.live.then_some(SessionSeen {
+                executor,
+                session: known.session,
+                seq: known.seq,
+            }),
+            Err(_) => Some(SessionSeen::unreadable(executor)),
+        }
     };
-    Ok(each_readable(&base, rows, seen))
+    let found = documents(&base, doc! {}).await?;
+    Ok(found.into_iter().filter_map(seen).collect())
 }
 
 pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Option<usize>, Failure> {
-    let Some(row) = session::read(&base, &seen.executor).await? else {
-        return Ok(None);
-    };
-    let known = row.known()?;
-    if !(known.live && known.session == seen.session && known.seq == seen.seq) {
-        return Ok(None);
-    }
     let age = age::now(&base).await?;
     let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
+    let found = session::read(&base, &seen.executor).await?;
     for task in session::holdings(&base, &seen.executor, &[]).await? {
         table.lay(task);
     }
-    let held = table.held(&seen.executor, seen.session);
+    let lost = match &found {
+        Found::Session(_, known) if known.live && known.session == seen.session && known.seq == seen.seq => {
+            table.held(&seen.executor, seen.session)
+        }
+        // Which session it was is not known.
+        Found::Unreadable(..) if seen.is_unreadable() => table.held_otherwise(&seen.executor, seen.session),
+        _ => return Ok(None),
+    };
     let trouble = format!("executor {} was not heard of any more", seen.executor);
-    for task in &held {
+    for task in &lost {
         table.withdraw(task.id);
         table.release(task.id, Release::Lost(&trouble));
     }
@@ -110,10 +119,22 @@ pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Op
         table.release(task.id, Release::GivenBack);
     }
     let mut transaction = Transaction::default();
-    transaction.update(EXECUTORS, [session::ended(&row, &table.tally(), age)])?;
+    match found {
+        Found::Session(row, _) => {
+            transaction.update(EXECUTORS, [session::ended(&row, &table.tally(), age)])?;
+        }
+        Found::Unreadable(document, _) => {
+            // What can be read of its sums stays in them.
+            let mut tally = table.tally();
+            tally.take_over(&sums(&base, &document));
+            transaction.update(EXECUTORS, [session::ended_unreadable(&document, &seen, age)])?;
+            transaction.count(&tally)?;
+        }
+        Found::Nothing => {}
+    }
     table.write(&mut transaction)?;
     transaction.commit(&base).await?;
-    Ok(Some(held.len()))
+    Ok(Some(lost.len()))
 }
 
 pub(super) async fn forget(base: Arc<Base>, gone_before: Age) -> Result<usize, Failure> {
@@ -164,7 +185,13 @@ async fn stamp(base: &Base) -> Result<(), Failure> {
 }
 
 async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {
-    let found: Vec<RawDocumentBuf> = base
+    let found = documents(base, condition).await?;
+    let read = |document: &RawDocumentBuf| session::parse(base, document).ok().map(|(row, _)| row);
+    Ok(found.iter().filter_map(read).collect())
+}
+
+async fn documents(base: &Base, condition: Document) -> Result<Vec<RawDocumentBuf>, Failure> {
+    let found = base
         .collection(EXECUTORS)
         .find(condition)
         .sort(doc! { "_id": 1 })
@@ -172,12 +199,5 @@ async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Fail
         .await?
         .try_collect()
         .await?;
-    let read = |document: &RawDocumentBuf| {
-        let note = |error| {
-            let name = document.get("_id").ok().flatten();
-            base.set_aside.note(format_args!("executor {name:?}"), error);
-        };
-        deserialize_from_slice(document.as_bytes()).map_err(note).ok()
-    };
-    Ok(found.iter().filter_map(read).collect())
+    Ok(found)
 }

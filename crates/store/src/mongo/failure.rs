@@ -110,6 +110,7 @@ pub(super) fn repeat(error: &StoreError) -> StoreError {
         },
         StoreError::Silent { step } => StoreError::Silent { step },
         StoreError::TooMuch => StoreError::TooMuch,
+        StoreError::Panicked { step } => StoreError::Panicked { step },
         StoreError::Contended { step } => StoreError::Contended { step },
         StoreError::Unreadable { what, detail } => StoreError::Unreadable {
             what,

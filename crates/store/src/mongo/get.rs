@@ -29,7 +29,13 @@ pub(super) async fn get(base: &Arc<Base>, id: TaskId) -> Result<Option<Task>, St
     match task(base, row).await {
         // What it refers to may have been retired between two reads, and the task with it.
         Err(StoreError::Decode { .. }) if find(base, id, majority).await?.is_none() => Ok(None),
-        task => task.map(Some),
+        task => task.map(Some).map_err(|error| {
+            let error = error.of_task(id);
+            if let StoreError::Unreadable { .. } = error {
+                base.set_aside.note(format_args!("task {id}"), &error);
+            }
+            error
+        }),
     }
 }
 

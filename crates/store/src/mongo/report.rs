@@ -24,7 +24,7 @@ use super::attempts::{COMMAND, Try};
 use super::base::{Base, EXECUTORS, now};
 use super::content::Prepared;
 use super::failure::Failure;
-use super::session::{self, ExecutorRow};
+use super::session;
 use super::table::Table;
 use super::transaction::Transaction;
 use crate::document::encode_result;
@@ -103,7 +103,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     // The session before what it holds: what is written is conditional on the session's revision, and a report that
     // claims between the two reads moves it. The other way round its claim would be missed by one that leaves.
     let session_and_holdings = async {
-        let seen = session::read(&base, &report.executor).await?;
+        let seen = session::read(&base, &report.executor).await?.readable()?;
         let holdings = session::holdings(&base, &report.executor, &completed).await?;
         Ok((seen, holdings))
     };
@@ -117,7 +117,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     };
     let ((seen, holdings), head, age) =
         try_join!(session_and_holdings, queue::head(&base, report, count), age)?;
-    let known = seen.as_ref().map(ExecutorRow::known).transpose()?;
+    let (seen, known) = seen.unzip();
     let judged = standing(known.as_ref(), report);
     if let Standing::Refused(answer) = judged {
         // Others may claim what this one does not get.
@@ -135,7 +135,7 @@ pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Resu
     steps.settle(&sent, &mut table);
     // The head is let go of when all is written: until then no other report of this process reaches for it.
     match report.intent {
-        Intent::Stay => claim::claim(report, &head.rows, &mut steps, &mut table)?,
+        Intent::Stay => claim::claim(report, &head, &mut steps, &mut table)?,
         Intent::Leave => steps.leave(report, &mut table),
     }
     let tally = table.tally();

@@ -50,11 +50,11 @@ pub(super) async fn retire(base: Arc<Base>, done_before: Age, limit: usize) -> R
         .iter()
         .map(|row| doc! { "_id": row.id, "finish_time": row.finish_time });
     transaction.delete_each(TASKS, conditions)?;
-    // A part that is missing must not keep its task, and all that are retired with it, for ever.
+    // A part or a blob that is missing must not keep its task, and all that are retired with it, for ever.
     let parts = parts.into_iter().map(|part| doc! { "_id": part });
     transaction.delete_any(PARTS, parts)?;
     transaction.update(UPLOADS, files.into_iter().map(files::doom))?;
-    transaction.update(BLOBS, blobs::counted(hashes.iter(), -1))?;
+    transaction.update_any(BLOBS, blobs::counted(hashes.iter(), -1))?;
     transaction.count(&tally)?;
     transaction.commit(&base).await?;
     Ok(rows.len())

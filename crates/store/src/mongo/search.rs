@@ -18,7 +18,7 @@ use super::row::{brief, key, readable, without_content};
 use super::schema::{BY_STATUS, BY_TIME, BY_USER, HELD};
 use super::totals::totals;
 use crate::StoreError;
-use crate::search::{Way, page_length};
+use crate::search::{Way, in_order_of_ids, page_length};
 
 /// However few tasks a search looks at, it may not take the server for ever.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -34,7 +34,7 @@ pub(super) async fn search(base: Arc<Base>, query: Arc<Query>, window: usize) ->
         true => totals(base.clone()).await?.counts,
         false => Counts::new(),
     };
-    let way = Way::of(&query, &counts);
+    let way = Way::of(&query, &counts, window);
     look(&base, &query, &way, window)
         .await
         .map_err(|error| match code(&error) {
@@ -46,9 +46,9 @@ pub(super) async fn search(base: Arc<Base>, query: Arc<Query>, window: usize) ->
 async fn look(base: &Base, query: &Query, way: &Way, window: usize) -> mongodb::error::Result<Page> {
     let Conditions { along, checks } = Conditions::of(query, way);
     // If every task on the way is on the page, the page itself bounds what is looked at.
-    let end = match checks.is_empty() {
-        true => None,
-        false => window_end(base, query, way, window).await?,
+    let end = match !checks.is_empty() && way.stops_after_a_window(query) {
+        true => window_end(base, query, way, window).await?,
+        false => None,
     };
     let mut query = query.clone();
     let full = page_length(&query);
@@ -151,8 +151,8 @@ fn order(query: &Query) -> Document {
         Order::Oldest => 1,
         Order::Newest => -1,
     };
-    match query.id_prefix {
-        Some(_) => doc! { "_id": direction },
-        None => doc! { "add_time": direction, "_id": direction },
+    match in_order_of_ids(query) {
+        true => doc! { "_id": direction },
+        false => doc! { "add_time": direction, "_id": direction },
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::TryStreamExt;
 use model::{Age, ExecutorName, KnownSession, Moment, Report, Seq};
-use mongodb::bson::{Document, Uuid, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use super::failure::Failure;
 use super::field::{Field, large, session_id};
 use super::row::{Position, readable, without_content};
 use super::tally::Tally;
+use crate::{SessionSeen, StoreError};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExecutorRow {
@@ -35,7 +36,7 @@ pub(super) struct ExecutorRow {
 }
 
 impl ExecutorRow {
-    pub(super) fn known(&self) -> Result<KnownSession, Failure> {
+    fn known(&self) -> Result<KnownSession, Failure> {
         Ok(KnownSession {
             session: session_id(self.session),
             seq: Seq(large("report's number", self.seq)?),
@@ -46,15 +47,67 @@ impl ExecutorRow {
     }
 }
 
+/// Of an executor's document.
+pub(super) enum Found {
+    Nothing,
+    Session(ExecutorRow, KnownSession),
+    Unreadable(RawDocumentBuf, StoreError),
+}
+
+impl Found {
+    fn of(base: &Base, document: Option<RawDocumentBuf>) -> Found {
+        let Some(document) = document else {
+            return Found::Nothing;
+        };
+        match parse(base, &document) {
+            Ok((row, known)) => Found::Session(row, known),
+            Err(error) => Found::Unreadable(document, error),
+        }
+    }
+
+    /// One that cannot be read is refused.
+    pub(super) fn readable(self) -> Result<Option<(ExecutorRow, KnownSession)>, Failure> {
+        match self {
+            Found::Nothing => Ok(None),
+            Found::Session(row, known) => Ok(Some((row, known))),
+            Found::Unreadable(_, error) => Err(Failure::Refused(error)),
+        }
+    }
+}
+
+/// What cannot be read is noted.
+pub(super) fn parse(base: &Base, document: &RawDocument) -> Result<(ExecutorRow, KnownSession), StoreError> {
+    let name = match document.get_str("_id") {
+        Ok(name) => name.to_string(),
+        Err(_) => format!("{:?}", document.get("_id").ok().flatten()),
+    };
+    let row = deserialize_from_slice(document.as_bytes()).map_err(|error| error.to_string());
+    let parsed = row.and_then(|row: ExecutorRow| match row.known() {
+        Ok(known) => Ok((row, known)),
+        Err(failure) => Err(failure.into_error("read an executor").to_string()),
+    });
+    parsed.map_err(|problem| {
+        base.set_aside.note(format_args!("executor {name}"), &problem);
+        StoreError::Unreadable {
+            what: "executor",
+            detail: format!("{name}: {problem}"),
+        }
+    })
+}
+
 /// The newest that the primary has. It may not last; but then a write that is decided by it will not either.
-pub(super) async fn read(base: &Base, name: &ExecutorName) -> Result<Option<ExecutorRow>, Failure> {
+pub(super) async fn read(base: &Base, name: &ExecutorName) -> Result<Found, Failure> {
+    find(base, name, ReadConcern::local()).await
+}
+
+async fn find(base: &Base, name: &ExecutorName, concern: ReadConcern) -> Result<Found, Failure> {
     let found = base
-        .collection::<ExecutorRow>(EXECUTORS)
+        .collection::<RawDocumentBuf>(EXECUTORS)
         .find_one(doc! { "_id": name.field() })
-        .read_concern(ReadConcern::local())
+        .read_concern(concern)
         .max_time(COMMAND)
         .await?;
-    Ok(found)
+    Ok(Found::of(base, found))
 }
 
 /// For an answer that comes without a write, which would have shown that what was read lasts: it must still be so,
@@ -64,14 +117,8 @@ pub(super) async fn confirm(
     name: &ExecutorName,
     seen: Option<&ExecutorRow>,
 ) -> Result<(), Failure> {
-    let found = base
-        .collection::<ExecutorRow>(EXECUTORS)
-        .find_one(doc! { "_id": name.field() })
-        .read_concern(ReadConcern::linearizable())
-        .max_time(COMMAND)
-        .await?;
-    let revision = |row: &ExecutorRow| row.revision;
-    match found.as_ref().map(revision) == seen.map(revision) {
+    let found = find(base, name, ReadConcern::linearizable()).await?.readable()?;
+    match found.map(|(row, _)| row.revision) == seen.map(|row| row.revision) {
         true => Ok(()),
         false => Err(Failure::Overtaken),
     }
@@ -135,6 +182,37 @@ pub(super) fn ended(seen: &ExecutorRow, tally: &Tally, age: Age) -> Document {
     doc! {
         "q": { "_id": &seen.name, "revision": seen.revision },
         "u": { "$set": { "live": false, "end_age": age.field() }, "$inc": increments(tally) },
+    }
+}
+
+/// Puts an ended session in the place of a document that cannot be read, if it is still as it was read.
+pub(super) fn ended_unreadable(document: &RawDocument, seen: &SessionSeen, age: Age) -> Document {
+    let as_read = |name: &str| {
+        let value = document.get(name).ok().flatten();
+        value
+            .and_then(|value| Bson::try_from(value).ok())
+            .unwrap_or(Bson::Null)
+    };
+    let mut condition = doc! { "_id": seen.executor.field() };
+    for name in ["revision", "session", "seq", "live", "host"] {
+        condition.insert(name, as_read(name));
+    }
+    let now = now().field();
+    doc! {
+        "q": condition,
+        "u": {
+            // One that no report has read.
+            "revision": now.clone(),
+            "session": seen.session.field(),
+            "seq": seen.seq.field(),
+            "live": false,
+            "slots": 0_i64,
+            "host": "",
+            "version": "",
+            "since": now.clone(),
+            "report_time": now,
+            "end_age": age.field(),
+        },
     }
 }
 

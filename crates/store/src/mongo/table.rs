@@ -118,7 +118,7 @@ impl Table {
             return;
         };
         if let Release::Lost(trouble) = why {
-            let lost = entry.task.lost + 1;
+            let lost = entry.task.lost.saturating_add(1);
             if lost >= max_attempts {
                 let trouble = format!("lost {lost} times: {trouble}");
                 self.give_up(id, &trouble);
@@ -134,7 +134,7 @@ impl Table {
     pub(super) fn give_up(&mut self, id: TaskId, trouble: &str) {
         let (now, age) = (self.now, self.age);
         if let Some(entry) = self.tasks.get_mut(&id) {
-            entry.task.lost += 1;
+            entry.task.lost = entry.task.lost.saturating_add(1);
             entry.end(now, age);
             entry.task.trouble = Some(trouble.to_string());
             entry.leave_executor(Status::SystemError);

@@ -65,7 +65,8 @@ impl Tally {
     }
 
     fn change(&mut self, name: &'static str, by: i64) {
-        *self.0.entry(name).or_default() += by;
+        let sum = self.0.entry(name).or_default();
+        *sum = sum.saturating_add(by);
     }
 }
 

@@ -108,6 +108,18 @@ impl Transaction {
         Ok(())
     }
 
+    /// Each is `{q: condition, u: change}`. That it meets no document is fine.
+    pub(super) fn update_any(
+        &mut self,
+        collection: &'static str,
+        updates: impl IntoIterator<Item = Document>,
+    ) -> Result<(), Failure> {
+        let items = raw(updates)?.into_iter();
+        let items = items.map(|document| Item { document, hits: None });
+        self.push_items(Verb::Update, collection, items.collect());
+        Ok(())
+    }
+
     /// Each condition must meet one document.
     pub(super) fn delete_each(
         &mut self,

@@ -1,6 +1,6 @@
 //! Who works here, and who is gone.
 
-use model::{Age, ExecutorName, ExecutorState, Health, Moment, Seq, SessionId};
+use model::{Age, ExecutorName, ExecutorState, Health, KnownSession, Moment, SessionId};
 use rusqlite::{Connection, Row};
 
 use super::column::Column;
@@ -9,8 +9,8 @@ use super::group::Group;
 use super::rows::is_unreadable;
 use super::session;
 use super::transition::Release;
-use crate::SessionSeen;
 use crate::set_aside::SetAside;
+use crate::{SessionSeen, StoreError};
 
 pub(super) fn executors(
     connection: &Connection,
@@ -69,31 +69,47 @@ pub(super) fn live_sessions(
 ) -> Result<Vec<SessionSeen>, Failure> {
     const STEP: &str = "list the live sessions";
     let mut statement = connection
-        .prepare_cached("SELECT name, session, seq FROM executors WHERE live = 1 ORDER BY name")
+        .prepare_cached("SELECT name, session, seq, live, host, since FROM executors ORDER BY name")
         .during(STEP)?;
-    let read = |row: &Row<'_>| {
-        Ok(SessionSeen {
-            executor: row.get::<_, Column<ExecutorName>>(0)?.0,
-            session: row.get::<_, Column<SessionId>>(1)?.0,
-            seq: row.get::<_, Column<Seq>>(2)?.0,
-        })
-    };
     let mut rows = statement.query([]).during(STEP)?;
     let mut all = vec![];
     while let Some(row) = rows.next().during(STEP)? {
-        all.extend(readable(row, read(row), set_aside).during(STEP)?);
+        let name = row.get::<_, Column<ExecutorName>>(0);
+        let Some(Column(executor)) = readable(row, name, set_aside).during(STEP)? else {
+            continue;
+        };
+        all.extend(
+            match readable(row, session::to_known(row), set_aside).during(STEP)? {
+                Some(known) => known.live.then_some(SessionSeen {
+                    executor,
+                    session: known.session,
+                    seq: known.seq,
+                }),
+                None => Some(SessionSeen::unreadable(executor)),
+            },
+        );
     }
     Ok(all)
 }
 
 pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option<usize>, Failure> {
-    let known = session::known(group, &seen.executor)?;
-    if !known.is_some_and(|known| known.live && known.session == seen.session && known.seq == seen.seq) {
-        return Ok(None);
-    }
-    session::end(group, &seen.executor)?;
+    let session = match session::known(group, &seen.executor) {
+        Err(Failure::Refused(StoreError::Unreadable { .. })) if seen.is_unreadable() => {
+            session::end_unreadable(group, seen)?;
+            None
+        }
+        known => {
+            let same =
+                |known: KnownSession| known.live && known.session == seen.session && known.seq == seen.seq;
+            if !known?.is_some_and(same) {
+                return Ok(None);
+            }
+            session::end(group, &seen.executor)?;
+            Some(seen.session)
+        }
+    };
     let trouble = format!("executor {} was not heard of any more", seen.executor);
-    let released = session::release_all(group, &seen.executor, seen.session, Release::Lost(&trouble))?;
+    let released = session::release_all(group, &seen.executor, session, Release::Lost(&trouble))?;
     if !released.is_empty() {
         group.withdrawn(&seen.executor);
     }

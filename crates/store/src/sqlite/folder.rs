@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,6 +97,17 @@ impl Folder {
         Ok(())
     }
 
+    /// What the database is made of, when it is open.
+    pub(super) fn open_files(&self) -> Result<OpenFiles, StoreError> {
+        let files = [self.database(), self.root.join("tasks.db-wal")];
+        let files = files.map(|path| Ok((identity(&path).map_err(io_error("look at", &path))?, path)));
+        let files = files.into_iter().collect::<Result<_, _>>()?;
+        Ok(OpenFiles {
+            files,
+            blobs: self.blobs(),
+        })
+    }
+
     pub(super) fn set_aside(&self) -> &SetAside {
         &self.set_aside
     }
@@ -124,6 +136,38 @@ impl Folder {
 
     pub(super) fn shelf(&self, first_byte: u8) -> PathBuf {
         self.blobs().join(format!("{first_byte:02x}"))
+    }
+}
+
+/// Files that the store has open. One that is removed goes on taking writes, which nobody ever finds again.
+#[derive(Clone, Debug)]
+pub(super) struct OpenFiles {
+    files: Vec<(Identity, PathBuf)>,
+    blobs: PathBuf,
+}
+
+/// The device and the inode, which no other file has while this one is open.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    fs::metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+impl OpenFiles {
+    /// Whether all is still in its place.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let gone = |path: &Path| StoreError::Gone {
+            path: path.to_path_buf(),
+        };
+        for (opened, path) in &self.files {
+            if identity(path).ok() != Some(*opened) {
+                return Err(gone(path));
+            }
+        }
+        match self.blobs.is_dir() {
+            true => Ok(()),
+            false => Err(gone(&self.blobs)),
+        }
     }
 }
 

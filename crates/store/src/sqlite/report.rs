@@ -70,7 +70,7 @@ pub(super) fn report(group: &mut Group<'_>, sent: &Sent) -> Result<Reported, Fai
     complete::finish(group, report, ended, &mut handled)?;
     if let Some(former) = former {
         // Its results, and what had begun and was lost, were in this report's `complete`; the rest only waited.
-        session::release_all(group, &report.executor, former, Release::GivenBack)?;
+        session::release_all(group, &report.executor, Some(former), Release::GivenBack)?;
     }
     let held = executing::record(group, report, &mut handled.answer)?;
     let holdings: Vec<_> = held.iter().map(|task| task.holding(report.session)).collect();
@@ -100,7 +100,7 @@ pub(super) fn report(group: &mut Group<'_>, sent: &Sent) -> Result<Reported, Fai
 
 /// Gives back what is still held, also what the report names as executing: those are to be killed.
 fn leave(group: &mut Group<'_>, report: &Report, answer: &mut Answer) -> Result<(), Failure> {
-    for task in session::release_all(group, &report.executor, report.session, Release::GivenBack)? {
+    for task in session::release_all(group, &report.executor, Some(report.session), Release::GivenBack)? {
         answer.delete.push(task.holding(report.session).handout);
     }
     session::end(group, &report.executor)

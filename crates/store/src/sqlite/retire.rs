@@ -5,7 +5,7 @@ use model::{Age, BlobHash};
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
-use super::rows::{position_columns, readable, to_position};
+use super::rows::{position_columns, readable, readable_blob, to_position};
 use crate::Retired;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ const DONE: &str = concat!(
     position_columns!(),
     " FROM tasks WHERE finish_age < ?1 ORDER BY finish_age"
 );
-const IDLE: &str = "SELECT hash FROM blobs WHERE refs = 0 AND used_age < ?1 ORDER BY used_age LIMIT ?2";
+const IDLE: &str = "SELECT hash FROM blobs WHERE refs = 0 AND used_age < ?1 ORDER BY used_age";
 
 pub(super) fn retire(group: &mut Group<'_>, retention: Retention) -> Result<Retired, Failure> {
     Ok(Retired {
@@ -60,13 +60,17 @@ fn retire_tasks(group: &mut Group<'_>, retention: Retention) -> Result<usize, Fa
 /// Rows first, files after the commit: the other way round, a crash would leave a row without its file.
 fn retire_blobs(group: &mut Group<'_>, retention: Retention) -> Result<usize, Failure> {
     const STEP: &str = "retire blobs";
-    let idle: Vec<Column<BlobHash>> = group
-        .statement(IDLE, STEP)?
-        .query_map((Column(retention.unused_since), retention.limit), |row| {
-            row.get(0)
-        })
-        .and_then(Iterator::collect)
-        .during(STEP)?;
+    let mut statement = group.statement(IDLE, STEP)?;
+    let mut rows = statement.query([Column(retention.unused_since)]).during(STEP)?;
+    let mut idle = vec![];
+    // What cannot be read stays, and does not count.
+    while idle.len() < retention.limit as usize
+        && let Some(row) = rows.next().during(STEP)?
+    {
+        idle.extend(readable_blob(row, row.get::<_, Column<BlobHash>>(0), group.set_aside()).during(STEP)?);
+    }
+    drop(rows);
+    drop(statement);
     let count = idle.len();
     for hash in idle {
         group

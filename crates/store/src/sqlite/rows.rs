@@ -50,6 +50,12 @@ pub(super) const HELD: &str = concat!(
     " FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq"
 );
 
+const HELD_IN_ANY_SESSION: &str = concat!(
+    "SELECT ",
+    position_columns!(),
+    " FROM tasks WHERE executor = ?1 ORDER BY seq"
+);
+
 const BY_ID: &str = concat!("SELECT ", position_columns!(), " FROM tasks WHERE id = ?1");
 
 pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
@@ -73,18 +79,24 @@ pub(super) fn unreadable(id: TaskId, step: &'static str, source: rusqlite::Error
     })
 }
 
-/// What a session holds, oldest first.
+/// What a session holds, oldest first. Without a session, what is held in any of them.
 pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
-    session: SessionId,
+    session: Option<SessionId>,
     set_aside: &SetAside,
 ) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read what a session holds";
-    let mut statement = connection.prepare_cached(HELD).during(STEP)?;
-    let mut rows = statement
-        .query((Column(executor), Column(session)))
-        .during(STEP)?;
+    let sql = match session {
+        Some(_) => HELD,
+        None => HELD_IN_ANY_SESSION,
+    };
+    let mut statement = connection.prepare_cached(sql).during(STEP)?;
+    let mut rows = match session {
+        Some(session) => statement.query((Column(executor), Column(session))),
+        None => statement.query([Column(executor)]),
+    }
+    .during(STEP)?;
     let mut held = vec![];
     while let Some(row) = rows.next().during(STEP)? {
         held.extend(readable(row, to_position(row), set_aside).during(STEP)?);
@@ -105,7 +117,15 @@ pub(super) fn waiting(
     while waiting.len() < limit as usize
         && let Some(row) = rows.next().during(STEP)?
     {
-        waiting.extend(readable(row, to_position(row), set_aside).during(STEP)?);
+        match readable(row, to_position(row), set_aside).during(STEP)? {
+            Some(task) if task.status.done() => {
+                set_aside.note(
+                    name(row),
+                    "it is in the queue, but its status is one of a task that is done",
+                );
+            }
+            task => waiting.extend(task),
+        }
     }
     Ok(waiting)
 }
@@ -140,6 +160,7 @@ pub(super) fn task(
         Some(row) => to_task(row).map(Some).map_err(|failure| {
             let failure = match failure {
                 Failure::Database { step, source } => unreadable(id, step, source),
+                Failure::Refused(error) => Failure::Refused(error.of_task(id)),
                 other => other,
             };
             if let Failure::Refused(error) = &failure {
@@ -221,10 +242,28 @@ pub(super) fn readable<T>(
     read: rusqlite::Result<T>,
     set_aside: &SetAside,
 ) -> rusqlite::Result<Option<T>> {
+    unless_unreadable(read, |error| set_aside.note(name(row), error))
+}
+
+/// The same for a blob, whose hash is the first column.
+pub(super) fn readable_blob<T>(
+    row: &Row<'_>,
+    read: rusqlite::Result<T>,
+    set_aside: &SetAside,
+) -> rusqlite::Result<Option<T>> {
+    unless_unreadable(read, |error| {
+        set_aside.note(format_args!("blob {:?}", row.get_ref(0).ok()), error);
+    })
+}
+
+fn unless_unreadable<T>(
+    read: rusqlite::Result<T>,
+    note: impl FnOnce(rusqlite::Error),
+) -> rusqlite::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_unreadable(&error) => {
-            set_aside.note(name(row), error);
+            note(error);
             Ok(None)
         }
         Err(error) => Err(error),

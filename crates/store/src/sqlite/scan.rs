@@ -8,13 +8,15 @@ use std::io;
 use std::ops::RangeInclusive;
 
 use model::BlobHash;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::folder::{Folder, io_error};
 use super::group::Group;
+use super::rows::readable_blob;
 use crate::StoreError;
+use crate::set_aside::SetAside;
 
 /// The hashes of the files in a shelf. What has another kind of name is not the store's, and is left alone.
 pub(super) fn files(folder: &Folder, first_byte: u8) -> Result<Vec<BlobHash>, StoreError> {
@@ -33,15 +35,32 @@ pub(super) fn files(folder: &Folder, first_byte: u8) -> Result<Vec<BlobHash>, St
     Ok(files)
 }
 
-/// The blobs of a shelf, and whether they are known to be damaged.
-pub(super) fn rows(connection: &Connection, first_byte: u8) -> Result<BTreeMap<BlobHash, bool>, Failure> {
+/// What the database says of a shelf.
+pub(super) struct Rows {
+    /// Whether each is known to be damaged.
+    pub(super) blobs: BTreeMap<BlobHash, bool>,
+    pub(super) all_readable: bool,
+}
+
+pub(super) fn rows(connection: &Connection, first_byte: u8, set_aside: &SetAside) -> Result<Rows, Failure> {
     const STEP: &str = "list blobs";
     let range = range(first_byte);
     let mut statement = connection.prepare_cached(SHELF).during(STEP)?;
-    let rows = statement.query_map((Column(*range.start()), Column(*range.end())), |row| {
-        Ok((row.get::<_, Column<BlobHash>>(0)?.0, row.get(1)?))
-    });
-    rows.and_then(Iterator::collect).during(STEP)
+    let mut rows = statement
+        .query((Column(*range.start()), Column(*range.end())))
+        .during(STEP)?;
+    let mut shelf = Rows {
+        blobs: BTreeMap::new(),
+        all_readable: true,
+    };
+    let read = |row: &Row<'_>| Ok((row.get::<_, Column<BlobHash>>(0)?.0, row.get(1)?));
+    while let Some(row) = rows.next().during(STEP)? {
+        match readable_blob(row, read(row), set_aside).during(STEP)? {
+            Some((hash, damaged)) => drop(shelf.blobs.insert(hash, damaged)),
+            None => shelf.all_readable = false,
+        }
+    }
+    Ok(shelf)
 }
 
 const SHELF: &str = "SELECT hash, damaged FROM blobs WHERE hash BETWEEN ?1 AND ?2";

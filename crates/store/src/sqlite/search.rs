@@ -78,7 +78,10 @@ fn look(
         true => totals(connection)?.counts,
         false => Counts::new(),
     };
-    let Statement { sql, values, checks } = Statement::of(query, &Way::of(query, &counts));
+    let way = Way::of(query, &counts, window);
+    let Statement { sql, values, checks } = Statement::of(query, &way);
+    // If every task on the way is on the page, the page itself bounds what is looked at.
+    let stops = way.stops_after_a_window(query) && (checks || query.text.is_some());
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
     let mut rows = statement.query(params_from_iter(values)).during(STEP)?;
     let needle = query.text.as_deref().map(Needle::new);
@@ -86,8 +89,7 @@ fn look(
     let mut page = Page::default();
     let (mut looked_at, mut reached) = (0, None);
     while let Some(row) = rows.next().during(STEP)? {
-        // If every task on the way is on the page, the page itself bounds what is looked at.
-        if looked_at == window && (checks || needle.is_some()) {
+        if looked_at == window && stops {
             page.complete = page.tasks.len() == full;
             page.next = reached.map(|(add_time, id)| query.cursor_at(add_time, id));
             break;
@@ -155,10 +157,11 @@ mod tests {
         };
         let check = |way: Way, index: &str| {
             for order in [Order::Oldest, Order::Newest] {
-                let id_prefix = (way == Way::IdRange).then(|| "0189".parse().unwrap());
+                let user = query.user.clone().filter(|_| way != Way::IdRange);
                 let query = Query {
                     order,
-                    id_prefix,
+                    id_prefix: user.is_none().then(|| "0189".parse().unwrap()),
+                    user,
                     ..query.clone()
                 };
                 let plan = plan(&connection, &Statement::of(&query, &way).sql);

@@ -1,40 +1,46 @@
 //! Sessions: one row for each executor, with the session it is in or was in last.
 
 use model::{ExecutorName, KnownSession, Moment, Report, Seq, SessionId};
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::{self, Position};
 use super::transition::{Release, release};
-use crate::StoreError;
+use crate::{SessionSeen, StoreError};
 
 pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
     const STEP: &str = "read an executor";
     group
         .statement(
-            "SELECT session, seq, live, host, since FROM executors WHERE name = ?1",
+            "SELECT name, session, seq, live, host, since FROM executors WHERE name = ?1",
             STEP,
         )?
-        .query_row([Column(name)], |row| {
-            Ok(KnownSession {
-                session: row.get::<_, Column<SessionId>>(0)?.0,
-                seq: row.get::<_, Column<Seq>>(1)?.0,
-                live: row.get(2)?,
-                host: row.get(3)?,
-                since: row.get::<_, Column<Moment>>(4)?.0,
-            })
-        })
+        .query_row([Column(name)], to_known)
         .optional()
         .map_err(|source| match rows::is_unreadable(&source) {
-            // Nothing was written yet: only this executor's report is refused.
-            true => Failure::Refused(StoreError::Unreadable {
-                what: "executor",
-                detail: format!("{name}: {source}"),
-            }),
+            // Nothing was written yet: only this executor's report is refused, until the leader has expired it.
+            true => {
+                group.set_aside().note(format_args!("executor {name}"), &source);
+                Failure::Refused(StoreError::Unreadable {
+                    what: "executor",
+                    detail: format!("{name}: {source}"),
+                })
+            }
             false => Failure::Database { step: STEP, source },
         })
+}
+
+/// Of the columns behind the name.
+pub(super) fn to_known(row: &Row<'_>) -> rusqlite::Result<KnownSession> {
+    Ok(KnownSession {
+        session: row.get::<_, Column<SessionId>>(1)?.0,
+        seq: row.get::<_, Column<Seq>>(2)?.0,
+        live: row.get(3)?,
+        host: row.get(4)?,
+        since: row.get::<_, Column<Moment>>(5)?.0,
+    })
 }
 
 /// The one write of a report that carries nothing new.
@@ -93,11 +99,32 @@ pub(super) fn end(group: &Group<'_>, name: &ExecutorName) -> Result<(), Failure>
         .during(STEP)
 }
 
-/// Releases everything that a session holds, and says what that was.
+/// Puts an ended session in the place of a row that cannot be read.
+pub(super) fn end_unreadable(group: &Group<'_>, seen: &SessionSeen) -> Result<(), Failure> {
+    const STEP: &str = "end an unreadable session";
+    group
+        .statement(
+            "INSERT OR REPLACE INTO executors
+                 (name, session, seq, live, slots, host, version, since, report_time, end_age)
+             VALUES (?1, ?2, ?3, 0, 0, '', '', ?4, ?4, ?5)",
+            STEP,
+        )?
+        .execute((
+            Column(&seen.executor),
+            Column(seen.session),
+            Column(seen.seq),
+            Column(group.now()),
+            Column(group.age()),
+        ))
+        .map(drop)
+        .during(STEP)
+}
+
+/// Releases everything that a session holds, and says what that was. Without a session, what is held in any of them.
 pub(super) fn release_all(
     group: &mut Group<'_>,
     executor: &ExecutorName,
-    session: SessionId,
+    session: Option<SessionId>,
     why: Release<'_>,
 ) -> Result<Vec<Position>, Failure> {
     let held = rows::held(group.connection(), executor, session, group.set_aside())?;

@@ -23,7 +23,7 @@ pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'
     const STEP: &str = "release a task";
     let (lost, trouble) = match release {
         Release::GivenBack => (task.lost, None),
-        Release::Lost(trouble) => (task.lost + 1, Some(trouble)),
+        Release::Lost(trouble) => (task.lost.saturating_add(1), Some(trouble)),
     };
     if let Some(trouble) = trouble
         && lost >= group.max_attempts()
@@ -50,7 +50,7 @@ pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> 
     const STEP: &str = "give up a task";
     group
         .statement(
-            "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = lost + 1, finish_time = ?3,
+            "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = ?6, finish_time = ?3,
                               finish_age = ?4, trouble = ?5
              WHERE seq = ?1",
             STEP,
@@ -61,6 +61,7 @@ pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> 
             Column(group.time_of(task)),
             Column(group.age()),
             trouble,
+            task.lost.saturating_add(1),
         ))
         .during(STEP)?;
     if task.executor.is_some() {
@@ -94,7 +95,10 @@ pub(super) fn finish(
         ))
         .during(STEP)?;
     group
-        .statement("INSERT INTO results (seq, result) VALUES (?1, ?2)", STEP)?
+        .statement(
+            "INSERT OR REPLACE INTO results (seq, result) VALUES (?1, ?2)",
+            STEP,
+        )?
         .execute((task.seq, result))
         .during(STEP)?;
     group.let_go();

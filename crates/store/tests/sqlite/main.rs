@@ -9,6 +9,7 @@ mod damage;
 mod full_disk;
 mod grouping;
 mod opening;
+mod readiness;
 
 use std::path::Path;
 use std::sync::Arc;

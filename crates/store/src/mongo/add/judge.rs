@@ -1,17 +1,23 @@
 //! Which tasks of which callers are new, and who is refused; over values.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::fmt::Display;
 
-use model::{Added, BlobHash, Moment, TaskId};
+use model::{Added, Moment, TaskId};
 
 use super::{Answers, Draft};
 use crate::StoreError;
+use crate::mongo::blobs::Found;
 
 /// A task that exists.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub(super) digest: Vec<u8>,
-    pub(super) add_time: Moment,
+pub(super) enum Known {
+    Readable {
+        digest: Vec<u8>,
+        add_time: Moment,
+    },
+    /// With what is wrong.
+    Unreadable(String),
 }
 
 pub(super) struct Judged<'d> {
@@ -23,14 +29,14 @@ pub(super) struct Judged<'d> {
 pub(super) fn judge<'d>(
     batches: &'d [Vec<Draft>],
     known: &HashMap<TaskId, Known>,
-    there: &BTreeSet<BlobHash>,
+    blobs: &Found,
 ) -> Judged<'d> {
     let mut known = known.clone();
     let mut fresh = vec![];
     let answers = batches
         .iter()
         .map(|batch| {
-            let (answer, new) = judge_batch(batch, &known, there)?;
+            let (answer, new) = judge_batch(batch, &known, blobs)?;
             for draft in new {
                 known.insert(draft.id, draft.known());
                 fresh.push(draft);
@@ -44,7 +50,7 @@ pub(super) fn judge<'d>(
 fn judge_batch<'d>(
     batch: &'d [Draft],
     known: &HashMap<TaskId, Known>,
-    there: &BTreeSet<BlobHash>,
+    blobs: &Found,
 ) -> Result<(Vec<Added>, Vec<&'d Draft>), StoreError> {
     let mut own: HashMap<TaskId, &Draft> = HashMap::new();
     let mut new = vec![];
@@ -55,40 +61,46 @@ fn judge_batch<'d>(
             .get(&draft.id)
             .map(|draft| draft.known())
             .or_else(|| known.get(&draft.id).cloned());
-        if before
-            .as_ref()
-            .is_some_and(|before| before.digest != draft.digest)
-        {
-            return Err(StoreError::Conflict(draft.id));
-        }
-        // With the very time that was meant for it, it was this call that added it, in an attempt whose answer
-        // was lost.
-        let existed = before
-            .as_ref()
-            .is_some_and(|before| repeated || before.add_time != draft.add_time);
+        let add_time = match &before {
+            None => draft.add_time,
+            Some(Known::Readable { digest, .. }) if *digest != draft.digest => {
+                return Err(StoreError::Conflict(draft.id));
+            }
+            Some(Known::Readable { add_time, .. }) => *add_time,
+            Some(Known::Unreadable(problem)) => return Err(unreadable("task", draft.id, problem)),
+        };
         added.push(Added {
             id: draft.id,
-            add_time: before.as_ref().map_or(draft.add_time, |before| before.add_time),
-            existed,
+            add_time,
+            // With the very time that was meant for it, it was this call that added it, in an attempt whose answer
+            // was lost.
+            existed: repeated || add_time != draft.add_time,
         });
         if before.is_none() {
             own.insert(draft.id, draft);
             new.push(draft);
         }
     }
-    let missing = new
-        .iter()
-        .flat_map(|draft| &draft.blobs)
-        .filter(|hash| !there.contains(hash));
-    match missing.min() {
-        Some(hash) => Err(StoreError::NoBlob(*hash)),
+    let needed = new.iter().flat_map(|draft| &draft.blobs);
+    match needed.filter(|hash| !blobs.whole.contains_key(hash)).min() {
         None => Ok((added, new)),
+        Some(hash) => Err(match blobs.unreadable.get(hash) {
+            Some(problem) => unreadable("blob", hash, problem),
+            None => StoreError::NoBlob(*hash),
+        }),
+    }
+}
+
+fn unreadable(what: &'static str, name: impl Display, problem: &str) -> StoreError {
+    StoreError::Unreadable {
+        what,
+        detail: format!("{name}: {problem}"),
     }
 }
 
 impl Draft {
     fn known(&self) -> Known {
-        Known {
+        Known::Readable {
             digest: self.digest.to_vec(),
             add_time: self.add_time,
         }
@@ -97,7 +109,7 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
-    use model::{Command, Content, ExecuteStep, File, FilePath, Limits, TaskSpec, UserName};
+    use model::{BlobHash, Command, Content, ExecuteStep, File, FilePath, Limits, TaskSpec, UserName};
 
     use super::*;
     use crate::NewTask;
@@ -147,12 +159,12 @@ mod tests {
         ];
         let known = [(
             ids[3],
-            Known {
+            Known::Readable {
                 digest: vec![1; 32],
                 add_time: Moment(7),
             },
         )];
-        let judged = judge(&batches, &known.into(), &[there].into());
+        let judged = judge(&batches, &known.into(), &Found::for_test(there));
         let fresh: Vec<_> = judged.fresh.iter().map(|draft| draft.id).collect();
         assert_eq!(fresh, [ids[0], ids[2]]);
         let told: Vec<_> = judged

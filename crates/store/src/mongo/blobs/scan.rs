@@ -7,17 +7,17 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use model::{Age, BlobHash};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::Hint;
 use serde::Deserialize;
 
-use super::BlobRow;
+use super::{BlobRow, parse};
 use crate::BlobShelf;
 use crate::mongo::age;
 use crate::mongo::attempts::COMMAND;
 use crate::mongo::base::{BLOBS, Base, FILES, UPLOADS};
 use crate::mongo::failure::Failure;
-use crate::mongo::field::{Field, blob_hash};
+use crate::mongo::field::Field;
 use crate::mongo::files;
 use crate::mongo::schema::{BY_NAME, DAMAGED};
 use crate::mongo::transaction::Transaction;
@@ -37,18 +37,24 @@ struct FileRow {
 
 pub(in crate::mongo) async fn scan(base: Arc<Base>, first_byte: u8) -> Result<BlobShelf, Failure> {
     let files = files_of(&base, first_byte).await?;
-    let rows = rows_of(&base, first_byte).await?;
+    let documents = blobs_of(&base, first_byte).await?;
     let mut owners = HashMap::new();
     let mut shelf = BlobShelf::default();
-    for row in rows {
-        let hash = blob_hash(&row.hash)?;
+    let rows: Vec<_> = documents
+        .iter()
+        .filter_map(|document| parse(&base, document).ok())
+        .collect();
+    let all_readable = rows.len() == documents.len();
+    for (hash, row) in rows {
         owners.insert(hash.to_string(), row.file);
         if !row.damaged {
             shelf.blobs.push(hash);
         }
     }
+    // A file may belong to a blob that cannot be read.
     let ownerless = files
         .into_iter()
+        .filter(|_| all_readable)
         .filter(|file| owners.get(&file.filename) != Some(&file.id));
     let (old, new): (Vec<_>, Vec<_>) = {
         let age = age::now(&base).await?;
@@ -86,16 +92,16 @@ async fn files_of(base: &Base, first_byte: u8) -> Result<Vec<FileRow>, Failure> 
     Ok(files)
 }
 
-async fn rows_of(base: &Base, first_byte: u8) -> Result<Vec<BlobRow>, Failure> {
+async fn blobs_of(base: &Base, first_byte: u8) -> Result<Vec<RawDocumentBuf>, Failure> {
     let (first, last) = ends(first_byte);
-    let rows = base
-        .collection::<BlobRow>(BLOBS)
+    let found = base
+        .collection(BLOBS)
         .find(doc! { "_id": { "$gte": first.field(), "$lte": last.field() } })
         .max_time(COMMAND)
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    Ok(found)
 }
 
 /// The first hash that begins with this byte, and the last.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use model::{Age, BlobHash};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
-use super::BlobRow;
+use super::{BlobRow, required};
 use crate::mongo::age;
 use crate::mongo::attempts::Patience;
 use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
@@ -72,15 +72,15 @@ async fn read_through(base: &Arc<Base>, hash: BlobHash, row: &BlobRow) -> Result
 /// The blob, if there is one, and a note that it was put again.
 async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
     let age = age::now(&base).await?;
-    let found = base
-        .collection::<BlobRow>(BLOBS)
+    let found: Option<RawDocumentBuf> = base
+        .collection(BLOBS)
         .find_one_and_update(
             doc! { "_id": hash.field() },
             // A repetition that comes late does not set it back.
             doc! { "$max": { "used": now().field(), "used_age": age.field() } },
         )
         .await?;
-    Ok(found)
+    found.map(|document| required(&base, hash, &document)).transpose()
 }
 
 #[derive(Clone)]

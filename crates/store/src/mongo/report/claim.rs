@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use model::{Handout, Moment, Report, TaskId};
 
-use super::queue;
+use super::queue::{self, Head};
 use super::steps::Steps;
 use crate::mongo::content::Content;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
-use crate::mongo::row::{Position, Row};
+use crate::mongo::row::Position;
 use crate::mongo::table::Table;
 
 /// An answer ends with the task that brings it to this size.
@@ -27,12 +27,12 @@ pub(super) struct Claimed {
 
 pub(super) fn claim(
     report: &Report,
-    head: &[Row],
+    head: &Head<'_>,
     steps: &mut Steps,
     table: &mut Table,
 ) -> Result<(), Failure> {
     let mut specs: HashMap<TaskId, &Content> = HashMap::new();
-    for row in head {
+    for row in &head.rows {
         specs.insert(task_id(row.id), &row.spec);
         table.lay(Position::try_from(row)?);
     }
@@ -47,9 +47,11 @@ pub(super) fn claim(
             });
         }
     }
-    // What this very report gave back waits too, in its place in the queue.
+    // What this very report gave back waits too, in its place in the queue, if that place is known.
+    let mut waiting = table.waiting();
+    waiting.retain(|task| !head.withheld || specs.contains_key(&task.id));
     let wanted = queue::wanted(report).saturating_sub(steps.again.len());
-    for task in table.waiting().into_iter().take(wanted) {
+    for task in waiting.into_iter().take(wanted) {
         if bytes >= ANSWER_BYTES {
             break;
         }
@@ -64,4 +66,66 @@ pub(super) fn claim(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Attempt, ExecutorName, Intent, Presence, Seq, SessionId, Status};
+
+    use super::super::queue::Reservations;
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            executor: ExecutorName::new("e").unwrap(),
+            session: SessionId::generate(),
+            seq: Seq(2),
+            acked: Seq(1),
+            succeeds: None,
+            complete: vec![],
+            executing: vec![],
+            vacant: 1,
+            presence: Presence {
+                slots: 1,
+                host: "h".into(),
+                version: "1".into(),
+                self_kill: std::time::Duration::from_secs(7),
+            },
+            intent: Intent::Stay,
+        }
+    }
+
+    fn given_back() -> Position {
+        Position {
+            id: TaskId::generate(),
+            priority: 0,
+            add_time: Moment(1),
+            status: Status::Retrying,
+            executor: None,
+            session: None,
+            attempt: Attempt(1),
+            lost: 0,
+            given: Seq(1),
+            start_time: None,
+            report_time: None,
+            finish_time: None,
+            finish_age: None,
+            trouble: None,
+            spec_size: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_does_not_overtake_tasks_that_are_withheld() {
+        let reservations = Reservations::default();
+        for (withheld, expected) in [(false, 1), (true, 0)] {
+            let mut table = Table::new(Moment(9), 3);
+            table.lay(given_back());
+            let mut head = reservations.nothing();
+            head.withheld = withheld;
+            let mut steps = Steps::default();
+            claim(&report(), &head, &mut steps, &mut table).unwrap();
+            assert_eq!(steps.handouts.len(), expected, "withheld: {withheld}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
-use crate::mongo::row::{Row, readable, without_result};
+use crate::mongo::row::{Position, Row, readable, without_result};
 use crate::mongo::schema::WAITING;
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
@@ -49,6 +49,8 @@ pub(in crate::mongo) struct Reservations {
 /// From the head of the queue, for as long as this is kept.
 pub(super) struct Head<'r> {
     pub(super) rows: Vec<Row>,
+    /// Others wait that this report may not take now. Whatever it gives back may be behind them in the queue.
+    pub(super) withheld: bool,
     all: &'r Reservations,
 }
 
@@ -78,23 +80,26 @@ impl Reservations {
         let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
         free.drain(skipped(&priorities, wanted, wider, random()));
         free.truncate(wanted);
+        let found = free.len();
         if let Some(highest) = reserved.values().max().copied() {
-            let found = free.len();
             free.retain(|row| row.priority >= highest);
             if free.is_empty() && found > 0 {
                 return None;
             }
         }
+        let withheld = free.len() < found;
         reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
         Some(Head {
             rows: free,
+            withheld,
             all: self,
         })
     }
 
-    fn nothing(&self) -> Head<'_> {
+    pub(super) fn nothing(&self) -> Head<'_> {
         Head {
             rows: vec![],
+            withheld: true,
             all: self,
         }
     }
@@ -166,18 +171,33 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     }
 }
 
-/// Documents that cannot be read stay at the head, so as many more have to be read.
+/// Documents that cannot be read, and those that do not wait, stay at the head. So as many more have to be read.
 async fn read_past_unreadable(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
     loop {
         let expected = base.reserved.unreadable.load(Ordering::Relaxed);
         let found = read(base, limit + expected).await?;
-        let (count, rows) = (found.len(), readable(base, found));
+        let count = found.len();
+        let rows: Vec<_> = readable(base, found)
+            .into_iter()
+            .filter(|row| waits(base, row))
+            .collect();
         let unreadable = count - rows.len();
         base.reserved.unreadable.store(unreadable, Ordering::Relaxed);
         if unreadable <= expected || count < limit + expected {
             return Ok(rows);
         }
     }
+}
+
+/// A claim would not take one that is done or held, and it must not take the place of one that waits.
+fn waits(base: &Base, row: &Row) -> bool {
+    let waits = Position::try_from(row).is_ok_and(|task| task.waits());
+    if !waits {
+        let problem = "it is in the queue, but it is done or has an executor";
+        base.set_aside
+            .note(format_args!("task {}", task_id(row.id)), problem);
+    }
+    waits
 }
 
 async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure> {

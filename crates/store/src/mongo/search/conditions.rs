@@ -4,7 +4,7 @@ use model::{Cursor, Order, Query};
 use mongodb::bson::{Document, doc};
 
 use crate::mongo::field::Field;
-use crate::search::Way;
+use crate::search::{Way, in_order_of_ids};
 
 /// What an index finds, and what has to be checked task by task.
 pub(super) struct Conditions {
@@ -88,9 +88,9 @@ pub(super) fn up_to(end: Cursor, query: &Query) -> Document {
 /// first, for an index can begin there.
 fn beyond(query: &Query, cursor: Cursor, time_alone: &str, (past, past_id): (&str, &str)) -> Document {
     let (time, id) = (cursor.add_time.field(), cursor.id.field());
-    match query.id_prefix {
-        Some(_) => doc! { "_id": { past_id: id } },
-        None => doc! { "$and": [
+    match in_order_of_ids(query) {
+        true => doc! { "_id": { past_id: id } },
+        false => doc! { "$and": [
             { "add_time": { time_alone: time.clone() } },
             { "$or": [{ "add_time": { past: time.clone() } }, { "add_time": time, "_id": { past_id: id } }] },
         ] },

@@ -19,7 +19,7 @@ pub(super) fn record(
     let mut held = rows::held(
         group.connection(),
         &report.executor,
-        report.session,
+        Some(report.session),
         group.set_aside(),
     )?;
     let settled: HashSet<_> = answer.delete.iter().copied().collect();

@@ -4,7 +4,7 @@ use model::{Order, Query, Status, TaskId};
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, Value};
 
-use crate::search::Way;
+use crate::search::{Way, in_order_of_ids};
 use crate::sqlite::column::Column;
 use crate::sqlite::rows::BRIEF;
 
@@ -55,9 +55,9 @@ impl Statement {
             Order::Newest => "DESC",
         };
         // The columns of `BRIEF` begin with the add time and the id.
-        let key = match query.id_prefix {
-            Some(_) => 2,
-            None => 1,
+        let key = match in_order_of_ids(query) {
+            true => 2,
+            false => 1,
         };
         let checks = !checks(query, way, &mut Values::default()).is_empty();
         let sql = format!("{} ORDER BY {key} {direction}", selects.join(" UNION ALL "));
@@ -81,9 +81,9 @@ fn select(query: &Query, way: &Way, along: String, values: &mut Values) -> Strin
             Order::Oldest => ">",
             Order::Newest => "<",
         };
-        range.push(match query.id_prefix {
-            Some(_) => format!("id {beyond} {}", values.add(&Column(cursor.id))),
-            None => format!("seq {beyond} {}", values.add(&Column(cursor.add_time))),
+        range.push(match in_order_of_ids(query) {
+            true => format!("id {beyond} {}", values.add(&Column(cursor.id))),
+            false => format!("seq {beyond} {}", values.add(&Column(cursor.add_time))),
         });
     }
     let mut checks = checks(query, way, values);
