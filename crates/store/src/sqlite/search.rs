@@ -2,7 +2,6 @@
 //! looked at.
 
 mod conditions;
-mod text;
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +9,12 @@ use model::{Counts, Moment, Page, Query, TaskId};
 use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
 
 use self::conditions::Statement;
-use self::text::Needle;
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::rows::{CHECKED, readable, to_brief};
 use super::totals::totals;
 use crate::StoreError;
-use crate::search::{Way, page_length};
+use crate::search::{Needle, Way, page_length};
 use crate::set_aside::SetAside;
 
 /// However few tasks a search looks at, a slow disk may not take its thread for ever.
@@ -94,7 +92,7 @@ fn look(
         }
         looked_at += 1;
         let matches =
-            row.get(CHECKED).during(STEP)? && needle.as_ref().is_none_or(|needle| needle.is_in(row));
+            row.get(CHECKED).during(STEP)? && needle.as_ref().is_none_or(|needle| is_in(needle, row));
         if matches && page.tasks.len() == full {
             page.next = page.tasks.last().map(|last| query.cursor_after(last));
             break;
@@ -106,6 +104,17 @@ fn look(
         }
     }
     Ok(page)
+}
+
+/// Columns of `BRIEF`.
+const EXECUTE: usize = 4;
+const COMPILE: usize = 10;
+
+fn is_in(needle: &Needle, row: &Row<'_>) -> bool {
+    [EXECUTE, COMPILE]
+        .into_iter()
+        .filter_map(|column| row.get_ref(column).ok()?.as_str().ok())
+        .any(|command| needle.is_part_of(command))
 }
 
 /// The add time and the id.
