@@ -150,14 +150,7 @@ pub fn parse_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
             query.limit,
         ));
     }
-    if query.ids.len() > Query::LIMIT {
-        return Err(Invalid::beyond(
-            "id",
-            "is given too often",
-            Query::LIMIT,
-            query.ids.len(),
-        ));
-    }
+    query.check()?;
     Ok(query)
 }
 
@@ -281,5 +274,7 @@ mod tests {
         check("after", "x", "not a cursor");
         check("executor", "a b", "letters");
         assert!(parse_query([("user", ""), ("text", "")]).is_ok());
+        check("text", &"é".repeat(1025), "up to 1024 characters");
+        assert!(parse_query([("text", "é".repeat(1024).as_str())]).is_ok());
     }
 }

@@ -39,6 +39,7 @@ impl Calls for Judicator {
     }
 
     async fn search(&self, query: Query) -> Result<Page, CallError> {
+        query.check().map_err(CallError::Invalid)?;
         self.store.search(query).await.map_err(refusal)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Attempt, ExecutorName, IdPrefix, Moment, Status, TaskId, UserName};
+use crate::{Attempt, ExecutorName, IdPrefix, Invalid, Moment, Status, TaskId, UserName};
 
 /// Every condition that is set must hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -91,6 +91,23 @@ pub type Counts = BTreeMap<Status, u64>;
 impl Query {
     /// The largest page.
     pub const LIMIT: usize = 1000;
+    /// The longest `text`, in characters.
+    pub const TEXT_LIMIT: usize = 1024;
+
+    /// Whether it is small enough to be searched for.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let too_many = |ids: usize| Invalid::beyond("id", "is given too often", Query::LIMIT, ids);
+        let too_long = |length: usize| {
+            let problem = format!("may have up to {} characters", Query::TEXT_LIMIT);
+            Invalid::beyond("text", problem, Query::TEXT_LIMIT, length)
+        };
+        let text = self.text.as_ref().map_or(0, |text| text.chars().count());
+        match (self.ids.len(), text) {
+            (ids, _) if ids > Query::LIMIT => Err(too_many(ids)),
+            (_, length) if length > Query::TEXT_LIMIT => Err(too_long(length)),
+            _ => Ok(()),
+        }
+    }
 
     /// A number for what is searched and in which order, not for where the page starts or how long it is.
     pub fn fingerprint(&self) -> u32 {

@@ -17,7 +17,8 @@ pub enum StoreError {
     DamagedBlob(BlobHash),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
-    #[error("the search was stopped after {} seconds; narrow it by user, status, executor or time", .limit.as_secs())]
+    /// Not one task could be looked at in that time.
+    #[error("the search was stopped after {} seconds without a result; the store is too slow now", .limit.as_secs())]
     SearchTooLong { limit: Duration },
     #[error("too many {what} wait already")]
     Busy { what: &'static str },
@@ -142,7 +143,7 @@ impl StoreError {
     /// Whether the same call may go better later.
     pub fn is_transient(&self) -> bool {
         match self {
-            StoreError::Full { .. } | StoreError::Busy { .. } => true,
+            StoreError::Full { .. } | StoreError::Busy { .. } | StoreError::SearchTooLong { .. } => true,
             StoreError::Closed | StoreError::ComponentFailed(_) => true,
             StoreError::Io { .. } | StoreError::Database { .. } | StoreError::Mongo { .. } => true,
             StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
@@ -152,7 +153,6 @@ impl StoreError {
             | StoreError::NoBlob(_)
             | StoreError::DamagedBlob(_)
             | StoreError::ForeignCursor
-            | StoreError::SearchTooLong { .. }
             | StoreError::Corrupt { .. }
             | StoreError::Gone { .. }
             | StoreError::TooNew { .. }

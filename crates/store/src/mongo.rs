@@ -185,10 +185,19 @@ impl TaskStore for MongoStore {
             Some(_) => &self.texts,
             None => &self.lists,
         };
-        let _admitted = admission.enter().await?;
+        let admitted = Arc::new(admission.enter().await?);
         let query = Arc::new(query);
         Patience::with("search")
-            .persist(|_| search::search(self.base.clone(), query.clone(), self.search_window))
+            .persist(|_| {
+                let (admitted, window) = (admitted.clone(), self.search_window);
+                let search = search::search(self.base.clone(), query.clone(), window);
+                // An attempt goes on when its caller has left, and keeps its place until it ends.
+                async move {
+                    let found = search.await;
+                    drop(admitted);
+                    found
+                }
+            })
             .await
     }
 

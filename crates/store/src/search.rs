@@ -1,7 +1,11 @@
 //! What every store decides alike about a search: which index leads to the tasks, how long a page is, and how many
 //! tasks may be looked at for it.
 
+mod needle;
+
 use model::{Counts, Query, Status};
+
+pub(crate) use self::needle::Needle;
 
 /// How many tasks are looked at for one page. A search that no index answers, like one for a text, stops there and
 /// says where the next page goes on.

@@ -30,7 +30,7 @@ use crate::refusal::Refusal;
         ("executor" = Option<api::schema::ExecutorName>, Query, description = "Who holds it"),
         ("from" = Option<api::schema::Time>, Query, description = "Added at or after this time, RFC 3339", example = "2026-01-31T12:00:00Z"),
         ("until" = Option<api::schema::Time>, Query, description = "Added before this time, RFC 3339"),
-        ("text" = Option<String>, Query, description = "Part of a command, whatever the case of its letters"),
+        ("text" = Option<String>, Query, max_length = 1024, description = "Part of a command, up to 1024 characters, whatever the case of its letters"),
         ("order" = Option<api::schema::Order>, Query, description = "`newest` (the default) or `oldest` first"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "The length of the page, 1 to 1000; 100 if left out"),
         ("after" = Option<api::schema::Cursor>, Query, description = "The `next` of the page before, of the same search"),

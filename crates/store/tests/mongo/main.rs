@@ -12,6 +12,7 @@ mod damage;
 mod failover;
 mod opening;
 mod priority;
+mod searching;
 mod set;
 mod sharing;
 

@@ -6,7 +6,7 @@ use mongodb::bson::{Document, doc};
 use crate::mongo::field::Field;
 use crate::search::{Way, in_order_of_ids};
 
-/// What an index finds, and what has to be checked task by task.
+/// What an index finds, and what has to be checked task by task; the text is left to the caller.
 pub(super) struct Conditions {
     pub(super) along: Vec<Document>,
     pub(super) checks: Vec<Document>,
@@ -53,13 +53,6 @@ impl Conditions {
         if let Some(until) = query.until {
             require(in_order, doc! { "add_time": { "$lt": until.field() } });
         }
-        if let Some(text) = &query.text {
-            let part = doc! { "$regex": quoted(text), "$options": "i" };
-            require(
-                false,
-                doc! { "$or": [{ "command": part.clone() }, { "compile": part }] },
-            );
-        }
         along.extend(after(query));
         Conditions { along, checks }
     }
@@ -94,39 +87,5 @@ fn beyond(query: &Query, cursor: Cursor, time_alone: &str, (past, past_id): (&st
             { "add_time": { time_alone: time.clone() } },
             { "$or": [{ "add_time": { past: time.clone() } }, { "add_time": time, "_id": { past_id: id } }] },
         ] },
-    }
-}
-
-/// As a pattern in which nothing has a meaning of its own.
-fn quoted(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            // A pattern ends at a zero.
-            '\0' => pattern.push_str("\\x{0}"),
-            letter if letter.is_ascii() && !letter.is_ascii_alphanumeric() => {
-                pattern.push('\\');
-                pattern.push(letter);
-            }
-            letter => pattern.push(letter),
-        }
-    }
-    pattern
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_a_wildcard() {
-        for (text, expected) in [
-            ("g++", "g\\+\\+"),
-            ("a.b c", "a\\.b\\ c"),
-            ("été", "été"),
-            ("\0", "\\x{0}"),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
     }
 }
