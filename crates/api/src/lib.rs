@@ -40,7 +40,7 @@ pub use node::{Executor, Executors, Judicator, Judicators, Part, Stats};
 pub use outcome::{Outcome, TaskResult};
 pub use parse::{ParseError, parse};
 pub use problem::Problem;
-pub use search::{Added, Brief, Page, parse_query, query_pairs};
+pub use search::{Added, Brief, Page, TEXT_LENGTH, parse_query, query_pairs};
 pub use size::Size;
 pub use span::Span;
 pub use task::Task;

@@ -111,6 +111,9 @@ impl From<model::Brief> for Brief {
 /// How long a page is when nobody says.
 const LIMIT: usize = 100;
 
+/// The longest text to search for, in characters: with 1000 ids beside it, it still fits the head of a request.
+pub const TEXT_LENGTH: usize = 1000;
+
 const PARAMETERS: [&str; 11] = [
     "id",
     "id_prefix",
@@ -183,7 +186,13 @@ fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
         "executor" => query.executor = Some(ExecutorName::new(value).map_err(|error| error.to_string())?),
         "from" => query.from = Some(parse_time(value)?),
         "until" => query.until = Some(parse_time(value)?),
-        "text" => query.text = Some(value.to_string()),
+        "text" => {
+            let length = value.chars().count();
+            if length > TEXT_LENGTH {
+                return Err(format!("has {length} characters, the limit is {TEXT_LENGTH}"));
+            }
+            query.text = Some(value.to_string());
+        }
         "order" => query.order = value.parse()?,
         "limit" => {
             query.limit = value
@@ -280,6 +289,8 @@ mod tests {
         check("from", "now", "not a time");
         check("after", "x", "not a cursor");
         check("executor", "a b", "letters");
+        check("text", &"ü".repeat(1001), "limit is 1000");
+        assert!(parse_query([("text", "ü".repeat(1000).as_str())]).is_ok());
         assert!(parse_query([("user", ""), ("text", "")]).is_ok());
     }
 }
