@@ -1,11 +1,14 @@
 //! The OpenAPI schemas of what has more than one spelling, or whose words are the model's.
 //! Each type here only stands for its schema.
 //!
-//! A value that fits its schema is not refused for its form. Lengths that the server counts in bytes are counted in
-//! characters here, as JSON Schema has it; what the operator can set (numbers of files, sizes) is not part of the form.
+//! A value that fits its schema is not refused for its form. How large a task may be, the operator can set: the schemas
+//! here have the defaults, and [`set_bounds`] puts in others. A schema cannot say everything: it counts the characters of
+//! a word and not its bytes, and bounds on several fields together are told in words only.
 
+use model::Bounds;
 use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
+    AdditionalProperties, AllOf, AllOfBuilder, AnyOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder,
+    OneOfBuilder, Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -53,7 +56,7 @@ schemas! {
     Reason = text("Why a step ended.")
         .enum_values(Some(model::Reason::ALL.map(model::Reason::as_str)));
     Order = text("Which tasks come first.").enum_values(Some(["newest", "oldest"]));
-    User = text("A user's name, of up to 128 bytes.")
+    User = text("A user's name, of up to 128 characters.")
         .min_length(Some(1)).max_length(Some(128))
         .pattern(Some(format!("^[^{CONTROL}]+$")))
         .examples(["alice"]);
@@ -88,52 +91,111 @@ schemas! {
         .item(text("Amounts with units.").pattern(Some(span::pattern())).examples(["2s", "250ms", "1m30s"]));
     Size = amount(1, size::pattern(), ["1MiB", "64k"]);
     StackSize = amount(model::Limits::LEAST_STACK, size::stack_pattern(), ["8MiB", "64k"]);
-    Command = OneOfBuilder::new()
-        .description(Some("Text is run by the shell; a list is a program and its arguments, with no shell between."))
+    Command = command(&Bounds::default());
+    Word = word(&Bounds::default());
+    Environment = environment(&Bounds::default());
+    Content = content(Executable::None, [Form::Text, Form::Base64, Form::Blob]);
+    File = content(Executable::Optional, [Form::Text, Form::Base64, Form::Blob]);
+    Files = files(&Bounds::default());
+}
+
+/// Puts the operator's bounds into the schemas of an API description, given by their names.
+pub fn set_bounds(schemas: &mut serde_json::Value, bounds: &Bounds) {
+    let bounded: [(&str, RefOr<Schema>); 4] = [
+        ("Command", command(bounds).into()),
+        ("Word", word(bounds).into()),
+        ("Environment", environment(bounds).into()),
+        ("Files", files(bounds).into()),
+    ];
+    for (name, schema) in bounded {
+        schemas[name] = serde_json::to_value(schema).unwrap_or_default();
+    }
+    schemas["Execute"]["properties"]["args"]["maxItems"] = bounds.args.into();
+}
+
+fn command(bounds: &Bounds) -> OneOfBuilder {
+    let anything = format!("[^{NUL}]*");
+    let program = word(bounds).min_length(Some(1)).description(Some("The program."));
+    OneOfBuilder::new()
+        .description(Some(format!(
+            "Text is run by the shell; a list is a program and its arguments, with no shell between. Up to {} bytes, of \
+             a list all words together.",
+            bounds.command_bytes
+        )))
         .item(
-            text("For the shell.").pattern(Some(format!("^[^{NUL}]*[^\\s{NUL}][^{NUL}]*$")))
+            text("For the shell.")
+                .max_length(Some(bounds.command_bytes))
+                .pattern(Some(format!("^{anything}[^{SPACE}{NUL}]{anything}$")))
                 .examples(["g++ -O2 -o main main.cpp"]),
         )
         .item(
             ArrayBuilder::new()
-                .prefix_items([Schema::from(word().min_length(Some(1)).description(Some("The program.")))])
-                .items(word())
+                .prefix_items([Schema::from(program)])
+                .items(word(bounds))
                 .min_items(Some(1))
+                .max_items(Some(bounds.args))
                 .examples([["./main", "--fast"]]),
-        );
-    Word = word();
-    Environment = ObjectBuilder::new()
-        .description(Some("Variables by their name."))
-        .property_names(Some(text("Not empty, without `=` and NUL.").pattern(Some(format!("^[^={NUL}]+$")))))
-        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::from(word())))))
-        .examples([serde_json::json!({"LANG": "C.UTF-8"})]);
-    Content = content(Executable::None, [Form::Text, Form::Base64, Form::Blob]);
-    File = content(Executable::Optional, [Form::Text, Form::Base64, Form::Blob]);
-    Files = OneOfBuilder::new()
-        .description(Some("Files by their path relative to the workspace, or one zip that holds them."))
-        .item(
-            ObjectBuilder::new()
-                .description(Some("Files by path."))
-                .property_names(Some(path()))
-                .property("zip", zip_as_a_file())
-                .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(
-                    Ref::from_schema_name("File"),
-                ))))
-                .examples([serde_json::json!({
-                    "main.cpp": "int main() { return 0; }",
-                    "run.sh": {"text": "exec ./main\n", "executable": true},
-                    "logo.bin": {"base64": "//79"},
-                })]),
         )
-        .item(
-            ObjectBuilder::new()
-                .description(Some("A zip, unpacked when the task is added."))
-                .property("zip", OneOfBuilder::new()
-                    .item(form(Form::Base64, Executable::None))
-                    .item(form(Form::Blob, Executable::None)))
-                .required("zip")
-                .additional_properties(Some(AdditionalProperties::FreeForm(false))),
-        );
+}
+
+/// A word of a command line.
+fn word(bounds: &Bounds) -> ObjectBuilder {
+    let limit = bounds.command_bytes;
+    text(&format!("A word of up to {limit} bytes, without NUL."))
+        .max_length(Some(limit))
+        .pattern(Some(format!("^[^{NUL}]*$")))
+}
+
+fn environment(bounds: &Bounds) -> ObjectBuilder {
+    let limit = bounds.command_bytes;
+    // A name and its value are counted together.
+    let name = ENV_NAME_LENGTH.min(limit);
+    let value = word(bounds).max_length(Some(limit - name));
+    ObjectBuilder::new()
+        .description(Some(format!(
+            "Variables by their name, each with its value up to {limit} bytes."
+        )))
+        .property_names(Some(
+            text("Not empty, without `=` and NUL.")
+                .max_length(Some(name))
+                .pattern(Some(format!("^[^={NUL}]+$"))),
+        ))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::from(value)))))
+        .max_properties(Some(bounds.env))
+        .examples([serde_json::json!({"LANG": "C.UTF-8"})])
+}
+
+fn files(bounds: &Bounds) -> OneOfBuilder {
+    let listed = ObjectBuilder::new()
+        .description(Some(format!(
+            "Files by path, up to {} in `source` and `data` together.",
+            bounds.files
+        )))
+        .property_names(Some(path()))
+        .property("zip", zip_as_a_file())
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(
+            Ref::from_schema_name("File"),
+        ))))
+        .max_properties(Some(bounds.files))
+        .examples([serde_json::json!({
+            "main.cpp": "int main() { return 0; }",
+            "run.sh": {"text": "exec ./main\n", "executable": true},
+            "logo.bin": {"base64": "//79"},
+        })]);
+    let content = OneOfBuilder::new()
+        .item(form(Form::Base64, Executable::None))
+        .item(form(Form::Blob, Executable::None));
+    let zip = ObjectBuilder::new()
+        .description(Some("A zip, unpacked when the task is added."))
+        .property("zip", content)
+        .required("zip")
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    OneOfBuilder::new()
+        .description(Some(
+            "Files by their path relative to the workspace, or one zip that holds them.",
+        ))
+        .item(listed)
+        .item(zip)
 }
 
 const UUID: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
@@ -142,6 +204,11 @@ const UUID_BUT_5: &str =
 const SHA256: &str = "^[0-9a-f]{64}$";
 const NUL: &str = "\\u0000";
 const CONTROL: &str = "\\u0000-\\u001f\\u007f-\\u009f";
+/// What Unicode calls white space. `\s` is other characters in JavaScript, in Python and in Rust.
+const SPACE: &str =
+    "\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+/// In characters. The server takes longer names, as long as the value is as much shorter.
+const ENV_NAME_LENGTH: usize = 255;
 /// Standard base64 with padding, in which the bits that no byte uses are zero.
 const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
@@ -149,11 +216,6 @@ fn text(description: &str) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .description(Some(description))
-}
-
-/// A word of a command line or of the environment.
-fn word() -> ObjectBuilder {
-    text("A word, without NUL.").pattern(Some(format!("^[^{NUL}]*$")))
 }
 
 /// A number of bytes, or text with a unit.
@@ -179,14 +241,31 @@ fn amount(least: u64, pattern: String, examples: [&str; 2]) -> OneOfBuilder {
 }
 
 /// A relative path: no root, no `.` or `..`, no empty part.
-fn path() -> ObjectBuilder {
-    // Bounds on each part and on their number would make this too large for some readers of patterns.
-    let part = format!("(?:\\.{{0,2}}[^./{CONTROL}][^/{CONTROL}]*|\\.\\.\\.[^/{CONTROL}]*)");
-    text("A path of up to 1024 bytes, relative to the workspace, of up to 31 parts of up to 255 bytes.")
-        // Those of `data` are laid out one folder further down.
-        .max_length(Some(1019))
-        .pattern(Some(format!("^{part}(?:/{part})*$")))
+fn path() -> AllOf {
+    let string = || ObjectBuilder::new().schema_type(Type::String);
+    let parts = |part: String| Some(format!("^{part}(?:/{part})*$"));
+    let shape = format!("(?:\\.{{0,2}}[^./{CONTROL}][^/{CONTROL}]*|\\.\\.\\.[^/{CONTROL}]*)");
+    // The server counts bytes: a character has one of them in ASCII, else up to four.
+    let ascii = string()
+        .max_length(Some(PATH_BYTES))
+        .pattern(parts(format!("[\\u0001-.0-\\u007f]{{1,{PATH_PART_BYTES}}}")));
+    let other = string()
+        .max_length(Some(PATH_BYTES / 4))
+        .pattern(parts(format!("[^/]{{1,{}}}", PATH_PART_BYTES / 4)));
+    // One pattern with all bounds would be too large for some readers of patterns.
+    AllOfBuilder::new()
+        .description(Some(
+            "A path of up to 1019 bytes, relative to the workspace, of up to 31 parts of up to 255 bytes.",
+        ))
+        .item(string().pattern(parts(shape)))
+        .item(string().pattern(Some("^[^/]*(?:/[^/]*){0,30}$")))
+        .item(AnyOfBuilder::new().item(ascii).item(other))
+        .build()
 }
+
+/// The model's, less the folder of `data`.
+const PATH_BYTES: usize = 1019;
+const PATH_PART_BYTES: usize = 255;
 
 #[derive(Clone, Copy)]
 enum Form {
@@ -284,6 +363,31 @@ mod tests {
         }
     }
 
+    /// Whether a text fits a schema of the few words that ours are made of.
+    fn fits(schema: &Value, text: &str) -> bool {
+        let length = text.chars().count() as u64;
+        let all = |word: &str| schema[word].as_array();
+        schema["pattern"]
+            .as_str()
+            .is_none_or(|_| pattern(schema).is_match(text))
+            && schema["minLength"].as_u64().is_none_or(|least| length >= least)
+            && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
+            && all("allOf").is_none_or(|all| all.iter().all(|schema| fits(schema, text)))
+            && all("anyOf").is_none_or(|any| any.iter().any(|schema| fits(schema, text)))
+    }
+
+    /// The same as `check` for a whole schema.
+    fn check_schema(schema: &Value, parse: impl Fn(&str) -> bool, taken: &[&str], refused: &[&str]) {
+        for text in taken {
+            assert!(fits(schema, text), "{text:?} should fit {schema}");
+            assert!(parse(text), "{text:?} is refused");
+        }
+        for text in refused {
+            assert!(!fits(schema, text), "{text:?} should not fit {schema}");
+            assert!(!parse(text), "{text:?} is taken");
+        }
+    }
+
     #[test]
     fn durations_fit_their_pattern() {
         let of_text = |text: &str| text.parse::<crate::Span>();
@@ -374,21 +478,63 @@ mod tests {
 
     #[test]
     fn names_and_paths_fit_their_pattern() {
-        let of = |path: &str| model::FilePath::new(path).is_ok();
-        let long = "x".repeat(255);
-        check(
-            &pattern(&serde_json::to_value(Schema::from(path())).unwrap()),
-            of,
-            &["a", ".a", "..a", "...", "a/b/c", "a b", "é/ü", "a/.../b", &long],
+        // As a data file, which has the shorter bounds.
+        let is_path = |path: &str| {
+            let path = model::FilePath::new(path);
+            path.is_ok_and(|path| path.beneath("data").is_ok())
+        };
+        let joined = |part: &str, count: usize| vec![part; count].join("/");
+        let (part, wide) = ("x".repeat(255), "\u{1f600}".repeat(63));
+        check_schema(
+            &serde_json::to_value(Schema::from(path())).unwrap(),
+            is_path,
             &[
-                "", ".", "..", "/a", "a/", "a//b", "a/./b", "../a", "a/..", "a\nb", "a\u{7f}", "\0",
+                "a",
+                ".a",
+                "..a",
+                "...",
+                "a/b/c",
+                "a b",
+                "é/ü",
+                "a/.../b",
+                &part,
+                &wide,
+                &joined("a", 31),
+                &joined(&"x".repeat(254), 4),
+                &joined(&wide, 3),
+            ],
+            &[
+                "",
+                ".",
+                "..",
+                "/a",
+                "a/",
+                "a//b",
+                "a/./b",
+                "../a",
+                "a/..",
+                "a\nb",
+                "a\u{7f}",
+                "\0",
+                &format!("{part}x"),
+                &format!("{wide}\u{1f600}"),
+                &joined("a", 32),
+                &joined("a", 40),
+                &joined(&part, 4),
+                &joined(&wide, 5),
             ],
         );
-        check(
-            &pattern(&json::<User>()),
+        check_schema(
+            &json::<User>(),
             |name| model::UserName::new(name).is_ok(),
-            &["a", "Ada Lovelace", "ü"],
-            &["", "a\nb", "\u{85}"],
+            &[
+                "a",
+                "Ada Lovelace",
+                "ü",
+                &"ü".repeat(128),
+                &"\u{1f600}".repeat(128),
+            ],
+            &["", "a\nb", "\u{85}", &"ü".repeat(129)],
         );
         let id = "01890a5d-ac96-774b-bcce-b302099a8057";
         let of = |text: &str| text.parse::<model::TaskId>().is_ok();
@@ -428,6 +574,104 @@ mod tests {
                 "ffffffffffffffff.01890a5dac96774bbcceb302099a8057.0",
             ],
         );
+    }
+
+    fn spec() -> model::TaskSpec {
+        let new = crate::NewTask::new(model::Command::Shell("true".into()));
+        model::TaskSpec {
+            user: model::UserName::new("ada").unwrap(),
+            priority: 0,
+            compile: None,
+            execute: new.execute.into(),
+            source: model::Files::new(),
+            data: model::Files::new(),
+        }
+    }
+
+    #[test]
+    fn commands_fit_their_schema() {
+        let schema = json::<Command>();
+        let taken = |text: &str| {
+            let mut spec = spec();
+            spec.execute.command = model::Command::Shell(text.into());
+            spec.check(&Bounds::default()).is_ok()
+        };
+        let spaces: String = (0..=u32::from(char::MAX))
+            .filter_map(char::from_u32)
+            .filter(|c| c.is_whitespace())
+            .collect();
+        let refused: Vec<_> = spaces.chars().map(String::from).collect();
+        let mut fits_not: Vec<_> = refused.iter().map(String::as_str).collect();
+        let long = "x".repeat(64 << 10);
+        let too_long = "x".repeat(70_000);
+        fits_not.extend(["", "\0", "a\0b", &spaces, &too_long]);
+        let inside = format!("{spaces}x{spaces}");
+        check_schema(
+            &schema["oneOf"][0],
+            taken,
+            &["true", "\u{feff}", "\u{200b}", &inside, &long],
+            &fits_not,
+        );
+        // Engines disagree about what these are.
+        let pattern = schema["oneOf"][0]["pattern"].as_str().unwrap();
+        assert!(!pattern.contains("\\s") && !pattern.contains("\\S"), "{pattern}");
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_server() {
+        let bounds = Bounds {
+            files: 3,
+            command_bytes: 300,
+            args: 4,
+            env: 5,
+            ..Bounds::default()
+        };
+        let mut schemas = serde_json::json!({});
+        set_bounds(&mut schemas, &bounds);
+        // What is as much as the schema says is taken, and one more is refused.
+        let check = |place: &str, set: &dyn Fn(&mut model::TaskSpec, usize)| {
+            let limit = schemas.pointer(place).and_then(Value::as_u64);
+            let limit = limit.unwrap_or_else(|| panic!("{place} is missing: {schemas}"));
+            let taken = |count: u64| {
+                let mut spec = spec();
+                set(&mut spec, usize::try_from(count).unwrap());
+                spec.check(&bounds).is_ok()
+            };
+            assert!(taken(limit), "{place}: {limit} is refused");
+            assert!(!taken(limit + 1), "{place}: {} is taken", limit + 1);
+        };
+        let words = |count: usize| vec!["x".to_string(); count];
+        check("/Command/oneOf/0/maxLength", &|spec, count| {
+            spec.execute.command = model::Command::Shell("x".repeat(count));
+        });
+        check("/Command/oneOf/1/maxItems", &|spec, count| {
+            spec.execute.command = model::Command::Argv(words(count));
+        });
+        check("/Command/oneOf/1/items/maxLength", &|spec, count| {
+            spec.execute.command = model::Command::Argv(vec!["x".repeat(count)]);
+        });
+        check("/Word/maxLength", &|spec, count| {
+            spec.execute.args = vec!["x".repeat(count)];
+        });
+        check("/Execute/properties/args/maxItems", &|spec, count| {
+            spec.execute.args = words(count);
+        });
+        check("/Environment/maxProperties", &|spec, count| {
+            spec.execute.env = (0..count).map(|n| (n.to_string(), String::new())).collect();
+        });
+        let longest = |kind: &str| schemas["Environment"][kind]["maxLength"].as_u64().unwrap();
+        let name = "n".repeat(usize::try_from(longest("propertyNames")).unwrap());
+        check("/Environment/additionalProperties/maxLength", &|spec, count| {
+            spec.execute.env = [(name.clone(), "x".repeat(count))].into();
+        });
+        check("/Files/oneOf/0/maxProperties", &|spec, count| {
+            let file = model::File {
+                content: model::Content::empty(),
+                executable: false,
+            };
+            let paths = (0..count).map(|n| model::FilePath::new(n.to_string()).unwrap());
+            spec.source = paths.map(|path| (path, file.clone())).collect();
+        });
     }
 
     #[test]

@@ -273,6 +273,7 @@ mod tests {
         check("from", "now", "not a time");
         check("after", "x", "not a cursor");
         check("executor", "a b", "letters");
+        assert!(parse_query([("text", "ü".repeat(1000).as_str())]).is_ok());
         assert!(parse_query([("user", ""), ("text", "")]).is_ok());
         check("text", &"é".repeat(1025), "up to 1024 characters");
         assert!(parse_query([("text", "é".repeat(1024).as_str())]).is_ok());

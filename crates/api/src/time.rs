@@ -1,6 +1,9 @@
 //! Points in time as RFC 3339 with microseconds, always in UTC.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
 use model::Moment;
 
 pub fn show_time(moment: Moment) -> String {
@@ -13,10 +16,39 @@ pub fn show_time(moment: Moment) -> String {
     format!("{time:.6}")
 }
 
+/// Takes every time of RFC 3339, whatever its offset and the digits of its fraction.
 pub fn parse_time(text: &str) -> Result<Moment, String> {
-    text.parse::<Timestamp>()
+    timestamp(&to_nanoseconds(text))
         .map(|time| Moment(time.as_microsecond()))
-        .map_err(|_| format!("'{text}' is not a time; write it like 2026-01-31T12:00:00Z"))
+        .ok_or_else(|| format!("'{text}' is not a time; write it like 2026-01-31T12:00:00Z"))
+}
+
+/// A time of the last or the first day that in UTC lies beyond what can be counted is the last or the first that can.
+fn timestamp(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse() {
+        return Some(time);
+    }
+    let pieces = Pieces::parse(text).ok()?;
+    let time = pieces.date().to_datetime(pieces.time()?);
+    let offset = pieces.to_numeric_offset()?;
+    Some(offset.to_timestamp(time).unwrap_or(if time.year() > 0 {
+        Timestamp::MAX
+    } else {
+        Timestamp::MIN
+    }))
+}
+
+/// Without the digits of the fraction that the parser does not take and no clock here has.
+fn to_nanoseconds(text: &str) -> Cow<'_, str> {
+    const DIGITS: usize = 9;
+    let Some((whole, rest)) = text.split_once('.') else {
+        return text.into();
+    };
+    let zone = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    match &rest[..rest.len() - zone.len()] {
+        fraction if fraction.len() > DIGITS => format!("{whole}.{}{zone}", &fraction[..DIGITS]).into(),
+        _ => text.into(),
+    }
 }
 
 #[cfg(test)]
@@ -37,8 +69,29 @@ mod tests {
             parse_time("2026-01-01T01:00:00+01:00"),
             Ok(Moment(1_767_225_600_000_000))
         );
+        assert_eq!(
+            parse_time("2026-01-01T00:00:00.123456789012Z"),
+            Ok(Moment(1_767_225_600_123_456))
+        );
+        for (time, day) in [
+            ("9999-12-31T23:59:59-14:00", "9999-12-30"),
+            ("9999-12-31T23:59:59.999999999999Z", "9999-12-30"),
+            ("9999-12-31T23:59:60Z", "9999-12-30"),
+            ("0000-01-01T00:00:00+14:00", "-000001-12-31"),
+        ] {
+            let shown = show_time(parse_time(time).unwrap());
+            assert!(shown.starts_with(day), "{time} is shown as {shown}");
+        }
         assert!(show_time(Moment(i64::MAX)).starts_with("9999-12-"));
-        for bad in ["", "yesterday", "2026-01-01", "2026-13-01T00:00:00Z"] {
+        for bad in [
+            "",
+            "yesterday",
+            "2026-01-01",
+            "2026-01-01T00:00:00",
+            "9999-12-31T23:59:59",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T00:00:00.Z",
+        ] {
             assert!(parse_time(bad).is_err(), "{bad:?}");
         }
     }

@@ -3,6 +3,7 @@
 mod folder;
 mod listen;
 mod log;
+mod open_files;
 pub(crate) mod options;
 mod parts;
 mod problems;
@@ -72,6 +73,7 @@ where
 {
     let config = layers.config()?;
     let level = log_to_stderr(&config)?;
+    open_files::raise();
     let runtime = builder
         .enable_all()
         .build()

@@ -15,6 +15,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Less than this is not counted: as many bytes for each place do not fill the memory.
 pub(crate) const UNCOUNTED: u64 = 64 << 10;
 
+/// A body up to this size needs no place while it comes: as many bytes for each connection do not fill the memory.
+pub(crate) const SMALL_BODY: u64 = 16 << 10;
+
 /// Given back when the last clone is dropped. Work on another thread holds a clone, since it goes on when the client
 /// has closed its connection.
 #[derive(Clone)]
@@ -22,14 +25,44 @@ pub(crate) struct Admission(Arc<Held>);
 
 struct Held {
     account: Account,
-    place: Mutex<Taken>,
+    place: Mutex<Place>,
     /// Of the body and of what is unpacked from it, then of the answer.
     bytes: Mutex<Option<Taken>>,
     pool: Arc<Pool>,
 }
 
+enum Place {
+    /// The body is still coming. The request has its place in `work` once the body is there: a client that sends slowly
+    /// takes no place from requests that can be answered. A small body has no place meanwhile.
+    Receiving {
+        _upload: Option<Taken>,
+        work: Arc<Pool>,
+    },
+    Working {
+        _place: Taken,
+    },
+}
+
 impl Admission {
     pub(crate) fn new(account: Account, place: Taken, bytes: Arc<Pool>) -> Admission {
+        Admission::with(account, Place::Working { _place: place }, bytes)
+    }
+
+    /// For a request whose body is read as a whole before anything is done with it.
+    pub(crate) fn receiving(
+        account: Account,
+        upload: Option<Taken>,
+        work: Arc<Pool>,
+        bytes: Arc<Pool>,
+    ) -> Admission {
+        let place = Place::Receiving {
+            _upload: upload,
+            work,
+        };
+        Admission::with(account, place, bytes)
+    }
+
+    fn with(account: Account, place: Place, bytes: Arc<Pool>) -> Admission {
         Admission(Arc::new(Held {
             account,
             place: Mutex::new(place),
@@ -47,9 +80,19 @@ impl Admission {
         &self.0.account
     }
 
+    /// The body is there: the request leaves its place among the uploads and takes one among those that work.
+    pub(crate) fn start_work(&self) -> Result<(), Exhausted> {
+        let mut place = lock(&self.0.place);
+        if let Place::Receiving { work, .. } = &*place {
+            let taken = work.take(&self.0.account, 1)?;
+            *place = Place::Working { _place: taken };
+        }
+        Ok(())
+    }
+
     /// The request goes on in this place and leaves the one that it had. Its body is done with.
     pub(crate) fn move_to(&self, place: Taken) {
-        let old = std::mem::replace(&mut *lock(&self.0.place), place);
+        let old = std::mem::replace(&mut *lock(&self.0.place), Place::Working { _place: place });
         let bytes = lock(&self.0.bytes).take();
         drop((old, bytes));
     }

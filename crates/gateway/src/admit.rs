@@ -13,31 +13,54 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 use crate::account::Account;
-use crate::admission::{Admission, PATIENCE, UNCOUNTED};
+use crate::admission::{Admission, PATIENCE, SMALL_BODY, UNCOUNTED};
 use crate::gateway::Gateway;
+use crate::params;
+use crate::pool::Exhausted;
 use crate::refusal::Refusal;
 
 /// A request that waits holds nothing but memory, so there may be many; one that works holds the judicator.
 /// Beyond its bound, either is refused at once: a queue here would only hide the overload.
-pub(crate) async fn admit(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
-    // What has a body works before it waits.
-    let only_waits = only_reads(request.method()) && waits(request.uri());
-    let places = if only_waits {
-        &gateway.waiting
-    } else {
-        &gateway.in_flight
-    };
-    let account = Account::of(request.extensions());
-    let place = match places.take(&account, 1) {
-        Ok(place) => place,
-        Err(exhausted) => return Refusal::from(exhausted).into_response(),
-    };
-    let admission = Admission::new(account, place, gateway.bytes.clone());
+pub(crate) async fn admit(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    let response = serve(&gateway, request, next).await;
+    response.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn serve(gateway: &Gateway, mut request: Request, next: Next) -> Result<Response, Refusal> {
+    let admission = enter(gateway, &request)?;
+    // Until the search is done, not until its answer is sent.
+    let _search = searches_text(&request)
+        .then(|| gateway.text_searches.take(admission.account(), 1))
+        .transpose()?;
     request.extensions_mut().insert(admission.clone());
-    match run(&admission, request, next).await {
-        Ok(response) => response.map(|body| Body::new(HeldBody { body, admission })),
-        Err(refusal) => refusal.into_response(),
+    let response = run(&admission, request, next).await?;
+    Ok(response.map(|body| Body::new(HeldBody { body, admission })))
+}
+
+fn enter(gateway: &Gateway, request: &Request) -> Result<Admission, Exhausted> {
+    let account = Account::of(request.extensions());
+    let (work, bytes) = (gateway.in_flight.clone(), gateway.bytes.clone());
+    if reads_body_first(request) {
+        let size = request.body().size_hint().exact();
+        let is_small = size.is_some_and(|size| size <= SMALL_BODY);
+        let upload = (!is_small).then(|| gateway.uploads.take(&account, 1));
+        return Ok(Admission::receiving(account, upload.transpose()?, work, bytes));
     }
+    let places = match *request.method() {
+        // A blob is passed on while it comes.
+        Method::PUT => &gateway.uploads,
+        Method::GET | Method::HEAD if waits(request.uri()) => &gateway.waiting,
+        _ => &work,
+    };
+    let place = places.take(&account, 1)?;
+    Ok(Admission::new(account, place, bytes))
+}
+
+/// Whether the request has a body, and its route is one that calls [`Admission::start_work`] when the body is there.
+fn reads_body_first(request: &Request) -> bool {
+    *request.method() == Method::POST
+        && matches!(request.uri().path(), "/api/v1/tasks" | "/api/v1/tasks/batch")
+        && !request.body().is_end_stream()
 }
 
 /// Charges the answer, which is in memory until the client has taken it.
@@ -133,6 +156,12 @@ pub(crate) fn waits(uri: &Uri) -> bool {
             .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("wait=")))
 }
 
+/// A store does few searches for a text at one time, in the order in which they come, whoever asks.
+fn searches_text(request: &Request) -> bool {
+    let is_text = |(name, value): &(String, String)| name == "text" && !value.is_empty();
+    only_reads(request.method()) && params::pairs(request.uri()).is_ok_and(|pairs| pairs.iter().any(is_text))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
@@ -152,6 +181,58 @@ mod tests {
         check("/api/v1/tasks/x?a=b&wait=3", true);
         check("/api/v1/tasks/x/events", true);
         check("/api/v1/tasks?text=wait", false);
+        check("/api/v1/tasks", false);
+    }
+
+    #[test]
+    fn a_request_takes_its_place_when_its_body_is_there() {
+        let account = Account::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let uploads = Pool::new(Resource::Uploads, 1, 100);
+        let work = Pool::new(Resource::Requests, 1, 100);
+        let bytes = Pool::new(Resource::Bytes, 100, 100);
+        let upload = uploads.take(&account, 1).unwrap();
+        let admission = Admission::receiving(account.clone(), Some(upload), work.clone(), bytes);
+        admission.charge(10).unwrap();
+        let other = work.take(&account, 1).unwrap();
+        assert!(admission.start_work().is_err());
+        assert!(uploads.take(&account, 1).is_err());
+        drop(other);
+        admission.start_work().unwrap();
+        assert!(uploads.take(&account, 1).is_ok() && work.take(&account, 1).is_err());
+        // Its body is still in memory, and its place is still the same.
+        admission.start_work().unwrap();
+        assert_eq!(admission.bytes(), 10);
+        drop(admission);
+        assert!(work.take(&account, 1).is_ok());
+    }
+
+    #[test]
+    fn only_routes_that_read_a_body_first_come_without_a_place() {
+        let check = |method: Method, path: &str, body: &'static str, expected: bool| {
+            let request = Request::builder().method(&method).uri(path);
+            let request = request.body(Body::from(body)).unwrap();
+            assert_eq!(reads_body_first(&request), expected, "{method} {path}");
+        };
+        check(Method::POST, "/api/v1/tasks", "{}", true);
+        check(Method::POST, "/api/v1/tasks?wait=1", "{}", true);
+        check(Method::POST, "/api/v1/tasks/batch", "{}", true);
+        check(Method::POST, "/api/v1/tasks", "", false);
+        check(Method::GET, "/api/v1/tasks", "{}", false);
+        check(Method::PUT, "/api/v1/blobs/x", "{}", false);
+        check(Method::POST, "/tasks/x/cancel", "{}", false);
+    }
+
+    #[test]
+    fn searches_for_a_text_are_seen_in_the_url() {
+        let check = |uri: &str, expected: bool| {
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            assert_eq!(searches_text(&request), expected, "{uri}");
+        };
+        check("/api/v1/tasks?text=x", true);
+        check("/?user=ada&text=x", true);
+        check("/api/v1/tasks?te%78t=x", true);
+        check("/api/v1/tasks?text=", false);
+        check("/api/v1/tasks?user=text", false);
         check("/api/v1/tasks", false);
     }
 

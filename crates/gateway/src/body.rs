@@ -21,6 +21,7 @@ where
 {
     let admission = Admission::of(request.extensions())?;
     let bytes = read(&admission, request, limit).await?;
+    admission.start_work()?;
     parse_with(&admission, bytes, parse).await
 }
 

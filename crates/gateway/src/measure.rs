@@ -49,6 +49,8 @@ pub(crate) fn too_slow(what: &'static str) {
 pub(crate) fn exhausted(exhausted: Exhausted) {
     let resource = match exhausted.resource {
         Resource::Requests => "requests",
+        Resource::Uploads => "uploads",
+        Resource::TextSearches => "text_searches",
         Resource::Waiting => "waiting",
         Resource::Bytes => "bytes",
         Resource::Unpacking => "unpacking",

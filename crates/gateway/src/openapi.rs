@@ -6,13 +6,14 @@ mod forms;
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Json;
 use axum::extract::State;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
+use crate::body::JSON;
 use crate::gateway::Gateway;
 use crate::{MetricsAccess, Options, blobs, health, nodes, tasks};
 use errors::Errors;
@@ -53,6 +54,7 @@ struct Document;
 /// The same for every gateway; what depends on the operator's settings is put in by `document`.
 static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
 
+/// Takes milliseconds: what is made of it is kept in the `Gateway`.
 pub(crate) fn document(options: &Options) -> serde_json::Value {
     let mut document = DOCUMENT.clone();
     document.info.version.clone_from(&options.version);
@@ -72,12 +74,14 @@ pub(crate) fn document(options: &Options) -> serde_json::Value {
         tasks.max_items = Some(options.max_batch);
     }
     let mut document = serde_json::to_value(document).unwrap_or_default();
-    allow_empty_values(&mut document);
+    modify_search(&mut document);
+    api::schema::set_bounds(&mut document["components"]["schemas"], &options.bounds);
     document
 }
 
-/// A search may be sent as a form, in which fields are left empty. The builder has no word for that.
-fn allow_empty_values(document: &mut serde_json::Value) {
+/// A search may be sent as a form, in which fields are left empty. The builder has no word for that, nor for a bound that
+/// is defined elsewhere.
+fn modify_search(document: &mut serde_json::Value) {
     let parameters = document.pointer_mut("/paths/~1api~1v1~1tasks/get/parameters");
     for parameter in parameters
         .and_then(|all| all.as_array_mut())
@@ -109,7 +113,12 @@ fn require_tokens(document: &mut utoipa::openapi::OpenApi, metrics: MetricsAcces
 }
 
 pub(crate) async fn openapi(State(gateway): State<Arc<Gateway>>) -> Response {
-    Json(document(&gateway.options)).into_response()
+    let json = gateway.openapi_json.get_or_init(|| {
+        let document = document(&gateway.options);
+        serde_json::to_vec(&document).unwrap_or_default().into()
+    });
+    let headers = [(header::CONTENT_TYPE, JSON)];
+    (headers, json.clone()).into_response()
 }
 
 #[cfg(test)]
@@ -144,6 +153,10 @@ mod tests {
             tokens: Some(crate::Tokens::load(&tokens).unwrap()),
             metrics: MetricsAccess::Token,
             max_batch: 7,
+            bounds: model::Bounds {
+                args: 3,
+                ..model::Bounds::default()
+            },
             ..Options::default()
         });
         assert_eq!(document["security"], serde_json::json!([{"token": []}]));
@@ -155,6 +168,8 @@ mod tests {
             document["components"]["schemas"]["NewTasks"]["properties"]["tasks"]["maxItems"],
             7
         );
+        let schemas = &document["components"]["schemas"];
+        assert_eq!(schemas["Execute"]["properties"]["args"]["maxItems"], 3);
         assert_eq!(
             document["paths"]["/healthz"]["get"]["security"],
             serde_json::json!([])

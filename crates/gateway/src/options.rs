@@ -17,6 +17,8 @@ pub struct Options {
     /// The largest body of a request, blobs apart.
     pub max_body: u64,
     pub max_blob: u64,
+    /// How large a task may be, as the judicator has it: told in the description of the API.
+    pub bounds: model::Bounds,
     /// Tasks in one batch.
     pub max_batch: usize,
     /// A longer `?wait=` is cut to this.
@@ -24,9 +26,14 @@ pub struct Options {
     pub max_connections: usize,
     /// Requests that wait for a task, and event streams, at one time.
     pub max_waiting: usize,
+    /// Blobs, and bodies of requests that are not small, that come at one time.
+    pub max_uploads: usize,
+    /// Searches for a text at one time. The store lets 130 wait, whoever asks: far more
+    /// than one caller may have here.
+    pub max_text_searches: usize,
     /// All other requests at one time.
     pub requests_in_flight: usize,
-    /// How much of the connections, requests, waits and bytes one caller may have at one time, in percent. A caller
+    /// How much of the connections, uploads, text searches, requests, waits and bytes one caller may have at one time, in percent. A caller
     /// is a token's user; without tokens, an IP address.
     pub share: u32,
     /// Bodies, unpacked zips and answers in memory at one time.
@@ -54,10 +61,13 @@ impl Default for Options {
         Options {
             max_body: 64 << 20,
             max_blob: 1 << 30,
+            bounds: model::Bounds::default(),
             max_batch: 10_000,
             max_wait: Duration::from_secs(60),
             max_connections: 10_000,
             max_waiting: 8192,
+            max_uploads: 512,
+            max_text_searches: 32,
             requests_in_flight: 512,
             share: 50,
             max_bytes: 256 << 20,

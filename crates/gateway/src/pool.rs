@@ -14,6 +14,8 @@ use crate::account::Account;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     Requests,
+    Uploads,
+    TextSearches,
     Waiting,
     Bytes,
     Unpacking,
@@ -23,8 +25,10 @@ pub(crate) enum Resource {
 
 impl Resource {
     #[cfg(test)]
-    pub(crate) const ALL: [Resource; 6] = [
+    pub(crate) const ALL: [Resource; 8] = [
         Resource::Requests,
+        Resource::Uploads,
+        Resource::TextSearches,
         Resource::Waiting,
         Resource::Bytes,
         Resource::Unpacking,
@@ -53,6 +57,8 @@ pub(crate) enum Bound {
 fn said(exhausted: &Exhausted) -> String {
     let what = match exhausted.resource {
         Resource::Requests => "too many requests at once",
+        Resource::Uploads => "too many uploads at once",
+        Resource::TextSearches => "too many searches for a text at once",
         Resource::Waiting => "too many requests that wait and event streams at once",
         Resource::Bytes => "too many bytes of requests and answers at once",
         Resource::Unpacking => "too many zips to unpack at once",
@@ -70,9 +76,12 @@ fn advice(resource: Resource) -> &'static str {
     match resource {
         Resource::Waiting => "try again later, or ask without waiting",
         Resource::Bytes => "try again later, and read answers as they come",
-        Resource::Requests | Resource::Unpacking | Resource::Loading | Resource::Connections => {
-            "try again later"
-        }
+        Resource::Requests
+        | Resource::Uploads
+        | Resource::TextSearches
+        | Resource::Unpacking
+        | Resource::Loading
+        | Resource::Connections => "try again later",
     }
 }
 

@@ -43,10 +43,14 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     };
     let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
-    // These hold nothing of anyone's, and must answer when all places are taken.
-    let open = Router::new()
+    // Open to everyone; each takes a place, as its answer is long.
+    let description = Router::new()
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(pages::docs))
+        .layer(from_fn_with_state(gateway.clone(), admit::admit));
+
+    // These hold nothing of anyone's, and must answer when all places are taken.
+    let open = Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz));
     let metrics = Router::new().route("/metrics", get(health::metrics));
@@ -58,6 +62,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
 
     guard(api)
         .merge(pages)
+        .merge(description)
         .merge(open)
         .fallback(pages::no_route)
         .method_not_allowed_fallback(pages::no_method)

@@ -30,6 +30,10 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long a client may take to say what it wants; one that says nothing at all is let go as well.
 const HEADERS: Duration = Duration::from_secs(75);
 
+/// A head that is not complete when this much of it is there is answered with 431; no more is read at once. Every
+/// connection may hold twice as much, so it is far below hyper's own bound of 400 KB.
+const READ_BUFFER: usize = 64 << 10;
+
 /// When the process is out of file descriptors, accepting at once again would only burn the CPU.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -106,6 +110,7 @@ impl Server {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADERS)
+            .max_buf_size(READ_BUFFER)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

@@ -46,7 +46,7 @@ pub struct NetworkName(String);
 pub enum NameError {
     #[error("must not be empty")]
     Empty,
-    #[error("must be at most {limit} bytes long, this one has {actual}")]
+    #[error("must be at most {limit} characters long, this one has {actual}")]
     TooLong { limit: usize, actual: usize },
     #[error("must not contain control characters")]
     Control,
@@ -183,7 +183,7 @@ impl NetworkName {
 }
 
 fn check_length(name: &str, limit: usize) -> Result<(), NameError> {
-    match name.len() {
+    match name.chars().count() {
         0 => Err(NameError::Empty),
         actual if actual > limit => Err(NameError::TooLong { limit, actual }),
         _ => Ok(()),
@@ -299,6 +299,7 @@ mod tests {
     #[test]
     fn names_are_checked() {
         assert!(UserName::new("Ada Lovelace").is_ok());
+        assert!(UserName::new("ü".repeat(128)).is_ok());
         assert_eq!(UserName::new(""), Err(NameError::Empty));
         assert_eq!(UserName::new("a\nb"), Err(NameError::Control));
         assert_eq!(

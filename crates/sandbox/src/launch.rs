@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::cell::CellSettings;
 use crate::fault::Fault;
 use crate::handle::Warden;
+use crate::open_files::restore_inherited;
 use crate::wire::{self, Answer, Request};
 
 /// How far a command is kept from the machine.
@@ -82,6 +83,8 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
+    #[error("cannot set the warden's limit on open files")]
+    OpenFiles(#[source] io::Error),
     #[error("cannot greet the warden")]
     Greet(#[source] io::Error),
     #[error("{program:?} did not answer as a warden: see its message on stderr, if it left one")]
@@ -125,7 +128,11 @@ impl Launcher {
                 program: self.program.clone(),
                 source,
             })?;
-        match self.greet(&ours, their_urgent) {
+        // It waits for its greeting.
+        let greeted = restore_inherited(child.id())
+            .map_err(LaunchError::OpenFiles)
+            .and_then(|()| self.greet(&ours, their_urgent));
+        match greeted {
             Ok(folder) => Ok(Warden::new(child, ours, urgent, folder)),
             Err(error) => {
                 end(&mut child);

@@ -16,6 +16,7 @@ mod spec;
 
 mod handle;
 mod launch;
+mod open_files;
 
 mod fault;
 mod wire;
@@ -37,6 +38,7 @@ pub use cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, Usual, WO
 pub use fault::{Errno, Fault};
 pub use handle::{Remote, Ticket, Warden, WardenError};
 pub use launch::{Isolation, LaunchError, Launcher};
+pub use open_files::raise_open_files;
 pub use outcome::{Captured, Outcome, Reason};
 pub use spec::{Input, Limits, Spec, SpecError};
 pub use strays::{Marker, StraysError, kill_strays, kill_strays_while};

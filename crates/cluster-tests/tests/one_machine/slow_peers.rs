@@ -2,11 +2,12 @@
 //! that are too slow are ended.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cluster_tests::{Answer, System, Web, await_that};
+use cluster_tests::{Answer, Node, System, Web, await_that};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -38,27 +39,37 @@ fn hex(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn uploads_that_trickle_hold_only_their_own_places_and_end() {
-    let stage = Stage::up(&[]);
-    let put = format!(
-        "PUT /api/v1/blobs/{} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
-        "0".repeat(64)
-    );
-    let form = "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\
-                Content-Type: multipart/form-data; boundary=x\r\nExpect: 100-continue\r\n\r\n";
-    let mut slow = Vec::new();
-    for n in 0..256 {
+    // Of each kind as many as one caller may have.
+    const UPLOADS: usize = 256;
+    let stage = Stage::up(&["--set", "gateway.body_stall=20s"]);
+    let put = format!("PUT /api/v1/blobs/{} HTTP/1.1", "0".repeat(64));
+    let form = "POST /api/v1/tasks HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x";
+    let json = "POST /api/v1/tasks HTTP/1.1\r\nContent-Type: application/json";
+    let begin = async |request: &str, length: usize| {
+        let head = format!(
+            "{request}\r\nHost: localhost\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
+        );
         let mut socket = Socket::open(&stage.system).await;
-        // Told to go on, so it has its place.
-        let answer = socket.ask(if n % 2 == 0 { &put } else { form }).await;
-        assert!(answer.starts_with("HTTP/1.1 100 "), "{n}: {answer}");
+        let answer = socket.ask(&head).await;
+        (socket, answer)
+    };
+    let large = (0..UPLOADS).map(|n| begin(if n % 2 == 0 { &put } else { form }, 1_000_000));
+    let small = (0..UPLOADS).map(|n| begin(if n % 2 == 0 { json } else { form }, 1000));
+    let (large, small) = tokio::join!(join_all(large), join_all(small));
+    let mut slow = Vec::new();
+    for (socket, answer) in large.into_iter().chain(small) {
+        // Told to go on, so it is being received.
+        assert!(answer.starts_with("HTTP/1.1 100 "), "{answer}");
         slow.push(socket);
     }
-    let problem = stage.web.get("/api/v1/stats").await.problem(429);
-    assert_eq!(problem["limit"], "256", "{problem}");
-    let other = other(&stage);
-    assert_eq!(other.get("/api/v1/stats").await.status, 200);
-    let task = other.run(&json!({"execute": {"command": "echo served"}})).await;
-    assert_eq!(task["result"]["execute"]["stdout"], "served\n");
+    let (_, answer) = begin(&put, 1_000_000).await;
+    assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
+    // At the same address, which may be that of a proxy, and at another.
+    for web in [&stage.web, &other(&stage)] {
+        assert_eq!(web.get("/api/v1/tasks").await.status, 200);
+        let task = web.run(&json!({"execute": {"command": "echo served"}})).await;
+        assert_eq!(task["result"]["execute"]["stdout"], "served\n");
+    }
     let ends = join_all(
         slow.iter_mut()
             .map(|socket| socket.trickle(b"x", Duration::from_secs(1))),
@@ -68,21 +79,14 @@ async fn uploads_that_trickle_hold_only_their_own_places_and_end() {
         assert!(end.is_empty() || end.starts_with("HTTP/1.1 408 "), "{end}");
     }
     await_that("a place to be free", PATIENCE, async || {
-        (stage.web.get("/api/v1/stats").await.status == 200).then_some(())
+        let (_, answer) = begin(&put, 1_000_000).await;
+        answer.starts_with("HTTP/1.1 100 ").then_some(())
     })
     .await;
-    assert_eq!(
-        metric(&other, "conclave_http_too_slow_total{what=\"body\"}").await,
-        256
-    );
-    assert!(
-        metric(
-            &other,
-            "conclave_http_exhausted_total{resource=\"requests\",bound=\"share\"}"
-        )
-        .await
-            > 0
-    );
+    let ended = metric(&stage.web, "conclave_http_too_slow_total{what=\"body\"}").await;
+    assert_eq!(ended, 2 * UPLOADS as u64);
+    let refused = "conclave_http_exhausted_total{resource=\"uploads\",bound=\"share\"}";
+    assert!(metric(&stage.web, refused).await > 0);
 }
 
 #[tokio::test]
@@ -322,4 +326,81 @@ async fn connections_of_one_address_leave_room_for_others() {
     );
     assert!(idle.len() <= 4, "{}", idle.len());
     assert_eq!(other(&stage).get("/api/v1/stats").await.status, 200);
+}
+
+#[tokio::test]
+async fn connections_do_not_take_all_open_files() {
+    let system = System::new().expect("a folder");
+    let up = system.up_command(&[]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -Sn 200 && ulimit -Hn 512 && exec \"$0\" \"$@\""])
+        .arg(up.get_program())
+        .args(up.get_args());
+    let up = Node::launch("up", system.folder.path(), limited).expect("conclave up serves");
+    let mut idle = Vec::new();
+    for _ in 0..600 {
+        idle.push(Socket::open(&system).await);
+    }
+    let other = Web::from_address(&system.url(""), IpAddr::from(Ipv4Addr::new(127, 0, 0, 2)));
+    let command = "ulimit -Sn; ulimit -Hn";
+    let task = other.run(&json!({"execute": {"command": command}})).await;
+    // Commands keep the limits that the node was started with.
+    assert_eq!(task["result"]["execute"]["stdout"], "200\n512\n");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", up.pid())).expect("a process");
+    let open_files = limits.lines().find(|line| line.starts_with("Max open files"));
+    let open_files: Vec<_> = open_files.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(open_files[3..5], ["512", "512"], "{limits}");
+    let log = up.log();
+    assert!(log.contains("connections=192"), "{log}");
+}
+
+#[tokio::test]
+async fn text_searches_of_one_caller_leave_room_for_others() {
+    // More than may wait in the store, whoever asks.
+    const SEARCHERS: usize = 200;
+    let stage = Stage::up(&["--slots", "0"]);
+    // As many as one search looks at.
+    let task = json!({"execute": {"command": "true"}});
+    let tasks = json!({"tasks": vec![task; 10_000]});
+    assert_eq!(stage.web.post("/api/v1/tasks/batch", &tasks).await.status, 201);
+    let search = "/api/v1/tasks?text=needle";
+    let web = Arc::new(Web::new(&stage.system.url("")));
+    let mut flood = JoinSet::new();
+    for _ in 0..SEARCHERS {
+        let web = web.clone();
+        flood.spawn(async move {
+            loop {
+                if web.get(search).await.status != 200 {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+    let name = "conclave_http_exhausted_total{resource=\"text_searches\",bound=\"share\"}";
+    let other = other(&stage);
+    let mut answers = Vec::new();
+    for _ in 0..10 {
+        answers.push(other.get(search).await.status);
+    }
+    assert_eq!(answers, [200; 10]);
+    assert!(metric(&other, name).await > 0);
+    flood.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_head_is_kept_up_to_a_bound() {
+    let stage = Stage::up(&[]);
+    let ask = async |length: usize| {
+        let long = "x".repeat(length);
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {long}\r\n\r\n");
+        Socket::open(&stage.system).await.try_ask(&head).await
+    };
+    let answer = ask(60 << 10).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = ask(200 << 10).await;
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
+        "{answer}"
+    );
 }

@@ -222,13 +222,17 @@ keys! {
         max_batch: NonZeroU32 = "10000",
         /// The longest that a request may wait for a task; a longer wait is cut to this.
         max_wait: Duration = "60s",
-        /// Connections at one time.
+        /// Connections at one time; fewer where the hard limit on open files leaves no room for as many.
         max_connections: NonZeroU32 = "10000",
         /// Requests that wait for a task, and event streams, at one time.
         max_waiting: NonZeroU32 = "8192",
+        /// Uploads at one time: blobs, and requests with a body of more than 16 KiB until the body is there.
+        max_uploads: NonZeroU32 = "512",
+        /// Searches for a text at one time; they count among the other requests too.
+        max_text_searches: NonZeroU32 = "32",
         /// All other requests at one time.
         max_requests: NonZeroU32 = "512",
-        /// Percent of the connections, requests, waits, bytes and unpackers that one caller may have: a token's user or, without tokens, an IP address.
+        /// Percent of the connections, uploads, text searches, requests, waits, bytes and unpackers that one caller may have: a token's user or, without tokens, an IP address.
         share: NonZeroU32 = "50",
         /// Bytes of requests, unpacked zips and answers in memory at one time.
         max_bytes: Size = "256MiB",

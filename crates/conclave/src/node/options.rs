@@ -82,10 +82,13 @@ pub(super) fn gateway(config: &Config, secrets: &Secrets) -> gateway::Options {
     gateway::Options {
         max_body: section.max_body.0,
         max_blob: config.judicator.max_blob.0,
+        bounds: bounds(config),
         max_batch: count(section.max_batch),
         max_wait: section.max_wait,
         max_connections: count(section.max_connections),
         max_waiting: count(section.max_waiting),
+        max_uploads: count(section.max_uploads),
+        max_text_searches: count(section.max_text_searches),
         requests_in_flight: count(section.max_requests),
         share: section.share.get(),
         max_bytes: section.max_bytes.0,

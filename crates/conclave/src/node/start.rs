@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{Folder, Part, Reload, Renewed, Secrets, options};
+use super::{Folder, Part, Reload, Renewed, Secrets, open_files, options};
 use crate::config::{Address, Config};
 
 /// For what has nothing long to finish.
@@ -117,7 +117,8 @@ pub(crate) fn gateway(
     secrets: &Secrets,
     metrics: PrometheusHandle,
 ) -> Part {
-    let options = options::gateway(config, secrets);
+    let mut options = options::gateway(config, secrets);
+    options.max_connections = open_files::connections(&options);
     Part::start(Component::Gateway.name(), PATIENCE, |stop| async move {
         Ok(gateway::run(listener, options, calls, metrics, stop).await?)
     })

@@ -8,17 +8,21 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::layout::Page;
+use super::layout::{Page, respond};
+use crate::Options;
 use crate::gateway::Gateway;
 use crate::openapi;
 use crate::problem::KINDS;
 
-/// The first task; `SERVER` stands for the server's own address.
-const FIRST_TASK: &str = r#"curl 'SERVER/api/v1/tasks?wait=10' -H 'Content-Type: application/json' -d '
+/// Stands for the server's own address in the page as it is kept.
+const SERVER: &str = "{SERVER}";
+
+/// The first task.
+const FIRST_TASK: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' -H 'Content-Type: application/json' -d '
   {"source": {"hello.sh": "echo Hello, $(cat)"},
    "execute": {"command": "sh hello.sh", "input": "world", "limits": {"wall": "2s"}}}'"#;
 
-const WITH_FILES: &str = r#"curl 'SERVER/api/v1/tasks?wait=10' \
+const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
   -F 'task={"execute": {"command": "sh hello.sh", "input": "world"}}' \
   -F 'source=@hello.sh'"#;
 
@@ -60,16 +64,21 @@ const TYPES: [&str; 32] = [
 ];
 
 pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let version = &gateway.options.version;
-    let document = openapi::document(&gateway.options);
+    let page = gateway.docs_page.get_or_init(|| write(&gateway.options));
     let server = server(request.headers(), request.uri());
+    respond(page.replace(SERVER, &server))
+}
+
+/// To be kept: it takes milliseconds, and anyone may ask for it.
+fn write(options: &Options) -> String {
+    let document = openapi::document(options);
     let content = html! {
         h1 { "The HTTP API" }
         p { "A task is source files, an optional compile command, an execute command, its input and data, and limits. "
             "Add one and wait for it:" }
-        pre { (FIRST_TASK.replace("SERVER", &server)) }
+        pre { (FIRST_TASK) }
         p { "The same with files from your disk, each file's name being its path in the workspace:" }
-        pre { (WITH_FILES.replace("SERVER", &server)) }
+        pre { (WITH_FILES) }
         p { "Programs find all of this in " a href="/api/openapi.json" { "/api/openapi.json" } " (OpenAPI 3.1). "
             "Where the operator has set tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
         h2 { "Calls" }
@@ -90,10 +99,10 @@ pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) 
     };
     let page = Page {
         title: "The HTTP API",
-        version,
+        version: &options.version,
         refresh: None,
     };
-    page.show(&content)
+    page.write(&content).into_string()
 }
 
 fn calls(document: &Value, tag: &str) -> Markup {
@@ -241,6 +250,12 @@ mod tests {
         check("```sh\nls | wc\n```", "<pre>ls | wc\n</pre>");
         check("a ` b", "<p>a ` b</p>");
         check("", "");
+    }
+
+    #[test]
+    fn the_page_that_is_kept_has_a_place_for_the_address_in_each_example() {
+        let page = write(&Options::default());
+        assert_eq!(page.matches(SERVER).count(), 2);
     }
 
     #[test]

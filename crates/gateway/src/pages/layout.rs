@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use axum::http::header::{self, HeaderName};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -28,7 +28,11 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     pub(super) fn show(&self, content: &Markup) -> Response {
-        let page = html! {
+        respond(self.write(content).into_string())
+    }
+
+    pub(super) fn write(&self, content: &Markup) -> Markup {
+        html! {
             (DOCTYPE)
             html lang="en" {
                 head {
@@ -48,9 +52,13 @@ impl Page<'_> {
                     main { (content) }
                 }
             }
-        };
-        (headers(), page).into_response()
+        }
     }
+}
+
+/// A page that is written already.
+pub(super) fn respond(page: String) -> Response {
+    (headers(), Html(page)).into_response()
 }
 
 fn headers() -> [(HeaderName, &'static str); 4] {

@@ -47,13 +47,13 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
         .await
         .map_err(|error| Refusal::Malformed(format!("the form cannot be read: {error}")))?;
     let broken = |error: MultipartError| broken(&error, limit);
-    let mut task: Option<NewTask> = None;
+    let mut task: Option<Bytes> = None;
     let mut attached = Attached::default();
     while let Some(field) = form.next_field().await.map_err(broken)? {
         let part = Part::read(field).await.map_err(broken)?;
         match part.name.as_str() {
             "task" if task.is_some() => return Err(Invalid::new("task", "is given twice").into()),
-            "task" => task = Some(body::parse_with(&admission, part.bytes, api::parse).await?),
+            "task" => task = Some(part.bytes),
             "source" => attached.source.push(part)?,
             "data" => attached.data.push(part)?,
             "source_zip" => attached.source.set_zip(part)?,
@@ -61,8 +61,10 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
             other => return Err(unknown(other).into()),
         }
     }
-    let mut task =
+    admission.start_work()?;
+    let task =
         task.ok_or_else(|| Invalid::new("task", "is missing; send the task's JSON as a part of this name"))?;
+    let mut task: NewTask = body::parse_with(&admission, task, api::parse).await?;
     task.source = attached.source.join("source", task.source)?;
     task.data = attached.data.join("data", task.data)?;
     Ok(task)

@@ -271,6 +271,7 @@ mod tests {
             most: BATCH,
             added: 0,
             in_doubt: 0,
+            known: Known::default(),
         };
         let lines = b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n";
         let wrong = adding.all(Box::new(&lines[..])).await.unwrap_err().to_string();
