@@ -1,9 +1,12 @@
 //! The command line when answers are lost or never come.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cluster_tests::Cli;
+use cluster_tests::{Cli, Said};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -68,6 +71,46 @@ async fn a_server_that_never_answers_is_given_up() {
     cli.feed(&args, large.as_bytes())
         .await
         .fails(1, &["did not answer"]);
+}
+
+#[tokio::test]
+async fn an_interrupted_batch_says_how_to_go_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let cli = Cli::new(&format!("http://{address}"));
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let mut command = cli.command(&["add", "--lines", "-"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("conclave starts");
+        let pid = Pid::from_raw(child.id().expect("a pid") as i32);
+        let mut stdin = child.stdin.take().expect("a stdin");
+        let input = "{\"execute\": {\"command\": \"true\"}}\n".repeat(3);
+        stdin.write_all(input.as_bytes()).await.expect("it reads");
+        drop(stdin);
+        // The call is on its way, and is never answered.
+        let (mut connection, _) = listener.accept().await.expect("it connects");
+        connection.read(&mut [0; 16]).await.expect("a request");
+        nix::sys::signal::kill(pid, signal).expect("it runs");
+        let said = Said::of(child).await;
+        said.fails(
+            code,
+            &[
+                "no task is known to be added",
+                "of 3 more (lines 1 to 3) it is not known",
+            ],
+        );
+        assert_eq!(said.advised("--key").len(), UNKNOWN.len(), "{said:?}");
+    }
+    // Also while it waits for lines.
+    let mut command = cli.command(&["--timeout", "600ms", "add", "--lines", "-"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("conclave starts");
+    let pid = Pid::from_raw(child.id().expect("a pid") as i32);
+    let mut stdin = child.stdin.take().expect("a stdin");
+    // More than the pipe holds: once it is written, the reader is at work.
+    stdin.write_all(&[b'\n'; 128 << 10]).await.expect("it reads");
+    nix::sys::signal::kill(pid, Signal::SIGINT).expect("it runs");
+    let said = Said::of(child).await;
+    said.fails(130, &["no task was added"]);
+    drop(stdin);
 }
 
 /// Carries requests to a server, and swallows the answers to the first additions: they are done, and nobody hears it.

@@ -19,7 +19,8 @@ mod lines;
 Exit codes:
   0      everything was added
   1      not everything was added, or it is not known; stderr says what is known and how to go on
-  2      the command line cannot be understood")]
+  2      the command line cannot be understood
+  128+N  signal N ended it; with --lines stderr says what is known and how to go on")]
 pub(crate) struct Args {
     /// Task as JSON, as the HTTP API takes it; - for stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lines", "shell", "words", "source", "data", "compile", "input", "env", "network", "user", "priority"])]

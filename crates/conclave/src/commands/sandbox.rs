@@ -1,6 +1,6 @@
 //! `conclave sandbox`: one command in a cell, for trying out and for finding out why a task fails.
 
-mod interrupts;
+pub(super) mod interrupts;
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::io::BufRead;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Error, Result, anyhow};
 use api::{Brief, Client, ClientError, NewTask};
 
+use crate::commands::sandbox::interrupts::Interrupts;
 use crate::print::{Form, Out, complain, complain_about, is_closed_pipe};
 use crate::task::BatchKey;
 
@@ -25,7 +27,11 @@ struct Adding<'a> {
     added: usize,
     /// How many of those waiting may have been added.
     in_doubt: usize,
+    known: Known,
 }
+
+/// What a signal has to tell before it ends the process.
+type Known = Arc<Mutex<String>>;
 
 struct Line {
     number: usize,
@@ -56,7 +62,9 @@ pub(super) async fn add(
         most: BATCH,
         added: 0,
         in_doubt: 0,
+        known: Known::default(),
     };
+    adding.tell_on_signals()?;
     match adding.all(lines).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
@@ -68,6 +76,20 @@ pub(super) async fn add(
 }
 
 impl Adding<'_> {
+    fn tell_on_signals(&self) -> Result<()> {
+        self.note_known();
+        let known = Arc::clone(&self.known);
+        Interrupts::listen()?.exit_after(move || {
+            let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            complain(format_args!("interrupted; {known}"));
+        });
+        Ok(())
+    }
+
+    fn note_known(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = self.what_is_known();
+    }
+
     async fn all(&mut self, lines: Box<dyn BufRead>) -> Result<()> {
         for (index, line) in lines.lines().enumerate() {
             let line = line.with_context(|| format!("could not read {}", self.path.display()))?;
@@ -91,21 +113,27 @@ impl Adding<'_> {
         while !self.waiting.is_empty() {
             let count = self.waiting.len().min(self.most);
             let tasks = self.waiting.iter().take(count).map(|line| line.task.clone());
-            match self.client.add_many(tasks.collect()).await {
+            let tasks = tasks.collect();
+            self.in_doubt = count;
+            self.note_known();
+            match self.client.add_many(tasks).await {
                 Ok(briefs) => {
                     self.waiting.drain(..count);
                     self.added += count;
+                    self.in_doubt = 0;
+                    self.note_known();
                     self.print(&briefs)?;
                 }
-                Err(error) => match most_tasks(&error) {
-                    Some(most) if (1..count).contains(&most) => self.most = most,
-                    _ => {
-                        if error.may_have_been_done() {
-                            self.in_doubt = count;
-                        }
-                        return Err(self.blamed(error));
+                Err(error) => {
+                    if !error.may_have_been_done() {
+                        self.in_doubt = 0;
                     }
-                },
+                    self.note_known();
+                    match most_tasks(&error) {
+                        Some(most) if (1..count).contains(&most) => self.most = most,
+                        _ => return Err(self.blamed(error)),
+                    }
+                }
             }
         }
         self.bytes = 0;

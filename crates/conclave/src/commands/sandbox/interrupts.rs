@@ -14,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sandbox::Ticket;
 
 /// Heard of while the input comes in.
-pub(super) struct Interrupts {
+pub(in crate::commands) struct Interrupts {
     signals: SignalFd,
 }
 
@@ -34,7 +34,7 @@ struct Shared {
 impl Interrupts {
     /// From here on they no longer end the process by themselves. Those that whoever started it had it ignore, as
     /// `nohup` does, go on being ignored.
-    pub(super) fn listen() -> Result<Interrupts> {
+    pub(in crate::commands) fn listen() -> Result<Interrupts> {
         let heard = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter();
         let mask = SigSet::from_iter(heard.filter(|signal| !is_ignored(*signal)));
         mask.thread_block().context("could not hold back signals")?;
@@ -60,6 +60,17 @@ impl Interrupts {
                 length => to.write_all(&buffer[..length])?,
             }
         }
+    }
+
+    /// When one comes, does this last thing and ends the process.
+    pub(in crate::commands) fn exit_after(self, last: impl FnOnce() + Send + 'static) {
+        // A thread of its own: the others may be waiting for a server or for input.
+        std::thread::spawn(move || {
+            if let Ok(Some(signal)) = self.signals.read_signal() {
+                last();
+                std::process::exit(code_of(signal.ssi_signo).into());
+            }
+        });
     }
 
     /// Ends the command when one comes, and this process when another does.
