@@ -20,6 +20,8 @@ mod events;
 mod options;
 mod progress;
 mod repeat;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use error::ClientError;
@@ -45,6 +47,24 @@ struct Call {
     body: Option<Bytes>,
     /// How long the server was asked to wait before it answers.
     wait: Duration,
+    answer: Answer,
+}
+
+/// What bounds the time that an answer's body may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// The call's deadline: it is small, and a server that trickles it is not working.
+    Json,
+    /// Its progress: it may be large, and the connection slow.
+    Bytes,
+}
+
+/// How long a server may take to answer.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    silence: Duration,
+    /// Until when the whole answer is to be there. An answer that has begun has `silence` at least.
+    deadline: Option<Instant>,
 }
 
 /// Which step's output.
@@ -163,7 +183,9 @@ impl Client {
     /// Exactly the bytes that a step wrote, up to the cap.
     pub async fn output(&self, id: TaskId, step: Step, output: Output) -> Result<Bytes, ClientError> {
         let path = format!("/api/v1/tasks/{id}/{}/{}", step.as_str(), output.as_str());
-        let (_, body) = self.answer(self.call(Method::GET, &path)).await?;
+        let mut call = self.call(Method::GET, &path);
+        call.answer = Answer::Bytes;
+        let (_, body) = self.answer(call).await?;
         Ok(body)
     }
 
@@ -180,7 +202,7 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/octet-stream")
             .body(reqwest::Body::wrap_stream(progress.clone().noting(bytes)));
         let response = self.send(request, &progress, self.silence).await?;
-        self.accepted(response, &progress, self.silence)
+        self.accepted(response, &progress, self.patience())
             .await
             .map(drop)
             .map_err(|failed| failed.error)
@@ -246,6 +268,7 @@ impl Client {
             url: self.url(path),
             body: None,
             wait: Duration::ZERO,
+            answer: Answer::Json,
         }
     }
 
@@ -261,20 +284,33 @@ impl Client {
     async fn answer(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
         let mut attempts = self.repeat.begin(call.wait);
         loop {
-            match self.attempt(&call, attempts.silence()).await {
+            let patience = Patience {
+                silence: attempts.silence(),
+                deadline: (call.answer == Answer::Json).then(|| attempts.deadline()),
+            };
+            match self.attempt(&call, patience).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => attempts.pause_after(failed).await?,
             }
         }
     }
 
-    async fn attempt(&self, call: &Call, silence: Duration) -> Result<(HeaderMap, Bytes), Failed> {
+    async fn attempt(&self, call: &Call, patience: Patience) -> Result<(HeaderMap, Bytes), Failed> {
         let progress = Progress::start();
         let request = self.request(call, &progress);
-        let response = self.send(request, &progress, silence + call.wait).await?;
-        let response = self.accepted(response, &progress, silence).await?;
+        let silence = patience.silence + call.wait;
+        let response = self.send(request, &progress, silence).await?;
+        let response = self.accepted(response, &progress, patience).await?;
         let headers = response.headers().clone();
-        Ok((headers, self.read(response, &progress, silence).await?))
+        Ok((headers, self.read(response, &progress, patience).await?))
+    }
+
+    /// For calls that are made once. Only their refusals are read whole.
+    fn patience(&self) -> Patience {
+        Patience {
+            silence: self.silence,
+            deadline: Some(Instant::now()),
+        }
     }
 
     /// The beginning of an answer that may be long. One attempt.
@@ -282,7 +318,7 @@ impl Client {
         let progress = Progress::start();
         let request = self.request(call, &progress);
         let response = self.send(request, &progress, self.silence).await?;
-        self.accepted(response, &progress, self.silence)
+        self.accepted(response, &progress, self.patience())
             .await
             .map_err(|failed| failed.error)
     }
@@ -325,7 +361,7 @@ impl Client {
         &self,
         response: Response,
         progress: &Progress,
-        silence: Duration,
+        patience: Patience,
     ) -> Result<Response, Failed> {
         progress.note();
         let status = response.status();
@@ -334,7 +370,11 @@ impl Client {
         }
         let after = response.headers().get(header::RETRY_AFTER);
         let retry_after = after.and_then(|after| after.to_str().ok()?.parse().ok());
-        let body = self.read(response, progress, silence).await?;
+        let patience = Patience {
+            deadline: patience.deadline.or(Some(Instant::now())),
+            ..patience
+        };
+        let body = self.read(response, progress, patience).await?;
         Err(Failed {
             error: ClientError::refused(self.base.as_str(), status, &body),
             retry_after: retry_after.map(Duration::from_secs),
@@ -342,6 +382,28 @@ impl Client {
     }
 
     async fn read(
+        &self,
+        response: Response,
+        progress: &Progress,
+        patience: Patience,
+    ) -> Result<Bytes, ClientError> {
+        let Patience { silence, deadline } = patience;
+        let began = Instant::now();
+        let whole = self.read_all(response, progress, silence);
+        let Some(deadline) = deadline else {
+            return whole.await;
+        };
+        let deadline = deadline.max(began + silence);
+        match tokio::time::timeout_at(deadline.into(), whole).await {
+            Ok(whole) => whole,
+            Err(_) => Err(ClientError::Unfinished {
+                server: self.base.to_string(),
+                spent: began.elapsed(),
+            }),
+        }
+    }
+
+    async fn read_all(
         &self,
         mut response: Response,
         progress: &Progress,

@@ -23,6 +23,9 @@ pub enum ClientError {
     /// It is not known whether the call was done.
     #[error("{server} did not answer within {:.1} s", .silence.as_secs_f32())]
     Silent { server: String, silence: Duration },
+    /// It is not known whether the call was done.
+    #[error("{server} began to answer, and had not finished after {:.1} s", .spent.as_secs_f32())]
+    Unfinished { server: String, spent: Duration },
     #[error("{last} (tried {attempts} times in {:.1} s)", .spent.as_secs_f32())]
     Repeated {
         last: Box<ClientError>,
@@ -70,7 +73,8 @@ impl ClientError {
     pub fn is_transient(&self) -> bool {
         match self {
             ClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
-            ClientError::Connect { .. } | ClientError::Broken { .. } | ClientError::Silent { .. } => true,
+            ClientError::Connect { .. } | ClientError::Broken { .. } => true,
+            ClientError::Silent { .. } | ClientError::Unfinished { .. } => true,
             ClientError::Repeated { last, .. } => last.is_transient(),
             ClientError::Certificate { .. }
             | ClientError::Tls { .. }
@@ -99,7 +103,8 @@ impl ClientError {
         match self {
             // A gateway that lost its judicator does not know either.
             ClientError::Problem(problem) => problem.status >= 500,
-            ClientError::Broken { .. } | ClientError::Silent { .. } | ClientError::Answer { .. } => true,
+            ClientError::Broken { .. } | ClientError::Answer { .. } => true,
+            ClientError::Silent { .. } | ClientError::Unfinished { .. } => true,
             ClientError::Repeated { last, in_doubt, .. } => *in_doubt || last.may_have_been_done(),
             ClientError::Connect { .. }
             | ClientError::Certificate { .. }

@@ -13,7 +13,8 @@ pub struct ClientOptions {
     pub authorities: Option<Vec<u8>>,
     /// A call fails when nothing has moved for this long: no answer came, and no byte of a body in either direction.
     pub silence: Duration,
-    /// A call that failed for a passing reason is repeated until this time is over. Zero: it is made once.
+    /// A call that failed for a passing reason is repeated until this time is over. Zero: it is made once. An answer in
+    /// JSON is to be complete by then, or `silence` after it began.
     pub repeat_for: Duration,
     /// Called when a call has failed more than once and is about to be repeated.
     pub on_repeat: fn(&ClientError),

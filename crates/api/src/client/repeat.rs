@@ -98,6 +98,11 @@ impl Attempts<'_> {
         }
     }
 
+    /// When the time for all attempts is over.
+    pub(super) fn deadline(&self) -> Instant {
+        self.began + self.wait + self.repeat.repeat_for
+    }
+
     /// Returns when it is time for the next attempt, or with the error if there is to be none.
     pub(super) async fn pause_after(&mut self, failed: Failed) -> Result<(), ClientError> {
         let Failed { error, retry_after } = failed;

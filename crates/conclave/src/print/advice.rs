@@ -31,7 +31,9 @@ fn advice(error: &ClientError) -> Option<&'static str> {
         ClientError::Setup(_) | ClientError::Authorities(_) => {
             Some("--ca-file FILE names a file of certificates in PEM form")
         }
-        ClientError::Silent { .. } => Some("a longer --timeout gives it more time"),
+        ClientError::Silent { .. } | ClientError::Unfinished { .. } => {
+            Some("a longer --timeout gives it more time")
+        }
         ClientError::Redirect { .. } => Some("give that address as --server"),
         _ => None,
     }
