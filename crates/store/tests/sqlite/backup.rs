@@ -83,10 +83,10 @@ async fn a_closed_store_can_be_backed_up_too() {
     let task = new(spec());
     store.add(vec![task.clone()]).await.unwrap();
     drop(store);
-    let target = TempDir::new().unwrap();
-    // An empty folder will do as well as none.
-    assert_eq!(copied(&folder, target.path()).unwrap().tasks, 1);
-    let copy = open(&target.path().join("store"));
+    let targets = TempDir::new().unwrap();
+    let target = targets.path().join("b");
+    assert_eq!(copied(&folder, &target).unwrap().tasks, 1);
+    let copy = open(&target.join("store"));
     assert!(copy.get(task.id).await.unwrap().is_some());
     // What a backup left open must not keep the store from opening again.
     assert!(open(folder.path()).get(task.id).await.unwrap().is_some());
