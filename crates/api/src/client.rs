@@ -7,7 +7,6 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use model::{BlobHash, Query, TaskId};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     query_pairs,
 };
 
+mod call;
 mod error;
 mod events;
 mod options;
@@ -27,6 +27,7 @@ mod tls;
 pub use error::ClientError;
 pub use options::ClientOptions;
 
+use call::{Answer, Call};
 use progress::Progress;
 use repeat::{Failed, Repeat};
 
@@ -37,26 +38,6 @@ pub struct Client {
     base: Url,
     silence: Duration,
     repeat: Repeat,
-}
-
-/// A call that can be made more than once.
-struct Call {
-    method: Method,
-    url: Url,
-    /// JSON.
-    body: Option<Bytes>,
-    /// How long the server was asked to wait before it answers.
-    wait: Duration,
-    answer: Answer,
-}
-
-/// What bounds the time that an answer's body may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// The call's deadline: it is small, and a server that trickles it is not working.
-    Json,
-    /// Its progress: it may be large, and the connection slow.
-    Bytes,
 }
 
 /// How long a server may take to answer.
@@ -450,24 +431,6 @@ impl Client {
         ClientError::Silent {
             server: self.base.to_string(),
             silence,
-        }
-    }
-}
-
-impl Call {
-    fn sending(self, body: &impl Serialize) -> Call {
-        // The types of this crate are text, numbers and lists: there is nothing in them that could not be written.
-        let body = serde_json::to_vec(body).unwrap_or_default();
-        Call {
-            body: Some(body.into()),
-            ..self
-        }
-    }
-
-    fn waiting(self, wait: Option<Duration>) -> Call {
-        Call {
-            wait: wait.unwrap_or_default(),
-            ..self
         }
     }
 }

@@ -1,0 +1,370 @@
+use regex::Regex;
+use serde_json::Value;
+
+use super::*;
+
+fn json<T: PartialSchema>() -> Value {
+    serde_json::to_value(T::schema()).unwrap()
+}
+
+fn pattern(schema: &Value) -> Regex {
+    Regex::new(schema["pattern"].as_str().unwrap()).unwrap()
+}
+
+/// What fits a pattern is taken by the server's parser, and what the parser refuses does not fit.
+fn check(pattern: &Regex, parse: impl Fn(&str) -> bool, fits: &[&str], fits_not: &[&str]) {
+    for text in fits {
+        assert!(pattern.is_match(text), "{text:?} should fit {pattern}");
+        assert!(parse(text), "{text:?} is refused");
+    }
+    for text in fits_not {
+        assert!(!pattern.is_match(text), "{text:?} should not fit {pattern}");
+        assert!(!parse(text), "{text:?} is taken");
+    }
+}
+
+/// Whether a text fits a schema of the few words that ours are made of.
+fn fits(schema: &Value, text: &str) -> bool {
+    let length = text.chars().count() as u64;
+    let all = |word: &str| schema[word].as_array();
+    schema["pattern"]
+        .as_str()
+        .is_none_or(|_| pattern(schema).is_match(text))
+        && schema["minLength"].as_u64().is_none_or(|least| length >= least)
+        && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
+        && all("allOf").is_none_or(|all| all.iter().all(|schema| fits(schema, text)))
+        && all("anyOf").is_none_or(|any| any.iter().any(|schema| fits(schema, text)))
+}
+
+/// The same as `check` for a whole schema.
+fn check_schema(schema: &Value, parse: impl Fn(&str) -> bool, taken: &[&str], refused: &[&str]) {
+    for text in taken {
+        assert!(fits(schema, text), "{text:?} should fit {schema}");
+        assert!(parse(text), "{text:?} is refused");
+    }
+    for text in refused {
+        assert!(!fits(schema, text), "{text:?} should not fit {schema}");
+        assert!(!parse(text), "{text:?} is taken");
+    }
+}
+
+#[test]
+fn durations_fit_their_pattern() {
+    let of_text = |text: &str| text.parse::<crate::Span>();
+    let positive = |text: &str| of_text(text).is_ok_and(|span| !span.0.is_zero());
+    check(
+        &pattern(&json::<Duration>()["oneOf"][1]),
+        positive,
+        &[
+            "2",
+            "2s",
+            "250ms",
+            "1m30s",
+            "1.5h",
+            "0.25s",
+            ".5",
+            "0.000000001",
+            "0.001us",
+            "1d2h3m4s5ms6us7ns",
+            "9999d99999h9999999m999999999s",
+            "1h0m0s",
+            "999999999.999999999",
+        ],
+        &[
+            "",
+            "0",
+            "0s",
+            "-1s",
+            "1x",
+            "s",
+            "1 fortnight",
+            "1.2.3s",
+            "inf",
+            "nan",
+            "1e3",
+            "0.0ms",
+            "99999999999d",
+        ],
+    );
+    check(
+        &pattern(&json::<Wait>()),
+        |text| of_text(text).is_ok(),
+        &["0", "0s", "10", "1m30s", "0.5"],
+        &["", "-1", "soon", "1e3", "99999999999"],
+    );
+}
+
+#[test]
+fn sizes_fit_their_pattern() {
+    let at_least =
+        |least: u64| move |text: &str| text.parse::<crate::Size>().is_ok_and(|size| size.0 >= least);
+    check(
+        &pattern(&json::<Size>()["oneOf"][1]),
+        at_least(1),
+        &[
+            "1",
+            "1b",
+            "17B",
+            "64k",
+            "64K",
+            "1MB",
+            "1.5MiB",
+            "0.001k",
+            "256 MiB",
+            "999999.999TiB",
+            "3gib",
+            "999999999999999999",
+        ],
+        &[
+            "",
+            "0",
+            "0k",
+            "-1",
+            "1x",
+            "k",
+            "1.2.3k",
+            "9999999999TiB",
+            "1e3",
+            "MiB",
+        ],
+    );
+    check(
+        &pattern(&json::<StackSize>()["oneOf"][1]),
+        at_least(model::Limits::LEAST_STACK),
+        &["64k", "64KiB", "100kB", "8MiB", "65536", "100000", "1G"],
+        &["1", "4096", "65535", "63k", "1k", "64kB", "0", "8", "10 kB"],
+    );
+}
+
+#[test]
+fn names_and_paths_fit_their_pattern() {
+    // As a data file, which has the shorter bounds.
+    let is_path = |path: &str| {
+        let path = model::FilePath::new(path);
+        path.is_ok_and(|path| path.beneath("data").is_ok())
+    };
+    let joined = |part: &str, count: usize| vec![part; count].join("/");
+    let (part, wide) = ("x".repeat(255), "\u{1f600}".repeat(63));
+    check_schema(
+        &serde_json::to_value(Schema::from(path())).unwrap(),
+        is_path,
+        &[
+            "a",
+            ".a",
+            "..a",
+            "...",
+            "a/b/c",
+            "a b",
+            "é/ü",
+            "a/.../b",
+            &part,
+            &wide,
+            &joined("a", 31),
+            &joined(&"x".repeat(254), 4),
+            &joined(&wide, 3),
+        ],
+        &[
+            "",
+            ".",
+            "..",
+            "/a",
+            "a/",
+            "a//b",
+            "a/./b",
+            "../a",
+            "a/..",
+            "a\nb",
+            "a\u{7f}",
+            "\0",
+            &format!("{part}x"),
+            &format!("{wide}\u{1f600}"),
+            &joined("a", 32),
+            &joined("a", 40),
+            &joined(&part, 4),
+            &joined(&wide, 5),
+        ],
+    );
+    check_schema(
+        &json::<User>(),
+        |name| model::UserName::new(name).is_ok(),
+        &[
+            "a",
+            "Ada Lovelace",
+            "ü",
+            &"ü".repeat(128),
+            &"\u{1f600}".repeat(128),
+        ],
+        &["", "a\nb", "\u{85}", &"ü".repeat(129)],
+    );
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let of = |text: &str| text.parse::<model::TaskId>().is_ok();
+    check(
+        &pattern(&json::<Id>()),
+        of,
+        &[id, &id.to_uppercase()],
+        &["", "x", &id[1..], &id.replace('-', "")],
+    );
+    let prefixes: Vec<_> = (4..=id.len()).map(|length| &id[..length]).collect();
+    check(
+        &pattern(&json::<IdPrefix>()),
+        |text| text.parse::<model::IdPrefix>().is_ok(),
+        &prefixes,
+        &[
+            "",
+            "018",
+            "x189",
+            "01890a5da",
+            "01890a5d-ac967",
+            &format!("{id}0"),
+        ],
+    );
+    assert!(pattern(&json::<ChosenId>()).is_match(id));
+    assert!(!pattern(&json::<ChosenId>()).is_match("db421086-a7d8-5207-b64f-249780c4999b"));
+    check(
+        &pattern(&json::<Cursor>()),
+        |text| text.parse::<model::Cursor>().is_ok(),
+        &[
+            "6498a2c1b2d3e.01890a5dac96774bbcceb302099a8057.deadbeef",
+            "-1.01890a5dac96774bbcceb302099a8057.0",
+        ],
+        &[
+            "",
+            "1",
+            "1.2.3",
+            "ffffffffffffffff.01890a5dac96774bbcceb302099a8057.0",
+        ],
+    );
+}
+
+fn spec() -> model::TaskSpec {
+    let new = crate::NewTask::new(model::Command::Shell("true".into()));
+    model::TaskSpec {
+        user: model::UserName::new("ada").unwrap(),
+        priority: 0,
+        compile: None,
+        execute: new.execute.into(),
+        source: model::Files::new(),
+        data: model::Files::new(),
+    }
+}
+
+#[test]
+fn commands_fit_their_schema() {
+    let schema = json::<Command>();
+    let taken = |text: &str| {
+        let mut spec = spec();
+        spec.execute.command = model::Command::Shell(text.into());
+        spec.check(&Bounds::default()).is_ok()
+    };
+    let spaces: String = (0..=u32::from(char::MAX))
+        .filter_map(char::from_u32)
+        .filter(|c| c.is_whitespace())
+        .collect();
+    let refused: Vec<_> = spaces.chars().map(String::from).collect();
+    let mut fits_not: Vec<_> = refused.iter().map(String::as_str).collect();
+    let long = "x".repeat(64 << 10);
+    let too_long = "x".repeat(70_000);
+    fits_not.extend(["", "\0", "a\0b", &spaces, &too_long]);
+    let inside = format!("{spaces}x{spaces}");
+    check_schema(
+        &schema["oneOf"][0],
+        taken,
+        &["true", "\u{feff}", "\u{200b}", &inside, &long],
+        &fits_not,
+    );
+    // Engines disagree about what these are.
+    let pattern = schema["oneOf"][0]["pattern"].as_str().unwrap();
+    assert!(!pattern.contains("\\s") && !pattern.contains("\\S"), "{pattern}");
+}
+
+#[test]
+fn bounds_are_those_of_the_server() {
+    let bounds = Bounds {
+        files: 3,
+        command_bytes: 300,
+        args: 4,
+        env: 5,
+        ..Bounds::default()
+    };
+    let mut schemas = serde_json::json!({});
+    set_bounds(&mut schemas, &bounds);
+    // What is as much as the schema says is taken, and one more is refused.
+    let check = |place: &str, set: &dyn Fn(&mut model::TaskSpec, usize)| {
+        let limit = schemas.pointer(place).and_then(Value::as_u64);
+        let limit = limit.unwrap_or_else(|| panic!("{place} is missing: {schemas}"));
+        let taken = |count: u64| {
+            let mut spec = spec();
+            set(&mut spec, usize::try_from(count).unwrap());
+            spec.check(&bounds).is_ok()
+        };
+        assert!(taken(limit), "{place}: {limit} is refused");
+        assert!(!taken(limit + 1), "{place}: {} is taken", limit + 1);
+    };
+    let words = |count: usize| vec!["x".to_string(); count];
+    check("/Command/oneOf/0/maxLength", &|spec, count| {
+        spec.execute.command = model::Command::Shell("x".repeat(count));
+    });
+    check("/Command/oneOf/1/maxItems", &|spec, count| {
+        spec.execute.command = model::Command::Argv(words(count));
+    });
+    check("/Command/oneOf/1/items/maxLength", &|spec, count| {
+        spec.execute.command = model::Command::Argv(vec!["x".repeat(count)]);
+    });
+    check("/Word/maxLength", &|spec, count| {
+        spec.execute.args = vec!["x".repeat(count)];
+    });
+    check("/Execute/properties/args/maxItems", &|spec, count| {
+        spec.execute.args = words(count);
+    });
+    check("/Environment/maxProperties", &|spec, count| {
+        spec.execute.env = (0..count).map(|n| (n.to_string(), String::new())).collect();
+    });
+    let longest = |kind: &str| schemas["Environment"][kind]["maxLength"].as_u64().unwrap();
+    let name = "n".repeat(usize::try_from(longest("propertyNames")).unwrap());
+    check("/Environment/additionalProperties/maxLength", &|spec, count| {
+        spec.execute.env = [(name.clone(), "x".repeat(count))].into();
+    });
+    check("/Files/oneOf/0/maxProperties", &|spec, count| {
+        let file = model::File {
+            content: model::Content::empty(),
+            executable: false,
+        };
+        let paths = (0..count).map(|n| model::FilePath::new(n.to_string()).unwrap());
+        spec.source = paths.map(|path| (path, file.clone())).collect();
+    });
+}
+
+#[test]
+fn base64_fits_its_pattern() {
+    use base64::Engine;
+    let schema = json::<Content>();
+    check(
+        &pattern(&schema["oneOf"][2]["properties"]["base64"]),
+        |text| base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
+        &["", "//79", "YQ==", "YWI=", "YWJj"],
+        &["YQ", "YQ=", "YR==", "YWJ=", "Y-==", "YQ==\n"],
+    );
+}
+
+#[test]
+fn examples_are_taken() {
+    let files = json::<Files>();
+    for example in files["oneOf"][0]["examples"].as_array().unwrap() {
+        serde_json::from_value::<crate::Files>(example.clone()).unwrap();
+    }
+    for (schema, is_span) in [
+        (json::<Duration>(), true),
+        (json::<Size>(), false),
+        (json::<StackSize>(), false),
+    ] {
+        for form in schema["oneOf"].as_array().unwrap() {
+            for example in form["examples"].as_array().unwrap() {
+                let taken = match is_span {
+                    true => serde_json::from_value::<crate::Span>(example.clone()).is_ok(),
+                    false => serde_json::from_value::<crate::Size>(example.clone()).is_ok(),
+                };
+                assert!(taken, "{example}");
+            }
+        }
+    }
+}
