@@ -88,7 +88,7 @@ async fn an_interrupted_batch_says_how_to_go_on() {
         drop(stdin);
         // The call is on its way, and is never answered.
         let (mut connection, _) = listener.accept().await.expect("it connects");
-        connection.read(&mut [0; 16]).await.expect("a request");
+        connection.read_exact(&mut [0; 16]).await.expect("a request");
         nix::sys::signal::kill(pid, signal).expect("it runs");
         let said = Said::of(child).await;
         said.fails(
