@@ -51,19 +51,7 @@ pub(super) async fn add(
     client: &Client,
     form: Form,
 ) -> Result<ExitCode> {
-    let mut adding = Adding {
-        path,
-        key,
-        client,
-        form,
-        out: Out::open(),
-        waiting: VecDeque::new(),
-        bytes: 0,
-        most: BATCH,
-        added: 0,
-        in_doubt: 0,
-        known: Known::default(),
-    };
+    let mut adding = Adding::new(path, key, client, form);
     adding.tell_on_signals()?;
     match adding.all(lines).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -75,7 +63,23 @@ pub(super) async fn add(
     }
 }
 
-impl Adding<'_> {
+impl<'a> Adding<'a> {
+    fn new(path: &'a Path, key: BatchKey, client: &'a Client, form: Form) -> Adding<'a> {
+        Adding {
+            path,
+            key,
+            client,
+            form,
+            out: Out::open(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            most: BATCH,
+            added: 0,
+            in_doubt: 0,
+            known: Known::default(),
+        }
+    }
+
     fn tell_on_signals(&self) -> Result<()> {
         self.note_known();
         let known = Arc::clone(&self.known);
@@ -260,19 +264,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_not_utf8_is_named() {
-        let mut adding = Adding {
-            path: Path::new("tasks"),
-            key: BatchKey::generate(),
-            client: &Client::new("127.0.0.1:1", None).unwrap(),
-            form: Form::People,
-            out: Out::open(),
-            waiting: VecDeque::new(),
-            bytes: 0,
-            most: BATCH,
-            added: 0,
-            in_doubt: 0,
-            known: Known::default(),
-        };
+        let client = Client::new("127.0.0.1:1", None).unwrap();
+        let mut adding = Adding::new(Path::new("tasks"), BatchKey::generate(), &client, Form::People);
         let lines = b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n";
         let wrong = adding.all(Box::new(&lines[..])).await.unwrap_err().to_string();
         assert!(
