@@ -8,6 +8,7 @@ mod cli;
 mod cluster;
 mod disk;
 mod dns;
+mod fake_clock;
 mod gateways;
 mod groups;
 mod guest;
@@ -30,6 +31,7 @@ pub use cluster::{
 };
 pub use disk::{Disk, FreezableDisk};
 pub use dns::Dns;
+pub use fake_clock::FakeClock;
 pub use gateways::Gateways;
 pub use groups::{groups_beneath, groups_named};
 pub use guest::{Guest, Ran, Step};

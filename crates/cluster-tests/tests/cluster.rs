@@ -18,6 +18,8 @@ mod forming;
 #[path = "cluster/initiating.rs"]
 mod initiating;
 
+#[path = "cluster/clocks.rs"]
+mod clocks;
 #[path = "cluster/cut_off.rs"]
 mod cut_off;
 #[path = "cluster/killed.rs"]

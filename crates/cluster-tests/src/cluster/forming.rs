@@ -56,6 +56,12 @@ impl Cluster {
         self
     }
 
+    /// Nodes that are made from now on have a clock each, which the test may set.
+    pub fn with_clocks(mut self) -> Cluster {
+        self.has_clocks = true;
+        self
+    }
+
     /// A host for it; nothing is started.
     pub fn add_judicator(&mut self, name: &str) {
         let machine = self.new_machine(name);
@@ -111,7 +117,11 @@ impl Cluster {
     fn new_machine(&self, name: &str) -> Machine {
         assert!(self.machines.iter().all(|machine| machine.name() != name));
         let resolver = self.dns.as_ref().map(|dns| dns.resolver().to_path_buf());
-        Machine::new(name, self.lan.host(), self.folder.path(), resolver)
+        let machine = Machine::new(name, self.lan.host(), self.folder.path(), resolver);
+        match self.has_clocks {
+            true => machine.with_clock(),
+            false => machine,
+        }
     }
 
     fn common_args(&self, verb: &str, machine: &Machine) -> Vec<String> {

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{Service, Status};
-use crate::{Cli, Host, Node, Remains, Said, await_that, conclave};
+use crate::{Cli, FakeClock, Host, Node, Remains, Said, await_that, conclave};
 
 /// Generous: servers are started, and other tests run beside.
 const SERVES: Duration = Duration::from_secs(90);
@@ -25,6 +25,7 @@ pub struct Machine {
     boot: Option<Node>,
     folder: PathBuf,
     resolver: Option<PathBuf>,
+    clock: Option<FakeClock>,
     /// What boot is started with, every time.
     args: Vec<OsString>,
     host: Host,
@@ -70,6 +71,7 @@ impl Machine {
             boot: None,
             folder: folder.to_path_buf(),
             resolver,
+            clock: None,
             args: Vec::new(),
             host,
         }
@@ -82,6 +84,17 @@ impl Machine {
 
     pub fn add_args(&mut self, more: &[&str]) {
         self.args.extend(more.iter().map(OsString::from));
+    }
+
+    /// Once it is started, all of its processes read a clock of its own.
+    pub(super) fn with_clock(mut self) -> Machine {
+        let file = self.folder.join(format!("{}.clock", self.name));
+        self.clock = Some(FakeClock::new(&file));
+        self
+    }
+
+    pub fn clock(&self) -> &FakeClock {
+        self.clock.as_ref().expect("clocks, which are asked for first")
     }
 
     pub fn name(&self) -> &str {
@@ -124,6 +137,9 @@ impl Machine {
             if name.to_string_lossy().starts_with("CONCLAVE_") {
                 command.env_remove(name);
             }
+        }
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
         }
         command
     }

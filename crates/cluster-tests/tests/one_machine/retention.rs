@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use cluster_tests::{Answer, Node, System, Web, await_that};
+use cluster_tests::{Answer, FakeClock, Node, System, Web, await_that};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -154,41 +154,6 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
     assert_eq!((answer.status, stdout(answer.json())), (201, json!("new\n")));
 }
 
-/// A wall clock that a test sets while the node runs; the monotonic clock stays the kernel's.
-struct FakeClock {
-    offset: std::path::PathBuf,
-}
-
-impl FakeClock {
-    fn new(system: &System) -> FakeClock {
-        let clock = FakeClock {
-            offset: system.folder.path().join("clock"),
-        };
-        clock.set("+0d");
-        clock
-    }
-
-    fn set(&self, offset: &str) {
-        std::fs::write(&self.offset, offset).expect("the clock is set");
-    }
-
-    fn give_to(&self, command: &mut Command) {
-        let library = format!(
-            "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
-            std::env::consts::ARCH
-        );
-        assert!(
-            std::path::Path::new(&library).exists(),
-            "{library} is missing: install it with `scripts/setup test`"
-        );
-        command
-            .env("LD_PRELOAD", library)
-            .env("FAKETIME_TIMESTAMP_FILE", &self.offset)
-            .env("FAKETIME_NO_CACHE", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-    }
-}
-
 /// The times of a task, which must not run backwards.
 fn times(task: &Value) -> Vec<String> {
     let times = ["add_time", "start_time", "report_time", "finish_time"];
@@ -203,7 +168,7 @@ fn times(task: &Value) -> Vec<String> {
 #[tokio::test]
 async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards() {
     let system = System::new().expect("a folder");
-    let clock = FakeClock::new(&system);
+    let clock = FakeClock::new(&system.folder.path().join("clock"));
     // Done tasks are kept for a week, as by default. That blobs are kept for a second shows when retention was at work.
     let mut command = system.up_command(&["--slots", "2", "--set", "judicator.keep_blobs=1s"]);
     clock.give_to(&mut command);
@@ -231,11 +196,11 @@ async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards
     let gate = system.folder.path().join("gate");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
     clock.set("+8d");
-    let ahead = web.run(&run).await;
-    assert!(
-        times(&ahead)[0][..10] > times(&before)[3][..10],
-        "the node's clock has jumped: {ahead} after {before}"
-    );
+    let ahead = await_that("the node's clock to jump", PATIENCE, async || {
+        let task = web.run(&run).await;
+        (times(&task)[0][..10] > times(&before)[3][..10]).then_some(task)
+    })
+    .await;
     let across = json!({"execute": {"command": waits}});
     let across = web.post("/api/v1/tasks", &across).await.json();
     await_that("the task to run", PATIENCE, async || {
