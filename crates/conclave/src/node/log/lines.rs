@@ -185,11 +185,12 @@ mod tests {
         }
         assert_eq!(*written.lock().unwrap(), b"");
         drop(hold);
-        while written.lock().unwrap().len() <= 4 * large.len() {
+        let mut text = String::new();
+        while !text.contains("lines of the log were dropped") {
             lines.lock().hangs = false;
             lines.write_all(b"y\n").unwrap();
+            text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         }
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         let mut lines = text.lines();
         let line = lines.find(|line| line.contains("lines of the log were dropped"));
         // The lines of this test have no end of their own.
