@@ -2,12 +2,13 @@
 //!
 //! The test itself is at the switch, so it reaches all of them. It takes root, iproute2 and util-linux.
 
-mod claim;
 mod host;
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::claim::Claim;
 use crate::ip::{ip, try_ip};
 
 pub use host::Host;
@@ -18,24 +19,28 @@ const RANGE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 const WIDTH: u32 = 128;
 const BITS: u32 = 25;
 const NETWORKS: u32 = (1 << 16) / WIDTH;
+const CLAIM: &str = "lan";
+const LINKS: &str = "/sys/class/net";
 
 /// Removed when dropped. What a killed test has left is removed by the next.
 pub struct Lan {
     number: u32,
+    _claim: Claim,
     hosts: AtomicU32,
 }
 
 impl Lan {
-    /// The first number that no other test has.
     pub fn make() -> Lan {
-        let _one_at_a_time = claim::lock();
-        claim::sweep();
-        let number = (0..NETWORKS).find(|number| claim::take(*number).is_ok());
+        sweep();
+        let (number, claim) = Claim::first(CLAIM, NETWORKS);
+        clear_away(number);
         let lan = Lan {
-            number: number.expect("a network that is not in use"),
+            number,
+            _claim: claim,
             hosts: AtomicU32::new(0),
         };
         let switch = switch(lan.number);
+        ip(&format!("link add {switch} type bridge"));
         ip(&format!("addr add {}/{BITS} dev {switch}", lan.address(1)));
         ip(&format!("link set {switch} up"));
         lan
@@ -66,6 +71,35 @@ impl Drop for Lan {
     fn drop(&mut self) {
         let _ = try_ip(&format!("link del {}", switch(self.number)));
     }
+}
+
+/// Removes the networks of tests that were killed.
+fn sweep() {
+    for name in names_in(LINKS) {
+        let number = name.strip_prefix("cvl").and_then(|number| number.parse().ok());
+        let unused = number.and_then(|number| Some((number, Claim::of(CLAIM, number)?)));
+        if let Some((number, _claim)) = unused {
+            clear_away(number);
+        }
+    }
+}
+
+/// Removes a switch with all of its hosts, their cables and what runs on them.
+fn clear_away(number: u32) {
+    let switch = switch(number);
+    for name in [names_in("/run/netns"), names_in(LINKS)].concat() {
+        if name.starts_with(&format!("{switch}n")) {
+            Host::clear_away(&name);
+        }
+    }
+    let _ = try_ip(&format!("link del {switch}"));
+}
+
+fn names_in(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Also what the names of its hosts begin with.

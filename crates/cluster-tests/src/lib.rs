@@ -4,6 +4,7 @@
 //! This room uses nothing of the others but the HTTP client: what it sees is what a user sees.
 
 mod await_that;
+mod claim;
 mod cli;
 mod cluster;
 mod disk;

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::claim::Claim;
 use crate::conclave;
-use crate::ip::ip;
+use crate::ip::{ip, try_ip};
 
 /// 198.18.0.0/15 is set aside for tests of networks. This is its first half; `Lan` takes from the second.
 const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
@@ -16,17 +17,21 @@ pub struct Network {
     name: String,
     /// The first of its four addresses.
     base: u32,
+    _claim: Claim,
 }
 
 impl Network {
-    /// Named after the process, so that tests do not meet.
     pub fn make() -> Network {
-        let pid = std::process::id();
+        let (number, claim) = Claim::first("network", NETWORKS);
         let network = Network {
-            name: format!("cv{pid}"),
-            base: u32::from(RANGE) + pid % NETWORKS * 4,
+            name: format!("cv{number}"),
+            base: u32::from(RANGE) + number * 4,
+            _claim: claim,
         };
         let Network { name, .. } = &network;
+        // What a killed test has left.
+        let _ = try_ip(&format!("link del {name}o"));
+        let _ = try_ip(&format!("netns del {name}"));
         ip(&format!("netns add {name}"));
         ip(&format!(
             "link add {name}o type veth peer name {name}i netns {name}"

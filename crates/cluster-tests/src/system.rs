@@ -1,8 +1,6 @@
 //! A system on one machine: `conclave up`, or its three parts as processes of their own.
 
 use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +12,7 @@ use model::TaskId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::claim::Claim;
 use crate::{Node, Remains, await_that, conclave};
 
 /// Generous: the machine may be busy with other tests. Nothing here is a measure of speed.
@@ -169,25 +168,15 @@ pub(crate) fn free_port() -> Result<u16> {
     loop {
         let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = u16::try_from(10_000 + number % PORTS)?;
-        if !claim(port)? {
+        let Some(claim) = Claim::of("port", port.into()) else {
             continue;
-        }
+        };
         match std::net::TcpListener::bind(("127.0.0.1", port)) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            bound => return Ok(bound?.local_addr()?.port()),
+            bound => {
+                std::mem::forget(claim);
+                return Ok(bound?.local_addr()?.port());
+            }
         }
-    }
-}
-
-/// By a name that goes with the process, whatever its end. It is of the same network as the port, and no file.
-fn claim(port: u16) -> Result<bool> {
-    let name = SocketAddr::from_abstract_name(format!("conclave-tests-port-{port}"))?;
-    match UnixListener::bind_addr(&name) {
-        Ok(claimed) => {
-            std::mem::forget(claimed);
-            Ok(true)
-        }
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
