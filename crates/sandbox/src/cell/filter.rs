@@ -10,6 +10,7 @@
 //! is paid for every cell.
 mod bpf;
 mod calls;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -44,12 +45,18 @@ enum Rule {
     Flat(Verdict),
     /// Whether the argument, with only the bits of the mask, is one of these.
     ///
-    /// Only the low half of an argument is looked at. The kernel takes all that we ask for as 32-bit numbers, and a
+    /// Only the low half of an argument is looked at. The kernel takes all that is asked here as 32-bit numbers, and a
     /// look at the high half would let a value pass that the kernel then shortens to a forbidden one.
     Ask {
         argument: u8,
         mask: u32,
         among: &'static [u32],
+        yes: &'static Rule,
+        no: &'static Rule,
+    },
+    /// Whether the argument, a pointer, is given at all: not null in all its bits.
+    Given {
+        argument: u8,
         yes: &'static Rule,
         no: &'static Rule,
     },

@@ -27,6 +27,13 @@ const NUMBER: u32 = 0;
 const MACHINE_AT: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
+const HALF: u32 = 4;
+
+/// Both machines have the low half first.
+fn low_half(argument: u8) -> u32 {
+    ARGUMENTS + 2 * HALF * u32::from(argument)
+}
+
 const UNKNOWN: Rule = Rule::Flat(Verdict::Answer(libc::ENOSYS));
 
 pub(super) fn assemble(known: &BTreeMap<u32, Rule>) -> Vec<sock_filter> {
@@ -85,7 +92,14 @@ impl Program {
                 if mask != u32::MAX {
                     self.push(BPF_ALU | BPF_AND | BPF_K, mask);
                 }
-                self.load(ARGUMENTS + 8 * u32::from(argument))
+                self.load(low_half(argument))
+            }
+            Rule::Given { argument, yes, no } => {
+                let (yes, no) = (self.rule(yes), self.rule(no));
+                self.jump(BPF_JEQ, 0, no, yes);
+                let low = self.load(low_half(argument));
+                self.jump(BPF_JEQ, 0, low, yes);
+                self.load(low_half(argument) + HALF)
             }
         }
     }

@@ -1,376 +1,368 @@
-//! The table: what each system call is answered.
+//! The table: what each system call is answered, and why.
 //!
-//! Allowed is what compilers, interpreters and the programs that people write in any language use. Whatever is not
-//! in this file does not exist for a command.
+//! Allowed is what compilers, interpreters and the programs that people write in any language use. A call that is not in
+//! this file does not exist for a command. Each kind of calls says what the kernel allocates for them and who pays: what
+//! is charged to the control group ends with the task's own limit; what is not must be bounded by something else.
+//! docs/system-calls.md is made of this table, by a test.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
-use libc::*;
+use libc::{EOPNOTSUPP, EPERM};
+use syscalls::Sysno;
 
+use super::Rule;
 use super::Verdict::{Allow, Answer};
-use super::{Rule, Verdict};
+use super::rules;
 
-pub(super) fn known() -> BTreeMap<u32, Rule> {
-    let all = |calls: &[&[c_long]], verdict: Verdict| -> Vec<(u32, Rule)> {
-        let calls = calls.iter().copied().flatten();
-        calls.map(|&call| (call as u32, Rule::Flat(verdict))).collect()
-    };
-    let looked_at = LOOKED_AT.iter().chain(LOOKED_AT_OF_OLD);
-    let mut known = BTreeMap::new();
-    known.extend(all(
-        &[
-            FILES,
-            MEMORY,
-            PROCESSES,
-            IDENTITY,
-            SIGNALS,
-            TIME,
-            SYNCHRONISATION,
-            CHANNELS,
-            SOCKETS,
-            MACHINE,
-            OF_OLD,
-        ],
-        Allow,
-    ));
-    known.extend(all(&[DANGEROUS, DANGEROUS_OF_OLD], Answer(EPERM)));
-    known.extend(all(&[NOTHING_TO_DO], Answer(0)));
-    known.extend(looked_at.map(|&(call, rule)| (call as u32, rule)));
-    known
+/// Calls that get the same answer for the same reason.
+pub(super) struct Kind {
+    /// By their names. Not every machine has each of them.
+    pub(super) calls: &'static [&'static str],
+    pub(super) rule: Rule,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test makes docs/system-calls.md of it")
+    )]
+    pub(super) why: &'static str,
 }
 
-#[rustfmt::skip]
-const FILES: &[c_long] = &[
-    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev, SYS_preadv2,
-    SYS_pwritev2, SYS_lseek, SYS_openat, SYS_openat2, SYS_close, SYS_close_range, SYS_dup, SYS_dup3, SYS_fcntl,
-    SYS_flock, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2,
-    SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_mkdirat, SYS_unlinkat, SYS_renameat,
-    SYS_renameat2, SYS_linkat, SYS_symlinkat, SYS_fchmod, SYS_fchmodat, FCHMODAT2, SYS_fchown, SYS_fchownat,
-    SYS_utimensat, SYS_umask, SYS_truncate, SYS_ftruncate, SYS_fallocate, SYS_fsync, SYS_fdatasync,
-    SYS_sync_file_range, SYS_fadvise64, SYS_readahead, SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_tee,
-    SYS_vmsplice, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr, SYS_llistxattr, SYS_flistxattr,
-    SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
-    SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
-];
-
-#[rustfmt::skip]
-const MEMORY: &[c_long] = &[
-    SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_msync, SYS_mincore, SYS_mlock, SYS_mlock2,
-    SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_mseal, SYS_memfd_create, SYS_pkey_alloc, SYS_pkey_free,
-    SYS_pkey_mprotect, SYS_get_mempolicy, SYS_set_mempolicy, SYS_mbind,
-];
-
-#[rustfmt::skip]
-const PROCESSES: &[c_long] = &[
-    SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_getpid, SYS_getppid, SYS_gettid,
-    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_set_tid_address, SYS_getrlimit,
-    SYS_setrlimit, SYS_getrusage, SYS_times, SYS_getpriority, SYS_sched_yield,
-    SYS_sched_getaffinity, SYS_sched_getparam, SYS_sched_getscheduler,
-    SYS_sched_getattr, SYS_sched_get_priority_max, SYS_sched_get_priority_min,
-    SYS_sched_rr_get_interval, SYS_pidfd_open, SYS_pidfd_send_signal,
-];
-
-/// Harmless without capabilities, and some interpreters set what they are already.
-#[rustfmt::skip]
-const IDENTITY: &[c_long] = &[
-    SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups, SYS_setuid,
-    SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_capget,
-    SYS_capset,
-];
-
-#[rustfmt::skip]
-const SIGNALS: &[c_long] = &[
-    SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigpending, SYS_rt_sigreturn,
-    SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_sigaltstack,
-    SYS_signalfd4, SYS_restart_syscall,
-];
-
-#[rustfmt::skip]
-const TIME: &[c_long] = &[
-    SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_getitimer,
-    SYS_setitimer, SYS_timer_create, SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
-    SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
-];
-
-#[rustfmt::skip]
-const SYNCHRONISATION: &[c_long] = &[
-    SYS_futex, SYS_futex_waitv, SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_membarrier,
-];
-
-#[rustfmt::skip]
-const CHANNELS: &[c_long] = &[
-    SYS_pipe2, SYS_eventfd2, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_ppoll,
-    SYS_pselect6, SYS_shmget, SYS_shmat, SYS_shmctl, SYS_shmdt, SYS_semget, SYS_semop, SYS_semtimedop, SYS_semctl,
-    SYS_msgget, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open, SYS_mq_unlink, SYS_mq_timedsend,
-    SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr,
-];
-
-#[rustfmt::skip]
-const SOCKETS: &[c_long] = &[
-    SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname, SYS_getpeername, SYS_getsockopt,
-    SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown,
-];
-
-const MACHINE: &[c_long] = &[SYS_uname, SYS_sysinfo, SYS_getcpu, SYS_getrandom];
-
-/// Not in every release of `libc` for every machine.
-const FCHMODAT2: c_long = 452;
-
-/// What newer machines do by newer calls only.
-#[cfg(target_arch = "x86_64")]
-#[rustfmt::skip]
-const OF_OLD: &[c_long] = &[
-    SYS_open, SYS_creat, SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_getdents, SYS_mkdir, SYS_rmdir,
-    SYS_unlink, SYS_rename, SYS_link, SYS_symlink, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes,
-    SYS_futimesat, SYS_dup2, SYS_pipe, SYS_poll, SYS_select, SYS_epoll_create, SYS_epoll_wait, SYS_inotify_init,
-    SYS_eventfd, SYS_signalfd, SYS_fork, SYS_vfork, SYS_getpgrp, SYS_pause, SYS_alarm, SYS_time, SYS_arch_prctl,
-];
-#[cfg(target_arch = "aarch64")]
-const OF_OLD: &[c_long] = &[];
-
-/// Each would be refused to a command without capabilities as well, or opens a part of the kernel in which holes
-/// have been found again and again.
-#[rustfmt::skip]
-const DANGEROUS: &[c_long] = &[
-    // Memory, descriptors and secrets of others.
-    SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_kcmp, SYS_add_key, SYS_request_key,
-    SYS_keyctl, SYS_perf_event_open, SYS_syslog, SYS_move_pages, SYS_migrate_pages,
-    // Files by other ways than their names.
-    SYS_open_by_handle_at, SYS_name_to_handle_at, SYS_fanotify_init, SYS_fanotify_mark, SYS_quotactl,
-    SYS_quotactl_fd,
-    // Other views of files and other namespaces.
-    SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_fsopen, SYS_fsconfig, SYS_fsmount, SYS_fspick,
-    SYS_open_tree, SYS_move_mount, SYS_mount_setattr, SYS_setns, SYS_unshare, SYS_setgroups,
-    // Programs in the kernel, and work that it does behind the filter's back.
-    SYS_bpf, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register, SYS_userfaultfd, SYS_memfd_secret,
-    SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_kexec_file_load,
-    // The machine.
-    SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct, SYS_vhangup, SYS_sethostname, SYS_setdomainname,
-    SYS_settimeofday, SYS_clock_settime, SYS_clock_adjtime, SYS_adjtimex,
-];
-
-#[cfg(target_arch = "x86_64")]
-const DANGEROUS_OF_OLD: &[c_long] = &[SYS_iopl, SYS_ioperm, SYS_modify_ldt];
-#[cfg(target_arch = "aarch64")]
-const DANGEROUS_OF_OLD: &[c_long] = &[];
-
-/// All that a command can write is in memory. On what it can only read, these would make it wait for the host's
-/// disks, and the host with it.
-const NOTHING_TO_DO: &[c_long] = &[SYS_sync, SYS_syncfs];
-
-/// Not in every release of `libc` for every machine.
-const PER_LINUX32: u32 = 8;
-
-const ALL_BITS: u32 = u32::MAX;
 const ALLOW: Rule = Rule::Flat(Allow);
 const FORBID: Rule = Rule::Flat(Answer(EPERM));
+const NOTHING_TO_DO: Rule = Rule::Flat(Answer(0));
 
-const LOOKED_AT: &[(c_long, Rule)] = &[
-    // `clone3` has its flags in memory, where the filter cannot look: it stays unknown, and programs use `clone`.
-    (SYS_clone, CLONE),
-    (SYS_socket, SOCKET),
-    (SYS_socketpair, SOCKET),
-    (SYS_setsockopt, SET_OPTION),
-    (SYS_ioctl, DEVICE_CONTROL),
-    (SYS_prctl, PROCESS_CONTROL),
-    (SYS_personality, PERSONALITY),
-    (SYS_madvise, ADVISE),
-    (SYS_mknodat, make_node::<2>()),
-    (SYS_ptrace, TRACE),
-    (SYS_prlimit64, of_others::<0>()),
-    (SYS_sched_setaffinity, of_others::<0>()),
-    (SYS_sched_setparam, of_others::<0>()),
-    (SYS_sched_setscheduler, of_others::<0>()),
-    (SYS_setpriority, of_others::<1>()),
+/// By the numbers of this machine.
+pub(super) fn known() -> BTreeMap<u32, Rule> {
+    let calls = KINDS
+        .iter()
+        .flat_map(|kind| kind.calls.iter().map(|call| (call, kind.rule)));
+    calls
+        .filter_map(|(call, rule)| Some((Sysno::from_str(call).ok()?.id() as u32, rule)))
+        .collect()
+}
+
+#[rustfmt::skip]
+pub(super) const KINDS: &[Kind] = &[
+    Kind {
+        calls: &[
+            "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
+            "lseek", "getdents64", "getdents", "sendfile", "splice", "tee", "vmsplice", "copy_file_range",
+            "truncate", "ftruncate", "fallocate", "readahead",
+        ],
+        rule: ALLOW,
+        why: "Contents of files. Pages of written files and of caches are charged to the group; the task's file system \
+              bounds the files.",
+    },
+    Kind {
+        calls: &[
+            "open", "creat", "openat", "openat2", "close", "close_range", "dup", "dup2", "dup3", "flock",
+        ],
+        rule: ALLOW,
+        why: "Descriptors. Files, directory entries and inodes are charged to the group; `open_files` bounds them. A \
+              `flock` is one small lock for each open file, not charged.",
+    },
+    Kind {
+        calls: &["fcntl"],
+        rule: rules::FILE_CONTROL,
+        why: "Byte-range locks (56 to 200 bytes each) are not charged and have no limit in the kernel; databases need \
+              them, and the executor's memory reserve bounds them. Leases, notifications of what others do in a folder \
+              (F_NOTIFY) and write hints are refused with EINVAL.",
+    },
+    Kind {
+        calls: &[
+            "stat", "lstat", "fstat", "newfstatat", "fstatat", "statx", "statfs", "fstatfs", "access", "faccessat",
+            "faccessat2", "readlink", "readlinkat", "getcwd", "chdir", "fchdir", "umask", "getxattr", "lgetxattr",
+            "fgetxattr", "listxattr", "llistxattr", "flistxattr",
+        ],
+        rule: ALLOW,
+        why: "Questions about files. Directory entries and inodes are charged to the group.",
+    },
+    Kind {
+        calls: &[
+            "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "renameat2", "link", "linkat",
+            "symlink", "symlinkat", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown",
+            "fchownat", "utime", "utimes", "futimesat", "utimensat", "removexattr", "lremovexattr", "fremovexattr",
+        ],
+        rule: ALLOW,
+        why: "Names of files. Inodes are charged to the group, and the task's file system bounds their number. The text \
+              of a short symbolic link (128 bytes) is not charged.",
+    },
+    Kind {
+        calls: &["mknod"],
+        rule: rules::make_node::<1>(),
+        why: "Pipes, sockets and files as for other names; devices are refused with EPERM.",
+    },
+    Kind {
+        calls: &["mknodat"],
+        rule: rules::make_node::<2>(),
+        why: "Pipes, sockets and files as for other names; devices are refused with EPERM.",
+    },
+    Kind {
+        calls: &["setxattr", "lsetxattr", "fsetxattr"],
+        rule: Rule::Flat(Answer(EOPNOTSUPP)),
+        why: "An access control list of 64 KiB on each of many files is kernel memory that is not charged. The answer is \
+              that of a file system without attributes.",
+    },
+    Kind {
+        calls: &["sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "fadvise64"],
+        rule: NOTHING_TO_DO,
+        why: "All that a command can write is in memory. On what it can only read, these would flush the host's disks or \
+              empty its caches. So they succeed and do nothing.",
+    },
+    Kind {
+        calls: &[
+            "brk", "munmap", "mremap", "mprotect", "msync", "mincore", "mlock", "mlock2", "munlock", "mlockall",
+            "munlockall", "mseal", "pkey_alloc", "pkey_free", "pkey_mprotect", "get_mempolicy",
+        ],
+        rule: ALLOW,
+        why: "Memory. Pages, page tables and maps are charged to the group.",
+    },
+    Kind {
+        calls: &["mmap"],
+        rule: rules::MAP,
+        why: "Memory, charged to the group. Huge pages of the host's pool, which are not, are refused with ENOMEM.",
+    },
+    Kind {
+        calls: &["memfd_create"],
+        rule: rules::MEMORY_FILE,
+        why: "A file in memory, charged to the group. Huge pages of the host's pool, which are not, are refused with \
+              EINVAL.",
+    },
+    Kind {
+        calls: &["madvise"],
+        rule: rules::ADVISE,
+        why: "Allocates nothing. Memory that is merged with equal memory of others tells by its speed what others have: \
+              MADV_MERGEABLE is refused with EINVAL.",
+    },
+    Kind {
+        calls: &["clone"],
+        rule: rules::CLONE,
+        why: "Processes and threads, charged to the group and bounded by `processes`. New namespaces are refused with \
+              EPERM. (`clone3` has its flags in memory, where the filter cannot look, so it is unknown and programs use \
+              `clone`.)",
+    },
+    Kind {
+        calls: &[
+            "fork", "vfork", "execve", "execveat", "exit", "exit_group", "wait4", "waitid", "setsid", "setpgid",
+            "pidfd_open", "pidfd_send_signal",
+        ],
+        rule: ALLOW,
+        why: "Processes, charged to the group and bounded by `processes`. A session has a scheduling group of about a \
+              kilobyte for each core that is not charged: one for each process at most.",
+    },
+    Kind {
+        calls: &[
+            "getpid", "getppid", "gettid", "getpgid", "getpgrp", "getsid", "set_tid_address", "getrlimit", "getrusage",
+            "times", "getpriority", "sched_yield", "sched_getaffinity", "sched_getparam", "sched_getscheduler",
+            "sched_getattr", "sched_get_priority_max", "sched_get_priority_min", "sched_rr_get_interval",
+        ],
+        rule: ALLOW,
+        why: "Questions about processes. Nothing is allocated.",
+    },
+    Kind {
+        calls: &["setrlimit"],
+        rule: rules::SET_LIMIT,
+        why: "Limits of the command's own processes; a hard limit only falls. That of core files must stay 1, since with \
+              0 a crash would start the host's core dump helper: a change of it succeeds and does nothing, because \
+              sanitizers end if it fails.",
+    },
+    Kind {
+        calls: &["prlimit64"],
+        rule: rules::LIMIT_OF_PROCESS,
+        why: "As `setrlimit`. The cell's first process is refused with EPERM: a limit of CPU time would end it.",
+    },
+    Kind {
+        calls: &["sched_setaffinity", "sched_setparam", "sched_setscheduler"],
+        rule: rules::of_others::<0>(),
+        why: "Of the command's own processes; the cell's first one is refused with EPERM. Nothing is allocated.",
+    },
+    Kind {
+        calls: &["setpriority"],
+        rule: rules::of_others::<1>(),
+        why: "Of the command's own processes; the cell's first one is refused with EPERM. Nothing is allocated.",
+    },
+    Kind {
+        calls: &["prctl"],
+        rule: rules::PROCESS_CONTROL,
+        why: "Harmless options. Others get EINVAL, as from a kernel that does not know them; so does the naming of memory \
+              (PR_SET_VMA), whose texts are not charged.",
+    },
+    Kind {
+        calls: &["arch_prctl"],
+        rule: ALLOW,
+        why: "Registers of the processor. Nothing is allocated.",
+    },
+    Kind {
+        calls: &["personality"],
+        rule: rules::PERSONALITY,
+        why: "To ask; the usual one; fixed addresses, as thread sanitizers want them; and two that only change names. \
+              Others are refused with EPERM.",
+    },
+    Kind {
+        calls: &["ptrace"],
+        rule: rules::TRACE,
+        why: "What a leak sanitizer does to its own threads; all else is refused with EPERM, so `strace` does not work.",
+    },
+    Kind {
+        calls: &[
+            "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "setuid", "setgid",
+            "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "capget", "capset",
+        ],
+        rule: ALLOW,
+        why: "Harmless without capabilities, and some interpreters set what they are already. Credentials are charged to \
+              the group.",
+    },
+    Kind {
+        calls: &[
+            "kill", "tkill", "tgkill", "rt_sigaction", "rt_sigprocmask", "rt_sigpending", "rt_sigreturn",
+            "rt_sigsuspend", "rt_sigtimedwait", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "sigaltstack", "signalfd",
+            "signalfd4", "restart_syscall", "pause",
+        ],
+        rule: ALLOW,
+        why: "Signals. Those that wait are charged to the group and bounded for the user by RLIMIT_SIGPENDING.",
+    },
+    Kind {
+        calls: &[
+            "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "alarm",
+            "getitimer", "setitimer",
+        ],
+        rule: ALLOW,
+        why: "Time. Nothing is allocated.",
+    },
+    Kind {
+        calls: &[
+            "timer_create", "timer_settime", "timer_gettime", "timer_getoverrun", "timer_delete", "timerfd_create",
+            "timerfd_settime", "timerfd_gettime",
+        ],
+        rule: ALLOW,
+        why: "Timers. Charged to the group; RLIMIT_SIGPENDING bounds the first five, `open_files` the others (about 200 \
+              bytes each are not charged).",
+    },
+    Kind {
+        calls: &["futex", "futex_waitv", "set_robust_list", "get_robust_list", "rseq", "membarrier"],
+        rule: ALLOW,
+        why: "Synchronisation. What is allocated lasts as long as a thread waits, and `processes` bounds the threads.",
+    },
+    Kind {
+        calls: &[
+            "pipe", "pipe2", "eventfd", "eventfd2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait",
+            "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6",
+        ],
+        rule: ALLOW,
+        why: "Channels between processes. Pipes, their pages and epoll watches are charged to the group; watches are \
+              bounded for the user too.",
+    },
+    Kind {
+        calls: &["shmget"],
+        rule: rules::SHARED_MEMORY,
+        why: "Charged to the group. Huge pages of the host's pool, which are not, are refused with ENOMEM.",
+    },
+    Kind {
+        calls: &[
+            "shmat", "shmctl", "shmdt", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv",
+            "msgctl", "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
+        ],
+        rule: ALLOW,
+        why: "System V and POSIX queues, semaphores and shared memory, in an ipc namespace of the cell's own. Charged to \
+              the group.",
+    },
+    Kind {
+        calls: &["socket", "socketpair"],
+        rule: rules::SOCKET,
+        why: "Local sockets, TCP and UDP; the kernel would load a module for other families (EAFNOSUPPORT) and protocols \
+              (EPROTONOSUPPORT), and raw ones are refused with EPERM. Charged to the group.",
+    },
+    Kind {
+        calls: &["setsockopt"],
+        rule: rules::SET_OPTION,
+        why: "Usual options alone. Filters are programs in the kernel: EPERM. Others get ENOPROTOOPT: sticky IPv6 \
+              options, group memberships, source lists and keys are kernel memory that is not charged.",
+    },
+    Kind {
+        calls: &[
+            "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "getsockopt", "sendto",
+            "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "shutdown",
+        ],
+        rule: ALLOW,
+        why: "What waits in local sockets is charged to the group, and descriptors on their way are bounded by \
+              `open_files` for the user. What waits in TCP and UDP sockets is charged to the group (version 2) or has a \
+              limit of its own there (version 1).",
+    },
+    Kind {
+        calls: &["ioctl"],
+        rule: rules::DEVICE_CONTROL,
+        why: "Requests to terminals, pipes and sockets. To type for others on a terminal or to change what drives it is \
+              refused with EPERM; all other requests get ENOTTY, so none reaches a file system of the host or has a \
+              module loaded.",
+    },
+    Kind {
+        calls: &["uname", "sysinfo", "getcpu", "getrandom"],
+        rule: ALLOW,
+        why: "Questions about the machine. Nothing is allocated.",
+    },
+    Kind {
+        calls: &[
+            "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "add_key", "request_key", "keyctl",
+            "perf_event_open", "syslog",
+        ],
+        rule: FORBID,
+        why: "Memory, descriptors and secrets of others.",
+    },
+    Kind {
+        calls: &[
+            "open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark", "quotactl", "quotactl_fd",
+        ],
+        rule: FORBID,
+        why: "Files by other ways than their names, and what others do with files.",
+    },
+    Kind {
+        calls: &[
+            "mount", "umount2", "pivot_root", "chroot", "fsopen", "fsconfig", "fsmount", "fspick", "open_tree",
+            "move_mount", "mount_setattr", "setns", "unshare", "setgroups",
+        ],
+        rule: FORBID,
+        why: "Other views of files, and other namespaces.",
+    },
+    Kind {
+        calls: &[
+            "bpf", "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "memfd_secret",
+            "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load",
+        ],
+        rule: FORBID,
+        why: "Programs in the kernel, and work that it does behind the filter's back.",
+    },
+    Kind {
+        calls: &[
+            "reboot", "swapon", "swapoff", "acct", "vhangup", "sethostname", "setdomainname", "settimeofday",
+            "clock_settime", "clock_adjtime", "adjtimex", "iopl", "ioperm", "modify_ldt",
+        ],
+        rule: FORBID,
+        why: "The machine.",
+    },
 ];
 
-#[cfg(target_arch = "x86_64")]
-const LOOKED_AT_OF_OLD: &[(c_long, Rule)] = &[(SYS_mknod, make_node::<1>())];
-#[cfg(target_arch = "aarch64")]
-const LOOKED_AT_OF_OLD: &[(c_long, Rule)] = &[];
-
-const CLONE: Rule = Rule::Ask {
-    argument: 0,
-    mask: (CLONE_NEWNS
-        | CLONE_NEWCGROUP
-        | CLONE_NEWUTS
-        | CLONE_NEWIPC
-        | CLONE_NEWUSER
-        | CLONE_NEWPID
-        | CLONE_NEWNET) as u32,
-    among: &[0],
-    yes: &ALLOW,
-    no: &FORBID,
-};
-
-/// Local sockets, TCP and UDP. The kernel would load a module for any other family or protocol that is asked for.
-const SOCKET: Rule = Rule::Ask {
-    argument: 0,
-    mask: ALL_BITS,
-    among: &[AF_UNIX as u32],
-    yes: &ALLOW,
-    no: &Rule::Ask {
-        argument: 0,
-        mask: ALL_BITS,
-        among: &[AF_INET as u32, AF_INET6 as u32],
-        yes: &Rule::Ask {
-            argument: 1,
-            // Without the flags that go with it.
-            mask: 0xf,
-            among: &[SOCK_STREAM as u32, SOCK_DGRAM as u32],
-            yes: &Rule::Ask {
-                argument: 2,
-                mask: ALL_BITS,
-                among: &[0, IPPROTO_TCP as u32, IPPROTO_UDP as u32],
-                yes: &ALLOW,
-                no: &Rule::Flat(Answer(EPROTONOSUPPORT)),
-            },
-            no: &FORBID,
-        },
-        no: &Rule::Flat(Answer(EAFNOSUPPORT)),
-    },
-};
-
-/// Neither programs in the kernel, nor another protocol on top of TCP.
-const SET_OPTION: Rule = Rule::Ask {
-    argument: 1,
-    mask: ALL_BITS,
-    among: &[SOL_SOCKET as u32],
-    yes: &Rule::Ask {
-        argument: 2,
-        mask: ALL_BITS,
-        among: &[
-            SO_ATTACH_FILTER as u32,
-            SO_ATTACH_BPF as u32,
-            SO_ATTACH_REUSEPORT_CBPF as u32,
-            SO_ATTACH_REUSEPORT_EBPF as u32,
-        ],
-        yes: &FORBID,
-        no: &ALLOW,
-    },
-    no: &Rule::Ask {
-        argument: 1,
-        mask: ALL_BITS,
-        among: &[SOL_TCP as u32],
-        yes: &Rule::Ask {
-            argument: 2,
-            mask: ALL_BITS,
-            among: &[TCP_ULP as u32],
-            yes: &Rule::Flat(Answer(ENOPROTOOPT)),
-            no: &ALLOW,
-        },
-        no: &ALLOW,
-    },
-};
-
-/// Not to type for others on a terminal, nor to change what drives it.
-const DEVICE_CONTROL: Rule = Rule::Ask {
-    argument: 1,
-    mask: ALL_BITS,
-    among: &[TIOCSTI as u32, TIOCLINUX as u32, TIOCSETD as u32],
-    yes: &FORBID,
-    no: &ALLOW,
-};
-
-const PROCESS_CONTROL: Rule = Rule::Ask {
-    argument: 0,
-    mask: ALL_BITS,
-    among: &[
-        PR_SET_NAME as u32,
-        PR_GET_NAME as u32,
-        PR_SET_PDEATHSIG as u32,
-        PR_GET_PDEATHSIG as u32,
-        PR_SET_DUMPABLE as u32,
-        PR_GET_DUMPABLE as u32,
-        PR_SET_CHILD_SUBREAPER as u32,
-        PR_GET_CHILD_SUBREAPER as u32,
-        PR_SET_NO_NEW_PRIVS as u32,
-        PR_GET_NO_NEW_PRIVS as u32,
-        PR_GET_SECCOMP as u32,
-        PR_GET_SECUREBITS as u32,
-        PR_GET_KEEPCAPS as u32,
-        PR_CAPBSET_READ as u32,
-        PR_CAP_AMBIENT as u32,
-        PR_SET_PTRACER as u32,
-        PR_SET_TIMERSLACK as u32,
-        PR_GET_TIMERSLACK as u32,
-        PR_SET_THP_DISABLE as u32,
-        PR_GET_THP_DISABLE as u32,
-        PR_SET_VMA as u32,
-        PR_SET_MDWE as u32,
-        PR_GET_MDWE as u32,
-        // Vectors and pointers of aarch64; other machines have no such options.
-        50,
-        51,
-        54,
-        55,
-        56,
-        63,
-        64,
-    ],
-    yes: &ALLOW,
-    // As for an option that the kernel does not know.
-    no: &Rule::Flat(Answer(EINVAL)),
-};
-
-/// To ask; the usual one; with fixed addresses, as thread sanitizers want it; and two that only change names.
-const PERSONALITY: Rule = Rule::Ask {
-    argument: 0,
-    mask: ALL_BITS,
-    among: &[u32::MAX, 0, ADDR_NO_RANDOMIZE as u32, PER_LINUX32, UNAME26 as u32],
-    yes: &ALLOW,
-    no: &FORBID,
-};
-
-/// Memory that is merged with equal memory of others tells by its speed what others have.
-const ADVISE: Rule = Rule::Ask {
-    argument: 2,
-    mask: ALL_BITS,
-    among: &[MADV_MERGEABLE as u32],
-    yes: &Rule::Flat(Answer(EINVAL)),
-    no: &ALLOW,
-};
-
-/// What a leak sanitizer does to its own threads when the program ends. Whom a command could do it to are its own
-/// processes: the cell's first one is another user's, or hidden.
-const TRACE: Rule = Rule::Ask {
-    argument: 0,
-    mask: ALL_BITS,
-    among: &[
-        PTRACE_ATTACH,
-        PTRACE_DETACH,
-        PTRACE_CONT,
-        PTRACE_GETREGS,
-        PTRACE_GETREGSET,
-    ],
-    yes: &ALLOW,
-    no: &FORBID,
-};
-
-/// Not in every release of `libc` for every machine.
-const PTRACE_GETREGS: u32 = 12;
-const PTRACE_GETREGSET: u32 = 0x4204;
-
-/// Not for the cell's first process, which an ordinary user's commands have their user in common with: a limit of CPU
-/// time would end it. `PROCESS` is the argument that says whom.
-const fn of_others<const PROCESS: u8>() -> Rule {
-    const FIRST: u32 = 1;
-    Rule::Ask {
-        argument: PROCESS,
-        mask: ALL_BITS,
-        among: &[FIRST],
-        yes: &FORBID,
-        no: &ALLOW,
-    }
-}
-
-/// Pipes, sockets and files, but no devices. `MODE` is the argument that says which.
-const fn make_node<const MODE: u8>() -> Rule {
-    Rule::Ask {
-        argument: MODE,
-        mask: S_IFMT,
-        among: &[S_IFCHR, S_IFBLK],
-        yes: &FORBID,
-        no: &ALLOW,
-    }
-}
+/// Why calls that are in no kind are unknown, where there is more to say than that nobody needs them.
+#[cfg(test)]
+#[rustfmt::skip]
+pub(super) const UNKNOWN: &[(&[&str], &str)] = &[
+    (&["clone3"], "Its flags are in memory, where the filter cannot look; programs use `clone` instead."),
+    (
+        &["inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch"],
+        "A watch on a shared folder tells what neighbours and the host run, and instances are counted for the host's user. \
+         Programs go on without, as on a kernel without inotify.",
+    ),
+    (
+        &["mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages"],
+        "Placement of memory on nodes of the machine. Ranges of a shared file's policy are not charged.",
+    ),
+    (
+        &["setxattrat", "getxattrat", "listxattrat", "removexattrat", "file_setattr", "file_getattr"],
+        "Newer forms of calls that are refused or allowed in their older ones.",
+    ),
+    (
+        &["io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_cancel", "io_destroy"],
+        "Queues of the host, of which there is a fixed number for all users together.",
+    ),
+    (&["seccomp"], "Filters are programs in the kernel."),
+    (&["cachestat"], "Tells what of the host's files is in memory."),
+];

@@ -1,6 +1,7 @@
 //! The program against the table, for every number; and real processes under the real filter.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
+mod document;
 mod ordinary;
 mod program;
 mod refused;

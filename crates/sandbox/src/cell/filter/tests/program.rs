@@ -53,6 +53,10 @@ fn expected(rule: &Rule, arguments: [u64; 6]) -> Verdict {
             let value = arguments[usize::from(*argument)] as u32 & mask;
             expected(if among.contains(&value) { yes } else { no }, arguments)
         }
+        Rule::Given { argument, yes, no } => {
+            let is_given = arguments[usize::from(*argument)] != 0;
+            expected(if is_given { yes } else { no }, arguments)
+        }
     }
 }
 
@@ -82,15 +86,20 @@ fn arguments_are_looked_at_as_the_table_says() {
     let program = bpf::assemble(&known);
     // What some rule asks for, and what none does.
     #[rustfmt::skip]
-    let values = [0, 1, 2, 6, 10, 12, 15, 26, 31, 0x5412, CLONE_NEWUSER as u64, 0o020_666, u64::MAX];
+    let values = [
+        0, 1, 2, 4, 6, 10, 12, 15, 17, 26, 31, 41, 54, 1024, 1026, 0x5401, 0x5412, 0x8912, 0x8982,
+        CLONE_NEWUSER as u64, 0o020_666, u64::MAX,
+    ];
     // A high half changes nothing.
     let values = values.into_iter().flat_map(|value| [value, value | 1 << 32]);
-    let asking = known.iter().filter(|(_, rule)| matches!(rule, Rule::Ask { .. }));
+    let asking = known.iter().filter(|(_, rule)| !matches!(rule, Rule::Flat(_)));
     for number in asking.map(|(number, _)| *number) {
         for first in values.clone() {
             for second in values.clone() {
                 for third in values.clone() {
-                    check(&known, &program, number, [first, second, third, 0, 0, 0]);
+                    for fourth in [0, MAP_HUGETLB as u64] {
+                        check(&known, &program, number, [first, second, third, fourth, 0, 0]);
+                    }
                 }
             }
         }
@@ -141,16 +150,9 @@ fn a_stub_can_take_its_orders() {
         assert_eq!(known.get(&(call as u32)), Some(&Rule::Flat(Allow)), "call {call}");
     }
     // Of itself, which is no process 1.
-    let limits = known.get(&(SYS_prlimit64 as u32));
-    assert!(
-        matches!(
-            limits,
-            Some(Rule::Ask {
-                among: [1],
-                no: Rule::Flat(Allow),
-                ..
-            })
-        ),
-        "{limits:?}"
-    );
+    let limits = known[&(SYS_prlimit64 as u32)];
+    for resource in [RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_STACK] {
+        let arguments = [0, resource.into(), 1, 1, 0, 0];
+        assert_eq!(expected(&limits, arguments), Allow, "resource {resource}");
+    }
 }

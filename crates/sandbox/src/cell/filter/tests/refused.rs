@@ -93,7 +93,52 @@ fn refused_calls_are_refused() {
     check(SYS_seccomp, &[], unknown);
     check(SYS_io_setup, &[], unknown);
     check(1000, &[], unknown);
+    for call in [
+        SYS_inotify_init1,
+        SYS_inotify_add_watch,
+        SYS_mbind,
+        SYS_set_mempolicy,
+        SYS_migrate_pages,
+        SYS_move_pages,
+    ] {
+        check(call, &[], unknown);
+    }
+    for call in [SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr] {
+        check(call, &[], Answer(EOPNOTSUPP));
+    }
+    // Of no descriptor, so that the answer is not the kernel's.
+    for call in [SYS_fsync, SYS_fdatasync, SYS_sync_file_range, SYS_fadvise64] {
+        check(call, &[u64::MAX], done);
+    }
     check(SYS_sync, &[], done);
+    for request in [F_SETLEASE, F_NOTIFY, 1036, 1038] {
+        check(SYS_fcntl, &[u64::MAX, request as u64], Answer(EINVAL));
+    }
+    check(SYS_fcntl, &[u64::MAX, F_SETLK as u64], Answer(EBADF));
+    let map = |flags: c_int| {
+        [
+            0,
+            1 << 21,
+            0,
+            (flags | MAP_PRIVATE | MAP_ANONYMOUS) as u64,
+            u64::MAX,
+            0,
+        ]
+    };
+    check(SYS_mmap, &map(0), done);
+    check(SYS_mmap, &map(MAP_HUGETLB), Answer(ENOMEM));
+    check(SYS_memfd_create, &[0, MFD_HUGETLB.into()], Answer(EINVAL));
+    check(SYS_shmget, &[0, 1, SHM_HUGETLB as u64], Answer(ENOMEM));
+
+    // No change of the limit of core files, up or down: what is not read cannot be wrong.
+    let core = RLIMIT_CORE.into();
+    check(SYS_prlimit64, &[0, core, 0, 0], done);
+    for pointer in [1, 1 << 32, u64::MAX] {
+        check(SYS_prlimit64, &[0, core, pointer, 0], done);
+    }
+    check(SYS_prlimit64, &[0, RLIMIT_CPU.into(), 1, 0], Answer(EFAULT));
+    check(SYS_setrlimit, &[core, 0], done);
+    check(SYS_getrlimit, &[core, 0], Answer(EFAULT));
 
     // Of the first process, whoever that is; of others the kernel decides.
     for call in [
@@ -149,6 +194,41 @@ fn refused_calls_are_refused() {
         Answer(ENOPROTOOPT),
     );
 
+    let option = |level: c_int, option: c_int, wanted| {
+        // Of no descriptor: what is allowed gets as far as that.
+        check(SYS_setsockopt, &[u64::MAX, level as u64, option as u64], wanted);
+    };
+    for (level, name) in [
+        (SOL_SOCKET, SO_REUSEADDR),
+        (SOL_TCP, TCP_NODELAY),
+        (SOL_UDP, UDP_CORK),
+        (SOL_IP, IP_TTL),
+        (SOL_IPV6, IPV6_V6ONLY),
+    ] {
+        option(level, name, Answer(EBADF));
+    }
+    const STICKY: [c_int; 5] = [6, 54, 55, 57, 59];
+    for name in STICKY {
+        option(SOL_IPV6, name, Answer(ENOPROTOOPT));
+    }
+    for (level, name) in [
+        (SOL_IPV6, IPV6_ADD_MEMBERSHIP),
+        (SOL_IPV6, IPV6_FLOWINFO_SEND),
+        (SOL_IP, IP_ADD_MEMBERSHIP),
+        (SOL_IP, IP_OPTIONS),
+        (SOL_IP, IP_MSFILTER),
+        (SOL_TCP, TCP_MD5SIG),
+        (SOL_TCP, TCP_CONGESTION),
+        (SOL_SOCKET, SO_ZEROCOPY),
+        (IPPROTO_SCTP, 1),
+    ] {
+        option(level, name, Answer(ENOPROTOOPT));
+    }
+    // VLANs and bridges: the kernel would load their modules.
+    for request in [0x8982, 0x8983, 0x8940, 0x8941, 0x8980, 0x89a0, 0x8b01] {
+        check(SYS_ioctl, &[0, request], Answer(ENOTTY));
+    }
+    check(SYS_ioctl, &[u64::MAX, 0x8912], Answer(EBADF));
     for request in [TIOCSTI, TIOCLINUX, TIOCSETD] {
         check(SYS_ioctl, &[0, request], forbidden);
         check(SYS_ioctl, &[0, request | 1 << 32], forbidden);
