@@ -36,6 +36,7 @@ mod template;
 mod filter;
 mod ipc;
 mod landlock;
+mod oom;
 mod power;
 
 mod bare;
@@ -57,6 +58,7 @@ use filter::Filter;
 use init::{Desk, Reach, Stacks};
 use ipc::Ipc;
 use landlock::Rules;
+pub(crate) use oom::OomScore;
 pub(crate) use orders::Orders;
 use orders::{Company, Word};
 use step::At;
@@ -76,6 +78,7 @@ pub(crate) struct Cells {
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
     lock: Option<OwnedFd>,
+    oom_score: OomScore,
     /// Of cells that are gone, to be used again.
     stacks: Vec<Stacks>,
     usual: Usual,
@@ -98,6 +101,8 @@ pub(crate) struct Cell {
     streams: UnixStream,
     words: File,
     stage: Stage,
+    /// Whether the command's process is known to share nothing with the warden any more.
+    has_begun: bool,
     failed: Option<StepError>,
     /// For as long as there is a process in the cell, whom they are for.
     orders: Option<Box<Orders>>,
@@ -139,6 +144,7 @@ impl Cells {
             Some((place, name)) => Some(Group::make_generation(place, name).map_err(Fault::from)?),
             None => None,
         };
+        let oom_score = OomScore::open().at(Step::OutOfMemory)?;
         let who = Who::of_warden(settings.user);
         if let Who::Ordinary = who {
             let outer = Outer::now();
@@ -171,6 +177,7 @@ impl Cells {
             ipc,
             networks,
             lock,
+            oom_score,
             stacks: Vec::new(),
             usual: settings.usual,
             space,
@@ -271,6 +278,7 @@ impl Cells {
             words: saying.as_raw_fd(),
             of_warden: [ours.as_raw_fd(), hearing.as_raw_fd()],
             lock: self.lock.as_ref().map(AsRawFd::as_raw_fd),
+            oom_score: self.oom_score.as_raw_fd(),
             orders: AtomicPtr::default(),
             stacks,
         });
@@ -281,6 +289,7 @@ impl Cells {
             streams: ours,
             words: hearing.into(),
             stage: Stage::Starting,
+            has_begun: false,
             failed: None,
             orders: None,
             desk: Some(desk),
@@ -346,6 +355,10 @@ impl Cells {
         self.usual.complete(limits)
     }
 
+    pub(crate) fn oom_score(&self) -> &OomScore {
+        &self.oom_score
+    }
+
     pub(crate) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
     }
@@ -403,6 +416,25 @@ impl Cell {
     /// Readable when there is news of the command's end.
     pub(crate) fn news(&self) -> BorrowedFd<'_> {
         self.words.as_fd()
+    }
+
+    /// Ready when the command has begun: it has executed its program, or has failed to. Nobody else has the other end.
+    pub(crate) fn beginning(&self) -> Option<PollFd<'_>> {
+        (!self.has_begun).then(|| PollFd::new(self.streams.as_fd(), PollFlags::POLLIN))
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// True once.
+    pub(crate) fn has_just_begun(&mut self) -> bool {
+        let Some(beginning) = self.beginning() else {
+            return false;
+        };
+        let mut beginning = [beginning];
+        self.has_begun = matches!(poll(&mut beginning, PollTimeout::ZERO), Ok(1..));
+        self.has_begun
     }
 
     /// Takes in what was said.

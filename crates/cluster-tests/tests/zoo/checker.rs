@@ -78,7 +78,7 @@ async fn what_is_seen_from_within() {
         // On each hierarchy the own group looks like the root of all.
         "groups": vec!["/"; hierarchies],
         "host": "cell",
-        "core": [0, 0],
+        "core": [1, 1],
         "cwd": "/box",
         "terminals": [false],
         "session": true,

@@ -216,5 +216,5 @@ async fn a_program_that_crashes_leaves_no_core() {
         "ulimit -c unlimited 2>/dev/null; python3 -S -c 'import os; os.abort()'; ls -A; ulimit -c",
     );
     let said = zoo.says(Animal::new("core dump", program)).await;
-    assert_eq!(said, "main.sh\n0\n");
+    assert_eq!(said, "main.sh\n1\n");
 }

@@ -218,6 +218,12 @@ pub(super) fn put_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
     done(unsafe { syscall!(Sysno::dup3, from, at, NO_FLAGS) })
 }
 
+/// The same for one that is closed when a program is executed.
+pub(super) fn keep_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
+    // SAFETY: numbers only. What was there is nobody's here.
+    done(unsafe { syscall!(Sysno::dup3, from, at, libc::O_CLOEXEC) })
+}
+
 pub(super) fn close_from(first: RawFd) -> Result<(), Errno> {
     // SAFETY: numbers only. The caller uses nothing from there on.
     done(unsafe { syscall!(Sysno::close_range, first, u32::MAX, NO_FLAGS) })
@@ -231,18 +237,8 @@ pub(super) fn change_directory(to: &CStr) -> Result<(), Errno> {
 /// A limit above what this user may ask for is no reason to refuse: the lower one is in force already.
 pub(super) fn limit(limit: &Rlimit) -> Result<(), Errno> {
     const SELF: usize = 0;
-    let mut current = [0_u64; 2];
     // SAFETY: the kernel's layout of a limit: soft and hard value.
-    unsafe {
-        done(syscall!(
-            Sysno::prlimit64,
-            SELF,
-            limit.resource,
-            0,
-            current.as_mut_ptr()
-        ))?;
-        let [_, highest] = current;
-        let wanted = [limit.soft.min(highest), limit.hard.min(highest)];
+    let set = |wanted: [u64; 2]| unsafe {
         done(syscall!(
             Sysno::prlimit64,
             SELF,
@@ -250,7 +246,16 @@ pub(super) fn limit(limit: &Rlimit) -> Result<(), Errno> {
             wanted.as_ptr(),
             0
         ))
+    };
+    match set([limit.soft, limit.hard]) {
+        Err(Errno(libc::EPERM)) => {}
+        set => return set,
     }
+    let mut current = [0_u64; 2];
+    // SAFETY: as above.
+    done(unsafe { syscall!(Sysno::prlimit64, SELF, limit.resource, 0, current.as_mut_ptr()) })?;
+    let [_, highest] = current;
+    set([limit.soft.min(highest), limit.hard.min(highest)])
 }
 
 /// Returns only what kept it from that. Both lists end with a null pointer.

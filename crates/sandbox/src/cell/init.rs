@@ -36,6 +36,8 @@ pub(super) struct Desk {
     /// The warden's ends of both, which nobody else may have: by their being closed its death is known.
     pub(super) of_warden: [RawFd; 2],
     pub(super) lock: Option<RawFd>,
+    /// The warden's `oom_score_adj`, and that of all who share its memory.
+    pub(super) oom_score: RawFd,
     /// Valid when the streams have come.
     pub(super) orders: AtomicPtr<Orders>,
     pub(super) stacks: Stacks,
@@ -93,7 +95,11 @@ impl Desk {
     }
 
     pub(super) fn fail(&self, error: StepError) -> ! {
-        self.say(Word::Failed(error));
+        Self::fail_on(self.words, error)
+    }
+
+    pub(super) fn fail_on(words: RawFd, error: StepError) -> ! {
+        let _ = bare::write(words, &Word::Failed(error).encode());
         bare::exit(127)
     }
 

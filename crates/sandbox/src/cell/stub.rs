@@ -3,14 +3,17 @@
 //! It is through with all of it before it takes its orders, so that nothing of the user's is looked at with any power.
 #![allow(unsafe_code)]
 
+use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
 use super::bare;
 use super::init::Desk;
+use super::oom::PREFERRED;
 use super::orders::Orders;
 use super::step::{At, Step, StepError};
 use super::user::Who;
 use crate::fault::Errno;
+use crate::warden::child::NO_CORE;
 use crate::warden::signals::IGNORED;
 
 pub(super) extern "C" fn run(desk: &Desk) -> ! {
@@ -32,7 +35,16 @@ fn become_command(desk: &Desk) -> Result<Never, StepError> {
     };
     // SAFETY: the warden has put them there before it sent the streams, and keeps them until the cell is gone.
     match unsafe { desk.orders.load(Ordering::Acquire).as_ref() } {
-        Some(orders) => follow(orders, streams),
+        Some(orders) => {
+            for (stream, standard) in streams.into_iter().zip(0..) {
+                bare::put_descriptor(stream, standard).at(Step::Streams)?;
+            }
+            keep_words(desk)?;
+            match follow(orders) {
+                Ok(never) => Ok(never),
+                Err(error) => Desk::fail_on(WORDS, error),
+            }
+        }
         None => Err(Errno(libc::EPROTO)).at(Step::Orders),
     }
 }
@@ -46,6 +58,8 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
         bare::leave_namespaces(libc::CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
     }
     bare::begin_session().at(Step::Session)?;
+    // The filter lets nobody change it afterwards.
+    bare::limit(&NO_CORE).at(Step::CoreDumps)?;
     if let Who::Root { command } = desk.who {
         bare::become_group(command).at(Step::Group)?;
         bare::become_user(command).at(Step::User)?;
@@ -58,10 +72,19 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
     bare::filter_calls(desk.filter.program()).at(Step::Seccomp)
 }
 
-fn follow(orders: &Orders, streams: [i32; 3]) -> Result<Never, StepError> {
-    for (stream, standard) in streams.into_iter().zip(0..) {
-        bare::put_descriptor(stream, standard).at(Step::Streams)?;
+/// Where this process says what keeps it from the command, when it has closed all else.
+const WORDS: RawFd = 3;
+
+/// From here on the task's own paths are looked at. What the warden has open must not be on their way.
+fn keep_words(desk: &Desk) -> Result<(), StepError> {
+    bare::write(desk.oom_score, PREFERRED).at(Step::OutOfMemory)?;
+    if desk.words != WORDS {
+        bare::keep_descriptor(desk.words, WORDS).at(Step::CloseDescriptors)?;
     }
+    bare::close_from(WORDS + 1).at(Step::CloseDescriptors)
+}
+
+fn follow(orders: &Orders) -> Result<Never, StepError> {
     bare::change_directory(&orders.directory).at(Step::ChangeDirectory)?;
     for limit in &orders.rlimits {
         bare::limit(limit).at(Step::Rlimit)?;
@@ -69,8 +92,7 @@ fn follow(orders: &Orders, streams: [i32; 3]) -> Result<Never, StepError> {
     execute(orders).at(Step::Execute)
 }
 
-/// As a shell does it: the first that is there and may be executed. All descriptors beyond the standard ones are closed
-/// by it.
+/// As a shell does it: the first that is there and may be executed.
 fn execute(orders: &Orders) -> Result<Never, Errno> {
     // Somebody's child may for a moment hold the freshly written program open for writing, between its own fork
     // and exec. That passes by itself and is no fault of the command.

@@ -47,6 +47,14 @@ pub(crate) struct Rlimit {
     pub(crate) hard: u64,
 }
 
+/// No core files, and no helper of the host that a crash would start: for one the kernel takes 1 for nothing, and 0 for
+/// as much as the helper likes.
+pub(crate) const NO_CORE: Rlimit = Rlimit {
+    resource: libc::RLIMIT_CORE,
+    soft: 1,
+    hard: 1,
+};
+
 /// The child's main function, for `clone`. Comes back only if it failed, with the exit code.
 pub(super) extern "C" fn main(orders: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes its own `Orders` and does not touch them until this child has exec'd or ended.

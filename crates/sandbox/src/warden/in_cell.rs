@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::resource::{UsageWho, getrusage};
 
+use super::child::NO_CORE;
 use super::run_command::{Failure, Owner, never_started, refused};
 use super::spawn::rlimits;
 use super::streams::{Output, drain, open_input, scratch};
 use super::verdict::{End, Facts, verdict};
 use super::watch::{Noticed, Watch, Watched};
-use crate::cell::{Cell, Cells, Ended, Orders, Step, StepError, Used};
+use crate::cell::{Cell, Cells, Ended, OomScore, Orders, Step, StepError, Used};
 use crate::cgroup::{Group, GroupLimits, Usage};
 use crate::fault::{Errno, Fault};
 use crate::outcome::{Outcome, Reason};
@@ -41,7 +42,11 @@ impl CellBench {
         let (limits, keep) = (self.cells.complete(spec.limits), spec.keep);
         let input = open_input(spec.input)?;
         let mut outputs = [Output::open(keep)?, Output::open(keep)?];
-        let rlimits = rlimits(&limits).into_iter().flatten().collect();
+        let rlimits = rlimits(&limits).into_iter().flatten();
+        // Set when the cell was made.
+        let rlimits = rlimits
+            .filter(|limit| limit.resource != NO_CORE.resource)
+            .collect();
         let orders = Orders::new(&spec.argv, &spec.env, &spec.directory, rlimits);
         // Whom the kernel kills for memory it kills with all who share that memory, as the warden does until there is
         // a program: so what the program is given must fit easily.
@@ -63,6 +68,7 @@ impl CellBench {
 
         let mut inmate = Inmate {
             cell: &mut cell,
+            oom_score: self.cells.oom_score(),
             group: self.cells.group(),
             limits: &limits,
             next_look: None,
@@ -79,7 +85,11 @@ impl CellBench {
         .run(&mut inmate, &mut outputs);
         let wall = start.elapsed();
         let ended = inmate.ended;
+        let has_begun = cell.has_begun();
         let failed = self.cells.end(cell);
+        if !has_begun {
+            self.cells.oom_score().restore();
+        }
         let stopped = seen.stopped()?;
         drain(&mut outputs, &mut self.scratch);
         if let Some(failed) = failed {
@@ -167,6 +177,7 @@ fn on_failed(
 /// A command in its cell, being watched.
 struct Inmate<'a> {
     cell: &'a mut Cell,
+    oom_score: &'a OomScore,
     group: Option<&'a Group>,
     limits: &'a Limits,
     next_look: Option<Instant>,
@@ -193,10 +204,14 @@ impl Inmate<'_> {
 impl Watched for Inmate<'_> {
     fn notices(&self) -> impl Iterator<Item = PollFd<'_>> {
         let group = self.group.into_iter().flat_map(Group::notices);
-        std::iter::once(PollFd::new(self.cell.news(), PollFlags::POLLIN)).chain(group)
+        let news = PollFd::new(self.cell.news(), PollFlags::POLLIN);
+        std::iter::once(news).chain(self.cell.beginning()).chain(group)
     }
 
     fn has_ended(&mut self) -> bool {
+        if self.cell.has_just_begun() {
+            self.oom_score.restore();
+        }
         self.ended = self.cell.listen();
         self.ended != Ended::NotYet
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libc::c_void;
 
-use super::child::{self, Orders, Rlimit, Rlimits, Step};
+use super::child::{self, NO_CORE, Orders, Rlimit, Rlimits, Step};
 use super::texts::{Texts, c_string};
 use crate::fault::{Errno, Fault};
 use crate::spec::Limits;
@@ -119,7 +119,7 @@ pub(super) fn rlimits(limits: &Limits) -> Rlimits {
         hard: value,
     };
     [
-        Some(same(libc::RLIMIT_CORE, 0)),
+        Some(NO_CORE),
         // A backstop behind the samples, in whole seconds and late on purpose. The hard limit a second after
         // the soft one, so that it is SIGXCPU that ends the process, unless it does not listen.
         limits.cpu.map(|cpu| {

@@ -187,8 +187,66 @@ fn limits_hold_for_all_processes_together() {
     );
     // The kernel by itself would let each of them have as much.
     assert!(outcome.cpu < Duration::from_secs(2), "{outcome:?}");
-    check("ulimit -c", none, Reason::Exited);
     check("sleep 1000 & exit 3", none, Reason::Exited);
+}
+
+/// The kernel takes 1 for no core dump, even where a helper of the host would get it.
+#[test]
+fn the_limit_of_core_files_cannot_be_changed() {
+    let mut stage = Stage::new();
+    let script = r#"
+import resource
+for limits in ((0, 0), (0, 1), (1, 1)):
+    resource.setrlimit(resource.RLIMIT_CORE, limits)
+    print(*resource.getrlimit(resource.RLIMIT_CORE))
+"#;
+    let outcome = stage.run(&command(&["/usr/bin/python3", "-c", script]));
+    assert_eq!(stdout(&outcome), "1 1\n".repeat(3), "{outcome:?}");
+}
+
+#[test]
+fn the_machine_runs_out_of_memory_for_a_command_before_its_warden() {
+    const SCORE: &str = "oom_score_adj";
+    let mut stage = Stage::new();
+    let own = fs::read_to_string(format!("/proc/self/{SCORE}")).unwrap();
+    let (folder, warden) = (stage.folder(), stage.warden().pid());
+    let score_of_warden = move || fs::read_to_string(format!("/proc/{warden}/{SCORE}")).unwrap();
+    let looking = std::thread::spawn(move || {
+        while !folder.join("box/runs").exists() {
+            std::thread::yield_now();
+        }
+        while score_of_warden() != own {
+            std::thread::yield_now();
+        }
+        fs::write(folder.join("box/seen"), "").unwrap();
+    });
+    let script = "cat /proc/self/oom_score_adj; touch runs; until [ -e seen ]; do sleep 0.01; done";
+    let limits = Limits {
+        wall: Some(Duration::from_secs(20)),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(sh(script), limits));
+    assert_eq!(
+        (stdout(&outcome), outcome.reason),
+        ("1000\n".into(), Reason::Exited)
+    );
+    looking.join().unwrap();
+    // A command that cannot be executed sets nothing, and neither does one that was.
+    let outcome = stage.run(&command(&["/no/such/program"]));
+    assert_eq!(outcome.exit_code, Some(127), "{outcome:?}");
+    let score_of = |pid| fs::read_to_string(format!("/proc/{pid}/{SCORE}")).unwrap();
+    assert_eq!(score_of(warden), score_of(std::process::id()));
+}
+
+/// The task's own paths are looked at when nothing of the warden's is open any more.
+#[test]
+fn no_path_leads_to_what_the_warden_has_open() {
+    let mut stage = Stage::new();
+    for descriptor in 4..64 {
+        let outcome = stage.run(&command(&[&format!("/proc/self/fd/{descriptor}")]));
+        // 126 is for what is there and cannot be executed.
+        assert_eq!(outcome.exit_code, Some(127), "{descriptor}: {outcome:?}");
+    }
 }
 
 #[test]

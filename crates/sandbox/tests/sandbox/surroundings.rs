@@ -63,7 +63,7 @@ for what in (r.RLIMIT_CORE, r.RLIMIT_CPU, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLI
         stack: Some(4 << 20),
         ..Limits::default()
     };
-    let expected = "0 0\n6 7\n12345 12345\n33 33\n4194304 4194304\n";
+    let expected = "1 1\n6 7\n12345 12345\n33 33\n4194304 4194304\n";
     assert_eq!(stdout(&run(&limited(python(script), limits))), expected);
 }
 
