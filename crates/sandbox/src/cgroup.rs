@@ -105,6 +105,8 @@ pub enum GroupError {
     KillWhole(#[source] Errno),
     #[error("cannot limit the memory of a control group")]
     LimitMemory(#[source] Errno),
+    #[error("cannot limit what waits in the sockets of a control group")]
+    LimitSockets(#[source] Errno),
     #[error("cannot limit the processes of a control group")]
     LimitProcesses(#[source] Errno),
     #[error("cannot set back the memory peak of a control group")]
@@ -323,6 +325,7 @@ impl Files {
                     Controller::Memory => files.memory = Some(Memory::open(version, &directory)?),
                     Controller::Processes => files.processes = Some(Processes::open(&directory)?),
                     Controller::Cpu => files.cpu = Some(directory.figure(cpu_figure_of(version))?),
+                    Controller::Share => {}
                 }
             }
             if version == Version::V2 {
@@ -397,5 +400,8 @@ impl Processes {
 enum Controller {
     Processes,
     Memory,
+    /// Counts CPU time.
     Cpu,
+    /// Divides it: by groups, and not by processes. Every new group has the same weight.
+    Share,
 }

@@ -1,11 +1,12 @@
 //! What keeps commands in, on this machine: found out before the first of them runs, said aloud, and refused where a
 //! wall is missing that the operator has not given up by name.
 
-use std::fmt;
+mod core_dumps;
+mod wall;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::Flock;
@@ -17,6 +18,8 @@ use crate::cell::{
 use crate::cgroup::{Place, PlaceError};
 use crate::fault::{Fault, with_causes};
 use crate::launch::{Isolation, LaunchError, Launcher};
+
+pub use wall::Wall;
 
 /// What the operator wants of the cells of one executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +39,6 @@ pub struct CellPlan {
     pub networks: Vec<Network>,
     /// The walls that the operator does without.
     pub without: Vec<Wall>,
-}
-
-/// Those that the operator may give up. Without the others a cell would not be one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wall {
-    Memory,
-    Processes,
-    Cpu,
 }
 
 /// That something is enforced, and by what.
@@ -80,6 +75,12 @@ pub enum WallError {
         limits: Box<WallError>,
         cells: Box<WallError>,
     },
+    #[error(
+        "a command that crashes would start the core dump helper of this machine ({pattern}), which runs as root and \
+         outside of any cell: start the executor with a hard limit of core files above 0 (LimitCORE=infinity in its \
+         unit), or set the sysctl kernel.core_pattern to the name of a file"
+    )]
+    CoreDumpHelper { pattern: String },
     #[error("cannot clean up what an earlier executor left in its control groups")]
     Clear(#[source] PlaceError),
     #[error("cannot look at the root of the cells, {path:?}: name a folder that holds a root file system")]
@@ -157,6 +158,7 @@ impl CellPlan {
     /// Makes everything ready. `name` is that of the control groups, and nobody else's: what is in these is ended.
     pub fn prepare(&self, name: &str) -> Result<Ground, WallError> {
         // All that can be wrong with the settings comes first: then nothing is there yet that would be left.
+        core_dumps::look_at_helper()?;
         let root = self.parts()?;
         self.networks.iter().try_for_each(look_at_network)?;
         let place = match Place::prepare(name, self.parent_group.as_deref()) {
@@ -248,6 +250,15 @@ impl CellPlan {
                 by,
             });
         }
+        statements.push(Statement {
+            wall: "share of the processors",
+            by: match keeps.filter(|keeps| keeps.share) {
+                Some(keeps) => format!("{}, the same for each slot", keeps.by),
+                None => "nothing: a task has more with more processes (the cpu controller is not there, or was not \
+                         given to this group)"
+                    .to_string(),
+            },
+        });
         Ok(statements)
     }
 
@@ -398,7 +409,7 @@ fn fixed_walls() -> Vec<Statement> {
         ("system calls", "seccomp".to_string()),
         ("privileges", "no capabilities, no new privileges".to_string()),
         ("space", "a tmpfs of the task's own".to_string()),
-        ("file size, open files, stack", "rlimit".to_string()),
+        ("file size, open files, stack, core dumps", "rlimit".to_string()),
         ("time on the clock, output", "the warden".to_string()),
     ]
     .map(|(wall, by)| Statement { wall, by })
@@ -427,42 +438,6 @@ fn remedy(fault: &Fault) -> &'static str {
              --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
         }
         _ => "the machine refuses",
-    }
-}
-
-impl Wall {
-    pub const ALL: [Wall; 3] = [Wall::Memory, Wall::Processes, Wall::Cpu];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Processes => "processes",
-            Self::Cpu => "cpu",
-        }
-    }
-
-    /// What there is when it was given up.
-    fn instead(self) -> &'static str {
-        match self {
-            Self::Memory => "nothing: a peak beyond the limit is told afterwards (given up)",
-            Self::Processes => "nothing (given up)",
-            Self::Cpu => "rlimit, for each process alone and in whole seconds (given up for all together)",
-        }
-    }
-}
-
-impl fmt::Display for Wall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Wall {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|wall| wall.name() == text);
-        known.ok_or_else(|| "no wall that can be given up has that name".to_string())
     }
 }
 

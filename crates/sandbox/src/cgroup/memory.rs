@@ -32,6 +32,9 @@ enum Peak {
     Unknown,
 }
 
+/// Bytes that may wait in TCP and UDP sockets. Version 1 counts them apart from memory, and not at all without a limit.
+const SOCKETS: u64 = 16 << 20;
+
 /// How the kernel tells that memory ran out.
 #[derive(Debug)]
 enum Notice {
@@ -53,6 +56,10 @@ impl Memory {
         if with_swap.is_none() {
             let swappiness = directory.open_to_write("memory.swappiness")?;
             write(&swappiness, b"0").map_err(GroupError::ForbidSwap)?;
+        }
+        // Kernels without TCP have no such file.
+        if let Some(sockets) = if_there(directory.open_to_write("memory.kmem.tcp.limit_in_bytes"))? {
+            write(&sockets, SOCKETS.to_string().as_bytes()).map_err(GroupError::LimitSockets)?;
         }
         let events = directory.figure("memory.oom_control")?;
         Ok(Self {

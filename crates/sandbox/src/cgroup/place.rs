@@ -43,6 +43,8 @@ pub struct Keeps {
     pub memory: bool,
     pub processes: bool,
     pub cpu: bool,
+    /// Whether processors are divided evenly between groups, however many processes each has.
+    pub share: bool,
     /// Whether the kernel tells the most memory that a group has held.
     pub peak: bool,
 }
@@ -95,6 +97,12 @@ pub enum PlaceError {
          a unit with Delegate=yes)"
     )]
     Make {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot set the share of the processors of the control group {path:?}")]
+    Weigh {
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -152,6 +160,7 @@ impl Place {
             memory: keeps(Controller::Memory),
             processes: keeps(Controller::Processes),
             cpu: keeps(Controller::Cpu),
+            share: keeps(Controller::Share),
             peak: self.version == Version::V1
                 || self
                     .bases

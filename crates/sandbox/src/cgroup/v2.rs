@@ -14,9 +14,15 @@ use super::clear::{members, write};
 use super::find::Found;
 use super::place::{Base, PlaceError, make};
 
-/// CPU time is measured without a controller, and limiting it would only cost.
-const CONTROLLERS: [(Controller, &str); 2] =
-    [(Controller::Processes, "pids"), (Controller::Memory, "memory")];
+/// CPU time is measured without a controller.
+const CONTROLLERS: [(Controller, &str); 3] = [
+    (Controller::Processes, "pids"),
+    (Controller::Memory, "memory"),
+    (Controller::Share, "cpu"),
+];
+
+/// Of all commands together: half of what any other group has, that of the executor among them.
+const WEIGHT: &str = "50";
 
 /// Where the processes go that were in a group which is to be divided.
 const LEAF: &str = "conclave-main";
@@ -65,10 +71,16 @@ pub(super) fn prepare(found: &Found, name: &str, parent: Option<&Path>) -> Resul
     let kept = CONTROLLERS
         .into_iter()
         .filter(|(_, known_as)| enabled.iter().any(|word| word == known_as));
-    let keeps = kept
+    let keeps: Vec<_> = kept
         .map(|(controller, _)| controller)
         .chain([Controller::Cpu])
         .collect();
+    if keeps.contains(&Controller::Share) {
+        write(&path.join("cpu.weight"), WEIGHT).map_err(|source| PlaceError::Weigh {
+            path: path.clone(),
+            source,
+        })?;
+    }
     Ok(Base { path, keeps })
 }
 
@@ -125,20 +137,21 @@ fn is_writable(group: &Path) -> bool {
 fn enable(group: &Path) -> io::Result<()> {
     let available = words_of(&group.join("cgroup.controllers"))?;
     let control = group.join("cgroup.subtree_control");
-    let request = missing(&available, &words_of(&control)?);
-    if request.is_empty() {
-        return Ok(());
+    for (controller, name) in missing(&available, &words_of(&control)?) {
+        match (write(&control, &format!("+{name}")), controller) {
+            // Some kernels do not divide processors where there are real-time processes. A place does without.
+            (Err(error), Controller::Share) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            (written, _) => written?,
+        }
     }
-    write(&control, &request)
+    Ok(())
 }
 
-fn missing(available: &[String], enabled: &[String]) -> String {
+fn missing(available: &[String], enabled: &[String]) -> Vec<(Controller, &'static str)> {
     let has = |list: &[String], name: &str| list.iter().any(|word| word == name);
-    let missing = CONTROLLERS
-        .into_iter()
-        .filter(|(_, name)| has(available, name) && !has(enabled, name));
-    let requests: Vec<String> = missing.map(|(_, name)| format!("+{name}")).collect();
-    requests.join(" ")
+    let mut missing = CONTROLLERS.to_vec();
+    missing.retain(|(_, name)| has(available, name) && !has(enabled, name));
+    missing
 }
 
 fn enable_or_fail(group: &Path) -> Result<(), PlaceError> {
@@ -198,17 +211,15 @@ mod tests {
     fn only_what_is_missing_is_turned_on() {
         fn check(available: &str, enabled: &str, expected: &str) {
             let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-            assert_eq!(
-                missing(&words(available), &words(enabled)),
-                expected,
-                "{available}; {enabled}"
-            );
+            let missing = missing(&words(available), &words(enabled));
+            let missing: Vec<_> = missing.into_iter().map(|(_, name)| name).collect();
+            assert_eq!(missing.join(" "), expected, "{available}; {enabled}");
         }
-        check("cpuset cpu io memory pids", "", "+pids +memory");
-        check("cpuset cpu io memory pids", "memory pids", "");
-        check("cpu memory pids", "memory", "+pids");
-        check("cpu pids", "", "+pids");
-        check("cpu", "", "");
+        check("cpuset cpu io memory pids", "", "pids memory cpu");
+        check("cpuset cpu io memory pids", "memory pids cpu", "");
+        check("cpu memory pids", "memory", "pids cpu");
+        check("io pids", "", "pids");
+        check("io", "", "");
         check("", "", "");
     }
 
