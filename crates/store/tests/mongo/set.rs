@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, Credential, ServerAddress};
 use mongodb::{Client, error};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use store::StoreError;
 use store::contract::{LOSSES, WINDOW};
 use store::mongo::{Login, MongoStore, Options};
@@ -149,20 +151,16 @@ impl Set {
 
     /// Stops it as a debugger would: its connections stay, and nothing answers.
     pub(crate) fn pause(&self, member: usize) {
-        self.signal(member, "STOP");
+        self.signal(member, Signal::SIGSTOP);
     }
 
     pub(crate) fn resume(&self, member: usize) {
-        self.signal(member, "CONT");
+        self.signal(member, Signal::SIGCONT);
     }
 
-    fn signal(&self, member: usize, signal: &str) {
-        let pid = self.members[member].process.id().to_string();
-        let sent = Command::new("kill")
-            .args([format!("-{signal}"), pid])
-            .status()
-            .unwrap();
-        assert!(sent.success());
+    fn signal(&self, member: usize, signal: Signal) {
+        let pid = self.members[member].process.id();
+        kill(Pid::from_raw(pid as i32), signal).unwrap();
     }
 
     fn run(&self, index: usize, port: u16) -> Child {
