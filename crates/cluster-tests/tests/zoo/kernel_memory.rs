@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cluster_tests::System;
 use serde_json::json;
 
 use crate::stage::{Animal, Program, Zoo};
@@ -109,7 +110,8 @@ const HOARDER: &str = r#"
 
 #[tokio::test]
 async fn what_is_not_charged_is_refused() {
-    let zoo = Zoo::open().await;
+    let system = System::new().expect("a folder");
+    let zoo = Zoo::open_with(system, &["limits.max.open_files=9000".to_string()]).await;
     let slab = Rise::of("Slab");
     let hoarder = Animal::new("hoarder", Program::C(HOARDER)).with("open_files", json!(9000));
     let said = zoo.says(hoarder).await;

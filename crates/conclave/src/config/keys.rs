@@ -11,8 +11,8 @@ use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, NodeName, Port, Program,
-    SetName, Slots, Threads, UserNumber, Value,
+    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, NodeName, OpenFiles, Port,
+    Program, SetName, Slots, Threads, UserNumber, Value,
 };
 
 #[derive(Debug)]
@@ -200,6 +200,8 @@ keys! {
         memory: Option<Size> = "1GiB",
         /// Processes and threads at one time of a step that asks for no limit; `none` is as many as can be.
         processes: Option<NonZeroU32> = "512",
+        /// Files that each process of a step may have open that asks for no limit, and the most that it may ask for where `limits.max.open_files` says nothing; `auto` is 1024, or as many as keep all tasks together within a quarter of the machine's open files.
+        open_files: OpenFiles = "auto",
         /// Size of all files of a task together, where it asks for no more; they are in memory.
         space: Size = "256MiB",
         /// Number of files and folders of a task.
@@ -264,7 +266,7 @@ keys! {
         processes: Option<NonZeroU32> = "none",
         /// Size of the largest file that the step may write.
         file_size: Option<Size> = "none",
-        /// Files that a process may have open at one time; `none` is as many as the executor may.
+        /// Files that a process may have open at one time; `none` is the maximum or, without one and with cells, `sandbox.open_files`.
         open_files: Option<NonZeroU32> = "none",
         /// Size of each process's stack; `none` is as large as the executor's.
         stack: Option<Size> = "none",
@@ -284,7 +286,7 @@ keys! {
         processes: Option<NonZeroU32> = "none",
         /// The largest file.
         file_size: Option<Size> = "none",
-        /// The most open files.
+        /// The most open files; `none` is, with cells, `sandbox.open_files`.
         open_files: Option<NonZeroU32> = "none",
         /// The largest stack.
         stack: Option<Size> = "none",

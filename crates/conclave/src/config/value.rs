@@ -5,7 +5,7 @@ mod cell;
 mod place;
 mod word;
 
-pub(crate) use amount::{Port, Slots, Threads};
+pub(crate) use amount::{OpenFiles, Port, Slots, Threads};
 pub(crate) use cell::{Bind, GroupPath, Isolation, UserNumber};
 pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
 pub(crate) use word::{Log, LogFormat, Metrics, NodeName, SetName};

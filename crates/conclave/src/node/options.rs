@@ -1,5 +1,6 @@
 //! What each room wants to know, out of the configuration.
 
+use std::fs;
 use std::num::NonZeroU32;
 
 use anyhow::Result;
@@ -68,6 +69,7 @@ pub(crate) fn cells(config: &Config) -> Option<CellPlan> {
             usual: Usual {
                 memory: section.memory.map(|size| size.0),
                 processes: section.processes.map(|number| number.get()),
+                open_files: Some(open_files(config).into()),
             },
             space: section.space.0,
             files: section.files.get().into(),
@@ -141,6 +143,11 @@ fn limits(config: &Config) -> LimitPolicy {
         .filter(|cell| keeps_processes(cell))
         .and(usual.processes);
     let space = cell.as_ref().map(|cell| cell.space);
+    // The machine has so many for everyone: who may ask for more says so.
+    let open_files = cell.as_ref().map(|_| {
+        let asked = default.open_files.map_or(0, |number| number.get());
+        open_files(config).max(asked)
+    });
     LimitPolicy {
         default: Limits {
             wall: default.wall,
@@ -153,7 +160,11 @@ fn limits(config: &Config) -> LimitPolicy {
                 processes,
             ),
             file_size: default.file_size.map(|size| size.0),
-            open_files: default.open_files.map(|number| number.get()),
+            open_files: or_usual(
+                default.open_files.map(|number| number.get()),
+                max.open_files,
+                open_files,
+            ),
             stack: default.stack.map(|size| size.0),
             space: or_usual(default.space.map(|size| size.0), max.space, space),
         },
@@ -164,11 +175,27 @@ fn limits(config: &Config) -> LimitPolicy {
             output: max.output.map(|size| size.0),
             processes: max.processes.map(|number| number.get()),
             file_size: max.file_size.map(|size| size.0),
-            open_files: max.open_files.map(|number| number.get()),
+            open_files: max.open_files.map(|number| number.get()).or(open_files),
             stack: max.stack.map(|size| size.0),
             space: max.space.map(|size| size.0),
         },
     }
+}
+
+/// So that all processes of all tasks together cannot take the files of the whole machine.
+fn open_files(config: &Config) -> u32 {
+    const USUAL: u64 = 1024;
+    const FEWEST: u64 = 64;
+    /// Where tasks may have as many processes as can be, as many as by default.
+    const PROCESSES: u32 = 512;
+    let derived = || {
+        let most = fs::read_to_string("/proc/sys/fs/file-max").unwrap_or_default();
+        let most = most.trim().parse().unwrap_or(u64::MAX);
+        let processes = config.sandbox.processes.map_or(PROCESSES, NonZeroU32::get);
+        let all = u64::from(config.executor.slots.0.max(1)) * u64::from(processes);
+        (most / 4 / all).clamp(FEWEST, USUAL) as u32
+    };
+    config.sandbox.open_files.0.unwrap_or_else(derived)
 }
 
 /// Where there is a maximum, it is the default too.
@@ -235,7 +262,18 @@ mod tests {
     fn the_defaults_are_those_of_the_rooms() {
         let config = Layers::gather(None, Vec::new()).unwrap().config().unwrap();
         assert_eq!(bounds(&config), Bounds::default());
-        assert_eq!(limits(&config), LimitPolicy::default());
+        let mut limits = limits(&config);
+        // As many as this machine has for each.
+        assert!(
+            limits
+                .max
+                .open_files
+                .is_some_and(|files| (64..=1024).contains(&files))
+        );
+        for limits in [&mut limits.default, &mut limits.max] {
+            limits.open_files = LimitPolicy::default().max.open_files;
+        }
+        assert_eq!(limits, LimitPolicy::default());
         let secrets = Secrets::load(&config).unwrap();
         assert_eq!(
             format!("{:?}", gateway(&config, &secrets)),

@@ -31,11 +31,13 @@ pub struct CellSettings {
     pub networks: Vec<Network>,
 }
 
-/// So that a command of which nobody thought cannot take the whole machine. `None` is no limit.
+/// Limits of commands that ask for none. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usual {
     pub memory: Option<u64>,
     pub processes: Option<u32>,
+    /// For each process.
+    pub open_files: Option<u64>,
 }
 
 impl Usual {
@@ -43,6 +45,7 @@ impl Usual {
         Limits {
             memory: limits.memory.or(self.memory),
             processes: limits.processes.or(self.processes),
+            open_files: limits.open_files.or(self.open_files),
             ..limits
         }
     }

@@ -15,6 +15,13 @@ pub(crate) struct Slots(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Threads(pub(crate) usize);
 
+/// Files that a process may have open. `None` is as many as are good for this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenFiles(pub(crate) Option<u32>);
+
+/// A program needs its streams and a few files and libraries.
+const FEWEST_OPEN_FILES: u32 = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Port(pub(crate) u16);
 
@@ -114,6 +121,25 @@ impl Value for Threads {
     }
 }
 
+impl Value for OpenFiles {
+    const ACCEPTS: &'static str = "a whole number from 16, or auto";
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<OpenFiles, String> {
+        if text == "auto" {
+            return Ok(OpenFiles(None));
+        }
+        match text.parse() {
+            Ok(files) if files >= FEWEST_OPEN_FILES => Ok(OpenFiles(Some(files))),
+            _ => Err("not such a number".to_string()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or("auto".to_string(), |files| files.to_string())
+    }
+}
+
 impl Value for Port {
     const ACCEPTS: &'static str = "a port from 1 to 65535";
 
@@ -153,6 +179,9 @@ mod tests {
         check::<Threads>("3", Ok("3"));
         check::<Threads>("0", Err("not"));
         assert!(Threads::parse("auto").is_ok_and(|threads| threads.0 > 0));
+        check::<OpenFiles>("auto", Ok("auto"));
+        check::<OpenFiles>("16", Ok("16"));
+        check::<OpenFiles>("15", Err("not"));
         check::<Port>("2379", Ok("2379"));
         check::<Port>("0", Err("not"));
         check::<Port>("65536", Err("not"));
