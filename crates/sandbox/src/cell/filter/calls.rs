@@ -64,8 +64,8 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         calls: &["fcntl"],
         rule: rules::FILE_CONTROL,
-        why: "Byte-range locks (56 to 200 bytes each) are not charged and have no limit in the kernel; databases need \
-              them, and the executor's memory reserve bounds them. Leases, notifications of what others do in a folder \
+        why: "Byte-range locks (about 200 bytes each) are not charged and have no limit in the kernel, and databases need \
+              them. Leases, notifications of what others do in a folder \
               (F_NOTIFY) and write hints are refused with EINVAL.",
     },
     Kind {
