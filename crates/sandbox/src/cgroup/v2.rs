@@ -137,21 +137,33 @@ fn is_writable(group: &Path) -> bool {
 fn enable(group: &Path) -> io::Result<()> {
     let available = words_of(&group.join("cgroup.controllers"))?;
     let control = group.join("cgroup.subtree_control");
-    for (controller, name) in missing(&available, &words_of(&control)?) {
-        match (write(&control, &format!("+{name}")), controller) {
-            // Some kernels do not divide processors where there are real-time processes. A place does without.
-            (Err(error), Controller::Share) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            (written, _) => written?,
-        }
+    let [limits, share] = missing(&available, &words_of(&control)?);
+    // At once: a group with processes in which only the number of processes is limited can have no other controller.
+    if !limits.is_empty() {
+        write(&control, &limits)?;
     }
-    Ok(())
+    if share.is_empty() {
+        return Ok(());
+    }
+    match write(&control, &share) {
+        // Some kernels do not divide processors where there are real-time processes. A place does without.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        written => written,
+    }
 }
 
-fn missing(available: &[String], enabled: &[String]) -> Vec<(Controller, &'static str)> {
+/// What to ask for: that which limits, and that which shares.
+fn missing(available: &[String], enabled: &[String]) -> [String; 2] {
     let has = |list: &[String], name: &str| list.iter().any(|word| word == name);
     let mut missing = CONTROLLERS.to_vec();
     missing.retain(|(_, name)| has(available, name) && !has(enabled, name));
-    missing
+    let (shares, limits): (Vec<_>, Vec<_>) = missing
+        .into_iter()
+        .partition(|(controller, _)| *controller == Controller::Share);
+    [limits, shares].map(|controllers| {
+        let requests = controllers.iter().map(|(_, name)| format!("+{name}"));
+        requests.collect::<Vec<_>>().join(" ")
+    })
 }
 
 fn enable_or_fail(group: &Path) -> Result<(), PlaceError> {
@@ -212,15 +224,15 @@ mod tests {
         fn check(available: &str, enabled: &str, expected: &str) {
             let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
             let missing = missing(&words(available), &words(enabled));
-            let missing: Vec<_> = missing.into_iter().map(|(_, name)| name).collect();
-            assert_eq!(missing.join(" "), expected, "{available}; {enabled}");
+            assert_eq!(missing.join("; "), expected, "{available}; {enabled}");
         }
-        check("cpuset cpu io memory pids", "", "pids memory cpu");
-        check("cpuset cpu io memory pids", "memory pids cpu", "");
-        check("cpu memory pids", "memory", "pids cpu");
-        check("io pids", "", "pids");
-        check("io", "", "");
-        check("", "", "");
+        check("cpuset cpu io memory pids", "", "+pids +memory; +cpu");
+        check("cpuset cpu io memory pids", "memory pids cpu", "; ");
+        check("cpuset cpu io memory pids", "memory pids", "; +cpu");
+        check("cpu memory pids", "memory", "+pids; +cpu");
+        check("io pids", "", "+pids; ");
+        check("io", "", "; ");
+        check("", "", "; ");
     }
 
     /// Without controllers where version 1 has them: then it is about the group itself.
