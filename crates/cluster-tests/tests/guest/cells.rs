@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster_tests::{Guest, Ran, Step};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{animals, seen};
 
@@ -34,16 +34,39 @@ fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
             &format!("conclave sandbox --json {limits} -- {command} </dev/null"),
         )
     });
+    let crashes = [
+        Step::root("helper", HELPER),
+        step(
+            "crash",
+            "conclave sandbox --json -- sh -c 'kill -SEGV $$' </dev/null",
+        ),
+        // So that it is known to work; it comes after those that were started before it.
+        Step::root(
+            "helped",
+            "sh -c 'ulimit -c 0; kill -SEGV $$'; until grep guest /run/helped; do sleep 0.1; done; cat /run/helped",
+        ),
+    ];
     let looks = [
         step("check", "conclave sandbox --check --json </dev/null"),
         step("seen", "conclave sandbox --json -- checker </dev/null"),
         // Last, for it changes what it can.
         Step::root("outside", "checker"),
     ];
-    cells.into_iter().chain(looks).collect()
+    cells.into_iter().chain(crashes).chain(looks).collect()
 }
 
+/// What the kernel starts for every crash writes down the host name of who crashed.
+const HELPER: &str = "printf '#!/bin/sh\\necho $1 >>/run/helped\\n' >/run/helper; chmod 755 /run/helper; \
+                      touch /run/helped; echo '|/run/helper %h' >/proc/sys/kernel/core_pattern";
+
 fn judge(ran: &Ran, expected: &str) {
+    let crash: Value = ran["crash"].json();
+    assert_eq!(
+        (&crash["reason"], &crash["signal"]),
+        (&json!("signalled"), &json!(11)),
+        "{crash:#}"
+    );
+    assert_eq!(ran["helped"].stdout, b"guest\nguest\n", "{:?}", ran["helped"]);
     for (name, _, _, reason) in CELLS {
         let outcome: Value = ran[name].json();
         assert_eq!(outcome["reason"], reason, "{name}: {outcome:#}");

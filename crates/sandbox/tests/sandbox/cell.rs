@@ -1,7 +1,7 @@
 //! What a command finds in a cell, and what it can do there.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sandbox::{
     CellSettings, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Usual, WORKSPACE, Warden,
 };
 
-use super::stage::{command, launcher, limited, run_in, sh, stdout};
+use super::stage::{command, launcher, limited, run_in, sh, stdout, wait_until};
 
 /// A warden whose cells have limits of their own place, which goes when it is dropped.
 struct Stage {
@@ -357,4 +357,31 @@ fn what_cannot_be_executed_is_told_as_a_shell_would() {
         let outcome = stage.run(&on_path(path));
         assert_eq!(outcome.exit_code, Some(code), "{path}: {outcome:?}");
     }
+}
+
+/// However many processes a command starts, they have the share of one cell.
+#[test]
+fn processors_are_shared_by_cells() {
+    let mut stage = Stage::new();
+    let place = stage.place.clone().unwrap();
+    assert!(place.keeps().share);
+    let folder = stage.folder();
+    let looking = std::thread::spawn(move || {
+        let members = |group: &Path| fs::read_to_string(group.join("slot/cgroup.procs")).unwrap_or_default();
+        wait_until("the command to run", || folder.join("box/runs").exists());
+        let divided = place.directories().filter(|group| {
+            ["cpu.shares", "cpu.weight"]
+                .iter()
+                .any(|file| group.join(file).exists())
+        });
+        let processes: Vec<_> = divided.map(|group| members(group).lines().count()).collect();
+        fs::write(folder.join("box/seen"), "").unwrap();
+        processes
+    });
+    let script = "setsid sleep 20 & setsid sleep 20 & touch runs; until [ -e seen ]; do sleep 0.01; done";
+    let outcome = stage.run(&sh(script));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+    let processes = looking.join().unwrap();
+    // The shell, what it has started, and perhaps a sleep of its own.
+    assert!(matches!(processes[..], [3..=6]), "{processes:?}");
 }
