@@ -1,6 +1,6 @@
 //! Those that bring more than they have asked room for.
 
-use cluster_tests::System;
+use cluster_tests::{System, Web};
 use serde_json::{Map, Value, json};
 
 use crate::stage::Zoo;
@@ -16,41 +16,71 @@ fn refused(task: &Value, step: &str, status: &str) -> String {
     outcome["stderr"].as_str().expect("text").to_string()
 }
 
-#[tokio::test]
-async fn files_that_do_not_fit_are_the_tasks_own_failure() {
-    let zoo = Zoo::open().await;
-    // Inside the task, and as a blob, which is what larger ones become.
-    for (size, space) in [(20 << 10, 8 << 10), (3 << 20, 1 << 20)] {
-        let task = |space: u64| {
-            json!({
-                "data": {"large": "x".repeat(size)},
-                "execute": {"command": "wc -c < data/large", "limits": {"space": space}},
-            })
-        };
-        let said = refused(&zoo.task(&task(space)).await, "execute", "run_failed");
-        assert_eq!(
-            said,
-            format!(
-                "conclave: the task's files do not fit into its space of {space} bytes: raise `space` in its limits\n"
-            )
-        );
-        let fits = zoo.task(&task(2 * size as u64)).await;
-        assert_eq!(
-            fits["result"]["execute"]["stdout"],
-            format!("{size}\n"),
-            "{fits:#}"
-        );
+/// Files take whole pages, so what they bring may fit by its size and not when it is laid out.
+fn many(space: u64, compile: Option<&str>) -> Value {
+    let files: Map<String, Value> = (0..100).map(|n| (format!("f{n}"), json!("x"))).collect();
+    let mut task = json!({
+        "source": files,
+        "execute": {"command": "ls | wc -l", "limits": {"space": space}},
+    });
+    if let Some(command) = compile {
+        task["compile"] = json!({"command": command});
     }
+    task
 }
 
 #[tokio::test]
-async fn input_that_does_not_fit_is_the_tasks_own_failure() {
+async fn files_that_do_not_fit_are_the_tasks_own_failure() {
     let zoo = Zoo::open().await;
-    let task = json!({
+    let space = 100 << 10;
+    let said = refused(&zoo.task(&many(space, None)).await, "execute", "run_failed");
+    assert_eq!(
+        said,
+        format!(
+            "conclave: the task's files do not fit into its space of {space} bytes: raise `space` in its limits\n"
+        )
+    );
+    let fits = zoo.task(&many(1 << 20, None)).await;
+    assert_eq!(fits["result"]["execute"]["stdout"], "100\n", "{fits:#}");
+}
+
+/// By their sizes alone, before anything is stored or laid out.
+#[tokio::test]
+async fn files_that_are_larger_than_their_space_are_refused_when_added() {
+    let zoo = Zoo::open().await;
+    let web = Web::new(&zoo.system.url(""));
+    // Inside the task, and as a blob, which is what larger ones become; each of them twice.
+    for (size, space) in [(10 << 10, 16 << 10), (3 << 20, 4 << 20)] {
+        let text = "x".repeat(size);
+        let task = |space: u64| {
+            json!({
+                "source": {"one": text}, "data": {"two": text},
+                "execute": {"command": "cat one data/two | wc -c", "limits": {"space": space}},
+            })
+        };
+        let refused = web.post("/api/v1/tasks", &task(space)).await.problem(422);
+        assert_eq!(refused["field"], "execute.limits.space", "{refused:#}");
+        assert_eq!(
+            (&refused["limit"], &refused["actual"]),
+            (
+                &json!(format!("{space} bytes")),
+                &json!(format!("{} bytes", 2 * size))
+            ),
+            "{refused:#}"
+        );
+        let fits = zoo.task(&task(3 * size as u64)).await;
+        assert_eq!(
+            fits["result"]["execute"]["stdout"],
+            format!("{}\n", 2 * size),
+            "{fits:#}"
+        );
+    }
+    let input = json!({
         "execute": {"command": "wc -c", "input": "x".repeat(3 << 20), "limits": {"space": "1MiB"}},
     });
-    let said = refused(&zoo.task(&task).await, "execute", "run_failed");
-    assert!(said.contains("1048576 bytes"), "{said}");
+    let batch = json!({"tasks": [{"execute": {"command": "true"}}, input]});
+    let refused = web.post("/api/v1/tasks/batch", &batch).await.problem(422);
+    assert_eq!(refused["field"], "tasks[1].execute.limits.space", "{refused:#}");
 }
 
 #[tokio::test]
@@ -70,14 +100,9 @@ async fn what_a_compiler_wrote_is_not_held_against_the_program() {
 #[tokio::test]
 async fn the_first_step_is_the_one_that_fails() {
     let zoo = Zoo::open().await;
-    let task = json!({
-        "source": {"main.c": "x".repeat(3 << 20)},
-        "compile": {"command": "gcc main.c", "limits": {"space": "1MiB"}},
-        "execute": {"command": "./a.out"},
-    });
-    let task = zoo.task(&task).await;
+    let task = zoo.task(&many(100 << 10, Some("true"))).await;
     let said = refused(&task, "compile", "compile_failed");
-    assert!(said.contains("1048576 bytes"), "{said}");
+    assert!(said.contains("102400 bytes"), "{said}");
     assert_eq!(task["result"]["execute"], Value::Null, "{task:#}");
 }
 

@@ -1,4 +1,6 @@
-use model::{Add, Added, Invalid};
+use std::collections::HashMap;
+
+use model::{Add, Added, BlobHash, Content, Invalid, TaskSpec};
 use rpc::CallError;
 use sha2::{Digest, Sha256};
 use store::NewTask;
@@ -7,20 +9,26 @@ use crate::Judicator;
 use crate::error::refusal;
 use crate::measure::ADDS;
 
+/// Blobs that the store is asked for at one time.
+const BLOBS: usize = 10_000;
+
 impl Judicator {
     pub(super) async fn on_add(&self, adds: Vec<Add>) -> Result<Vec<Added>, CallError> {
         let many = adds.len() > 1;
+        let named = |index: usize, invalid: Invalid| match many {
+            // Among many, say which.
+            true => invalid.within(&format!("tasks[{index}]")),
+            false => invalid,
+        };
         let tasks = adds
             .into_iter()
             .enumerate()
-            .map(|(index, add)| {
-                self.accept(add).map_err(|invalid| match many {
-                    // Among many, say which.
-                    true => invalid.within(&format!("tasks[{index}]")),
-                    false => invalid,
-                })
-            })
+            .map(|(index, add)| self.accept(add).map_err(|invalid| named(index, invalid)))
             .collect::<Result<Vec<_>, Invalid>>()?;
+        let sizes = self.sizes_of_blobs(&tasks).await?;
+        for (index, task) in tasks.iter().enumerate() {
+            check_space(&task.spec, &sizes).map_err(|invalid| named(index, invalid))?;
+        }
         let added = self.store.add(tasks).await.map_err(refusal)?;
         let new = added.iter().filter(|added| !added.existed).count();
         metrics::counter!(ADDS).increment(new as u64);
@@ -34,5 +42,38 @@ impl Judicator {
         let digest = Sha256::digest(rpc::spec_bytes(&spec)).into();
         self.options.limits.apply(&mut spec)?;
         Ok(NewTask { id, digest, spec })
+    }
+
+    /// Those that are missing are the store's to refuse.
+    async fn sizes_of_blobs(&self, tasks: &[NewTask]) -> Result<HashMap<BlobHash, u64>, CallError> {
+        let bounded = tasks.iter().filter(|task| task.spec.space().is_some());
+        let mut hashes: Vec<_> = bounded.flat_map(|task| task.spec.blobs()).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut sizes = HashMap::new();
+        for hashes in hashes.chunks(BLOBS) {
+            let found = self.store.has_blobs(hashes.to_vec()).await.map_err(refusal)?;
+            let found = hashes.iter().zip(found);
+            sizes.extend(found.filter_map(|(hash, size)| Some((*hash, size?))));
+        }
+        Ok(sizes)
+    }
+}
+
+/// What a task brings is laid out in its space. A blob that is named twice is laid out twice.
+fn check_space(spec: &TaskSpec, sizes: &HashMap<BlobHash, u64>) -> Result<(), Invalid> {
+    let size = |content: &Content| match content {
+        Content::Inline(bytes) => bytes.len() as u64,
+        Content::Blob(hash) => sizes.get(hash).copied().unwrap_or(0),
+    };
+    let brought = spec.contents().map(size).fold(0, u64::saturating_add);
+    match spec.space() {
+        Some(space) if brought > space => Err(Invalid::beyond(
+            "execute.limits.space",
+            "is less than the task's files and its input take; raise it, or bring less",
+            format!("{space} bytes"),
+            format!("{brought} bytes"),
+        )),
+        _ => Ok(()),
     }
 }
