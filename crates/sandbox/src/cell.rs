@@ -418,7 +418,8 @@ impl Cell {
         self.words.as_fd()
     }
 
-    /// Ready when the command has begun: it has executed its program, or has failed to. Nobody else has the other end.
+    /// Ready when the command has begun: it has executed its program, or has failed to. Nobody else has the other end,
+    /// and the kernel closes it after the process has left the warden's memory.
     pub(crate) fn beginning(&self) -> Option<PollFd<'_>> {
         (!self.has_begun).then(|| PollFd::new(self.streams.as_fd(), PollFlags::POLLIN))
     }

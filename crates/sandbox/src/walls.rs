@@ -76,9 +76,9 @@ pub enum WallError {
         cells: Box<WallError>,
     },
     #[error(
-        "a command that crashes would start the core dump helper of this machine ({pattern}), which runs as root and \
-         outside of any cell: start the executor with a hard limit of core files above 0 (LimitCORE=infinity in its \
-         unit), or set the sysctl kernel.core_pattern to the name of a file"
+        "a command that crashes would reach the core dump helper of this machine ({pattern}), which is outside of any \
+         cell: set the sysctl kernel.core_pattern to the name of a file or, for a helper behind `|`, start the executor \
+         with a hard limit of core files above 0 (LimitCORE=infinity in its unit)"
     )]
     CoreDumpHelper { pattern: String },
     #[error("cannot clean up what an earlier executor left in its control groups")]

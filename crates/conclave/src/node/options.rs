@@ -191,7 +191,13 @@ fn open_files(config: &Config) -> u32 {
     let derived = || {
         let most = fs::read_to_string("/proc/sys/fs/file-max").unwrap_or_default();
         let most = most.trim().parse().unwrap_or(u64::MAX);
-        let processes = config.sandbox.processes.map_or(PROCESSES, NonZeroU32::get);
+        let processes = [
+            config.sandbox.processes,
+            config.limits_default.processes,
+            config.limits_max.processes,
+        ];
+        let processes = processes.into_iter().flatten().max();
+        let processes = processes.map_or(PROCESSES, NonZeroU32::get);
         let all = u64::from(config.executor.slots.0.max(1)) * u64::from(processes);
         (most / 4 / all).clamp(FEWEST, USUAL) as u32
     };

@@ -218,10 +218,13 @@ pub(super) fn put_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
     done(unsafe { syscall!(Sysno::dup3, from, at, NO_FLAGS) })
 }
 
-/// The same for one that is closed when a program is executed.
-pub(super) fn keep_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only. What was there is nobody's here.
-    done(unsafe { syscall!(Sysno::dup3, from, at, libc::O_CLOEXEC) })
+/// Both included; none if the last comes before the first.
+pub(super) fn close_between(first: RawFd, last: RawFd) -> Result<(), Errno> {
+    match first <= last {
+        // SAFETY: numbers only. The caller uses none of these.
+        true => done(unsafe { syscall!(Sysno::close_range, first, last, NO_FLAGS) }),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn close_from(first: RawFd) -> Result<(), Errno> {

@@ -45,8 +45,9 @@ enum Rule {
     Flat(Verdict),
     /// Whether the argument, with only the bits of the mask, is one of these.
     ///
-    /// Only the low half of an argument is looked at. The kernel takes all that is asked here as 32-bit numbers, and a
-    /// look at the high half would let a value pass that the kernel then shortens to a forbidden one.
+    /// Only the low half of an argument is looked at. Most of what is asked here the kernel takes as 32-bit numbers, and
+    /// a look at the high half would let a value pass that the kernel then shortens to a forbidden one. Where it takes
+    /// all bits (flags of `mmap` and `clone`, requests of `ptrace`), none of the high ones means anything.
     Ask {
         argument: u8,
         mask: u32,

@@ -95,11 +95,7 @@ impl Desk {
     }
 
     pub(super) fn fail(&self, error: StepError) -> ! {
-        Self::fail_on(self.words, error)
-    }
-
-    pub(super) fn fail_on(words: RawFd, error: StepError) -> ! {
-        let _ = bare::write(words, &Word::Failed(error).encode());
+        self.say(Word::Failed(error));
         bare::exit(127)
     }
 

@@ -39,11 +39,9 @@ fn become_command(desk: &Desk) -> Result<Never, StepError> {
             for (stream, standard) in streams.into_iter().zip(0..) {
                 bare::put_descriptor(stream, standard).at(Step::Streams)?;
             }
-            keep_words(desk)?;
-            match follow(orders) {
-                Ok(never) => Ok(never),
-                Err(error) => Desk::fail_on(WORDS, error),
-            }
+            bare::write(desk.oom_score, PREFERRED).at(Step::OutOfMemory)?;
+            close_but([desk.words, desk.streams]).at(Step::CloseDescriptors)?;
+            follow(orders)
         }
         None => Err(Errno(libc::EPROTO)).at(Step::Orders),
     }
@@ -72,16 +70,14 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
     bare::filter_calls(desk.filter.program()).at(Step::Seccomp)
 }
 
-/// Where this process says what keeps it from the command, when it has closed all else.
-const WORDS: RawFd = 3;
-
-/// From here on the task's own paths are looked at. What the warden has open must not be on their way.
-fn keep_words(desk: &Desk) -> Result<(), StepError> {
-    bare::write(desk.oom_score, PREFERRED).at(Step::OutOfMemory)?;
-    if desk.words != WORDS {
-        bare::keep_descriptor(desk.words, WORDS).at(Step::CloseDescriptors)?;
-    }
-    bare::close_from(WORDS + 1).at(Step::CloseDescriptors)
+/// What the warden has open must not be on the way of the task's own paths. Two are left, and go when the program is
+/// executed: where words go, and the socket whose end tells the warden that this has happened.
+fn close_but([words, streams]: [RawFd; 2]) -> Result<(), Errno> {
+    const FIRST: RawFd = 3;
+    let (low, high) = (words.min(streams), words.max(streams));
+    bare::close_between(FIRST, low - 1)?;
+    bare::close_between(low + 1, high - 1)?;
+    bare::close_from(high + 1)
 }
 
 fn follow(orders: &Orders) -> Result<Never, StepError> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use sandbox::cgroup::Place;
 use sandbox::{
-    CellSettings, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Usual, WORKSPACE, Warden,
+    CellSettings, Fault, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Step, Usual, WORKSPACE,
+    Warden, WardenError,
 };
 
-use super::stage::{command, launcher, limited, run_in, sh, stdout, wait_until};
+use super::stage::{command, launcher, limited, run_in, sh, stdout, try_run, wait_until};
 
 /// A warden whose cells have limits of their own place, which goes when it is dropped.
 struct Stage {
@@ -242,10 +243,20 @@ fn the_machine_runs_out_of_memory_for_a_command_before_its_warden() {
 #[test]
 fn no_path_leads_to_what_the_warden_has_open() {
     let mut stage = Stage::new();
-    for descriptor in 4..64 {
-        let outcome = stage.run(&command(&[&format!("/proc/self/fd/{descriptor}")]));
-        // 126 is for what is there and cannot be executed.
-        assert_eq!(outcome.exit_code, Some(127), "{descriptor}: {outcome:?}");
+    for descriptor in 3..64 {
+        let spec = Spec {
+            directory: format!("/proc/self/fd/{descriptor}").into(),
+            ..sh("pwd")
+        };
+        // Nothing, or one of the two by which the cell and the warden know of each other: no folder.
+        let WardenError::Run(Fault::Cell(failed)) = try_run(stage.warden(), &spec).unwrap_err() else {
+            panic!("descriptor {descriptor} leads somewhere");
+        };
+        assert_eq!(failed.step, Step::ChangeDirectory, "{descriptor}: {failed:?}");
+        assert!(
+            [libc::ENOENT, libc::ENOTDIR].contains(&failed.errno.0),
+            "{descriptor}: {failed:?}"
+        );
     }
 }
 
@@ -384,4 +395,25 @@ fn processors_are_shared_by_cells() {
     let processes = looking.join().unwrap();
     // The shell, what it has started, and perhaps a sleep of its own.
     assert!(matches!(processes[..], [3..=6]), "{processes:?}");
+}
+
+/// Its program cannot be executed at first, so that its process shares the warden's memory, and score, for longer.
+#[test]
+fn a_command_that_begins_late_has_its_own_score() {
+    let mut stage = Stage::new();
+    let score_of = |pid| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    let (own, warden) = (score_of(std::process::id()), stage.warden().pid());
+    let program = stage.folder().join("box/program");
+    fs::copy("/bin/cat", &program).unwrap();
+    let written = fs::File::options().append(true).open(&program).unwrap();
+    let looking = std::thread::spawn(move || {
+        wait_until("the command's process to have its score", || {
+            score_of(warden) == "1000\n"
+        });
+        drop(written);
+    });
+    let outcome = stage.run(&command(&["./program", "/proc/self/oom_score_adj"]));
+    looking.join().unwrap();
+    assert_eq!(stdout(&outcome), "1000\n", "{outcome:?}");
+    assert_eq!(score_of(warden), own);
 }

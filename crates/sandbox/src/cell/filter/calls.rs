@@ -45,13 +45,19 @@ pub(super) fn known() -> BTreeMap<u32, Rule> {
 pub(super) const KINDS: &[Kind] = &[
     Kind {
         calls: &[
-            "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
+            "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "pwritev2",
             "lseek", "getdents64", "getdents", "sendfile", "splice", "tee", "vmsplice", "copy_file_range",
             "truncate", "ftruncate", "fallocate", "readahead",
         ],
         rule: ALLOW,
         why: "Contents of files. Pages of written files and of caches are charged to the group; the task's file system \
               bounds the files.",
+    },
+    Kind {
+        calls: &["preadv2"],
+        rule: rules::READ_NOW,
+        why: "As `preadv`. To read only what needs no waiting (RWF_NOWAIT) would tell what of the host's files others have \
+              in use: EOPNOTSUPP, and programs read as usual.",
     },
     Kind {
         calls: &[
@@ -65,8 +71,8 @@ pub(super) const KINDS: &[Kind] = &[
         calls: &["fcntl"],
         rule: rules::FILE_CONTROL,
         why: "Byte-range locks (about 200 bytes each) are not charged and have no limit in the kernel, and databases need \
-              them. Leases, notifications of what others do in a folder \
-              (F_NOTIFY) and write hints are refused with EINVAL.",
+              them. What is new to us gets EINVAL, as do leases, \
+              notifications of what others do in a folder (F_NOTIFY) and write hints.",
     },
     Kind {
         calls: &[
@@ -115,7 +121,8 @@ pub(super) const KINDS: &[Kind] = &[
             "munlockall", "mseal", "pkey_alloc", "pkey_free", "pkey_mprotect", "get_mempolicy",
         ],
         rule: ALLOW,
-        why: "Memory. Pages, page tables and maps are charged to the group.",
+        why: "Memory. Pages, page tables and maps are charged to the group. `mincore` tells what is in memory of files that \
+              the command's user owns: in a root of an ordinary user's own, of those that neighbours use too.",
     },
     Kind {
         calls: &["mmap"],
@@ -131,7 +138,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         calls: &["madvise"],
         rule: rules::ADVISE,
-        why: "Allocates nothing. Memory that is merged with equal memory of others tells by its speed what others have: \
+        why: "Pages that it asks for are charged to the group. Memory that is merged with equal memory of others tells by its speed what others have: \
               MADV_MERGEABLE is refused with EINVAL.",
     },
     Kind {
@@ -169,7 +176,8 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         calls: &["prlimit64"],
         rule: rules::LIMIT_OF_PROCESS,
-        why: "As `setrlimit`. The cell's first process is refused with EPERM: a limit of CPU time would end it.",
+        why: "As `setrlimit`; with EPERM for who asks for the old limit of core files at the same time. The cell's first \
+              process is refused with EPERM: a limit of CPU time would end it.",
     },
     Kind {
         calls: &["sched_setaffinity", "sched_setparam", "sched_setscheduler"],
@@ -276,7 +284,8 @@ pub(super) const KINDS: &[Kind] = &[
         calls: &["setsockopt"],
         rule: rules::SET_OPTION,
         why: "Usual options alone. Filters are programs in the kernel: EPERM. Others get ENOPROTOOPT: sticky IPv6 \
-              options, group memberships, source lists and keys are kernel memory that is not charged.",
+              options, group memberships, source lists and keys are kernel memory that is not charged. An address that is \
+              bound with SO_REUSEPORT takes 2 KiB that are not charged; ports bound them.",
     },
     Kind {
         calls: &[
@@ -349,7 +358,8 @@ pub(super) const UNKNOWN: &[(&[&str], &str)] = &[
     (
         &["inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch"],
         "A watch on a shared folder tells what neighbours and the host run, and instances are counted for the host's user. \
-         Programs go on without, as on a kernel without inotify.",
+         `tail -f` and the like look again and again instead; what cannot do without, as watchers of Node and Java, fails \
+         as on a kernel without inotify.",
     ),
     (
         &["mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages"],

@@ -28,22 +28,26 @@ pub(super) const CLONE: Rule = Rule::Ask {
     no: &FORBID,
 };
 
+/// Descriptors, flags, locks, owners, pipes and seals, by the kernel's numbers: `libc` does not have all of them.
+#[rustfmt::skip]
 pub(super) const FILE_CONTROL: Rule = Rule::Ask {
     argument: 1,
     mask: ALL_BITS,
     among: &[
-        F_SETLEASE as u32,
-        F_NOTIFY as u32,
-        F_SET_RW_HINT as u32,
-        F_SET_FILE_RW_HINT as u32,
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 36, 37, 38, 1025, 1027, 1028, 1030, 1031, 1032, 1033, 1034,
+        1035, 1037,
     ],
-    yes: &INVALID,
-    no: &ALLOW,
+    yes: &ALLOW,
+    no: &INVALID,
 };
 
-/// Not in every release of `libc` for every machine.
-const F_SET_RW_HINT: c_int = 1036;
-const F_SET_FILE_RW_HINT: c_int = 1038;
+pub(super) const READ_NOW: Rule = Rule::Ask {
+    argument: 5,
+    mask: RWF_NOWAIT as u32,
+    among: &[0],
+    yes: &ALLOW,
+    no: &Rule::Flat(Answer(EOPNOTSUPP)),
+};
 
 pub(super) const MAP: Rule = Rule::Ask {
     argument: 3,
@@ -83,19 +87,29 @@ pub(super) const SOCKET: Rule = Rule::Ask {
             argument: 1,
             // Without the flags that go with it.
             mask: 0xf,
-            among: &[SOCK_STREAM as u32, SOCK_DGRAM as u32],
-            yes: &Rule::Ask {
-                argument: 2,
-                mask: ALL_BITS,
-                among: &[0, IPPROTO_TCP as u32, IPPROTO_UDP as u32],
-                yes: &ALLOW,
-                no: &Rule::Flat(Answer(EPROTONOSUPPORT)),
+            among: &[SOCK_STREAM as u32],
+            yes: &protocol(&[0, IPPROTO_TCP as u32]),
+            no: &Rule::Ask {
+                argument: 1,
+                mask: 0xf,
+                among: &[SOCK_DGRAM as u32],
+                yes: &protocol(&[0, IPPROTO_UDP as u32]),
+                no: &FORBID,
             },
-            no: &FORBID,
         },
         no: &Rule::Flat(Answer(EAFNOSUPPORT)),
     },
 };
+
+const fn protocol(among: &'static [u32]) -> Rule {
+    Rule::Ask {
+        argument: 2,
+        mask: ALL_BITS,
+        among,
+        yes: &ALLOW,
+        no: &Rule::Flat(Answer(EPROTONOSUPPORT)),
+    }
+}
 
 pub(super) const SET_OPTION: Rule = level(&[SOL_SOCKET as u32], &SOCKET_OPTION, &OF_PROTOCOL);
 const OF_PROTOCOL: Rule = level(&[SOL_TCP as u32], &TCP_OPTION, &BUT_TCP);
@@ -172,7 +186,7 @@ const UDP_OPTION: Rule = option(
 const IP_OPTION: Rule = option(
     &[
         IP_TOS as u32, IP_TTL as u32, IP_PKTINFO as u32, IP_MTU_DISCOVER as u32, IP_RECVERR as u32,
-        IP_RECVTTL as u32, IP_RECVTOS as u32, IP_FREEBIND as u32, IP_BIND_ADDRESS_NO_PORT as u32,
+        IP_RECVTTL as u32, IP_RECVTOS as u32, IP_BIND_ADDRESS_NO_PORT as u32,
         IP_MULTICAST_IF as u32, IP_MULTICAST_TTL as u32, IP_MULTICAST_LOOP as u32,
     ],
     &NO_SUCH_OPTION,
@@ -319,7 +333,12 @@ pub(super) const LIMIT_OF_PROCESS: Rule = Rule::Ask {
         among: &[RLIMIT_CORE],
         yes: &Rule::Given {
             argument: 2,
-            yes: &NOTHING_TO_DO,
+            // Who wants the old limit at the same time must not be left with none.
+            yes: &Rule::Given {
+                argument: 3,
+                yes: &FORBID,
+                no: &NOTHING_TO_DO,
+            },
             no: &ALLOW,
         },
         no: &ALLOW,

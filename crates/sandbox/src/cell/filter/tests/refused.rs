@@ -111,7 +111,7 @@ fn refused_calls_are_refused() {
         check(call, &[u64::MAX], done);
     }
     check(SYS_sync, &[], done);
-    for request in [F_SETLEASE, F_NOTIFY, 1036, 1038] {
+    for request in [F_SETLEASE, F_NOTIFY, 1036, 1038, 1040, 12, 2000] {
         check(SYS_fcntl, &[u64::MAX, request as u64], Answer(EINVAL));
     }
     check(SYS_fcntl, &[u64::MAX, F_SETLK as u64], Answer(EBADF));
@@ -135,7 +135,15 @@ fn refused_calls_are_refused() {
     check(SYS_prlimit64, &[0, core, 0, 0], done);
     for pointer in [1, 1 << 32, u64::MAX] {
         check(SYS_prlimit64, &[0, core, pointer, 0], done);
+        check(SYS_prlimit64, &[0, core, pointer, pointer], forbidden);
     }
+    const RWF_NOWAIT: u64 = 8;
+    check(
+        SYS_preadv2,
+        &[u64::MAX, 0, 0, 0, 0, RWF_NOWAIT],
+        Answer(EOPNOTSUPP),
+    );
+    check(SYS_preadv2, &[u64::MAX, 0, 0, 0, 0, 0], Answer(EBADF));
     check(SYS_prlimit64, &[0, RLIMIT_CPU.into(), 1, 0], Answer(EFAULT));
     check(SYS_setrlimit, &[core, 0], done);
     check(SYS_getrlimit, &[core, 0], Answer(EFAULT));
@@ -176,6 +184,8 @@ fn refused_calls_are_refused() {
     family(AF_INET, SOCK_DGRAM, 0, done);
     family(AF_INET6, SOCK_DGRAM, IPPROTO_UDP, done);
     family(AF_INET, SOCK_STREAM, IPPROTO_SCTP, Answer(EPROTONOSUPPORT));
+    family(AF_INET, SOCK_STREAM, IPPROTO_UDP, Answer(EPROTONOSUPPORT));
+    family(AF_INET6, SOCK_DGRAM, IPPROTO_TCP, Answer(EPROTONOSUPPORT));
     family(AF_INET, SOCK_DGRAM, IPPROTO_ICMP, Answer(EPROTONOSUPPORT));
     family(AF_INET, SOCK_RAW, IPPROTO_UDP, forbidden);
     #[rustfmt::skip]
@@ -216,6 +226,7 @@ fn refused_calls_are_refused() {
         (SOL_IPV6, IPV6_FLOWINFO_SEND),
         (SOL_IP, IP_ADD_MEMBERSHIP),
         (SOL_IP, IP_OPTIONS),
+        (SOL_IP, IP_FREEBIND),
         (SOL_IP, IP_MSFILTER),
         (SOL_TCP, TCP_MD5SIG),
         (SOL_TCP, TCP_CONGESTION),
