@@ -28,7 +28,7 @@ pub struct Options {
     pub max_waiting: usize,
     /// Blobs, and bodies of requests that are not small, that come at one time.
     pub max_uploads: usize,
-    /// Searches for a text at one time. The store lets 130 wait, whoever asks: far more than one caller may have here.
+    /// Searches for a text at one time. The store queues 130 for all callers together, far more than one may have here.
     pub max_text_searches: usize,
     /// All other requests at one time.
     pub requests_in_flight: usize,

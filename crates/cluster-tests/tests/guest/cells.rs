@@ -40,7 +40,7 @@ fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
             "crash",
             "conclave sandbox --json -- sh -c 'kill -SEGV $$' </dev/null",
         ),
-        // So that it is known to work; it comes after those that were started before it.
+        // A crash outside of any cell shows that the helper works, and that earlier crashes have reached it by now.
         Step::root(
             "helped",
             "sh -c 'ulimit -c 0; kill -SEGV $$'; until grep guest /run/helped; do sleep 0.1; done; cat /run/helped",

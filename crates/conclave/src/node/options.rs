@@ -144,10 +144,8 @@ fn limits(config: &Config) -> LimitPolicy {
         .and(usual.processes);
     let space = cell.as_ref().map(|cell| cell.space);
     // The machine has so many for everyone: who may ask for more says so.
-    let open_files = cell.as_ref().map(|_| {
-        let asked = default.open_files.map_or(0, |number| number.get());
-        open_files(config).max(asked)
-    });
+    let open_files = usual.open_files.and_then(|files| u32::try_from(files).ok());
+    let open_files = open_files.map(|files| files.max(default.open_files.map_or(0, NonZeroU32::get)));
     LimitPolicy {
         default: Limits {
             wall: default.wall,

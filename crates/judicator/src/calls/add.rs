@@ -44,7 +44,7 @@ impl Judicator {
         Ok(NewTask { id, digest, spec })
     }
 
-    /// Those that are missing are the store's to refuse.
+    /// Without missing blobs, which the store refuses by itself.
     async fn sizes_of_blobs(&self, tasks: &[NewTask]) -> Result<HashMap<BlobHash, u64>, CallError> {
         let bounded = tasks.iter().filter(|task| task.spec.space().is_some());
         let mut hashes: Vec<_> = bounded.flat_map(|task| task.spec.blobs()).collect();

@@ -8,12 +8,10 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use libc::{EOPNOTSUPP, EPERM};
 use syscalls::Sysno;
 
 use super::Rule;
-use super::Verdict::{Allow, Answer};
-use super::rules;
+use super::rules::{self, ALLOW, FORBID, NOT_SUPPORTED, NOTHING_TO_DO};
 
 /// Calls that get the same answer for the same reason.
 pub(super) struct Kind {
@@ -26,10 +24,6 @@ pub(super) struct Kind {
     )]
     pub(super) why: &'static str,
 }
-
-const ALLOW: Rule = Rule::Flat(Allow);
-const FORBID: Rule = Rule::Flat(Answer(EPERM));
-const NOTHING_TO_DO: Rule = Rule::Flat(Answer(0));
 
 /// By the numbers of this machine.
 pub(super) fn known() -> BTreeMap<u32, Rule> {
@@ -105,7 +99,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         calls: &["setxattr", "lsetxattr", "fsetxattr"],
-        rule: Rule::Flat(Answer(EOPNOTSUPP)),
+        rule: NOT_SUPPORTED,
         why: "An access control list of 64 KiB on each of many files is kernel memory that is not charged. The answer is \
               that of a file system without attributes.",
     },
@@ -121,8 +115,8 @@ pub(super) const KINDS: &[Kind] = &[
             "munlockall", "mseal", "pkey_alloc", "pkey_free", "pkey_mprotect", "get_mempolicy",
         ],
         rule: ALLOW,
-        why: "Memory. Pages, page tables and maps are charged to the group. `mincore` tells what is in memory of files that \
-              the command's user owns: in a root of an ordinary user's own, of those that neighbours use too.",
+        why: "Memory. Pages, page tables and maps are charged to the group. `mincore` tells which pages of a file are in \
+              memory if the command's user owns the file: with an ordinary user's `sandbox.root`, all files of the root.",
     },
     Kind {
         calls: &["mmap"],

@@ -6,27 +6,34 @@ use super::Rule;
 use super::Verdict::{Allow, Answer};
 
 const ALL_BITS: u32 = u32::MAX;
-const ALLOW: Rule = Rule::Flat(Allow);
-const FORBID: Rule = Rule::Flat(Answer(EPERM));
-const NOTHING_TO_DO: Rule = Rule::Flat(Answer(0));
+pub(super) const ALLOW: Rule = Rule::Flat(Allow);
+pub(super) const FORBID: Rule = Rule::Flat(Answer(EPERM));
+pub(super) const NOTHING_TO_DO: Rule = Rule::Flat(Answer(0));
 /// As for an option or a request that the kernel does not know.
 const INVALID: Rule = Rule::Flat(Answer(EINVAL));
+pub(super) const NOT_SUPPORTED: Rule = Rule::Flat(Answer(EOPNOTSUPP));
 const NO_MEMORY: Rule = Rule::Flat(Answer(ENOMEM));
 const NO_SUCH_OPTION: Rule = Rule::Flat(Answer(ENOPROTOOPT));
 
-pub(super) const CLONE: Rule = Rule::Ask {
-    argument: 0,
-    mask: (CLONE_NEWNS
-        | CLONE_NEWCGROUP
-        | CLONE_NEWUTS
-        | CLONE_NEWIPC
-        | CLONE_NEWUSER
-        | CLONE_NEWPID
-        | CLONE_NEWNET) as u32,
-    among: &[0],
-    yes: &ALLOW,
-    no: &FORBID,
-};
+pub(super) const CLONE: Rule = without(0, NAMESPACES as u32, &FORBID);
+pub(super) const READ_NOW: Rule = without(5, RWF_NOWAIT as u32, &NOT_SUPPORTED);
+pub(super) const MAP: Rule = without(3, MAP_HUGETLB as u32, &NO_MEMORY);
+pub(super) const MEMORY_FILE: Rule = without(1, MFD_HUGETLB, &INVALID);
+pub(super) const SHARED_MEMORY: Rule = without(2, SHM_HUGETLB as u32, &NO_MEMORY);
+
+const NAMESPACES: c_int =
+    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+/// Allowed if none of these flags is set.
+const fn without(argument: u8, flags: u32, otherwise: &'static Rule) -> Rule {
+    Rule::Ask {
+        argument,
+        mask: flags,
+        among: &[0],
+        yes: &ALLOW,
+        no: otherwise,
+    }
+}
 
 /// Descriptors, flags, locks, owners, pipes and seals, by the kernel's numbers: `libc` does not have all of them.
 #[rustfmt::skip]
@@ -39,38 +46,6 @@ pub(super) const FILE_CONTROL: Rule = Rule::Ask {
     ],
     yes: &ALLOW,
     no: &INVALID,
-};
-
-pub(super) const READ_NOW: Rule = Rule::Ask {
-    argument: 5,
-    mask: RWF_NOWAIT as u32,
-    among: &[0],
-    yes: &ALLOW,
-    no: &Rule::Flat(Answer(EOPNOTSUPP)),
-};
-
-pub(super) const MAP: Rule = Rule::Ask {
-    argument: 3,
-    mask: MAP_HUGETLB as u32,
-    among: &[0],
-    yes: &ALLOW,
-    no: &NO_MEMORY,
-};
-
-pub(super) const MEMORY_FILE: Rule = Rule::Ask {
-    argument: 1,
-    mask: MFD_HUGETLB,
-    among: &[0],
-    yes: &ALLOW,
-    no: &INVALID,
-};
-
-pub(super) const SHARED_MEMORY: Rule = Rule::Ask {
-    argument: 2,
-    mask: SHM_HUGETLB as u32,
-    among: &[0],
-    yes: &ALLOW,
-    no: &NO_MEMORY,
 };
 
 /// Local sockets, TCP and UDP.
