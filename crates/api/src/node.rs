@@ -29,6 +29,9 @@ pub struct Executor {
     pub tasks: u32,
     pub host: String,
     pub version: String,
+    /// What one task can have there. Left out by executors of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// When this session began.
     #[serde(with = "name::time")]
     #[schema(value_type = schema::Time)]
@@ -36,6 +39,17 @@ pub struct Executor {
     #[serde(with = "name::time")]
     #[schema(value_type = schema::Time)]
     pub report_time: Moment,
+}
+
+/// What an executor can give to one task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capacity {
+    /// Bytes of memory and of files together: a task's files are in memory.
+    pub memory: u64,
+    /// Processes and threads at one time.
+    pub processes: u32,
+    /// Files that all processes of the task together may have open.
+    pub open_files: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -114,10 +128,17 @@ impl From<model::ExecutorState> for Executor {
             tasks,
             host,
             version,
+            capacity,
             since,
             report_time,
         } = state;
+        let capacity = capacity.map(|capacity| Capacity {
+            memory: capacity.memory,
+            processes: capacity.processes,
+            open_files: capacity.open_files,
+        });
         Executor {
+            capacity,
             name,
             session: session.to_string(),
             health: health.as_str().to_string(),

@@ -12,6 +12,7 @@ mod claims;
 mod cluster;
 mod figures;
 mod latency;
+mod neighbours;
 mod server;
 pub(crate) mod spawns;
 mod spread;
@@ -30,6 +31,7 @@ pub(crate) use cells::{CellFigures, measure_cells};
 pub(crate) use cluster::{ClusterFigures, Programs, measure_cluster};
 pub(crate) use figures::{Figures, Target};
 use figures::{Memory, Start};
+pub(crate) use neighbours::{NeighbourFigures, measure_neighbours};
 use server::Server;
 
 /// How much of everything.

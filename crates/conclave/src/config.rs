@@ -15,4 +15,4 @@ mod value;
 
 pub(crate) use keys::Config;
 pub(crate) use layers::{Flag, Layers};
-pub(crate) use value::{Address, Founder, Host, Isolation, Log, LogFormat, Metrics};
+pub(crate) use value::{Address, Founder, Host, Isolation, Log, LogFormat, Metrics, Value};

@@ -32,6 +32,8 @@ struct State {
     watch: Option<Watch>,
     stage: Stage,
     stuck: Option<String>,
+    /// Why the platform ended it, if it did.
+    lost: Option<String>,
 }
 
 #[derive(Default)]
@@ -120,6 +122,16 @@ impl Control {
             ..watch
         });
         ticket.kill().map(|()| true)
+    }
+
+    /// The same for the platform's own reasons: the attempt is told as lost by it.
+    pub(crate) fn lose(&self, why: String) -> io::Result<bool> {
+        self.lock().lost = Some(why);
+        self.withdraw()
+    }
+
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.lock().lost.clone()
     }
 
     pub(crate) fn is_withdrawn(&self) -> bool {

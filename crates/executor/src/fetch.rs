@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use model::{Assignment, BlobHash, Complete, End};
+use model::{Assignment, BlobHash, Complete, End, pause_after};
 use rpc::{CallError, Calls};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
@@ -34,13 +34,18 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Passes the task on when all is here. Without blobs that is at once, in the caller's own time.
     pub(crate) fn prepare(self: &Arc<Self>, assignment: Assignment, control: Arc<Control>) {
-        let Assignment { handout, spec } = assignment;
+        let Assignment {
+            handout,
+            spec,
+            platform_losses,
+        } = assignment;
         let blobs = spec.blobs();
         let mut pins = self.bench.cache.pins();
         if blobs.is_empty() {
             return self.bench.push(Job {
                 handout,
                 spec,
+                platform_losses,
                 control,
                 _pins: pins,
             });
@@ -60,8 +65,13 @@ impl Fetcher {
                 let ending = match control.is_withdrawn() {
                     true => Ending::Withdrawn,
                     false => {
-                        let end = End::Broken(why);
-                        fetcher.bench.keep(Complete { handout, end });
+                        let end = match ending {
+                            // No executor can run it.
+                            Ending::BlobLost => End::Broken(why),
+                            _ => End::PlatformFailure(why),
+                        };
+                        let pause = pause_after(&end, platform_losses);
+                        fetcher.bench.keep(Complete { handout, end }, pause);
                         ending
                     }
                 };
@@ -72,6 +82,7 @@ impl Fetcher {
             fetcher.bench.push(Job {
                 handout,
                 spec,
+                platform_losses,
                 control,
                 _pins: pins,
             });

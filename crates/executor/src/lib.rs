@@ -10,9 +10,11 @@ mod control;
 mod error;
 mod fetch;
 mod home;
+mod machine;
 mod options;
 mod queue;
 mod report;
+mod reserve;
 mod run;
 mod slots;
 mod spool;
@@ -26,8 +28,10 @@ use sandbox::{CellPlan, Ground, Isolation, Launcher, Wall, WallError};
 use tokio_util::sync::CancellationToken;
 
 pub use error::ExecutorError;
+pub use machine::{Division, Machine};
 pub use options::{Contact, Options};
 pub use run::{outcome_of, sandbox_limits, usual_environment};
+pub use work::WARDENS_OF_SLOT;
 
 /// An executor that can run tasks: its folder is locked, its control groups are made, its wardens are started.
 pub struct Executor {
@@ -53,7 +57,10 @@ impl Executor {
             );
         }
         for statement in ground.iter().flat_map(|ground| &ground.statements) {
-            tracing::info!(wall = statement.wall, by = statement.by, "enforced");
+            match statement.missing {
+                true => tracing::warn!(wall = statement.wall, by = statement.by, "a wall is missing"),
+                false => tracing::info!(wall = statement.wall, by = statement.by, "enforced"),
+            }
         }
         let isolation = ground
             .as_ref()

@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::ExecutorName;
+use model::{Capacity, ExecutorName};
 use sandbox::CellPlan;
 
 #[derive(Clone, Debug)]
@@ -12,6 +12,10 @@ pub struct Options {
     pub data: PathBuf,
     /// How many tasks run at one time.
     pub slots: u32,
+    /// Bytes of memory that tasks leave to everyone else on the machine.
+    pub reserve: u64,
+    /// What a slot can give to a task.
+    pub capacity: Capacity,
     /// The longest time between two reports.
     pub heartbeat: Duration,
     /// Without an answer for so long, the tasks are stopped. Below the lease.

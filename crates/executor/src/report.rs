@@ -118,6 +118,7 @@ impl Reporter {
             mark: home.mark.clone(),
             keep_output: options.keep_output,
             shell: shell_beneath(options.root()),
+            reserve: options.reserve,
             launcher: Launcher {
                 isolation,
                 program,
@@ -219,7 +220,7 @@ impl Reporter {
             self.on_given_back(stuck);
             let stuck_at = self.bench.stuck_at();
             self.go_on_stopping(now);
-            if self.rest.end_if_over(now) {
+            if self.rest.end_if_over(now) | self.bench.spool.end_pauses_if_over(now) {
                 self.due.on_hint();
             }
             let due = self.due.at(&self.slots, self.bench.waiting(), now);
@@ -227,7 +228,8 @@ impl Reporter {
                 return;
             }
             let stage_ends = self.stopping.as_ref().and_then(Stopping::until);
-            let wake = [stuck_at, stage_ends, self.rest.ends()]
+            let pause_ends = self.bench.spool.next_pause_ends();
+            let wake = [stuck_at, stage_ends, self.rest.ends(), pause_ends]
                 .into_iter()
                 .flatten()
                 .filter(|at| *at > now)
@@ -275,6 +277,12 @@ impl Reporter {
                 self.on_slot_back();
             }
             Event::CleanedUp(handout) => self.give_up(&handout, now),
+            Event::MemoryChanged => {
+                if self.bench.reserve.is_low() {
+                    self.give_back(|_| true);
+                }
+                self.due.on_hint();
+            }
         }
     }
 
@@ -348,17 +356,21 @@ impl Reporter {
     }
 
     fn compose(&mut self, now: Instant) -> Report {
-        let Carried { complete, left } = self.bench.spool.carry(self.room, REPORT_RESULTS);
+        let Carried {
+            complete,
+            left,
+            paused,
+        } = self.bench.spool.carry(self.room, REPORT_RESULTS);
         self.left_over = !left.is_empty();
         let mut executing: Vec<_> = self.slots.executing().collect();
         // What is not named would be taken away.
-        executing.extend(left.into_iter().map(|handout| Executing {
+        executing.extend(left.into_iter().chain(paused).map(|handout| Executing {
             handout,
             status: None,
         }));
         let (vacant, intent) = match &self.stopping {
             // Results that pile up are bounded by taking no more tasks.
-            None if self.left_over => (0, Intent::Stay),
+            None if self.left_over || self.bench.reserve.is_low() => (0, Intent::Stay),
             None => (self.rest.offer(self.slots.vacant(now)), Intent::Stay),
             // Goodbye is said when there is nothing left to say after it.
             Some(_) if executing.is_empty() && self.slots.is_empty() => (0, Intent::Leave),
@@ -369,6 +381,7 @@ impl Reporter {
             host: self.home.host.clone(),
             version: self.options.version.clone(),
             self_kill: self.options.self_kill,
+            capacity: Some(self.options.capacity),
         };
         let blank = self.session.next_report(self.home.name.clone(), presence);
         Report {
@@ -392,12 +405,10 @@ impl Reporter {
         self.bench.spool.on_answered(&answer.delete);
         self.due.on_answered(self.left_over);
         let mut bytes = 0;
-        // What an earlier answer had given, and did not reach us, is given again, also to who is about to leave.
-        let assigned = if self.stopping.is_none() {
-            answer.assign
-        } else {
-            Vec::new()
-        };
+        // What an earlier answer had given, and did not reach us, is given again, also to who is about to leave. What is
+        // not taken is not named by the next report, and so given back.
+        let takes = self.stopping.is_none() && !self.bench.reserve.is_low();
+        let assigned = if takes { answer.assign } else { Vec::new() };
         for assignment in assigned {
             let handout = assignment.handout;
             bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
@@ -441,6 +452,9 @@ impl Reporter {
         };
         if self.slots.is_empty() {
             stopping.on_all_ended(now);
+        }
+        if self.bench.spool.end_all_pauses() {
+            self.due.on_hint();
         }
         // What still runs is stopped, but named until nothing is left of it: only then may another begin it.
         if stopping.end_grace_if_over(now) {

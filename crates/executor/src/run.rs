@@ -76,6 +76,7 @@ pub(crate) fn run(
     let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &supply);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
+        Err(WorkspaceError::Warden(error)) => Err(on_warden_error(bench, job, workspace, error)),
         Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
         Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
             Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))

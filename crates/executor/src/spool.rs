@@ -26,6 +26,8 @@ mod record;
 
 /// Past this length, a journal that holds mostly answered results is written anew.
 const COMPACT_BYTES: u64 = 64 << 20;
+/// So many may pause at a time; any more are reported at once.
+const MOST_PAUSED: usize = 1000;
 /// After a failed write, the results that are only in memory are tried again this often.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -40,11 +42,13 @@ struct Shared {
     changed: Condvar,
 }
 
-/// No larger than what the executor holds: tasks come only with the answers that take results away, and none come while
-/// a report cannot carry all results.
+/// No larger than what the executor holds and [`MOST_PAUSED`]: tasks come only with the answers that take results away,
+/// and none come while a report cannot carry all results but those that pause.
 #[derive(Default)]
 struct Table {
     waiting: BTreeMap<Handout, End>,
+    /// Platform failures among them whose tasks shall not be tried again yet. They are not carried until then.
+    paused: BTreeMap<Handout, Instant>,
     /// Those of them that are not in the journal yet.
     unwritten: BTreeSet<Handout>,
     /// What the writer has taken of these, and has not written yet.
@@ -62,6 +66,8 @@ pub(crate) struct Carried {
     pub(crate) complete: Vec<Complete>,
     /// Those that do not fit.
     pub(crate) left: Vec<Handout>,
+    /// Those whose pause is not over.
+    pub(crate) paused: Vec<Handout>,
 }
 
 /// How the writer's last write went.
@@ -114,14 +120,39 @@ impl Spool {
         Ok(Spool { shared, supervisor })
     }
 
-    /// The first end of an attempt stands.
-    pub(crate) fn keep(&self, complete: Complete) {
+    /// The first end of an attempt stands. No report carries it before the pause is over.
+    pub(crate) fn keep(&self, complete: Complete, pause: Duration) {
         let mut table = self.shared.table();
         if let Entry::Vacant(place) = table.waiting.entry(complete.handout) {
             place.insert(complete.end);
             table.unwritten.insert(complete.handout);
+            if !pause.is_zero() && table.paused.len() < MOST_PAUSED {
+                table.paused.insert(complete.handout, Instant::now() + pause);
+            }
             self.shared.changed.notify_all();
         }
+    }
+
+    /// When the next pause is over.
+    pub(crate) fn next_pause_ends(&self) -> Option<Instant> {
+        self.shared.table().paused.values().min().copied()
+    }
+
+    /// Whether a pause has ended since: then a report is due.
+    pub(crate) fn end_pauses_if_over(&self, now: Instant) -> bool {
+        self.end_pauses(|until| until <= now)
+    }
+
+    /// An executor that leaves does not wait for them.
+    pub(crate) fn end_all_pauses(&self) -> bool {
+        self.end_pauses(|_| true)
+    }
+
+    fn end_pauses(&self, is_over: impl Fn(Instant) -> bool) -> bool {
+        let paused = &mut self.shared.table().paused;
+        let before = paused.len();
+        paused.retain(|_, until| !is_over(*until));
+        paused.len() < before
     }
 
     pub(crate) fn contains(&self, handout: &Handout) -> bool {
@@ -132,7 +163,12 @@ impl Spool {
     pub(crate) fn carry(&self, bytes: usize, results: usize) -> Carried {
         let mut carried = Carried::default();
         let mut total = 0;
-        for (handout, end) in &self.shared.table().waiting {
+        let table = self.shared.table();
+        for (handout, end) in &table.waiting {
+            if table.paused.contains_key(handout) {
+                carried.paused.push(*handout);
+                continue;
+            }
             total += weight(end);
             let complete = &mut carried.complete;
             if complete.is_empty() || (total <= bytes && complete.len() < results) {
@@ -151,6 +187,7 @@ impl Spool {
         let mut table = self.shared.table();
         for handout in handouts {
             table.waiting.remove(handout);
+            table.paused.remove(handout);
             table.unwritten.remove(handout);
             table.in_hand.remove(handout);
         }
@@ -282,7 +319,7 @@ impl Table {
 /// About how many bytes a result takes on the wire.
 fn weight(end: &End) -> usize {
     match end {
-        End::Broken(why) => why.len(),
+        End::Broken(why) | End::PlatformFailure(why) => why.len(),
         End::Result(result) => [&result.compile, &result.execute]
             .into_iter()
             .flatten()

@@ -2,16 +2,17 @@
 //!
 //! Threads, not async tasks: a run is file work and waiting for one process, from begin to end.
 
+mod wardens;
+
 use std::collections::VecDeque;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Handout, Status, TaskResult, TaskSpec, with_causes};
-use sandbox::{Isolation, LaunchError, Launcher, Remote, WallError, Warden, WardenError};
+use model::{Complete, End, Handout, Status, TaskResult, TaskSpec, pause_after, with_causes};
+use sandbox::{Isolation, Launcher, Remote, WallError, Warden};
 use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
 
@@ -19,20 +20,22 @@ use crate::ExecutorError;
 use crate::cache::{Cache, Pins};
 use crate::control::Control;
 use crate::queue::Queue;
+use crate::reserve::Reserve;
 use crate::run::{Failure, end_strays, end_strays_in, run};
 use crate::spool::Spool;
 use crate::workspace::Workspace;
+use wardens::on_not_ready;
 
 /// What a slot begins with.
 const READY: &str = "make a warden ready";
-/// Between two tries to start a warden where none starts.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// They take turns, where tasks run in cells.
+pub const WARDENS_OF_SLOT: u32 = 2;
 
 /// A task that is ready to run: its blobs are here.
 pub(crate) struct Job {
     pub(crate) handout: Handout,
     pub(crate) spec: TaskSpec,
+    pub(crate) platform_losses: u32,
     pub(crate) control: Arc<Control>,
     /// Held until the attempt is over.
     pub(crate) _pins: Pins,
@@ -49,6 +52,8 @@ pub(crate) enum Event {
     SlotBack,
     /// What could be killed of an attempt that did not go on was killed.
     CleanedUp(Handout),
+    /// The machine is short of memory, or no longer.
+    MemoryChanged,
 }
 
 #[derive(Clone, Copy)]
@@ -72,6 +77,7 @@ pub(crate) struct Bench {
     /// What runs commands that are text.
     pub(crate) shell: &'static str,
     pub(crate) events: mpsc::UnboundedSender<(Instant, Event)>,
+    pub(crate) reserve: Reserve,
     launcher: Launcher,
     jobs: Mutex<Jobs>,
     ready: Condvar,
@@ -107,6 +113,8 @@ pub(crate) struct Equipment {
     pub(crate) mark: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
     pub(crate) shell: &'static str,
+    /// Bytes of memory that tasks leave to everyone else.
+    pub(crate) reserve: u64,
     pub(crate) launcher: Launcher,
 }
 
@@ -120,6 +128,7 @@ impl Bench {
             mark,
             keep_output,
             shell,
+            reserve,
             launcher,
         } = equipment;
         Arc::new(Bench {
@@ -131,6 +140,7 @@ impl Bench {
             keep_output,
             shell,
             events,
+            reserve: Reserve::new(reserve),
             launcher,
             jobs: Mutex::new(Jobs {
                 queue: Queue::new(slots as usize),
@@ -172,6 +182,14 @@ impl Bench {
                 .map_err(ExecutorError::Thread)?;
             threads.push(thread);
         }
+        let bench = self.clone();
+        let keeping = supervisor
+            .thread(Component::MemoryReserve, "memory-reserve".into(), move || {
+                bench.reserve.keep(&bench);
+                drop(alive);
+            })
+            .map_err(ExecutorError::Thread)?;
+        threads.push(keeping);
         Ok(threads)
     }
 
@@ -180,7 +198,7 @@ impl Bench {
     fn turns(&self) -> usize {
         match self.launcher.isolation {
             Isolation::None => 1,
-            Isolation::Cell(_) => 2,
+            Isolation::Cell(_) => WARDENS_OF_SLOT as usize,
         }
     }
 
@@ -209,6 +227,7 @@ impl Bench {
             let Handout { task, attempt, .. } = job.handout;
             tracing::debug!(%task, %attempt, slot = post.number, "an attempt begins");
             let begun = Instant::now();
+            self.reserve.on_begun(job.handout, &job.control);
             let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut post.workspace, &job));
             // A slot that is lost to a mistake of ours would hold its task for ever.
             let end = catch_unwind(attempt).unwrap_or_else(|_| {
@@ -218,10 +237,16 @@ impl Bench {
             });
             // One that broke, or was killed because it did not go on, is not used again.
             if matches!(end, Err(Failure::WardenLost(_))) || job.control.stuck().is_some() {
+                // What it ran ends with it a moment later, and is not ours to look for where it is another user.
+                self.launcher
+                    .isolation
+                    .of_warden(post.number as u32)
+                    .kill_processes();
                 drop(warden);
             } else {
                 post.warden = Some(warden);
             }
+            self.reserve.on_ended(&job.handout);
             let ending = self.on_end(&job, end, begun.elapsed());
             let handout = job.handout;
             job.control.on_ended();
@@ -245,6 +270,10 @@ impl Bench {
         if job.control.is_given_up() {
             return Ending::Withdrawn;
         }
+        let end = match (end, job.control.lost()) {
+            (Err(Failure::Withdrawn), Some(why)) => Err(Failure::Broken(why)),
+            (end, _) => end,
+        };
         let end = match (end, job.control.stuck()) {
             (Ok(result), _) => {
                 let last = result.execute.as_ref().or(result.compile.as_ref());
@@ -256,75 +285,14 @@ impl Bench {
                 tracing::debug!(%task, %attempt, ?took, "an attempt was withdrawn");
                 return Ending::Withdrawn;
             }
-            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None) => End::Broken(why),
+            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None) => End::PlatformFailure(why),
             (Err(Failure::Withdrawn), Some(stuck)) => End::Broken(stuck),
             (Err(Failure::Broken(why) | Failure::WardenLost(why)), Some(stuck)) => {
                 End::Broken(format!("{stuck}: {why}"))
             }
         };
-        self.keep(Complete {
-            handout: job.handout,
-            end,
-        })
-    }
-
-    /// A warden that can begin, of those that take turns here.
-    fn ready_post(&self, posts: &mut VecDeque<Post>, job: &Job) -> Result<(Post, Warden), LaunchError> {
-        let mut last = None;
-        for _ in 0..posts.len() {
-            let Some(mut post) = posts.pop_front() else { break };
-            match self.ready_warden(&mut post, &job.control) {
-                Ok(warden) => return Ok((post, warden)),
-                Err(error) => last = Some(error),
-            }
-            posts.push_back(post);
-        }
-        // A slot has one at least.
-        Err(last.unwrap_or(LaunchError::Sockets(io::ErrorKind::NotFound.into())))
-    }
-
-    /// The one that is there, or another where that cannot go on.
-    fn ready_warden(&self, post: &mut Post, control: &Control) -> Result<Warden, LaunchError> {
-        if let Some(mut warden) = post.warden.take() {
-            control.on_served(post.number, warden.remote());
-            match warden.wait_until_ready() {
-                Ok(()) => return Ok(warden),
-                Err(error) => on_not_ready(&error),
-            }
-        }
-        let warden = self.start_warden(post.number)?;
-        control.on_served(post.number, warden.remote());
-        control.on_progress(READY);
-        Ok(warden)
-    }
-
-    /// The slot is out of service until one of its wardens starts. None if the executor ends before.
-    fn await_warden(&self, posts: &mut VecDeque<Post>, error: &LaunchError) -> Option<()> {
-        self.tell(Event::SlotOut(with_causes(error)));
-        let mut pause = FIRST_PAUSE;
-        loop {
-            if self.closes_within(pause) {
-                return None;
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            for post in posts.iter_mut() {
-                match self.start_warden(post.number) {
-                    Ok(warden) => {
-                        post.warden = Some(warden);
-                        self.jobs().queue.on_ended();
-                        self.tell(Event::SlotBack);
-                        return Some(());
-                    }
-                    Err(error) => {
-                        tracing::debug!(
-                            why = with_causes(&error),
-                            slot = post.number,
-                            "no warden starts yet"
-                        );
-                    }
-                }
-            }
-        }
+        let (handout, pause) = (job.handout, pause_after(&end, job.platform_losses));
+        self.keep(Complete { handout, end }, pause)
     }
 
     /// Ends all processes of an attempt whose slot does not go on, in a thread of its own, as that may hang too.
@@ -350,17 +318,17 @@ impl Bench {
         }
     }
 
-    /// Puts the result into the spool; only then may be said that it is there.
-    pub(crate) fn keep(&self, complete: Complete) -> Ending {
+    /// Puts the result into the spool; only then may be said that it is there. It is reported after the pause.
+    pub(crate) fn keep(&self, complete: Complete, pause: Duration) -> Ending {
         let ending = match &complete.end {
             End::Result(_) => Ending::Result,
-            End::Broken(why) => {
+            End::Broken(why) | End::PlatformFailure(why) => {
                 let Handout { task, attempt, .. } = complete.handout;
                 tracing::warn!(%task, %attempt, why, "could not run a task");
                 Ending::Broken
             }
         };
-        self.spool.keep(complete);
+        self.spool.keep(complete, pause);
         ending
     }
 
@@ -377,7 +345,7 @@ impl Bench {
     }
 
     /// Whether the executor ends within this time.
-    fn closes_within(&self, time: Duration) -> bool {
+    pub(crate) fn closes_within(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut jobs = self.jobs();
         loop {
@@ -443,49 +411,7 @@ impl Bench {
         self.closing.notify_all();
     }
 
-    /// Lets the tasks live until then.
-    pub(crate) fn in_touch(&self, until: Instant) {
-        let mut wardens = self.wardens();
-        wardens.in_touch_until = Some(until);
-        for remote in wardens.remotes.iter().flatten() {
-            if let Err(error) = remote.live_until(until.saturating_duration_since(Instant::now())) {
-                tracing::debug!(%error, "could not reach a warden");
-            }
-        }
-    }
-
-    fn start_warden(&self, number: usize) -> Result<Warden, LaunchError> {
-        let launcher = Launcher {
-            isolation: self.launcher.isolation.of_warden(number as u32),
-            ..self.launcher.clone()
-        };
-        let warden = launcher.start()?;
-        let remote = warden.remote();
-        let mut wardens = self.wardens();
-        if let Some(until) = wardens.in_touch_until {
-            let left = until
-                .saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(1));
-            if let Err(error) = remote.live_until(left) {
-                tracing::debug!(%error, "could not reach a warden");
-            }
-        }
-        wardens.remotes[number] = Some(remote);
-        Ok(warden)
-    }
-
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn wardens(&self) -> MutexGuard<'_, Wardens> {
-        self.wardens.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn on_not_ready(error: &WardenError) {
-    tracing::warn!(
-        why = with_causes(error),
-        "a warden could not make ready for another task"
-    );
 }

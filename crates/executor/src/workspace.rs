@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use model::{Attempt, Content, Handout, SessionId, TaskSpec};
 use nix::fcntl::OFlag;
-use sandbox::{Isolation, Warden};
+use sandbox::{Isolation, Warden, WardenError};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -39,6 +39,8 @@ pub(crate) enum WorkspaceError {
         path: PathBuf,
         source: io::Error,
     },
+    #[error(transparent)]
+    Warden(#[from] WardenError),
     /// The task's own doing, as all below: its file system is nobody else's, and of the size that it has asked for.
     #[error("the task's files do not fit into its space of {bytes} bytes: raise `space` in its limits")]
     NoSpace { bytes: u64 },
@@ -73,7 +75,7 @@ impl Workspace {
     /// Makes everything ready for the task's commands.
     pub(crate) fn lay_out(
         &mut self,
-        warden: &Warden,
+        warden: &mut Warden,
         handout: &Handout,
         spec: &TaskSpec,
         supply: &Supply<'_>,
@@ -130,6 +132,15 @@ const ATTEMPT: &str = "attempt";
 /// Writes a file of the task, and makes the folders that it lies in.
 fn put(directory: &Path, path: &str, file: &model::File, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     let path = directory.join(path);
+    make_folders(directory, &path)?;
+    write(&path, mode(file), &file.content, supply)
+}
+
+fn mode(file: &model::File) -> u32 {
+    if file.executable { 0o755 } else { 0o644 }
+}
+
+fn make_folders(directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
     if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
         let mut folders = DirBuilder::new();
         folders
@@ -138,8 +149,7 @@ fn put(directory: &Path, path: &str, file: &model::File, supply: &Supply<'_>) ->
             .create(parent)
             .map_err(failed("make", parent))?;
     }
-    let mode = if file.executable { 0o755 } else { 0o644 };
-    write(&path, mode, &file.content, supply)
+    Ok(())
 }
 
 /// So that the next life knows what was running when this one was killed.
@@ -156,14 +166,18 @@ fn write_attempt(file: &File, handout: &Handout) -> io::Result<()> {
 
 fn write(path: &Path, mode: u32, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     (supply.progress)();
+    fill(create(path, mode)?, path, content, supply)
+}
+
+fn create(path: &Path, mode: u32) -> Result<File, WorkspaceError> {
     // The check at add time leaves no way for two files to meet here, and nothing is left of the last task;
     // creating anew makes sure of both.
-    let mut out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .map_err(failed("make", path))?;
+    let mut create = OpenOptions::new();
+    create.write(true).create_new(true).mode(mode);
+    create.open(path).map_err(failed("make", path))
+}
+
+fn fill(mut out: File, path: &Path, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     match content {
         Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", path)),
         Content::Blob(hash) => {

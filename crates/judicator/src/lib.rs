@@ -5,6 +5,7 @@
 //! This room knows no HTTP, no SQL and no wire.
 
 mod calls;
+mod capacities;
 mod error;
 mod expire;
 mod heard;
@@ -30,6 +31,7 @@ use tokio_util::task::TaskTracker;
 pub use options::{Options, Roster};
 
 use calls::Checks;
+use capacities::Capacities;
 use heard::Heard;
 use hints::Hints;
 use pace::Pace;
@@ -47,6 +49,7 @@ pub struct Judicator {
     waiters: Arc<Waiters>,
     pace: Arc<Pace>,
     checks: Checks,
+    capacities: Capacities,
     supervisor: Supervisor,
     system_errors: SystemErrors,
     since: Moment,
@@ -83,6 +86,7 @@ impl Judicator {
             waiters: Arc::default(),
             pace: Arc::default(),
             checks: Checks::default(),
+            capacities: Capacities::default(),
             supervisor: Supervisor::new(),
             since: now(),
             store,

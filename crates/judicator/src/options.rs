@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Bounds, JudicatorState, LimitPolicy};
+use model::{Bounds, Capacity, JudicatorState, LimitPolicy};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -14,6 +14,8 @@ pub struct Options {
     /// What it keeps its tasks in, for people to read.
     pub store: String,
     pub limits: LimitPolicy,
+    /// What an executor is taken to be able to give to a task while none has said it.
+    pub capacity: Capacity,
     pub bounds: Bounds,
     /// The largest blob, in bytes.
     pub max_blob: u64,

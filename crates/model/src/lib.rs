@@ -5,9 +5,11 @@
 //! node decides it alike.
 
 mod age;
+mod capacity;
 mod causes;
 mod check;
 mod id;
+mod loss;
 mod moment;
 mod node;
 mod outcome;
@@ -19,11 +21,13 @@ mod status;
 mod task;
 
 pub use age::Age;
+pub use capacity::Capacity;
 pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
 pub use id::{
     Attempt, BlobHash, ExecutorName, IdPrefix, NameError, NetworkName, Seq, SessionId, TaskId, UserName,
 };
+pub use loss::{Losses, MAX_PLATFORM_LOSSES, Release, Released, pause_after};
 pub use moment::Moment;
 pub use node::{ExecutorState, Health, JudicatorState, NO_EXECUTOR, PartState, Stats};
 pub use outcome::{Captured, Outcome, Reason, TaskResult};

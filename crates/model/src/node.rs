@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Counts, ExecutorName, Moment, SessionId};
+use crate::{Capacity, Counts, ExecutorName, Moment, SessionId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorState {
@@ -16,6 +16,8 @@ pub struct ExecutorState {
     /// Where it runs, as it says itself.
     pub host: String,
     pub version: String,
+    /// What a slot of it can give to a task, if it has said so.
+    pub capacity: Option<Capacity>,
     /// When this session began.
     pub since: Moment,
     pub report_time: Moment,

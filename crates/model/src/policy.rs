@@ -1,13 +1,17 @@
-//! The operator's word on limits: what a step gets when it asks for nothing, and the most it may ask for.
+//! The operator's word on limits: what a step gets when it asks for nothing, and the most it may ask for. What the
+//! machines can give bounds both.
 
 use std::time::Duration;
 
-use crate::{Invalid, Limits, TaskSpec};
+use crate::{Capacity, CompileStep, Invalid, Limits, TaskSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitPolicy {
     pub default: Limits,
     pub max: Limits,
+    /// A step with many processes gets fewer open files for each, so that all tasks together stay within what the machine
+    /// has for them. Not so where the operator has chosen a number.
+    pub divide_open_files: bool,
 }
 
 impl Default for LimitPolicy {
@@ -17,40 +21,79 @@ impl Default for LimitPolicy {
                 wall: Some(Duration::from_secs(60)),
                 memory: Some(1 << 30),
                 processes: Some(512),
+                open_files: Some(1024),
                 space: Some(256 << 20),
                 ..Limits::default()
             },
             max: Limits {
                 wall: Some(Duration::from_secs(24 * 3600)),
                 output: Some(16 << 20),
+                open_files: Some(1024),
                 ..Limits::default()
             },
+            divide_open_files: true,
         }
     }
 }
 
 impl LimitPolicy {
-    /// Fills in what the task left open; complains about what it may not ask for.
-    pub fn apply(&self, spec: &mut TaskSpec) -> Result<(), Invalid> {
+    /// Fills in what the task left open; complains about what it may not ask for, and about what no executor can give.
+    pub fn apply(&self, spec: &mut TaskSpec, capacity: &Capacity) -> Result<(), Invalid> {
         let asked = spec.space();
+        let asked_memory = [
+            spec.compile.as_ref().and_then(|step| step.limits.memory),
+            spec.execute.limits.memory,
+        ];
         if let Some(compile) = &mut spec.compile {
             compile.limits = self
-                .resolve(compile.limits)
+                .resolve_within(compile.limits, capacity)
                 .map_err(|invalid| invalid.within("compile.limits"))?;
         }
         spec.execute.limits = self
-            .resolve(spec.execute.limits)
+            .resolve_within(spec.execute.limits, capacity)
             .map_err(|invalid| invalid.within("execute.limits"))?;
         // The steps share their files: what one of them asked for is not undone by what the other was given unasked.
-        let space = asked.or(spec.execute.limits.space);
-        spec.execute.limits.space = space;
-        if let Some(compile) = &mut spec.compile {
-            compile.limits.space = space;
+        let space = asked.or(spec
+            .execute
+            .limits
+            .space
+            .map(|space| space.min(capacity.space_beside(asked_memory))));
+        let memory = |limits: &Limits, asked: Option<u64>| {
+            asked.or(limits
+                .memory
+                .map(|memory| memory.min(capacity.memory_beside(space))))
+        };
+        let [compile_memory, execute_memory] = asked_memory;
+        if let Some(CompileStep { limits, .. }) = &mut spec.compile {
+            (limits.memory, limits.space) = (memory(limits, compile_memory), space);
         }
-        Ok(())
+        let limits = &mut spec.execute.limits;
+        (limits.memory, limits.space) = (memory(limits, execute_memory), space);
+        capacity.check(spec)
     }
 
-    /// The same for the limits of one step.
+    fn resolve_within(&self, asked: Limits, capacity: &Capacity) -> Result<Limits, Invalid> {
+        let mut limits = self.resolve(asked)?;
+        let (true, Some(processes)) = (self.divide_open_files, limits.processes) else {
+            return Ok(limits);
+        };
+        let most = capacity.open_files_for(processes);
+        match asked.open_files {
+            Some(files) if files > most => Err(Invalid::beyond(
+                "open_files",
+                format!("is more than each of {processes} processes may have; ask for fewer of either"),
+                most,
+                files,
+            )),
+            Some(_) => Ok(limits),
+            None => {
+                limits.open_files = limits.open_files.map(|files| files.min(most));
+                Ok(limits)
+            }
+        }
+    }
+
+    /// The limits of one step, without a look at what the machines can give.
     pub fn resolve(&self, asked: Limits) -> Result<Limits, Invalid> {
         let Limits {
             wall,
@@ -63,7 +106,7 @@ impl LimitPolicy {
             stack,
             space,
         } = asked;
-        let LimitPolicy { default, max } = self;
+        let LimitPolicy { default, max, .. } = self;
         let span = |span: Duration| format!("{}s", span.as_secs_f64());
         let bytes = |bytes: u64| format!("{bytes} bytes");
         let count = |count: u32| count.to_string();
@@ -117,7 +160,13 @@ fn bound<T: Ord + Copy + Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, CompileStep, Content, ExecuteStep, UserName};
+    use crate::{Command, Content, ExecuteStep, UserName};
+
+    const CAPACITY: Capacity = Capacity {
+        memory: 4 << 30,
+        processes: 8192,
+        open_files: 300_000,
+    };
 
     #[test]
     fn defaults_fill_and_maxima_hold() {
@@ -134,6 +183,7 @@ mod tests {
                 processes: Some(4),
                 ..Limits::default()
             },
+            divide_open_files: false,
         };
         let check = |asked: Limits, expected: Result<Limits, &str>| {
             assert_eq!(
@@ -203,7 +253,11 @@ mod tests {
             }
         };
         let (default, max) = (all(10), all(100));
-        let policy = LimitPolicy { default, max };
+        let policy = LimitPolicy {
+            default,
+            max,
+            divide_open_files: false,
+        };
         assert_eq!(policy.resolve(Limits::default()), Ok(default));
         assert_eq!(policy.resolve(all(1)), Ok(all(1)));
         assert_eq!(policy.resolve(max), Ok(max));
@@ -223,6 +277,64 @@ mod tests {
     }
 
     #[test]
+    fn open_files_are_divided_by_processes() {
+        let policy = LimitPolicy::default();
+        let check = |processes: Option<u32>, files: Option<u32>, expected: Result<u32, &str>| {
+            let asked = Limits {
+                processes,
+                open_files: files,
+                ..Limits::default()
+            };
+            let found = policy.resolve_within(asked, &CAPACITY);
+            let found = found
+                .map(|limits| limits.open_files.unwrap_or(0))
+                .map_err(|invalid| invalid.to_string());
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+                (found, expected) => panic!("{found:?} and not {expected:?}"),
+            }
+        };
+        check(None, None, Ok(585));
+        check(Some(100), None, Ok(1024));
+        check(Some(3000), None, Ok(100));
+        check(Some(3000), Some(50), Ok(50));
+        check(Some(3000), Some(101), Err("each of 3000 processes"));
+        check(Some(1), Some(1025), Err("more than the operator allows"));
+    }
+
+    /// On a small machine a task that asks for nothing gets less, instead of being refused.
+    #[test]
+    fn defaults_fit_into_what_can_be_given() {
+        const MIB: u64 = 1 << 20;
+        let check = |capacity: u64, asked: (Option<u64>, Option<u64>), expected: Option<(u64, u64)>| {
+            let capacity = Capacity {
+                memory: capacity * MIB,
+                ..CAPACITY
+            };
+            let (memory, space) = asked;
+            let limits = Limits {
+                memory: memory.map(|memory| memory * MIB),
+                space: space.map(|space| space * MIB),
+                ..Limits::default()
+            };
+            let mut spec = spec(Limits::default(), limits);
+            let found = LimitPolicy::default().apply(&mut spec, &capacity);
+            let Limits { memory, space, .. } = spec.execute.limits;
+            let given = (memory.unwrap_or(0) / MIB, space.unwrap_or(0) / MIB);
+            assert_eq!(found.is_ok().then_some(given), expected, "{capacity:?} {asked:?}");
+        };
+        check(4096, (None, None), Some((1024, 256)));
+        check(800, (None, None), Some((600, 200)));
+        check(800, (Some(700), None), Some((700, 100)));
+        check(800, (None, Some(700)), Some((100, 700)));
+        check(800, (Some(784), None), Some((784, 16)));
+        check(800, (Some(785), None), None);
+        check(800, (None, Some(785)), None);
+        check(800, (Some(400), Some(401)), None);
+    }
+
+    #[test]
     fn the_larger_space_is_that_of_both_steps() {
         let with = |space| Limits {
             space,
@@ -231,10 +343,11 @@ mod tests {
         let policy = LimitPolicy {
             default: with(Some(50)),
             max: with(Some(100)),
+            divide_open_files: false,
         };
         let check = |compile: Option<u64>, execute: Option<u64>, expected: Result<u64, &str>| {
             let mut spec = spec(with(compile), with(execute));
-            let found = policy.apply(&mut spec).map(|()| {
+            let found = policy.apply(&mut spec, &CAPACITY).map(|()| {
                 let compile = spec.compile.as_ref().and_then(|step| step.limits.space);
                 assert_eq!(compile, spec.execute.limits.space);
                 spec.space()

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::{Attempt, ExecutorName, Moment, Seq, SessionId, Status, TaskId, TaskResult, TaskSpec};
+use crate::{Attempt, Capacity, ExecutorName, Moment, Seq, SessionId, Status, TaskId, TaskResult, TaskSpec};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -45,8 +45,11 @@ pub struct Complete {
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub enum End {
     Result(TaskResult),
-    /// The executor could not run it, and says why. Another may.
+    /// It came to nothing, and the task itself may be the cause: its slot hung, or its executor was killed. This uses
+    /// up one of the task's attempts.
     Broken(String),
+    /// The executor could not run it, by no fault of the task. Another may.
+    PlatformFailure(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Presence {
     pub version: String,
     /// Out of touch for so long, it stops its tasks by itself. Below the lease, or attempts would overlap.
     pub self_kill: Duration,
+    /// What a slot can give to a task. None from an executor of an older version.
+    pub capacity: Option<Capacity>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,8 @@ pub struct Answer {
 pub struct Assignment {
     pub handout: Handout,
     pub spec: TaskSpec,
+    /// How many attempts before this one ended as [`End::PlatformFailure`].
+    pub platform_losses: u32,
 }
 
 /// A task that the store says a session holds.
@@ -200,6 +207,7 @@ mod tests {
                 host: "h".into(),
                 version: "v".into(),
                 self_kill: Duration::from_secs(7),
+                capacity: None,
             },
             intent: Intent::Stay,
         }

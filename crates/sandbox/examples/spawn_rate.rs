@@ -21,6 +21,8 @@ fn main() -> ExitCode {
     let cell = Isolation::Cell(Box::new(CellSettings {
         root: Part::of_host().expect("the host's programs can be listed"),
         user: 1_900_000_000,
+        subordinates: None,
+        most_open_files: None,
         group: Some((place.clone(), "slot".into())),
         usual: sandbox::Usual::default(),
         space: 64 << 20,

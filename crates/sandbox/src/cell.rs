@@ -6,22 +6,18 @@
 //! warden's memory, by the calls in `bare` only, until there is a program in the place of the second.
 #![allow(unsafe_code)]
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use nix::fcntl::{OFlag, open};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
-use nix::sys::statvfs::statvfs;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2, sethostname};
 
@@ -29,8 +25,10 @@ mod settings;
 mod step;
 mod user;
 
+mod charge;
 mod mount;
 mod network;
+mod task;
 mod template;
 
 mod filter;
@@ -40,6 +38,7 @@ mod oom;
 mod power;
 
 mod bare;
+mod bystander;
 mod process;
 
 mod init;
@@ -54,6 +53,8 @@ pub(crate) use landlock::version as landlock_version;
 pub(crate) use network::open_network;
 
 pub(crate) use bare::Used;
+pub(crate) use bystander::Bystander;
+pub use charge::FileSize;
 use filter::Filter;
 use init::{Desk, Reach, Stacks};
 use ipc::Ipc;
@@ -62,10 +63,13 @@ pub(crate) use oom::OomScore;
 pub(crate) use orders::Orders;
 use orders::{Company, Word};
 use step::At;
+use task::{FOLDERS, TaskFiles};
+pub(crate) use user::{COMMAND, WARDEN};
 use user::{Outer, Who};
 
-use crate::cgroup::{Group, GroupLimits};
+use crate::cgroup::{Group, GroupLimits, Settled};
 use crate::fault::{Errno, Fault};
+use crate::open_files::raise_open_files;
 use crate::spec::Limits;
 use crate::wire::rights;
 
@@ -82,17 +86,14 @@ pub(crate) struct Cells {
     /// Of cells that are gone, to be used again.
     stacks: Vec<Stacks>,
     usual: Usual,
-    space: Space,
+    most_open_files: Option<u64>,
+    files: TaskFiles,
+    /// Bytes of the task's files that are charged to the group beside what the command itself takes.
+    laid_out: u64,
     ready: Option<Cell>,
     /// In which no command is left, and whose first process is on its way out: that takes the kernel longer than a
     /// short command, and nobody need wait for it.
     deserted: Vec<Cell>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Space {
-    bytes: u64,
-    files: u64,
 }
 
 /// One cell, for one command. Dropping it ends all its processes and waits for their end.
@@ -131,25 +132,38 @@ pub(crate) enum Ended {
     Unknown,
 }
 
-/// In the task's file system: what a cell shows as its workspace, as `/tmp` and as `/dev/shm`.
-const FOLDERS: [&str; 3] = ["/box/box", "/box/tmp", "/box/shm"];
-
 /// A network that every cell can ask for.
 pub const LOOPBACK: &str = "loopback";
 
 impl Cells {
-    /// Moves this process to where cells can be made. There is no way back, and no path to the host's files.
-    pub(crate) fn set_up(settings: &CellSettings, lock: Option<OwnedFd>) -> Result<Cells, Fault> {
+    /// Moves this process to where cells can be made. There is no way back, and no path to the host's files. Where
+    /// commands get a subordinate id, `map_ids` has somebody outside of the new user namespace map it.
+    pub(crate) fn set_up(
+        settings: &CellSettings,
+        lock: Option<OwnedFd>,
+        map_ids: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<Cells, Fault> {
         let group = match &settings.group {
             Some((place, name)) => Some(Group::make_generation(place, name).map_err(Fault::from)?),
             None => None,
         };
         let oom_score = OomScore::open().at(Step::OutOfMemory)?;
-        let who = Who::of_warden(settings.user);
-        if let Who::Ordinary = who {
-            let outer = Outer::now();
-            unshare(CloneFlags::CLONE_NEWUSER).at(Step::UserNamespace)?;
-            outer.map().at(Step::MapUser)?;
+        if settings.most_open_files.is_some() {
+            // The kernel refuses to send descriptors to whoever has a lower limit than its user has in flight.
+            raise_open_files().at(Step::OpenFiles)?;
+        }
+        let who = Who::of_warden(settings);
+        let outer = Outer::now();
+        match who {
+            Who::Root { .. } => {}
+            Who::Subordinate => {
+                unshare(CloneFlags::CLONE_NEWUSER).at(Step::UserNamespace)?;
+                map_ids().at(Step::MapUser)?;
+            }
+            Who::Ordinary => {
+                unshare(CloneFlags::CLONE_NEWUSER).at(Step::UserNamespace)?;
+                outer.map().at(Step::MapUser)?;
+            }
         }
         let mut networks = Vec::new();
         for network in &settings.networks {
@@ -166,10 +180,6 @@ impl Cells {
         // What no process that comes from here can ever get need not be taken from each.
         power::bound_capabilities().at(Step::BoundingSet)?;
         power::hide().at(Step::Hide)?;
-        let space = Space {
-            bytes: settings.space,
-            files: settings.files,
-        };
         let mut cells = Cells {
             who,
             group,
@@ -180,11 +190,13 @@ impl Cells {
             oom_score,
             stacks: Vec::new(),
             usual: settings.usual,
-            space,
+            most_open_files: settings.most_open_files,
+            files: TaskFiles::new(settings, who),
+            laid_out: 0,
             ready: None,
             deserted: Vec::new(),
         };
-        cells.mount_task()?;
+        cells.files.mount()?;
         cells.ready = Some(cells.make(Reach::Nothing)?);
         // Waited for once: a machine on which cells cannot be made is known before the first command.
         if let Some(cell) = &mut cells.ready {
@@ -195,45 +207,19 @@ impl Cells {
 
     /// The folder of the task: `box`, `tmp`, `shm`, and room for what the task shall not see.
     pub(crate) fn folder(&self) -> Result<OwnedFd, StepError> {
-        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        open(WORKSPACE, flags, Mode::empty()).at(Step::MakeFolders)
+        self.files.folder()
     }
 
     /// Forgets the task, its files and its cell, and makes everything ready for the next.
     pub(crate) fn renew(&mut self) -> Result<(), Fault> {
-        umount2(WORKSPACE, MntFlags::MNT_DETACH).at(Step::ClearTask)?;
+        self.files.unmount()?;
+        self.laid_out = 0;
         let left = self.ready.take().into_iter().chain(self.deserted.drain(..));
         let left: Vec<Cell> = left.collect();
         left.into_iter().for_each(|cell| self.retire(cell));
-        self.mount_task()?;
+        self.files.mount()?;
         self.ready = Some(self.make(Reach::Nothing)?);
         Ok(())
-    }
-
-    fn mount_task(&self) -> Result<(), StepError> {
-        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        let Space { bytes, files } = self.space;
-        let options = format!("mode=0711,size={bytes},nr_inodes={files}");
-        mount(
-            Some("task"),
-            WORKSPACE,
-            Some("tmpfs"),
-            flags,
-            Some(options.as_str()),
-        )
-        .at(Step::MountTask)?;
-        FOLDERS
-            .iter()
-            .try_for_each(|folder| self.make_folder(Path::new(folder)))
-            .at(Step::MakeFolders)
-    }
-
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
-        DirBuilder::new().mode(0o700).create(path)?;
-        match self.who {
-            Who::Root { command } => chown(path, Some(command), Some(command)),
-            Who::Ordinary => Ok(()),
-        }
     }
 
     /// Does not wait until it is parked: that goes on while there is nothing to run yet.
@@ -241,8 +227,10 @@ impl Cells {
         self.retire_those_that_are_gone();
         // What an earlier step has written counts as its own. It must not be held against this one, and least of all
         // against the process that waits in the group.
-        if let Some(group) = &mut self.group {
-            group.settle()?;
+        if let Some(group) = &mut self.group
+            && group.settle()? == Settled::Anew
+        {
+            self.laid_out = 0;
         }
         let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;
         let (hearing, saying) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).at(Step::Talk)?;
@@ -322,6 +310,7 @@ impl Cells {
             }
         };
         cell.park()?;
+        self.files.hand_over()?;
         Ok(cell)
     }
 
@@ -340,19 +329,22 @@ impl Cells {
 
     /// Bounds the task's files, until its end.
     pub(crate) fn give_space(&self, bytes: u64) -> Result<(), StepError> {
-        let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        let size = format!("size={bytes}");
-        mount(None::<&str>, WORKSPACE, None::<&str>, flags, Some(size.as_str())).at(Step::ResizeTask)
+        self.files.resize(bytes)
     }
 
     /// Whether the task could write nothing more.
     pub(crate) fn is_full(&self) -> bool {
-        statvfs(WORKSPACE).is_ok_and(|space| space.blocks_available() == 0 || space.files_free() == 0)
+        self.files.is_full()
     }
 
-    /// With what the operator has set for those who ask for nothing.
+    /// With what the operator has set for those who ask for nothing, and no more than anybody may have.
     pub(crate) fn complete(&self, limits: Limits) -> Limits {
-        self.usual.complete(limits)
+        let limits = self.usual.complete(limits);
+        let open_files = [limits.open_files, self.most_open_files];
+        Limits {
+            open_files: open_files.into_iter().flatten().min(),
+            ..limits
+        }
     }
 
     pub(crate) fn oom_score(&self) -> &OomScore {
@@ -366,7 +358,13 @@ impl Cells {
     /// Limits and measures the command of the cell that was taken.
     pub(crate) fn begin(&mut self, limits: GroupLimits) -> Result<(), Fault> {
         match &mut self.group {
-            Some(group) => Ok(group.begin(limits)?),
+            Some(group) => {
+                let memory = limits.memory.map(|bytes| {
+                    let bytes = bytes.max(Group::LEAST_MEMORY);
+                    bytes.saturating_add(self.laid_out)
+                });
+                Ok(group.begin(GroupLimits { memory, ..limits })?)
+            }
             None => Ok(()),
         }
     }

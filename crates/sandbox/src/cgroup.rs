@@ -260,24 +260,33 @@ impl Group {
     /// Where a figure cannot be set back, or where page cache of the last run would count in the next one, that
     /// takes a new group. The cache is not thrown away instead: it may well be that of the compiler which the
     /// next run needs too.
-    pub fn settle(&mut self) -> Result<(), GroupError> {
+    pub fn settle(&mut self) -> Result<Settled, GroupError> {
         let is_as_new = match &self.files.memory {
             Some(memory) => memory.is_as_new(WORTH)?,
             None => true,
         };
         if is_as_new {
             let GroupLimits { memory, processes } = self.limits;
-            return self.limit(GroupLimits {
+            self.limit(GroupLimits {
                 memory: memory.filter(|bytes| *bytes >= ROOMY),
                 processes,
-            });
+            })?;
+            return Ok(Settled::AsItWas);
         }
         for parent in &self.parents {
             parent.remove(&self.name)?;
         }
         self.files = Files::make(self.version, &self.parents, &self.name)?;
         self.limits = GroupLimits::default();
-        Ok(())
+        Ok(Settled::Anew)
+    }
+
+    /// Until the next [`Group::begin`].
+    pub fn lift_memory(&mut self) -> Result<(), GroupError> {
+        self.limit(GroupLimits {
+            memory: None,
+            ..self.limits
+        })
     }
 
     /// No process may be left in it.
@@ -286,6 +295,14 @@ impl Group {
             .iter()
             .try_for_each(|parent| parent.remove(&self.name))
     }
+}
+
+/// How a group was made as good as new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    AsItWas,
+    /// Another has taken its place: nothing is charged to it.
+    Anew,
 }
 
 /// What of the kernel's figures only ever grows.

@@ -10,6 +10,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cell::FileSize;
 use crate::clock::boot_time;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
@@ -169,6 +170,19 @@ impl Warden {
             return Ok(());
         }
         match self.ask(&Request::<&Spec>::Space { bytes })? {
+            (Answer::Ready, _) => Ok(()),
+            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Has files of the task count as its memory before they are filled, in addition to the limit of its next command.
+    /// They must be there already. Without cells this has no meaning.
+    pub fn charge(&mut self, files: Vec<FileSize>) -> Result<(), WardenError> {
+        self.wait_until_ready()?;
+        if matches!(self.folder, Folder::None) {
+            return Ok(());
+        }
+        match self.ask(&Request::<&Spec>::Charge { files })? {
             (Answer::Ready, _) => Ok(()),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }

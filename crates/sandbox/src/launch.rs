@@ -15,6 +15,7 @@ use crate::cell::CellSettings;
 use crate::fault::Fault;
 use crate::handle::Warden;
 use crate::open_files::restore_inherited;
+use crate::subordinate::{MapError, Subordinates};
 use crate::wire::{self, Answer, Request};
 
 /// How far a command is kept from the machine.
@@ -27,11 +28,18 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Whom a task's files must belong to, where that is not us.
+    /// To whom the owner has to give a task's files. Where only the warden can, it does so before the first command.
     pub fn owner(&self) -> Option<u32> {
         match self {
             Self::Cell(settings) if nix::unistd::geteuid().is_root() => Some(settings.user),
             Self::Cell(_) | Self::None => None,
+        }
+    }
+
+    fn subordinates(&self) -> Option<&Subordinates> {
+        match self {
+            Self::Cell(settings) => settings.subordinates.as_ref(),
+            Self::None => None,
         }
     }
 
@@ -52,6 +60,7 @@ impl Isolation {
             Self::Cell(settings) => {
                 let mut settings = settings.clone();
                 settings.user += number;
+                settings.subordinates = settings.subordinates.map(|ids| ids.of_warden(number));
                 if let Some((_, name)) = &mut settings.group {
                     *name = format!("{name}-{number}");
                 }
@@ -93,6 +102,8 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
+    #[error("cannot give a subordinate id to the warden's commands")]
+    Map(#[source] MapError),
     #[error("this machine cannot make cells as they were asked for")]
     Refused(#[source] Fault),
 }
@@ -131,7 +142,7 @@ impl Launcher {
         // It waits for its greeting.
         let greeted = restore_inherited(child.id())
             .map_err(LaunchError::OpenFiles)
-            .and_then(|()| self.greet(&ours, their_urgent));
+            .and_then(|()| self.greet(child.id(), &ours, their_urgent));
         match greeted {
             Ok(folder) => Ok(Warden::new(child, ours, urgent, folder)),
             Err(error) => {
@@ -141,7 +152,12 @@ impl Launcher {
         }
     }
 
-    fn greet(&self, socket: &UnixStream, their_urgent: OwnedFd) -> Result<Option<OwnedFd>, LaunchError> {
+    fn greet(
+        &self,
+        warden: u32,
+        socket: &UnixStream,
+        their_urgent: OwnedFd,
+    ) -> Result<Option<OwnedFd>, LaunchError> {
         let mut buffer = Vec::new();
         let hello: Request<()> = Request::Hello {
             isolation: self.isolation.clone(),
@@ -158,7 +174,13 @@ impl Launcher {
             stream: socket,
             descriptors: Vec::new(),
         };
-        let answer = match wire::receive::<Answer>(&mut receiver, &mut buffer) {
+        let mut heard = wire::receive::<Answer>(&mut receiver, &mut buffer);
+        if let (Ok(Some(Answer::Unmapped)), Some(ids)) = (&heard, self.isolation.subordinates()) {
+            ids.map(warden).map_err(LaunchError::Map)?;
+            wire::send(socket, &Request::<()>::Mapped, &mut buffer).map_err(LaunchError::Greet)?;
+            heard = wire::receive(&mut receiver, &mut buffer);
+        }
+        let answer = match heard {
             Ok(Some(Answer::Ready)) => Ok(()),
             Ok(Some(Answer::Failed(fault))) => return Err(LaunchError::Refused(fault)),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),

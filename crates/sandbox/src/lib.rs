@@ -27,6 +27,8 @@ pub mod cgroup;
 
 mod cell;
 
+mod subordinate;
+
 pub mod warden;
 
 mod walls;
@@ -34,7 +36,7 @@ mod walls;
 mod pidfd;
 mod strays;
 
-pub use cell::{CellSettings, LOOPBACK, Network, Part, Step, StepError, Usual, WORKSPACE};
+pub use cell::{CellSettings, FileSize, LOOPBACK, Network, Part, Step, StepError, Usual, WORKSPACE};
 pub use fault::{Errno, Fault};
 pub use handle::{Remote, Ticket, Warden, WardenError};
 pub use launch::{Isolation, LaunchError, Launcher};
@@ -42,4 +44,5 @@ pub use open_files::raise_open_files;
 pub use outcome::{Captured, Outcome, Reason};
 pub use spec::{Input, Limits, Spec, SpecError};
 pub use strays::{Marker, StraysError, kill_strays, kill_strays_while};
+pub use subordinate::{MapError, Subordinates};
 pub use walls::{CellPlan, Ground, Statement, Wall, WallError};

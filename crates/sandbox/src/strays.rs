@@ -120,7 +120,8 @@ impl Resolved {
         self.matches(pid).then_some(pidfd)
     }
 
-    /// Processes of other users cannot be read, and are not ours to kill. Those that have ended show nothing.
+    /// Processes of other users cannot be read, and are not ours to kill. Where commands in cells are such, the kernel
+    /// ends them with their cell's first process, and their control group is killed. Those that have ended show nothing.
     fn matches(&self, pid: i32) -> bool {
         let by_entry = self.entry.as_ref().is_some_and(|entry| {
             fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| contains(&all, entry))

@@ -2,6 +2,7 @@
 //! wall is missing that the operator has not given up by name.
 
 mod core_dumps;
+mod per_user;
 mod wall;
 
 use std::fs::{self, File};
@@ -19,6 +20,7 @@ use crate::cgroup::{Place, PlaceError};
 use crate::fault::{Fault, with_causes};
 use crate::launch::{Isolation, LaunchError, Launcher};
 
+use per_user::PerUser;
 pub use wall::Wall;
 
 /// What the operator wants of the cells of one executor.
@@ -28,8 +30,11 @@ pub struct CellPlan {
     pub root: Option<PathBuf>,
     /// Further files and folders of the host, to be read only.
     pub binds: Vec<(PathBuf, PathBuf)>,
-    /// Users and groups from here on are the commands', one for each warden.
+    /// Users and groups from here on are the commands', one for each warden. An ordinary user's commands are these only
+    /// where they are subordinate ids of that user, and otherwise any of its subordinate ids.
     pub first_user: u32,
+    /// How many wardens there will be at one time.
+    pub wardens: u32,
     /// Beneath which control group; none is our own.
     pub parent_group: Option<PathBuf>,
     /// What a task may have that asks for no limit of its own.
@@ -46,6 +51,19 @@ pub struct CellPlan {
 pub struct Statement {
     pub wall: &'static str,
     pub by: String,
+    /// Nothing enforces it, and the operator has not given it up by name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+}
+
+impl Statement {
+    fn new(wall: &'static str, by: impl Into<String>) -> Statement {
+        Statement {
+            wall,
+            by: by.into(),
+            missing: false,
+        }
+    }
 }
 
 /// All that is needed to make cells on this machine.
@@ -168,14 +186,19 @@ impl CellPlan {
                 None
             }
         };
-        let (remains, statements) = self.take_over(place.as_ref()).inspect_err(|_| {
+        let (remains, mut statements) = self.take_over(place.as_ref()).inspect_err(|_| {
             if let Some(place) = place.clone() {
                 let _ = place.remove();
             }
         })?;
+        let per_user = PerUser::find(self.first_user, self.wardens.max(1));
+        statements.extend(per_user.statements());
+        statements.extend(fixed_walls());
         let settings = CellSettings {
             root,
             user: self.first_user,
+            subordinates: per_user.subordinates().cloned(),
+            most_open_files: per_user.most_open_files(),
             group: place.clone().map(|place| (place, "slot".to_string())),
             usual: self.usual,
             space: self.space,
@@ -213,9 +236,7 @@ impl CellPlan {
             Err(PlaceError::Remains(groups)) => groups,
             Err(error) => return Err(WallError::Clear(error)),
         };
-        let mut statements = self.limits(place)?;
-        statements.extend(fixed_walls());
-        Ok((remains, statements))
+        Ok((remains, self.limits(place)?))
     }
 
     fn limits(&self, place: Option<&Place>) -> Result<Vec<Statement>, WallError> {
@@ -245,19 +266,18 @@ impl CellPlan {
                 Some(keeps) => keeps.by.to_string(),
                 None => wall.instead().to_string(),
             };
-            statements.push(Statement {
-                wall: wall.name(),
-                by,
-            });
+            statements.push(Statement::new(wall.name(), by));
         }
+        let share = keeps.filter(|keeps| keeps.share);
+        let by = match share {
+            Some(keeps) => format!("{}, the same for each slot", keeps.by),
+            None => "nothing: a task has more with more processes (the cpu controller is not there, or was not given \
+                     to this group)"
+                .to_string(),
+        };
         statements.push(Statement {
-            wall: "share of the processors",
-            by: match keeps.filter(|keeps| keeps.share) {
-                Some(keeps) => format!("{}, the same for each slot", keeps.by),
-                None => "nothing: a task has more with more processes (the cpu controller is not there, or was not \
-                         given to this group)"
-                    .to_string(),
-            },
+            missing: share.is_none(),
+            ..Statement::new("share of the processors", by)
         });
         Ok(statements)
     }
@@ -389,17 +409,11 @@ impl From<LaunchError> for WallError {
 
 /// What every cell has, or it would not have been made.
 fn fixed_walls() -> Vec<Statement> {
-    let is_root = nix::unistd::geteuid().is_root();
-    let user = match is_root {
-        true => "a user that nobody else is",
-        false => "user namespace",
-    };
     let landlock = match landlock_version() {
         Some(version) => format!("mounts, Landlock (version {version})"),
         None => "mounts (this kernel has no Landlock)".to_string(),
     };
     [
-        ("user", user.to_string()),
         ("files", landlock),
         (
             "network",
@@ -412,7 +426,7 @@ fn fixed_walls() -> Vec<Statement> {
         ("file size, open files, stack, core dumps", "rlimit".to_string()),
         ("time on the clock, output", "the warden".to_string()),
     ]
-    .map(|(wall, by)| Statement { wall, by })
+    .map(|(wall, by)| Statement::new(wall, by))
     .into()
 }
 

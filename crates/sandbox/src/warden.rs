@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cell::Cells;
-use crate::fault::{Fault, with_causes};
+use crate::cell::{Cells, FileSize};
+use crate::fault::{Errno, Fault, with_causes};
 use crate::launch::Isolation;
 use crate::outcome::Outcome;
 use crate::spec::Spec;
@@ -88,7 +88,9 @@ fn serve() -> Result<(), ServeError> {
             bench: Bench::new(setup::process_table()?),
             _lock: lock,
         },
-        Isolation::Cell(settings) => match Cells::set_up(&settings, lock) {
+        Isolation::Cell(settings) => match Cells::set_up(&settings, lock, || {
+            ask_for_ids(&socket, &mut buffer).map_err(Errno::from)
+        }) {
             Ok(cells) => Runner::Cell(CellBench::new(cells)),
             Err(fault) => {
                 let _ = wire::send(&socket, &Answer::Failed(fault), &mut buffer);
@@ -131,8 +133,9 @@ fn serve() -> Result<(), ServeError> {
                 }
             }
             Some(Request::Space { bytes }) => runner.give_space(bytes).map(|()| (Answer::Ready, None)),
+            Some(Request::Charge { files }) => runner.charge(&files).map(|()| (Answer::Ready, None)),
             Some(Request::Renew) => runner.renew(),
-            Some(Request::Hello { .. }) => return Err(ServeError::Hello),
+            Some(Request::Hello { .. } | Request::Mapped) => return Err(ServeError::Hello),
             None => return Ok(()),
         };
         // An owner that went away in the meantime leaves nothing to do: the command is over and cleaned up.
@@ -173,6 +176,13 @@ impl Runner {
         match self {
             Self::Tree { .. } => Ok(()),
             Self::Cell(bench) => Ok(bench.cells.give_space(bytes)?),
+        }
+    }
+
+    fn charge(&mut self, files: &[FileSize]) -> Result<(), Fault> {
+        match self {
+            Self::Tree { .. } => Ok(()),
+            Self::Cell(bench) => bench.cells.charge(files),
         }
     }
 
@@ -230,6 +240,14 @@ fn on_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<Greeting, Serve
         urgent,
         lock: descriptors.next(),
     })
+}
+
+fn ask_for_ids(socket: &UnixStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+    wire::send(socket, &Answer::Unmapped, buffer)?;
+    match wire::receive(socket, buffer)? {
+        Some(Request::<()>::Mapped) => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EPROTO)),
+    }
 }
 
 /// Returns when a request (or the end) can be read. Urgent words are taken in meanwhile and afterwards, so

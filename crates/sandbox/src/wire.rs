@@ -11,6 +11,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cell::FileSize;
 use crate::fault::Fault;
 use crate::launch::Isolation;
 use crate::outcome::Outcome;
@@ -36,8 +37,14 @@ pub(crate) enum Request<S = Spec> {
     Space {
         bytes: u64,
     },
+    /// Has files of the task, which are there and empty, count as its memory.
+    Charge {
+        files: Vec<FileSize>,
+    },
     /// The task is over: its files are not needed any more.
     Renew,
+    /// What the warden has asked for by [`Answer::Unmapped`] is done.
+    Mapped,
 }
 
 /// What the warden does when a run has ended and it has said so.
@@ -55,6 +62,8 @@ pub(crate) enum Answer {
     Ready,
     Ended(Outcome),
     Failed(Fault),
+    /// Before it is ready: it is in a new user namespace, to which somebody outside has to give ids.
+    Unmapped,
 }
 
 /// Owner to warden at any time, unanswered.

@@ -125,6 +125,7 @@ async fn claims(store: &SqliteStore) -> anyhow::Result<()> {
             host: "here".into(),
             version: "0".into(),
             self_kill: std::time::Duration::from_secs(7),
+            capacity: None,
         },
         intent: Intent::Stay,
     };

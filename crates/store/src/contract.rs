@@ -140,6 +140,9 @@ macro_rules! each_case {
                 attempts_run_out,
                 attempts_that_a_restart_finds_unbegun_do_not_run_out,
                 given_back_attempts_do_not_run_out,
+                platform_failures_use_up_no_attempts,
+                each_kind_of_loss_is_counted_for_itself,
+                a_task_that_the_platform_never_runs_ends,
             }
             searching {
                 by_id,

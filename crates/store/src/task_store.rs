@@ -117,7 +117,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The five steps of a report, in their order; durable when it returns.
     ///
     /// A completed attempt that is `Broken` is released as lost: after `max_attempts` such losses the task ends as
-    /// `system_error`. What a report gives back by not naming it is released without being counted as a loss; so is
+    /// `system_error`. One that is a `PlatformFailure` is counted apart from these, up to `MAX_PLATFORM_LOSSES`. What a report gives back by not naming it is released without being counted as a loss; so is
     /// what a succeeded session held, for its successor names as `Broken` what had begun when the other died.
     ///
     /// Fewer than `vacant` may be assigned although more wait: an answer is bounded in size. The next report

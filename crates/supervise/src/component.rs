@@ -57,6 +57,7 @@ components! {
     // In `executor`. Its report loop is the executor itself.
     Slot,             "a slot of the executor",           EndProcess;
     Spool,            "the executor's spool writer",      EndProcess;
+    MemoryReserve,    "the executor's memory reserve",    EndProcess;
     HintWatch,        "the executor's watch for hints",   Restart;
     // In `registry`.
     LeadershipTimer,  "the timer that ends leadership",   EndProcess;

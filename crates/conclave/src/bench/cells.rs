@@ -35,9 +35,9 @@ pub(crate) struct CellFigures {
     pub(crate) measured_cpu_seconds: f64,
 }
 
-const OVER_SPAWN_SECONDS: f64 = 0.001;
+const OVER_SPAWN_SECONDS: f64 = 0.000_35;
 const OVER_BWRAP: f64 = 3.0;
-const OVER_NONE: f64 = 0.5;
+const OVER_NONE: f64 = 0.55;
 const MEMORY: u64 = 4 << 20;
 const CPU_SHARE: f64 = 0.02;
 const CPU_SECONDS: f64 = 0.005;
@@ -242,7 +242,7 @@ impl CellFigures {
         vec![
             target(
                 "one run in a ready cell over a bare spawn, p50",
-                format!("<= {:.1} ms", OVER_SPAWN_SECONDS * 1e3),
+                format!("<= {:.2} ms", OVER_SPAWN_SECONDS * 1e3),
                 format!("{:.2} ms", over_spawn * 1e3),
                 over_spawn <= OVER_SPAWN_SECONDS,
             ),

@@ -108,6 +108,7 @@ impl Executor {
                 host: "bench".to_string(),
                 version: env!("CARGO_PKG_VERSION").to_string(),
                 self_kill: std::time::Duration::from_secs(7),
+                capacity: None,
             },
             intent,
         };

@@ -9,7 +9,8 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::Serialize;
 
 use crate::bench::{
-    CellFigures, ClusterFigures, Figures, Plan, Programs, Target, measure, measure_cells, measure_cluster,
+    CellFigures, ClusterFigures, Figures, NeighbourFigures, Plan, Programs, Target, measure, measure_cells,
+    measure_cluster, measure_neighbours,
 };
 use crate::print::{Form, Out, Table, complain};
 
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Measure what running in cells costs instead, against bare spawns, against tasks without cells, and against bwrap
     #[arg(long, value_name = "HOW", value_parser = ["cell"], conflicts_with = "cluster")]
     isolation: Option<String>,
+    /// Measure what a task in a cell loses to hostile programs in the slot beside it instead; takes a C compiler (`cc`)
+    #[arg(long, conflicts_with_all = ["cluster", "isolation"])]
+    neighbours: bool,
     /// The bubblewrap to compare cells with
     #[arg(long, value_name = "PROGRAM", default_value = "bwrap", requires = "isolation")]
     bwrap: String,
@@ -64,6 +68,14 @@ impl Args {
         }
     }
 
+    /// How often a task is measured beside each of its neighbours.
+    fn neighbour_rounds(&self) -> usize {
+        match self.quick {
+            true => 1,
+            false => 3,
+        }
+    }
+
     fn form(&self) -> Form {
         match self.json {
             true => Form::Json,
@@ -92,6 +104,13 @@ struct ClusterAnswer<'a> {
 struct CellAnswer<'a> {
     #[serde(flatten)]
     figures: &'a CellFigures,
+    targets: Vec<Target>,
+}
+
+#[derive(Serialize)]
+struct NeighbourAnswer<'a> {
+    #[serde(flatten)]
+    figures: &'a NeighbourFigures,
     targets: Vec<Target>,
 }
 
@@ -145,6 +164,21 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if args.neighbours {
+        let figures = measure_neighbours(args.neighbour_rounds(), folder.path()).await?;
+        match args.form() {
+            Form::Json => out.json(&NeighbourAnswer {
+                figures: &figures,
+                targets: figures.targets(),
+            })?,
+            Form::People => {
+                out.text(measured_neighbours(&figures))?;
+                out.text("\n")?;
+                out.text(reached(figures.targets()))?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let figures = measure(&args.plan(), folder.path()).await?;
     match args.form() {
         Form::Json => out.json(&Answer {
@@ -186,6 +220,24 @@ fn measured_cells(figures: &CellFigures) -> Table {
         "  its CPU time, as measured",
         millis(figures.measured_cpu_seconds),
     );
+    table
+}
+
+fn measured_neighbours(figures: &NeighbourFigures) -> Table {
+    let mut table = Table::new(["NEIGHBOUR", "CPU TIME", "WALL TIME", "IS AFTER"]).right([1, 2]);
+    let alone = if figures.steady { "yes" } else { "NO" };
+    let mut row = |name: &str, cpu: String, wall: String, attacks: &str| {
+        table.row([name.to_string(), cpu, wall, attacks.to_string()]);
+    };
+    row("machine left alone", alone.to_string(), String::new(), "");
+    row("cores", figures.cores.to_string(), String::new(), "");
+    let seconds = |seconds: f64| format!("{seconds:.3} s");
+    let (cpu, wall) = (figures.alone.cpu_seconds, figures.alone.wall_seconds);
+    row("none", seconds(cpu), seconds(wall), "");
+    for one in &figures.neighbours {
+        let [cpu, wall] = [one.cpu_ratio, one.wall_ratio].map(|ratio| format!("x {ratio:.2}"));
+        row(one.name, cpu, wall, one.attacks);
+    }
     table
 }
 

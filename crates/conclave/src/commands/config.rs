@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use api::Size;
 use serde::Serialize;
 
 use super::up;
+use crate::config::{Config, Isolation, Value};
+use crate::node::options;
 use crate::print::{Form, Out, Table};
 
 /// Takes the flags of `conclave up`, to show what they would do.
@@ -31,6 +34,8 @@ struct Shown {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let layers = args.up.layers()?;
+    let config = layers.config();
+    let derived = config.as_ref().map_or_else(|_| Vec::new(), derived);
     let settings = layers.settings().map(|setting| {
         let value = (setting.key.show)(&setting.text).map_err(|problem| {
             anyhow!(
@@ -41,10 +46,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
                 setting.key.accepts
             )
         })?;
+        let chosen = derived
+            .iter()
+            .find(|(key, _)| *key == setting.key.name && value == AUTO);
+        let from = setting.origin.to_string();
+        let (value, from) = match chosen {
+            Some((_, chosen)) => (chosen.clone(), format!("{from}: auto, by this machine")),
+            None => (value, from),
+        };
         Ok(Shown {
             key: setting.key.name,
             value,
-            from: setting.origin.to_string(),
+            from,
             default: setting.key.default,
             variable: setting.key.variable(),
             about: setting.key.doc,
@@ -57,8 +70,30 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     show(&settings, form)?;
     // Said last, so that the values it is about can be seen above it.
-    layers.config()?;
+    config?;
     Ok(ExitCode::SUCCESS)
+}
+
+const AUTO: &str = "auto";
+
+/// What `auto` comes to on this machine.
+fn derived(config: &Config) -> Vec<(&'static str, String)> {
+    let capacity = options::capacity(config);
+    let most = Size(capacity.most_memory()).show();
+    let open_files = options::open_files(config).to_string();
+    let mut derived = vec![
+        ("executor.reserve", Size(options::reserve(config)).show()),
+        ("executor.slot_memory", Size(capacity.memory).show()),
+        ("sandbox.open_files", open_files.clone()),
+        // Of a task that leaves the other of the two to its default.
+        ("limits.max.memory", most.clone()),
+        ("limits.max.space", most),
+        ("limits.max.processes", capacity.processes.to_string()),
+    ];
+    if config.executor.isolation == Isolation::Cell {
+        derived.push(("limits.max.open_files", open_files));
+    }
+    derived
 }
 
 fn show(settings: &[Shown], form: Form) -> Result<()> {

@@ -93,6 +93,7 @@ fn asked(flags: &LimitFlags) -> Result<Limits> {
     let anything = LimitPolicy {
         default: Limits::default(),
         max: Limits::default(),
+        divide_open_files: false,
     };
     Ok(anything.resolve(Limits::from(flags.limits()))?)
 }
@@ -146,7 +147,7 @@ fn say(statements: &[Statement], form: Form) -> Result<()> {
         Form::Json => Out::open().json_lines(statements),
         Form::People => {
             let mut table = Table::new(["WALL", "BY"]);
-            for Statement { wall, by } in statements {
+            for Statement { wall, by, .. } in statements {
                 table.row([wall.to_string(), by.clone()]);
             }
             Out::open().text(table)

@@ -116,16 +116,19 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     };
     below("wall", fits(limits_default.wall, limits_max.wall))?;
     below("cpu", fits(limits_default.cpu, limits_max.cpu))?;
-    below("memory", fits(limits_default.memory, limits_max.memory))?;
+    below("memory", fits(limits_default.memory, limits_max.memory.0))?;
     below("output", fits(limits_default.output, limits_max.output))?;
-    below("processes", fits(limits_default.processes, limits_max.processes))?;
+    below(
+        "processes",
+        fits(limits_default.processes, limits_max.processes.0),
+    )?;
     below("file_size", fits(limits_default.file_size, limits_max.file_size))?;
     below(
         "open_files",
-        fits(limits_default.open_files, limits_max.open_files),
+        fits(limits_default.open_files, limits_max.open_files.0),
     )?;
     below("stack", fits(limits_default.stack, limits_max.stack))?;
-    below("space", fits(limits_default.space, limits_max.space))?;
+    below("space", fits(limits_default.space, limits_max.space.0))?;
 
     // To a file system it would mean no limit at all.
     ensure!(
@@ -151,10 +154,10 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         more_than_zero(name, is_zero, &said)?;
     }
     for (name, sizes) in [
-        ("memory", [limits_default.memory, limits_max.memory]),
+        ("memory", [limits_default.memory, limits_max.memory.0]),
         ("output", [limits_default.output, limits_max.output]),
         ("file_size", [limits_default.file_size, limits_max.file_size]),
-        ("space", [limits_default.space, limits_max.space]),
+        ("space", [limits_default.space, limits_max.space.0]),
     ] {
         let is_zero = sizes.map(|size| size.is_some_and(|size| size.0 == 0));
         more_than_zero(name, is_zero, &said)?;
@@ -163,7 +166,7 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
     // A step that asks for nothing is given these unasked; no program could start.
     for (name, count) in [
         ("limits.default.open_files", limits_default.open_files),
-        ("limits.max.open_files", limits_max.open_files),
+        ("limits.max.open_files", limits_max.open_files.0),
     ] {
         let least = Limits::LEAST_OPEN_FILES;
         ensure!(

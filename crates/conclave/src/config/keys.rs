@@ -11,8 +11,8 @@ use sandbox::{Network, Wall};
 
 use super::layers::Layers;
 use super::value::{
-    Address, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, NodeName, OpenFiles, Port,
-    Program, SetName, Slots, Threads, UserNumber, Value,
+    Address, Auto, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, Most, NodeName,
+    OpenFiles, Port, Program, SetName, Slots, Threads, UserNumber, Value,
 };
 
 #[derive(Debug)]
@@ -184,6 +184,10 @@ keys! {
         cache: Size = "4GiB",
         /// Bytes of stdout and of stderr that are kept for each step.
         keep_output: Size = "1MiB",
+        /// Memory that tasks leave to everyone else: below it the executor takes nothing new and gives back or ends its newest tasks; `auto` is a twentieth of the machine's, between 256MiB and 2GiB, but at most an eighth.
+        reserve: Auto<Size> = "auto",
+        /// Memory and space together that one task may ask for; `auto` is an equal share, for each slot, of what the reserve leaves, or what a task has by default where that is more.
+        slot_memory: Auto<Size> = "auto",
         /// How tasks are kept apart: each step in a cell, or `none` for trusted work.
         isolation: Isolation = "cell",
     }
@@ -192,7 +196,7 @@ keys! {
         root: Option<PathBuf> = "none",
         /// Further files and folders of this machine that cells see, read-only, as PATH or PATH:PATH-IN-THE-CELL.
         binds: Option<Vec<Bind>> = "none",
-        /// First of the ids of users and groups that tasks run as, two for each slot; only for root.
+        /// First of the ids of users and groups that tasks run as, two for each slot; for an ordinary user only where it is one of its subordinate ids.
         first_user: UserNumber = "1900000000",
         /// Control group in which the tasks' groups are made; `none` is the executor's own.
         cgroup: Option<GroupPath> = "none",
@@ -200,7 +204,7 @@ keys! {
         memory: Option<Size> = "1GiB",
         /// Processes and threads at one time of a step that asks for no limit; `none` is as many as can be.
         processes: Option<NonZeroU32> = "512",
-        /// Files that each process of a step may have open that asks for no limit, and the most that it may ask for where `limits.max.open_files` says nothing; `auto` is 1024, or as many as keep all tasks together within a quarter of the machine's open files.
+        /// Files that each process of a step may have open that asks for no limit, and the most that it may ask for where `limits.max.open_files` says nothing; `auto` is 1024, or fewer where the processes of all slots together could take more than a quarter of the machine's open files.
         open_files: OpenFiles = "auto",
         /// Size of all files of a task together, where it asks for no more; they are in memory.
         space: Size = "256MiB",
@@ -278,20 +282,20 @@ keys! {
         wall: Option<Duration> = "1d",
         /// The most CPU time.
         cpu: Option<Duration> = "none",
-        /// The most memory.
-        memory: Option<Size> = "none",
+        /// The most memory; `auto` is what an executor can give to a task (`executor.slot_memory`), its space included.
+        memory: Most<Size> = "auto",
         /// The most output.
         output: Option<Size> = "16MiB",
-        /// The most processes and threads.
-        processes: Option<NonZeroU32> = "none",
+        /// The most processes and threads; `auto` is a slot's share of half of what the executor's kernel allows.
+        processes: Most<NonZeroU32> = "auto",
         /// The largest file.
         file_size: Option<Size> = "none",
-        /// The most open files; `none` is, with cells, `sandbox.open_files`.
-        open_files: Option<NonZeroU32> = "none",
+        /// The most open files of each process; `auto` is, with cells, `sandbox.open_files`.
+        open_files: Most<NonZeroU32> = "auto",
         /// The largest stack.
         stack: Option<Size> = "none",
-        /// The most for all files of the task together.
-        space: Option<Size> = "none",
+        /// The most for all files of the task together; `auto` is what an executor can give to a task (`executor.slot_memory`), its memory included.
+        space: Most<Size> = "auto",
     }
     secrets: Secrets = "secrets" {
         /// File with the secret that nodes show each other.

@@ -254,7 +254,7 @@ mod tests {
             config.judicator.keep_done,
             Some(Duration::from_secs(7 * 24 * 3600))
         );
-        assert_eq!(config.limits_max.memory, None);
+        assert_eq!(config.limits_max.memory.0, None);
         assert_eq!(layers.settings().count(), KEYS.len());
     }
 

@@ -5,7 +5,7 @@ mod cell;
 mod place;
 mod word;
 
-pub(crate) use amount::{OpenFiles, Port, Slots, Threads};
+pub(crate) use amount::{Auto, Most, OpenFiles, Port, Slots, Threads};
 pub(crate) use cell::{Bind, GroupPath, Isolation, UserNumber};
 pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
 pub(crate) use word::{Log, LogFormat, Metrics, NodeName, SetName};
@@ -15,6 +15,8 @@ pub(crate) trait Value: Sized {
     const ACCEPTS: &'static str;
     /// What an `Option` of it accepts besides; set where there are such keys.
     const ACCEPTS_OR_NOT: &'static str = Self::ACCEPTS;
+    /// What a key takes that can also leave it to the node; set where there are such keys.
+    const ACCEPTS_OR_AUTO: &'static str = Self::ACCEPTS;
     /// The word for having none of it, or for leaving the choice to the node.
     const WORD: Option<&'static str> = None;
     const PATH: bool = false;

@@ -1,12 +1,11 @@
 //! What each room wants to know, out of the configuration.
 
-use std::fs;
 use std::num::NonZeroU32;
 
 use anyhow::Result;
-use executor::Contact;
+use executor::{Contact, Division, Machine};
 use gateway::MetricsAccess;
-use model::{Bounds, LimitPolicy, Limits};
+use model::{Bounds, Capacity, LimitPolicy, Limits};
 use sandbox::{CellPlan, Usual, Wall};
 
 use super::{Folder, Secrets};
@@ -23,6 +22,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options 
         version: VERSION.to_string(),
         store: "sqlite".to_string(),
         limits: limits(config),
+        capacity: capacity(config),
         bounds: bounds(config),
         max_blob: section.max_blob.0,
         lease: section.lease,
@@ -41,6 +41,8 @@ pub(super) fn executor(config: &Config, folder: &Folder, contact: Contact) -> Re
         name: section.name.clone(),
         data: folder.executor()?,
         slots: section.slots.0,
+        reserve: reserve(config),
+        capacity: capacity(config),
         heartbeat: section.heartbeat,
         self_kill: section.self_kill,
         contact,
@@ -65,6 +67,7 @@ pub(crate) fn cells(config: &Config) -> Option<CellPlan> {
             root: section.root.clone(),
             binds: binds.map(|bind| (bind.from.clone(), bind.to.clone())).collect(),
             first_user: section.first_user.0,
+            wardens: executor::WARDENS_OF_SLOT * config.executor.slots.0,
             parent_group: section.cgroup.clone().map(|group| group.0),
             usual: Usual {
                 memory: section.memory.map(|size| size.0),
@@ -143,61 +146,75 @@ fn limits(config: &Config) -> LimitPolicy {
         .filter(|cell| keeps_processes(cell))
         .and(usual.processes);
     let space = cell.as_ref().map(|cell| cell.space);
-    // The machine has so many for everyone: who may ask for more says so.
-    let open_files = usual.open_files.and_then(|files| u32::try_from(files).ok());
+    let chosen_files = config.sandbox.open_files.0;
+    let open_files = cell.as_ref().map(|_| chosen_files.unwrap_or(USUAL_OPEN_FILES));
     let open_files = open_files.map(|files| files.max(default.open_files.map_or(0, NonZeroU32::get)));
     LimitPolicy {
         default: Limits {
             wall: default.wall,
             cpu: default.cpu,
-            memory: or_usual(default.memory.map(|size| size.0), max.memory, usual.memory),
+            memory: or_usual(default.memory.map(|size| size.0), max.memory.0, usual.memory),
             output: default.output.map(|size| size.0),
             processes: or_usual(
                 default.processes.map(|number| number.get()),
-                max.processes,
+                max.processes.0,
                 processes,
             ),
             file_size: default.file_size.map(|size| size.0),
             open_files: or_usual(
                 default.open_files.map(|number| number.get()),
-                max.open_files,
+                max.open_files.0,
                 open_files,
             ),
             stack: default.stack.map(|size| size.0),
-            space: or_usual(default.space.map(|size| size.0), max.space, space),
+            space: or_usual(default.space.map(|size| size.0), max.space.0, space),
         },
         max: Limits {
             wall: max.wall,
             cpu: max.cpu,
-            memory: max.memory.map(|size| size.0),
+            memory: max.memory.0.map(|size| size.0),
             output: max.output.map(|size| size.0),
-            processes: max.processes.map(|number| number.get()),
+            processes: max.processes.0.map(|number| number.get()),
             file_size: max.file_size.map(|size| size.0),
-            open_files: max.open_files.map(|number| number.get()).or(open_files),
+            open_files: max.open_files.0.map(|number| number.get()).or(open_files),
             stack: max.stack.map(|size| size.0),
-            space: max.space.map(|size| size.0),
+            space: max.space.0.map(|size| size.0),
         },
+        divide_open_files: open_files.is_some() && !operator_chose_open_files(config),
     }
 }
 
-/// So that all processes of all tasks together cannot take the files of the whole machine.
-fn open_files(config: &Config) -> u32 {
-    const USUAL: u64 = 1024;
-    const FEWEST: u64 = 64;
-    /// Where tasks may have as many processes as can be, as many as by default.
-    const PROCESSES: u32 = 512;
+/// What one slot of an executor on this machine can give to a task.
+pub(crate) fn capacity(config: &Config) -> Capacity {
+    Machine::read().capacity(Division {
+        slots: config.executor.slots.0,
+        reserve: reserve(config),
+        slot_memory: config.executor.slot_memory.0.map(|size| size.0),
+    })
+}
+
+/// Memory that tasks leave to everyone else.
+pub(crate) fn reserve(config: &Config) -> u64 {
+    let chosen = config.executor.reserve.0.map(|size| size.0);
+    chosen.unwrap_or_else(|| Machine::read().usual_reserve())
+}
+
+const USUAL_OPEN_FILES: u32 = 1024;
+
+fn operator_chose_open_files(config: &Config) -> bool {
+    let (default, max) = (&config.limits_default, &config.limits_max);
+    config.sandbox.open_files.0.is_some() || default.open_files.is_some() || max.open_files.0.is_some()
+}
+
+/// Of each process of a step that asks for no limits.
+pub(crate) fn open_files(config: &Config) -> u32 {
+    let processes = config.limits_default.processes.or(config.sandbox.processes);
+    let processes = processes.map_or(LimitPolicy::default().default.processes, |number| {
+        Some(number.get())
+    });
     let derived = || {
-        let most = fs::read_to_string("/proc/sys/fs/file-max").unwrap_or_default();
-        let most = most.trim().parse().unwrap_or(u64::MAX);
-        let processes = [
-            config.sandbox.processes,
-            config.limits_default.processes,
-            config.limits_max.processes,
-        ];
-        let processes = processes.into_iter().flatten().max();
-        let processes = processes.map_or(PROCESSES, NonZeroU32::get);
-        let all = u64::from(config.executor.slots.0.max(1)) * u64::from(processes);
-        (most / 4 / all).clamp(FEWEST, USUAL) as u32
+        let share = capacity(config).open_files_for(processes.unwrap_or(1));
+        share.min(USUAL_OPEN_FILES)
     };
     config.sandbox.open_files.0.unwrap_or_else(derived)
 }
@@ -266,18 +283,7 @@ mod tests {
     fn the_defaults_are_those_of_the_rooms() {
         let config = Layers::gather(None, Vec::new()).unwrap().config().unwrap();
         assert_eq!(bounds(&config), Bounds::default());
-        let mut limits = limits(&config);
-        // As many as this machine has for each.
-        assert!(
-            limits
-                .max
-                .open_files
-                .is_some_and(|files| (64..=1024).contains(&files))
-        );
-        for limits in [&mut limits.default, &mut limits.max] {
-            limits.open_files = LimitPolicy::default().max.open_files;
-        }
-        assert_eq!(limits, LimitPolicy::default());
+        assert_eq!(limits(&config), LimitPolicy::default());
         let secrets = Secrets::load(&config).unwrap();
         assert_eq!(
             format!("{:?}", gateway(&config, &secrets)),

@@ -1,7 +1,7 @@
 //! Attempts whose slots do not go on: their wardens are killed, then their processes, then the slot is given up.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::{Complete, End, Handout};
 
@@ -51,10 +51,11 @@ impl Reporter {
         };
         control.give_up();
         let end = End::Broken(control.stuck().unwrap_or_default());
-        self.bench.keep(Complete {
+        let complete = Complete {
             handout: *handout,
             end,
-        });
+        };
+        self.bench.keep(complete, Duration::ZERO);
         self.given_up.insert(*handout);
         self.slots.on_ended(handout, now);
         self.slots.on_out();

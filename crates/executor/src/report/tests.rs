@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    Add, Added, Assignment, Attempt, BlobHash, Command, End, ExecuteStep, ExecutorName, ExecutorState,
-    JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
+    Add, Added, Assignment, Attempt, BlobHash, Capacity, Command, Complete, End, ExecuteStep, ExecutorName,
+    ExecutorState, JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
 };
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -24,6 +25,24 @@ struct FakeJudicator {
     reports: mpsc::UnboundedSender<Report>,
     blob: Blob,
     store: Store,
+    /// Of the task that is handed out.
+    platform_losses: u32,
+    /// The executor is told to delete what it names as executing.
+    cancelled: AtomicBool,
+}
+
+impl FakeJudicator {
+    fn new(blob: Blob, store: Store) -> (FakeJudicator, mpsc::UnboundedReceiver<Report>) {
+        let (reports, receiver) = mpsc::unbounded_channel();
+        let judicator = FakeJudicator {
+            reports,
+            blob,
+            store,
+            platform_losses: 0,
+            cancelled: AtomicBool::new(false),
+        };
+        (judicator, receiver)
+    }
 }
 
 #[derive(PartialEq)]
@@ -34,6 +53,8 @@ enum Store {
 
 enum Blob {
     Missing,
+    /// The store cannot read it, which is no fault of the task.
+    Unreadable,
     /// Its first byte comes, and no other.
     Stalls,
 }
@@ -69,7 +90,17 @@ impl Calls for FakeJudicator {
                 attempt: Attempt(1),
             };
             let spec = with_blob();
-            answer.assign.push(Assignment { handout, spec });
+            let platform_losses = self.platform_losses;
+            answer.assign.push(Assignment {
+                handout,
+                spec,
+                platform_losses,
+            });
+        }
+        if self.cancelled.load(Ordering::Relaxed) {
+            answer
+                .delete
+                .extend(report.executing.iter().map(|one| one.handout));
         }
         let _ = self.reports.send(report);
         if self.store == Store::Hangs {
@@ -81,6 +112,7 @@ impl Calls for FakeJudicator {
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         match self.blob {
             Blob::Missing => Err(CallError::NoBlob(hash)),
+            Blob::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
             Blob::Stalls => {
                 let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
                 Ok(first.chain(futures::stream::pending()).boxed())
@@ -142,6 +174,12 @@ fn options(data: &Path) -> Options {
         name: None,
         data: data.to_path_buf(),
         slots: 0,
+        reserve: 0,
+        capacity: Capacity {
+            memory: 1 << 30,
+            processes: 512,
+            open_files: 1024,
+        },
         heartbeat: Duration::from_millis(20),
         self_kill: SOON,
         contact: Contact::Remote,
@@ -174,12 +212,8 @@ async fn reports_go_on_while_the_disk_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, Hold { go_on, written }) = hanging();
     let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
-    let (sender, mut reports) = mpsc::unbounded_channel();
-    let judicator = Arc::new(FakeJudicator {
-        reports: sender,
-        blob: Blob::Missing,
-        store: Store::Answers,
-    });
+    let (judicator, mut reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
+    let judicator = Arc::new(judicator);
     let (options, home) = (options(folder.path()), home(folder.path()));
     let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
     // A pipe that nobody reads from: whoever opens it to write waits.
@@ -224,12 +258,8 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
     let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
-    let (sender, mut reports) = mpsc::unbounded_channel();
-    let judicator = Arc::new(FakeJudicator {
-        reports: sender,
-        blob: Blob::Stalls,
-        store: Store::Answers,
-    });
+    let (judicator, mut reports) = FakeJudicator::new(Blob::Stalls, Store::Answers);
+    let judicator = Arc::new(judicator);
     let options = Options {
         stall: Duration::from_millis(300),
         ..options(folder.path())
@@ -248,7 +278,7 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
         }
     };
     assert!(
-        matches!(&end, End::Broken(why) if why.contains("executor.stall")),
+        matches!(&end, End::PlatformFailure(why) if why.contains("executor.stall")),
         "{end:?}"
     );
     assert!(named > 0, "it is held until then");
@@ -273,12 +303,8 @@ async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
     let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
-    let (sender, mut reports) = mpsc::unbounded_channel();
-    let judicator = Arc::new(FakeJudicator {
-        reports: sender,
-        blob: Blob::Missing,
-        store: Store::Hangs,
-    });
+    let (judicator, mut reports) = FakeJudicator::new(Blob::Missing, Store::Hangs);
+    let judicator = Arc::new(judicator);
     let self_kill = Duration::from_millis(300);
     let options = Options {
         self_kill,
@@ -299,4 +325,139 @@ async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
         .unwrap()
         .unwrap()
         .unwrap();
+}
+
+/// An executor that runs, and cannot get the blob of the one task that it is handed.
+struct Failing {
+    judicator: Arc<FakeJudicator>,
+    reports: mpsc::UnboundedReceiver<Report>,
+    bench: Arc<Bench>,
+    stop: CancellationToken,
+    running: tokio::task::JoinHandle<Result<(), ExecutorError>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Failing {
+    fn start(platform_losses: u32) -> Failing {
+        let folder = tempfile::tempdir().unwrap();
+        let (judicator, reports) = FakeJudicator::new(Blob::Unreadable, Store::Answers);
+        let judicator = Arc::new(FakeJudicator {
+            platform_losses,
+            ..judicator
+        });
+        let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+        let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+        let (options, home, calls) = (options(folder.path()), home(folder.path()), judicator.clone());
+        let reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+        let (bench, stop) = (reporter.bench.clone(), CancellationToken::new());
+        let slots = reporter.start_slots().unwrap();
+        Failing {
+            running: tokio::spawn(reporter.run(slots, stop.clone())),
+            judicator,
+            reports,
+            bench,
+            stop,
+            _folder: folder,
+        }
+    }
+
+    async fn next(&mut self) -> Report {
+        let report = tokio::time::timeout(SOON, self.reports.recv()).await;
+        report.expect("a report").expect("an executor")
+    }
+
+    /// The attempt, when it has failed: reports from now on say so, or that it pauses.
+    async fn failed(&mut self) -> Handout {
+        loop {
+            let report = self.next().await;
+            let executing = report.executing.iter().map(|one| one.handout);
+            let complete = report.complete.iter().map(|one| one.handout);
+            if let Some(handout) = executing
+                .chain(complete)
+                .find(|handout| self.bench.spool.contains(handout))
+            {
+                return handout;
+            }
+        }
+    }
+
+    /// Every report that is left to be read when the executor has ended.
+    async fn stop(mut self) -> Vec<Report> {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, self.running)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        std::iter::from_fn(|| self.reports.try_recv().ok()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_platform_failure_is_reported_after_its_pause_and_named_as_executing_until_then() {
+    let mut failing = Failing::start(2);
+    let begun = Instant::now();
+    let handout = failing.failed().await;
+    let mut named = 0;
+    let complete = loop {
+        let mut report = failing.next().await;
+        if let Some(complete) = report.complete.pop() {
+            break complete;
+        }
+        assert!(report.executing.iter().any(|one| one.handout == handout));
+        named += 1;
+    };
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert!(named > 0, "the judicator must not take it for given back");
+    assert_eq!(complete.handout, handout);
+    assert!(matches!(&complete.end, End::PlatformFailure(why) if why.contains("a bad sector")));
+    failing.stop().await;
+}
+
+/// The pause would be 25.6 s, and a goodbye is given up after 3 s.
+#[tokio::test]
+async fn a_platform_failure_that_pauses_is_reported_with_the_goodbye() {
+    let mut failing = Failing::start(8);
+    let handout = failing.failed().await;
+    let reports = failing.stop().await;
+    let last = reports.last().expect("a goodbye");
+    assert_eq!((last.intent, last.executing.len()), (Intent::Leave, 0));
+    assert!(last.complete.iter().any(|complete| complete.handout == handout));
+}
+
+#[tokio::test]
+async fn a_platform_failure_that_pauses_is_forgotten_when_its_task_is_cancelled() {
+    let mut failing = Failing::start(8);
+    let handout = failing.failed().await;
+    failing.judicator.cancelled.store(true, Ordering::Relaxed);
+    while !failing.next().await.executing.is_empty() {}
+    assert!(!failing.bench.spool.contains(&handout));
+    let reports = failing.stop().await;
+    assert!(reports.iter().all(|report| report.complete.is_empty()));
+}
+
+#[tokio::test]
+async fn failures_that_pause_are_no_results_that_pile_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
+    let options = Options {
+        slots: 4,
+        ..options(folder.path())
+    };
+    let (home, calls) = (home(folder.path()), Arc::new(judicator));
+    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+    let handout = Handout {
+        task: TaskId::generate(),
+        session: reporter.session.id,
+        attempt: Attempt(1),
+    };
+    let end = End::PlatformFailure("no warden".into());
+    let pause = Duration::from_secs(60);
+    reporter.bench.spool.keep(Complete { handout, end }, pause);
+    let report = reporter.compose(Instant::now());
+    assert_eq!((report.executing.len(), report.complete.len()), (1, 0));
+    assert_eq!(report.vacant, 4);
+    assert!(!reporter.left_over, "the next report would follow at once");
 }

@@ -1,4 +1,7 @@
 //! One result in the journal: its length, a checksum, and the document.
+//!
+//! A platform failure is written as `Broken` with one byte behind the document. An earlier version of the executor,
+//! which does not look behind it, so reads an attempt that was lost, and not the end of the journal.
 
 use std::time::Duration;
 
@@ -9,12 +12,16 @@ use uuid::Uuid;
 
 const CHECKSUM: usize = 8;
 const HEAD: usize = 4 + CHECKSUM;
+const PLATFORM_FAILURE: u8 = 1;
 
 pub(super) fn encode(complete: &Complete) -> Vec<u8> {
     let mut record = vec![0; HEAD];
     let document = Document::from(complete);
     // The document's types cannot fail to encode; an empty record would read as damage, not as a result.
     record.extend(postcard::to_stdvec(&document).unwrap_or_default());
+    if matches!(complete.end, End::PlatformFailure(_)) {
+        record.push(PLATFORM_FAILURE);
+    }
     let length = (record.len() - HEAD) as u32;
     let checksum = checksum(&record[HEAD..]);
     record[..4].copy_from_slice(&length.to_le_bytes());
@@ -30,8 +37,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Complete, &[u8])> {
     if checksum(body) != head[4..] {
         return None;
     }
-    let document: Document = postcard::from_bytes(body).ok()?;
-    Some((document.read()?, rest))
+    let (document, behind) = postcard::take_from_bytes::<Document>(body).ok()?;
+    let mut complete = document.read()?;
+    if let (End::Broken(why), [PLATFORM_FAILURE]) = (&mut complete.end, behind) {
+        complete.end = End::PlatformFailure(std::mem::take(why));
+    }
+    Some((complete, rest))
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
@@ -81,7 +92,7 @@ impl From<&Complete> for Document {
                 compile: result.compile.as_ref().map(Into::into),
                 execute: result.execute.as_ref().map(Into::into),
             },
-            End::Broken(why) => EndDocument::Broken(why.clone()),
+            End::Broken(why) | End::PlatformFailure(why) => EndDocument::Broken(why.clone()),
         };
         Document {
             task: task.0.into_bytes(),

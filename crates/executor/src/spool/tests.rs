@@ -57,9 +57,13 @@ fn results_outlive_the_process_until_answered() {
         handout: complete(b"").handout,
         end: End::Broken("no room".into()),
     });
+    kept.push(Complete {
+        handout: complete(b"").handout,
+        end: End::PlatformFailure("no warden".into()),
+    });
     let spool = Spool::open(&path, &[]).unwrap();
     for complete in &kept {
-        spool.keep(complete.clone());
+        spool.keep(complete.clone(), Duration::ZERO);
     }
     spool.close(SOON);
     kept.sort_by_key(|complete| complete.handout);
@@ -80,7 +84,7 @@ fn an_interrupted_attempt_is_in_the_journal_at_once_unless_it_has_a_result() {
     let path = folder.path().join("spool");
     let (ended, cut_short) = (complete(b"ended"), complete(b"").handout);
     let spool = Spool::open(&path, &[]).unwrap();
-    spool.keep(ended.clone());
+    spool.keep(ended.clone(), Duration::ZERO);
     spool.close(SOON);
     let _open = Spool::open(&path, &[ended.handout, cut_short]).unwrap();
     let found = reopen(&path);
@@ -108,7 +112,8 @@ fn a_record_cut_off_takes_no_other_along() {
 fn a_report_carries_one_result_at_least_and_names_the_others() {
     let spool = Spool::start(Table::default(), Hanging::new().0).unwrap();
     let mut kept = [(); 3].map(|()| complete(&[7; 1000]));
-    kept.iter().for_each(|complete| spool.keep(complete.clone()));
+    kept.iter()
+        .for_each(|complete| spool.keep(complete.clone(), Duration::ZERO));
     kept.sort_by_key(|complete| complete.handout);
     let check = |bytes: usize, results: usize, expected: usize| {
         let carried = spool.carry(bytes, results);
@@ -120,6 +125,68 @@ fn a_report_carries_one_result_at_least_and_names_the_others() {
     check(2500, 10, 2);
     check(5000, 2, 2);
     check(5000, 3, 3);
+}
+
+#[test]
+fn what_pauses_is_named_and_carried_only_when_its_pause_is_over() {
+    let spool = Spool::start(Table::default(), Hanging::new().0).unwrap();
+    let [result, short, long, cancelled] = [(); 4].map(|()| complete(b""));
+    let minute = Duration::from_secs(60);
+    spool.keep(result.clone(), Duration::ZERO);
+    spool.keep(short.clone(), minute);
+    spool.keep(long.clone(), 2 * minute);
+    spool.keep(cancelled.clone(), 2 * minute);
+    let ordered = |mut complete: Vec<Complete>| {
+        complete.sort_by_key(|complete| complete.handout);
+        complete
+    };
+    let check = |carried: &[&Complete], paused: &[&Complete]| {
+        let found = spool.carry(usize::MAX, usize::MAX);
+        assert_eq!(
+            found.complete,
+            ordered(carried.iter().copied().cloned().collect())
+        );
+        let paused = ordered(paused.iter().copied().cloned().collect());
+        let paused: Vec<_> = paused.iter().map(|complete| complete.handout).collect();
+        assert_eq!((found.paused, found.left), (paused, vec![]));
+    };
+    check(&[&result], &[&short, &long, &cancelled]);
+    let ends = spool.next_pause_ends().unwrap();
+    assert!(!spool.end_pauses_if_over(ends - Duration::from_nanos(1)));
+    assert!(spool.end_pauses_if_over(ends));
+    assert!(!spool.end_pauses_if_over(ends), "once");
+    check(&[&result, &short], &[&long, &cancelled]);
+    spool.on_answered(&[cancelled.handout]);
+    check(&[&result, &short], &[&long]);
+    assert!(spool.end_all_pauses());
+    check(&[&result, &short, &long], &[]);
+    assert_eq!(spool.next_pause_ends(), None);
+}
+
+#[test]
+fn a_bounded_number_pauses() {
+    let spool = Spool::start(Table::default(), Hanging::new().0).unwrap();
+    for _ in 0..=MOST_PAUSED {
+        spool.keep(complete(b""), Duration::from_secs(60));
+    }
+    let carried = spool.carry(usize::MAX, usize::MAX);
+    assert_eq!((carried.paused.len(), carried.complete.len()), (MOST_PAUSED, 1));
+}
+
+/// What an earlier version of the executor makes of it: a loss that uses up an attempt, and no end of the journal.
+#[test]
+fn a_platform_failure_reads_as_broken_without_what_is_behind_its_document() {
+    let failure = Complete {
+        end: End::PlatformFailure("no warden".into()),
+        ..complete(b"")
+    };
+    let broken = Complete {
+        end: End::Broken("no warden".into()),
+        ..failure.clone()
+    };
+    let [failure, broken] = [failure, broken].map(|complete| record::encode(&complete));
+    let body = |record: &[u8]| record[12..].to_vec();
+    assert_eq!(body(&failure), [body(&broken), vec![1]].concat());
 }
 
 /// A disk that takes nothing until it is let go.
@@ -175,16 +242,17 @@ pub(crate) fn hanging() -> (Spool, Hold) {
 fn nobody_waits_for_a_disk_that_hangs_and_what_is_unanswered_is_written_later() {
     let (spool, hold) = hanging();
     let (first, second, third) = (complete(b"1"), complete(b"2"), complete(b"3"));
-    spool.keep(first.clone());
-    spool.keep(second.clone());
+    spool.keep(first.clone(), Duration::ZERO);
+    spool.keep(second.clone(), Duration::ZERO);
     spool.on_answered(&[first.handout]);
     assert_eq!(waiting(&spool), std::slice::from_ref(&second));
-    spool.keep(third.clone());
+    spool.keep(third.clone(), Duration::ZERO);
     // The first end stands.
-    spool.keep(Complete {
+    let given_up = Complete {
         end: End::Broken("given up".into()),
         ..third.clone()
-    });
+    };
+    spool.keep(given_up, Duration::ZERO);
     spool.close(Duration::ZERO);
     let Hold { go_on, written } = hold;
     drop(go_on);
@@ -197,7 +265,7 @@ fn nobody_waits_for_a_disk_that_hangs_and_what_is_unanswered_is_written_later() 
 fn results_that_a_hanging_disk_has_in_hand_are_counted_as_lost() {
     let (spool, hold) = hanging();
     let (first, second) = (complete(b"1"), complete(b"2"));
-    spool.keep(first.clone());
+    spool.keep(first.clone(), Duration::ZERO);
     let taken = |spool: &Spool| spool.shared.table().unwritten.is_empty();
     let deadline = Instant::now() + SOON;
     while !taken(&spool) {
@@ -205,7 +273,7 @@ fn results_that_a_hanging_disk_has_in_hand_are_counted_as_lost() {
         std::thread::yield_now();
     }
     assert_eq!(spool.close(Duration::ZERO), 1);
-    spool.keep(second);
+    spool.keep(second, Duration::ZERO);
     assert_eq!(spool.close(Duration::ZERO), 2);
     // A judicator has it.
     spool.on_answered(&[first.handout]);
@@ -252,7 +320,7 @@ fn a_disk_that_refused_is_tried_once_more_at_the_end() {
             written: Arc::clone(&written),
         };
         let spool = Spool::start(Table::default(), journal).unwrap();
-        spool.keep(complete(b"1"));
+        spool.keep(complete(b"1"), Duration::ZERO);
         on_refused.recv_timeout(SOON).unwrap();
         assert_eq!(spool.close(SOON), lost);
         assert_eq!(written.lock().unwrap().len(), 1 - lost);

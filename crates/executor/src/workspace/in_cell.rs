@@ -1,15 +1,22 @@
 //! The workspace of a slot whose tasks run in cells: a file system that the warden has made for this task alone.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
-use model::{Handout, TaskSpec};
+use model::{Content, Handout, TaskSpec};
 use nix::sys::statvfs::statvfs;
-use sandbox::Warden;
+use sandbox::{FileSize, Warden};
 
-use super::{ATTEMPT, BOX, INPUT, Supply, WorkspaceError, failed, put, write, write_attempt};
+use super::{
+    ATTEMPT, BOX, INPUT, Supply, WorkspaceError, create, failed, fill, make_folders, mode, put, write,
+    write_attempt,
+};
+
+/// What a task brings beyond so many bytes counts as its memory. For less, it is not worth a process.
+const CHARGED_FROM: u64 = 1 << 20;
+const INPUT_MODE: u32 = 0o644;
 
 pub(crate) struct InCell {
     root: PathBuf,
@@ -34,7 +41,7 @@ impl InCell {
     /// No command has run in it yet, so there is nothing in it that could mislead us.
     pub(super) fn lay_out(
         &mut self,
-        warden: &Warden,
+        warden: &mut Warden,
         handout: &Handout,
         spec: &TaskSpec,
         supply: &Supply<'_>,
@@ -46,18 +53,69 @@ impl InCell {
             .folder()
             .ok_or_else(missing)
             .map_err(failed("reach", Path::new(BOX)))?;
-        self.fill(&folder, spec, supply)
-            .map_err(|error| if_full(error, &folder))
+        let mut bytes = 0_u64;
+        for content in spec.contents() {
+            bytes = bytes.saturating_add(size(content, supply)?);
+        }
+        let filled = match bytes >= CHARGED_FROM {
+            true => self.fill_charged(warden, &folder, spec, supply),
+            false => self.fill(&folder, spec, supply),
+        };
+        filled.map_err(|error| if_full(error, &folder))
     }
 
     fn fill(&self, folder: &Path, spec: &TaskSpec, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
         if spec.execute.input.blob().is_some() {
-            write(&folder.join(INPUT), 0o644, &spec.execute.input, supply)?;
+            write(&folder.join(INPUT), INPUT_MODE, &spec.execute.input, supply)?;
         }
         let directory = folder.join(BOX);
         for (path, file) in spec.layout() {
             put(&directory, &path, file, supply)?;
             self.hand_over(&directory, Path::new(path.as_ref() as &str))?;
+        }
+        Ok(())
+    }
+
+    /// The same for a task that brings much: its files count as memory of its control group. So they are made first, then
+    /// allocated by the warden, which can do so in that group, and then filled.
+    fn fill_charged(
+        &self,
+        warden: &mut Warden,
+        folder: &Path,
+        spec: &TaskSpec,
+        supply: &Supply<'_>,
+    ) -> Result<(), WorkspaceError> {
+        let directory = folder.join(BOX);
+        let input = Some(&spec.execute.input).filter(|input| input.blob().is_some());
+        let mut sizes = Vec::new();
+        if let Some(input) = input {
+            create(&folder.join(INPUT), INPUT_MODE)?;
+            sizes.push(FileSize {
+                path: INPUT.into(),
+                bytes: size(input, supply)?,
+            });
+        }
+        for (path, file) in spec.layout() {
+            let path = Path::new(path.as_ref() as &str);
+            make_folders(&directory, &directory.join(path))?;
+            create(&directory.join(path), mode(file))?;
+            sizes.push(FileSize {
+                path: Path::new(BOX).join(path),
+                bytes: size(&file.content, supply)?,
+            });
+        }
+        (supply.progress)();
+        warden.charge(sizes)?;
+        if let Some(input) = input {
+            let path = folder.join(INPUT);
+            fill(reopen(&path)?, &path, input, supply)?;
+        }
+        for (path, file) in spec.layout() {
+            (supply.progress)();
+            let path = Path::new(path.as_ref() as &str);
+            let whole = directory.join(path);
+            fill(reopen(&whole)?, &whole, &file.content, supply)?;
+            self.hand_over(&directory, path)?;
         }
         Ok(())
     }
@@ -86,6 +144,23 @@ impl InCell {
         self.attempt = Some(file);
         Ok(())
     }
+}
+
+fn size(content: &Content, supply: &Supply<'_>) -> Result<u64, WorkspaceError> {
+    match content {
+        Content::Inline(bytes) => Ok(bytes.len() as u64),
+        Content::Blob(hash) => {
+            let blob = supply.cache.path(hash);
+            let found = fs::metadata(&blob).map_err(failed("look at the blob", &blob))?;
+            Ok(found.len())
+        }
+    }
+}
+
+/// Without cutting it off, which would give back what was allocated for it.
+fn reopen(path: &Path) -> Result<File, WorkspaceError> {
+    let opened = OpenOptions::new().write(true).open(path);
+    opened.map_err(failed("open", path))
 }
 
 /// That there is no room left is told as what the task has too much of. Any other error stays what it is.

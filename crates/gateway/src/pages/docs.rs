@@ -28,7 +28,7 @@ const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
 
 /// In the order in which one learns them.
 const TAGS: [&str; 4] = ["tasks", "blobs", "nodes", "operations"];
-const TYPES: [&str; 32] = [
+const TYPES: [&str; 33] = [
     "NewTask",
     "Compile",
     "Execute",
@@ -58,6 +58,7 @@ const TYPES: [&str; 32] = [
     "StreamEvent",
     "Event",
     "Executor",
+    "Capacity",
     "Judicator",
     "Part",
     "Problem",

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use model::{Add, Added, BlobHash, Content, Invalid, TaskSpec};
+use model::{Add, Added, BlobHash, Capacity, Content, Invalid, TaskSpec};
 use rpc::CallError;
 use sha2::{Digest, Sha256};
 use store::NewTask;
@@ -20,10 +20,14 @@ impl Judicator {
             true => invalid.within(&format!("tasks[{index}]")),
             false => invalid,
         };
+        let capacity = self.capacity().await;
         let tasks = adds
             .into_iter()
             .enumerate()
-            .map(|(index, add)| self.accept(add).map_err(|invalid| named(index, invalid)))
+            .map(|(index, add)| {
+                self.accept(add, &capacity)
+                    .map_err(|invalid| named(index, invalid))
+            })
             .collect::<Result<Vec<_>, Invalid>>()?;
         let sizes = self.sizes_of_blobs(&tasks).await?;
         for (index, task) in tasks.iter().enumerate() {
@@ -35,12 +39,12 @@ impl Judicator {
         Ok(added)
     }
 
-    fn accept(&self, add: Add) -> Result<NewTask, Invalid> {
+    fn accept(&self, add: Add, capacity: &Capacity) -> Result<NewTask, Invalid> {
         let Add { id, mut spec } = add;
         spec.check(&self.options.bounds)?;
         // The digest is of what was asked: a repeat stays a repeat when the operator changes a default.
         let digest = Sha256::digest(rpc::spec_bytes(&spec)).into();
-        self.options.limits.apply(&mut spec)?;
+        self.options.limits.apply(&mut spec, capacity)?;
         Ok(NewTask { id, digest, spec })
     }
 

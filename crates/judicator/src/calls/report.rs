@@ -74,7 +74,7 @@ fn reasons(report: &Report) -> Vec<(TaskId, Attempt, Reason)> {
             let last = result.execute.as_ref().or(result.compile.as_ref())?;
             Some((handout.task, handout.attempt, last.reason))
         }
-        End::Broken(why) => {
+        End::Broken(why) | End::PlatformFailure(why) => {
             let (executor, Attempt(attempt)) = (&report.executor, handout.attempt);
             tracing::debug!(task = %handout.task, %executor, attempt, reason = why, "attempt could not be run");
             None

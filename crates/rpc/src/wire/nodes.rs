@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use model::{ExecutorState, Health, Invalid, JudicatorState, Moment, PartState, Stats, Status};
+use model::{Capacity, ExecutorState, Health, Invalid, JudicatorState, Moment, PartState, Stats, Status};
 
 use super::ids::{executor_in, id_in, id_out};
 use super::{Incoming, micros, proto, text};
@@ -18,6 +18,7 @@ impl From<ExecutorState> for proto::ExecutorState {
             version: state.version,
             since: state.since.0,
             report_time: state.report_time.0,
+            capacity: state.capacity.map(Into::into),
         }
     }
 }
@@ -34,7 +35,33 @@ impl Incoming<ExecutorState> for proto::ExecutorState {
             version: self.version,
             since: Moment(self.since),
             report_time: Moment(self.report_time),
+            capacity: self.capacity.map(Into::into),
         })
+    }
+}
+
+impl From<Capacity> for proto::Capacity {
+    fn from(capacity: Capacity) -> Self {
+        let Capacity {
+            memory,
+            processes,
+            open_files,
+        } = capacity;
+        proto::Capacity {
+            memory,
+            processes,
+            open_files,
+        }
+    }
+}
+
+impl From<proto::Capacity> for Capacity {
+    fn from(wire: proto::Capacity) -> Self {
+        Capacity {
+            memory: wire.memory,
+            processes: wire.processes,
+            open_files: wire.open_files,
+        }
     }
 }
 

@@ -25,6 +25,7 @@ impl From<Report> for proto::ReportRequest {
             version: report.presence.version,
             self_kill: micros(report.presence.self_kill),
             leaving: report.intent == Intent::Leave,
+            capacity: report.presence.capacity.map(Into::into),
         }
     }
 }
@@ -45,6 +46,7 @@ impl Incoming<Report> for proto::ReportRequest {
                 host: self.host,
                 version: self.version,
                 self_kill: Duration::from_micros(self.self_kill),
+                capacity: self.capacity.map(Into::into),
             },
             intent: if self.leaving { Intent::Leave } else { Intent::Stay },
         })
@@ -73,13 +75,15 @@ impl Incoming<Handout> for proto::Handout {
 
 impl From<Complete> for proto::Complete {
     fn from(complete: Complete) -> Self {
+        let platform_failure = matches!(complete.end, End::PlatformFailure(_));
         let end = match complete.end {
             End::Result(result) => proto::complete::End::Result(result.into()),
-            End::Broken(why) => proto::complete::End::Broken(why),
+            End::Broken(why) | End::PlatformFailure(why) => proto::complete::End::Broken(why),
         };
         proto::Complete {
             handout: Some(complete.handout.into()),
             end: Some(end),
+            platform_failure,
         }
     }
 }
@@ -88,6 +92,7 @@ impl Incoming<Complete> for proto::Complete {
     fn read(self) -> Result<Complete, Invalid> {
         let end = match self.end {
             Some(proto::complete::End::Result(result)) => End::Result(result.read()?),
+            Some(proto::complete::End::Broken(why)) if self.platform_failure => End::PlatformFailure(why),
             Some(proto::complete::End::Broken(why)) => End::Broken(why),
             None => return Err(Invalid::new("end", "is missing")),
         };
@@ -158,6 +163,7 @@ impl From<Assignment> for proto::Assignment {
         proto::Assignment {
             handout: Some(assignment.handout.into()),
             spec: Some(assignment.spec.into()),
+            platform_losses: assignment.platform_losses,
         }
     }
 }
@@ -167,6 +173,38 @@ impl Incoming<Assignment> for proto::Assignment {
         Ok(Assignment {
             handout: required("handout", self.handout)?,
             spec: spec_in(self.spec)?,
+            platform_losses: self.platform_losses,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{SessionId, TaskId};
+
+    use super::*;
+
+    #[test]
+    fn ends_survive_the_wire_and_an_older_judicator_reads_a_platform_failure_as_broken() {
+        let why = || "no warden".to_string();
+        let complete = |end| Complete {
+            handout: Handout {
+                task: TaskId::generate(),
+                session: SessionId::generate(),
+                attempt: Attempt(2),
+            },
+            end,
+        };
+        for end in [End::Broken(why()), End::PlatformFailure(why())] {
+            let sent = complete(end);
+            let read: Complete = proto::Complete::from(sent.clone()).read().unwrap();
+            assert_eq!(read, sent);
+        }
+        let without_field = proto::Complete {
+            platform_failure: false,
+            ..complete(End::PlatformFailure(why())).into()
+        };
+        let read: Complete = without_field.read().unwrap();
+        assert_eq!(read.end, End::Broken(why()));
     }
 }

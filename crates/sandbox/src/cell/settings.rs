@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Place;
 use crate::spec::Limits;
+use crate::subordinate::Subordinates;
 use crate::wire;
 
 /// Where commands find their files, in every cell.
@@ -17,8 +18,12 @@ pub const WORKSPACE: &str = "/box";
 pub struct CellSettings {
     /// What lies in the root beside what every cell has.
     pub root: Vec<Part>,
-    /// User and group that commands run as, where the warden is root. An ordinary user's commands run as that user.
+    /// User and group that commands run as, where the warden is root.
     pub user: u32,
+    /// Of whom commands are one, where the warden is an ordinary user. None: they are that user as well.
+    pub subordinates: Option<Subordinates>,
+    /// Files that a command may have open at most, whatever it asks for.
+    pub most_open_files: Option<u64>,
     /// Where the groups are, and the name of this warden's. None: the operator does without.
     pub group: Option<(Place, String)>,
     /// What a command may have that asks for no limit of its own.

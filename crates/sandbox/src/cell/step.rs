@@ -18,6 +18,7 @@ pub struct StepError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     // The warden's, once.
+    OpenFiles,
     UserNamespace,
     MapUser,
     NetworkNamespace,
@@ -40,7 +41,9 @@ pub enum Step {
     MountTask,
     MakeFolders,
     ResizeTask,
+    Charge,
     ClearTask,
+    HandOver,
     // The cell's.
     Cell,
     DeathSignal,
@@ -87,6 +90,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::OpenFiles => "raise the limit on open files",
             Self::UserNamespace => "make a user namespace",
             Self::MapUser => "map the user into its namespace",
             Self::NetworkNamespace => "make a network namespace",
@@ -106,7 +110,9 @@ impl fmt::Display for Step {
             Self::MountTask => "mount the task's file system",
             Self::MakeFolders => "make the task's folders",
             Self::ResizeTask => "set the size of the task's file system",
+            Self::Charge => "allocate the task's files in its control group",
             Self::ClearTask => "unmount the task's file system",
+            Self::HandOver => "hand the task's files over to its user",
             Self::Cell => "start a process in namespaces of its own",
             Self::DeathSignal => "tie the cell's life to the warden's",
             Self::JoinNetwork => "join the network",

@@ -11,7 +11,6 @@ use super::init::Desk;
 use super::oom::PREFERRED;
 use super::orders::Orders;
 use super::step::{At, Step, StepError};
-use super::user::Who;
 use crate::fault::Errno;
 use crate::warden::child::NO_CORE;
 use crate::warden::signals::IGNORED;
@@ -58,9 +57,9 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
     bare::begin_session().at(Step::Session)?;
     // The filter lets nobody change it afterwards.
     bare::limit(&NO_CORE).at(Step::CoreDumps)?;
-    if let Who::Root { command } = desk.who {
-        bare::become_group(command).at(Step::Group)?;
-        bare::become_user(command).at(Step::User)?;
+    if let Some(id) = desk.who.other() {
+        bare::become_group(id).at(Step::Group)?;
+        bare::become_user(id).at(Step::User)?;
     }
     bare::drop_capabilities().at(Step::Capabilities)?;
     bare::forbid_new_privileges().at(Step::NoNewPrivileges)?;

@@ -5,13 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::{chdir, fchdir, pivot_root};
 
 use super::mount::{attach, copy_tree, restrict, restrict_one};
@@ -23,6 +23,8 @@ use crate::fault::Errno;
 /// Where the root is put together: a folder that every host has. What lies there is hidden from this process alone,
 /// and only after all that is needed of it was opened.
 const SITE: &str = "/usr";
+/// A folder of the new root that stays empty until a cell has its own in its place.
+const EMPTY: &str = "tmp";
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -44,7 +46,7 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     // The kernel lets an ordinary user mount a new /proc only where an old one can be seen in full.
     let processes = match who {
         Who::Root { .. } => None,
-        Who::Ordinary => Some(open_processes().at(Step::MountProcesses)?),
+        Who::Subordinate | Who::Ordinary => Some(open_processes().at(Step::MountProcesses)?),
     };
 
     const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
@@ -66,6 +68,8 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     for part in &parts {
         put(&root, part).at(Step::MountPart)?;
     }
+    // Nodes of this warden's own where it may make some: else a lock on /dev/null would be felt in other slots.
+    let devices = make_devices().unwrap_or(devices);
     for device in &devices {
         put(&root, device).at(Step::MountDevice)?;
     }
@@ -127,6 +131,38 @@ fn open_devices() -> Result<Vec<Opened>, Errno> {
         })
     };
     DEVICES.iter().map(open).collect()
+}
+
+/// The same devices as new nodes, on a file system of their own, which is mounted in the empty folder only meanwhile: the
+/// kernel copies nothing that is not mounted.
+fn make_devices() -> Result<Vec<Opened>, Errno> {
+    mount(
+        Some("devices"),
+        EMPTY,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        Some("mode=0755,size=64k"),
+    )?;
+    let made = DEVICES.iter().map(|name| make_device(name)).collect();
+    umount2(EMPTY, MntFlags::MNT_DETACH)?;
+    made
+}
+
+fn make_device(name: &str) -> Result<Opened, Errno> {
+    let number = fs::metadata(Path::new("/dev").join(name))?.rdev();
+    let node = Path::new(EMPTY).join(name);
+    let everyone = Mode::from_bits_truncate(0o666);
+    mknod(&node, SFlag::S_IFCHR, everyone, number)?;
+    fs::set_permissions(&node, fs::Permissions::from_mode(everyone.bits()))?;
+    let tree = copy_tree(&node)?;
+    restrict(tree.as_fd(), DEVICE)?;
+    // Whether it can be used is known only now: a container may forbid it.
+    File::open(Path::new("/proc/self/fd").join(tree.as_raw_fd().to_string()))?;
+    Ok(Opened {
+        tree,
+        to: Path::new("dev").join(name),
+        is_folder: false,
+    })
 }
 
 /// What needs no mount.

@@ -5,22 +5,31 @@ use std::io;
 
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 
+use super::settings::CellSettings;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     /// Commands run as another user, whom nobody else is.
     Root { command: u32 },
+    /// In a user namespace with two users: the warden's, and one for commands that is a subordinate id of the host.
+    Subordinate,
     /// There is no other user to be: commands run as the warden's, seen from within a user namespace.
     Ordinary,
 }
 
-/// What an ordinary user is called within. Not root, which many programs treat as a friend.
-const INNER: u32 = 1000;
+/// What an ordinary user's commands are called within. Not root, which many programs treat as a friend.
+pub(crate) const COMMAND: u32 = 1000;
+/// What the warden is called within, where its commands are somebody else.
+pub(crate) const WARDEN: u32 = 999;
 
 impl Who {
-    pub(super) fn of_warden(command: u32) -> Who {
-        match geteuid().is_root() {
-            true => Who::Root { command },
-            false => Who::Ordinary,
+    pub(super) fn of_warden(settings: &CellSettings) -> Who {
+        match (geteuid().is_root(), &settings.subordinates) {
+            (true, _) => Who::Root {
+                command: settings.user,
+            },
+            (false, Some(_)) => Who::Subordinate,
+            (false, None) => Who::Ordinary,
         }
     }
 
@@ -28,7 +37,15 @@ impl Who {
     pub(super) fn id(self) -> u32 {
         match self {
             Who::Root { command } => command,
-            Who::Ordinary => INNER,
+            Who::Subordinate | Who::Ordinary => COMMAND,
+        }
+    }
+
+    /// The same where that is not who the warden is.
+    pub(super) fn other(self) -> Option<u32> {
+        match self {
+            Who::Root { .. } | Who::Subordinate => Some(self.id()),
+            Who::Ordinary => None,
         }
     }
 }
@@ -50,7 +67,7 @@ impl Outer {
     /// To be called in the new namespace. Without a way to change groups, as the kernel demands.
     pub(super) fn map(&self) -> io::Result<()> {
         fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{INNER} {} 1", self.uid))?;
-        fs::write("/proc/self/gid_map", format!("{INNER} {} 1", self.gid))
+        fs::write("/proc/self/uid_map", format!("{COMMAND} {} 1", self.uid))?;
+        fs::write("/proc/self/gid_map", format!("{COMMAND} {} 1", self.gid))
     }
 }

@@ -106,7 +106,11 @@ impl CellBench {
             Ended::Unknown => return Err(Fault::Wait(Errno(libc::ECHILD)).into()),
         };
         // Without a group that counts, what the kernel counts for each process has to do.
-        let memory = usage.memory.unwrap_or_else(|| own_memory(used));
+        // What the task brought is in the group, and no doing of the command.
+        let in_group = usage
+            .memory
+            .map(|peak| peak.saturating_sub(self.cells.laid_out()));
+        let memory = in_group.unwrap_or_else(|| own_memory(used));
         // The kernel keeps the limit, unless it is too low to be set, or no group is there for it.
         let is_kept =
             self.cells.group().is_some_and(Group::keeps_memory) && limits.memory >= Some(Group::LEAST_MEMORY);

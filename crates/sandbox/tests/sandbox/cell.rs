@@ -28,6 +28,8 @@ impl Stage {
         let settings = CellSettings {
             root: Part::of_host().unwrap(),
             user: 1_900_000_000,
+            subordinates: None,
+            most_open_files: None,
             group: Some((place.clone(), "slot".into())),
             usual: Usual::default(),
             space: 64 << 20,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::{Age, Counts, End, ExecutorState, Health, Intent, Query, Report, Status};
 
 use super::sample::{add_one, compile_failure, grow_older, new, run_failure, spec, success};
-use super::worker::Worker;
+use super::worker::{CAPACITY, Worker};
 use crate::{TaskStore, Totals};
 
 /// Counts what a search finds, and compares it with the totals.
@@ -100,6 +100,7 @@ pub async fn executors_are_listed_with_what_they_hold(store: Arc<dyn TaskStore>)
         tasks,
         host: format!("host-of-{}", worker.name),
         version: "1".into(),
+        capacity: Some(CAPACITY),
         since: state.since,
         report_time: state.report_time,
     };

@@ -8,7 +8,7 @@ use model::{
 };
 
 use super::sample::{add_one, get, marked, status, success};
-use super::worker::{Worker, done};
+use super::worker::{CAPACITY, Worker, done};
 use crate::TaskStore;
 
 pub async fn an_older_report_is_stale(store: Arc<dyn TaskStore>) {
@@ -47,6 +47,7 @@ pub async fn a_second_live_session_is_refused(store: Arc<dyn TaskStore>) {
     let mut first = Worker::new(&store, "e");
     let handout = first.claim_one().await;
     let state = store.executors().await.unwrap().remove(0);
+    assert_eq!(state.capacity, Some(CAPACITY));
     let mut second = Worker::new(&store, "e");
     let refused = store
         .report(Report {

@@ -65,6 +65,7 @@ enum Act {
     Succeed,
     Fail,
     Break,
+    PlatformFailure,
     Forget,
 }
 
@@ -141,6 +142,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Succeed),
         1 => Just(Act::Fail),
         1 => Just(Act::Break),
+        2 => Just(Act::PlatformFailure),
         1 => Just(Act::Forget),
     ]
 }

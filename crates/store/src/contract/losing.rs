@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Attempt, Complete, End, Report, ReportAnswer, Seq, SessionId, Status};
+use model::{Attempt, Complete, End, MAX_PLATFORM_LOSSES, Report, ReportAnswer, Seq, SessionId, Status};
 
 use super::LOSSES;
 use super::sample::{add_one, get, status, success};
@@ -176,4 +176,74 @@ pub async fn given_back_attempts_do_not_run_out(store: Arc<dyn TaskStore>) {
         store.report(worker.next_report()).await.unwrap().answer,
         ReportAnswer::Done(_)
     ));
+}
+
+/// Claims the one task and reports that it could not be run, once for each number of earlier failures, which the
+/// assignment must name.
+pub async fn report_platform_failures(worker: &mut Worker, earlier: std::ops::Range<u32>) {
+    for earlier in earlier {
+        let assigned = worker.claim(1).await;
+        assert_eq!(assigned.len(), 1, "after {earlier} failures");
+        assert_eq!(assigned[0].platform_losses, earlier);
+        let handout = assigned[0].handout;
+        let end = End::PlatformFailure(format!("no warden in {}", earlier + 1));
+        let reported = worker.end(handout, end).await;
+        assert!(reported.finished.is_empty());
+        assert_eq!(done(reported).delete, [handout]);
+    }
+}
+
+pub async fn platform_failures_use_up_no_attempts(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    report_platform_failures(&mut worker, 0..MAX_PLATFORM_LOSSES - 1).await;
+    let task = get(&*store, id).await;
+    assert_eq!(
+        (task.status, task.executor, task.attempt),
+        (Status::Retrying, None, Attempt(MAX_PLATFORM_LOSSES - 1))
+    );
+    assert_eq!(task.trouble.as_deref(), Some("no warden in 9"));
+    let handout = worker.claim_one().await;
+    worker.finish(handout, success()).await;
+    let task = get(&*store, id).await;
+    assert_eq!((task.status, task.trouble), (Status::Success, None));
+    assert_eq!(task.attempt, Attempt(MAX_PLATFORM_LOSSES));
+}
+
+pub async fn each_kind_of_loss_is_counted_for_itself(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    report_platform_failures(&mut worker, 0..4).await;
+    for _ in 1..LOSSES {
+        let handout = worker.claim_one().await;
+        worker.end(handout, End::Broken("its slot hung".into())).await;
+    }
+    report_platform_failures(&mut worker, 4..MAX_PLATFORM_LOSSES - 1).await;
+    assert_eq!(status(&*store, id).await, Status::Retrying);
+    worker.claim_one().await;
+    worker.die().await;
+    let task = get(&*store, id).await;
+    assert_eq!(task.status, Status::SystemError);
+    assert!(task.trouble.unwrap().starts_with("lost 3 times: "));
+}
+
+pub async fn a_task_that_the_platform_never_runs_ends(store: Arc<dyn TaskStore>) {
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    // One that was lost otherwise brings that end no nearer.
+    worker.claim_one().await;
+    worker.die().await;
+    report_platform_failures(&mut worker, 0..MAX_PLATFORM_LOSSES).await;
+    let task = get(&*store, id).await;
+    assert_eq!(
+        (task.status, task.executor, task.result),
+        (Status::SystemError, None, None)
+    );
+    assert!(task.finish_time.is_some());
+    assert_eq!(
+        task.trouble.as_deref(),
+        Some("the platform failed to run it 10 times: no warden in 10")
+    );
+    assert!(worker.claim(1).await.is_empty());
+    assert_eq!(store.totals().await.unwrap().held, 0);
 }

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use model::{
-    Answer, Assignment, Complete, End, Executing, ExecutorName, Handout, Intent, Presence, Report,
+    Answer, Assignment, Capacity, Complete, End, Executing, ExecutorName, Handout, Intent, Presence, Report,
     ReportAnswer, Seq, SessionId, Status, TaskId, TaskResult,
 };
 
 use crate::{Reported, SessionSeen, TaskStore};
+
+pub const CAPACITY: Capacity = Capacity {
+    memory: 3 << 30,
+    processes: 700,
+    open_files: u64::MAX >> 1,
+};
 
 pub struct Worker {
     store: Arc<dyn TaskStore>,
@@ -47,6 +53,7 @@ impl Worker {
                 host: format!("host-of-{}", self.name),
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
+                capacity: Some(CAPACITY),
             },
             intent: Intent::Stay,
         }

@@ -60,6 +60,7 @@ impl Draft {
             session: None,
             attempt: 0,
             lost: 0,
+            platform_losses: 0,
             given: 0,
             start_time: None,
             report_time: None,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Age, ExecutorName, ExecutorState, Health, Moment};
+use model::{Age, ExecutorName, ExecutorState, Health, Moment, Release};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use serde::Deserialize;
 
@@ -13,8 +13,8 @@ use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
 use super::field::{Field, executor_name, session_id, small};
-use super::session::{self, ExecutorRow, Found};
-use super::table::{Release, Table};
+use super::session::{self, CapacityRow, ExecutorRow, Found};
+use super::table::Table;
 use super::totals::sums;
 use super::transaction::Transaction;
 use crate::SessionSeen;
@@ -54,6 +54,7 @@ pub(super) async fn executors(base: Arc<Base>) -> Result<Vec<ExecutorState>, Fai
             version: row.version,
             since: Moment(row.since),
             report_time: Moment(row.report_time),
+            capacity: row.capacity.map(CapacityRow::read).transpose()?,
         })
     };
     Ok(each_readable(&base, rows, state))

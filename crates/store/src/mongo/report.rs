@@ -47,6 +47,7 @@ struct Ended {
 enum How {
     Result { status: Status, result: Arc<Prepared> },
     Broken(String),
+    PlatformFailure(String),
 }
 
 /// A report that is written down. The specs of what it hands out are still to be read.
@@ -69,6 +70,7 @@ impl Sent {
                     result: Arc::new(Prepared::of(base, encode_result(result)?).await?),
                 },
                 End::Broken(trouble) => How::Broken(trouble.clone()),
+                End::PlatformFailure(trouble) => How::PlatformFailure(trouble.clone()),
             };
             // From here on only the handout is needed; results may be large.
             complete.end = End::Broken(String::new());
@@ -92,7 +94,7 @@ impl Sent {
     fn results(&self) -> impl Iterator<Item = &Prepared> {
         self.ended.iter().filter_map(|ended| match &ended.how {
             How::Result { result, .. } => Some(&**result),
-            How::Broken(_) => None,
+            How::Broken(_) | How::PlatformFailure(_) => None,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! A task as a document, and what a transition has to know of it.
 
 use model::{
-    Age, Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, TaskId, UserName,
+    Age, Attempt, Brief, ExecutorName, Handout, Holding, Losses, Moment, Seq, SessionId, Status, TaskId,
+    UserName,
 };
 use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub(super) struct Row {
     pub(super) session: Option<Uuid>,
     pub(super) attempt: i64,
     pub(super) lost: i64,
+    /// Absent until there is one; judicators before this field leave it as it is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) platform_losses: i64,
     pub(super) given: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start_time: Option<i64>,
@@ -65,7 +69,7 @@ pub(super) struct Position {
     pub(super) executor: Option<ExecutorName>,
     pub(super) session: Option<SessionId>,
     pub(super) attempt: Attempt,
-    pub(super) lost: u32,
+    pub(super) losses: Losses,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
     pub(super) report_time: Option<Moment>,
@@ -73,6 +77,10 @@ pub(super) struct Position {
     pub(super) finish_age: Option<Age>,
     pub(super) trouble: Option<String>,
     pub(super) spec_size: usize,
+}
+
+fn is_zero(count: &i64) -> bool {
+    *count == 0
 }
 
 /// All but what is bulky.
@@ -142,7 +150,10 @@ impl TryFrom<&Row> for Position {
             executor: row.executor.clone().map(executor_name).transpose()?,
             session: row.session.map(session_id),
             attempt: Attempt(small("attempt", row.attempt)?),
-            lost: small("number of losses", row.lost)?,
+            losses: Losses {
+                lost: small("number of losses", row.lost)?,
+                platform: small("number of platform losses", row.platform_losses)?,
+            },
             given: Seq(large("report's number", row.given)?),
             start_time: row.start_time.map(Moment),
             report_time: row.report_time.map(Moment),

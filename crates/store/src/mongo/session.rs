@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::TryStreamExt;
-use model::{Age, ExecutorName, KnownSession, Moment, Report, Seq};
+use model::{Age, Capacity, ExecutorName, KnownSession, Moment, Report, Seq};
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::attempts::COMMAND;
 use super::base::{Base, EXECUTORS, now};
 use super::failure::Failure;
-use super::field::{Field, large, session_id};
+use super::field::{Field, large, session_id, small};
 use super::row::{Position, readable, without_content};
 use super::tally::Tally;
 use crate::{SessionSeen, StoreError};
@@ -30,9 +30,30 @@ pub(super) struct ExecutorRow {
     pub(super) version: String,
     pub(super) since: i64,
     pub(super) report_time: i64,
+    /// Left out by executors of older versions.
+    #[serde(default)]
+    pub(super) capacity: Option<CapacityRow>,
     /// What its reports changed of the sums.
     #[serde(default)]
     pub(super) tally: BTreeMap<String, i64>,
+}
+
+/// What a slot of it can give to one task.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CapacityRow {
+    memory: i64,
+    processes: i64,
+    open_files: i64,
+}
+
+impl CapacityRow {
+    pub(super) fn read(self) -> Result<Capacity, Failure> {
+        Ok(Capacity {
+            memory: large("memory of a slot", self.memory)?,
+            processes: small("number of processes", self.processes)?,
+            open_files: large("number of open files", self.open_files)?,
+        })
+    }
 }
 
 impl ExecutorRow {
@@ -231,7 +252,17 @@ fn presence(seen: Option<&ExecutorRow>, report: &Report, age: Option<Age>) -> Do
         "slots": presence.slots.field(),
         "host": &presence.host,
         "version": &presence.version,
+        "capacity": presence.capacity.map(|capacity| doc! {
+            "memory": bounded(capacity.memory),
+            "processes": i64::from(capacity.processes),
+            "open_files": bounded(capacity.open_files),
+        }),
     }
+}
+
+/// MongoDB has no larger number.
+fn bounded(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn increments(tally: &Tally) -> Document {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::{Age, ExecutorName, Moment, Report, SessionId, Status, TaskId};
+use model::{Age, ExecutorName, Moment, Release, Released, Report, SessionId, Status, TaskId};
 use mongodb::bson::{Bson, Document, doc, serialize_to_bson, serialize_to_vec};
 use mongodb::error::Error;
 
@@ -15,16 +15,6 @@ use super::field::Field;
 use super::row::Position;
 use super::tally::Tally;
 use super::transaction::{Transaction, Update};
-
-/// Why an attempt is taken back.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Release<'a> {
-    /// The executor gave it back before it came to anything; that counts against nobody.
-    GivenBack,
-    /// It went down with its executor, or the executor could not run it. Only so many of these are borne, for
-    /// a task that takes every executor with it must end some time.
-    Lost(&'a str),
-}
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -117,24 +107,23 @@ impl Table {
         let Some(entry) = self.tasks.get_mut(&id) else {
             return;
         };
-        if let Release::Lost(trouble) = why {
-            let lost = entry.task.lost.saturating_add(1);
-            if lost >= max_attempts {
-                let trouble = format!("lost {lost} times: {trouble}");
-                self.give_up(id, &trouble);
-                return;
+        match entry.task.losses.after(why, max_attempts) {
+            Released::Retry { losses, trouble } => {
+                entry.task.losses = losses;
+                entry.task.trouble = trouble.or(entry.task.trouble.take());
+                entry.leave_executor(Status::Retrying);
             }
-            entry.task.lost = lost;
-            entry.task.trouble = Some(trouble.to_string());
+            Released::GiveUp { losses, trouble } => {
+                entry.task.losses = losses;
+                self.give_up(id, &trouble);
+            }
         }
-        entry.leave_executor(Status::Retrying);
     }
 
     /// Ends a task that the platform cannot run.
     pub(super) fn give_up(&mut self, id: TaskId, trouble: &str) {
         let (now, age) = (self.now, self.age);
         if let Some(entry) = self.tasks.get_mut(&id) {
-            entry.task.lost = entry.task.lost.saturating_add(1);
             entry.end(now, age);
             entry.task.trouble = Some(trouble.to_string());
             entry.leave_executor(Status::SystemError);
@@ -252,7 +241,12 @@ impl Entry {
         change.put("executor", seen.executor.field(), task.executor.field());
         change.put("session", seen.session.field(), task.session.field());
         change.put("attempt", seen.attempt.field(), task.attempt.field());
-        change.put("lost", seen.lost.field(), task.lost.field());
+        change.put("lost", seen.losses.lost.field(), task.losses.lost.field());
+        change.put(
+            "platform_losses",
+            seen.losses.platform.field(),
+            task.losses.platform.field(),
+        );
         change.put("given", seen.given.field(), task.given.field());
         change.put("start_time", seen.start_time.field(), task.start_time.field());
         change.put("report_time", seen.report_time.field(), task.report_time.field());
@@ -317,7 +311,7 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, Seq};
+    use model::{Attempt, Losses, Seq};
 
     use super::*;
 
@@ -330,7 +324,7 @@ mod tests {
             executor: Some(ExecutorName::new("e").unwrap()),
             session: Some(SessionId::generate()),
             attempt: Attempt(2),
-            lost: 1,
+            losses: Losses { lost: 1, platform: 0 },
             given: Seq(3),
             start_time: Some(Moment(2)),
             report_time: None,
@@ -384,7 +378,10 @@ mod tests {
         let ids: Vec<_> = (0..3)
             .map(|lost| {
                 let task = Position {
-                    lost: lost / 2,
+                    losses: Losses {
+                        lost: lost / 2,
+                        platform: 0,
+                    },
                     session: Some(session),
                     ..held()
                 };

@@ -1,6 +1,6 @@
 //! Who works here, and who is gone.
 
-use model::{Age, ExecutorName, ExecutorState, Health, KnownSession, Moment, SessionId};
+use model::{Age, Capacity, ExecutorName, ExecutorState, Health, KnownSession, Moment, Release, SessionId};
 use rusqlite::{Connection, Row};
 
 use super::column::Column;
@@ -8,7 +8,6 @@ use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::is_unreadable;
 use super::session;
-use super::transition::Release;
 use crate::set_aside::SetAside;
 use crate::{SessionSeen, StoreError};
 
@@ -20,7 +19,8 @@ pub(super) fn executors(
     let mut statement = connection
         .prepare_cached(
             "SELECT name, session, live, slots, host, version, since, report_time,
-                    (SELECT count(*) FROM tasks WHERE tasks.executor = executors.name)
+                    (SELECT count(*) FROM tasks WHERE tasks.executor = executors.name),
+                    memory, processes, open_files
              FROM executors ORDER BY name",
         )
         .during(STEP)?;
@@ -36,6 +36,7 @@ pub(super) fn executors(
             since: row.get::<_, Column<Moment>>(6)?.0,
             report_time: row.get::<_, Column<Moment>>(7)?.0,
             tasks: row.get(8)?,
+            capacity: to_capacity(row.get(9)?, row.get(10)?, row.get(11)?),
         })
     };
     let mut rows = statement.query([]).during(STEP)?;
@@ -44,6 +45,15 @@ pub(super) fn executors(
         all.extend(readable(row, read(row), set_aside).during(STEP)?);
     }
     Ok(all)
+}
+
+/// An executor of an older version has said nothing of it.
+fn to_capacity(memory: Option<i64>, processes: Option<u32>, open_files: Option<i64>) -> Option<Capacity> {
+    Some(Capacity {
+        memory: u64::try_from(memory?).ok()?,
+        processes: processes?,
+        open_files: u64::try_from(open_files?).ok()?,
+    })
 }
 
 /// Passes over an executor that cannot be read, and notes it.

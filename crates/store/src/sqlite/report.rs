@@ -6,13 +6,13 @@ mod executing;
 
 use std::collections::HashMap;
 
-use model::{Answer, Intent, Report, ReportAnswer, Standing, settle, standing};
+use model::{Answer, Intent, Release, Report, ReportAnswer, Standing, settle, standing};
 
 use self::complete::Ended;
 use super::failure::Failure;
 use super::group::Group;
 use super::session;
-use super::transition::{Release, release};
+use super::transition::release;
 use crate::document::encode_result;
 use crate::{Finished, Reported, StoreError};
 

@@ -1,7 +1,8 @@
 //! Rows of tasks, read as the model's values.
 
 use model::{
-    Attempt, Brief, ExecutorName, Handout, Holding, Moment, Seq, SessionId, Status, Task, TaskId, UserName,
+    Attempt, Brief, ExecutorName, Handout, Holding, Losses, Moment, Seq, SessionId, Status, Task, TaskId,
+    UserName,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -20,7 +21,7 @@ pub(super) struct Position {
     pub(super) executor: Option<ExecutorName>,
     pub(super) session: Option<SessionId>,
     pub(super) attempt: Attempt,
-    pub(super) lost: u32,
+    pub(super) losses: Losses,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
     /// The latest of its times.
@@ -31,7 +32,7 @@ pub(super) struct Position {
 macro_rules! position_columns {
     () => {
         "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority,
-    max(seq, coalesce(start_time, seq), coalesce(report_time, seq))"
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)), platform_losses"
     };
 }
 pub(super) use position_columns;
@@ -151,7 +152,7 @@ pub(super) fn task(
     let mut statement = connection
         .prepare_cached(
             "SELECT seq, id, status, executor, session, attempt, start_time, report_time, finish_time, trouble,
-                    spec, result, user, priority, lost, given
+                    spec, result, user, priority, lost, given, platform_losses
              FROM tasks LEFT JOIN specs USING (seq) LEFT JOIN results USING (seq) WHERE id = ?1",
         )
         .during(STEP)?;
@@ -174,15 +175,16 @@ pub(super) fn task(
 
 pub(super) const BRIEF: &str =
     "seq, id, user, priority, command, status, executor, attempt, start_time, finish_time,
-    compile, session, lost, given";
+    compile, session, lost, given, platform_losses";
 /// The column behind these.
-pub(super) const CHECKED: usize = 14;
+pub(super) const CHECKED: usize = 15;
 
 /// What a list does not show is read all the same: a task that nothing else can do with is on no list.
 pub(super) fn to_brief(row: &Row<'_>) -> rusqlite::Result<Brief> {
     optional::<SessionId>(row, 11)?;
     row.get::<_, u32>(12)?;
     row.get::<_, Column<Seq>>(13)?;
+    row.get::<_, u32>(14)?;
     Ok(Brief {
         add_time: row.get::<_, Column<Moment>>(0)?.0,
         id: row.get::<_, Column<TaskId>>(1)?.0,
@@ -229,7 +231,10 @@ pub(super) fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
         executor: optional(row, 3)?,
         session: optional(row, 4)?,
         attempt: row.get::<_, Column<Attempt>>(5)?.0,
-        lost: row.get(6)?,
+        losses: Losses {
+            lost: row.get(6)?,
+            platform: row.get(12)?,
+        },
         given: row.get::<_, Column<Seq>>(7)?.0,
         start_time: optional(row, 8)?,
         latest: row.get::<_, Column<Moment>>(11)?.0,
@@ -298,6 +303,7 @@ fn to_task(row: &Row<'_>) -> Result<Task, Failure> {
     row.get::<_, i32>(13).during(STEP)?;
     row.get::<_, u32>(14).during(STEP)?;
     row.get::<_, Column<Seq>>(15).during(STEP)?;
+    row.get::<_, u32>(16).during(STEP)?;
     let spec = row
         .get_ref(10)
         .and_then(|spec| Ok(spec.as_blob()?))

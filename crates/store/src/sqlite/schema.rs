@@ -8,7 +8,12 @@ use crate::StoreError;
 
 /// Applied in order, each in its own transaction; a store's version is the number of those it has seen.
 /// One that was ever released is never changed, only followed by another.
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// Answers the version, if it is one that can be opened. Nothing is written before this is known.
 pub(super) fn check(connection: &Connection, folder: &Folder) -> Result<usize, StoreError> {

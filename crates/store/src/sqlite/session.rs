@@ -1,13 +1,13 @@
 //! Sessions: one row for each executor, with the session it is in or was in last.
 
-use model::{ExecutorName, KnownSession, Moment, Report, Seq, SessionId};
+use model::{ExecutorName, KnownSession, Moment, Release, Report, Seq, SessionId};
 use rusqlite::{OptionalExtension, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::{self, Position};
-use super::transition::{Release, release};
+use super::transition::release;
 use crate::{SessionSeen, StoreError};
 
 pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
@@ -49,7 +49,8 @@ pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
     let presence = &report.presence;
     group
         .statement(
-            "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6 WHERE name = ?1",
+            "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6,
+                 memory = ?7, processes = ?8, open_files = ?9 WHERE name = ?1",
             STEP,
         )?
         .execute((
@@ -59,9 +60,17 @@ pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
             presence.slots,
             &presence.host,
             &presence.version,
+            presence.capacity.map(|capacity| bounded(capacity.memory)),
+            presence.capacity.map(|capacity| capacity.processes),
+            presence.capacity.map(|capacity| bounded(capacity.open_files)),
         ))
         .map(drop)
         .during(STEP)
+}
+
+/// SQLite has no larger number.
+fn bounded(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
@@ -69,8 +78,9 @@ pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
     let presence = &report.presence;
     group
         .statement(
-            "INSERT OR REPLACE INTO executors (name, session, seq, live, slots, host, version, since, report_time)
-             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7)",
+            "INSERT OR REPLACE INTO executors (name, session, seq, live, slots, host, version, since, report_time,
+                                               memory, processes, open_files)
+             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)",
             STEP,
         )?
         .execute((
@@ -81,6 +91,9 @@ pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
             &presence.host,
             &presence.version,
             Column(group.now()),
+            presence.capacity.map(|capacity| bounded(capacity.memory)),
+            presence.capacity.map(|capacity| capacity.processes),
+            presence.capacity.map(|capacity| bounded(capacity.open_files)),
         ))
         .map(drop)
         .during(STEP)

@@ -1,43 +1,34 @@
 //! The changes of one task that several operations share. Who calls has checked that the task is where the
 //! change begins; within a group nobody else can move it in between.
 
-use model::{ExecutorName, Status};
+use model::{ExecutorName, Losses, Release, Released, Status};
 
 use super::column::Column;
 use super::failure::{During, Failure};
 use super::group::Group;
 use super::rows::Position;
 
-/// Why an attempt is taken back.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Release<'a> {
-    /// The executor gave it back before it came to anything; that counts against nobody.
-    GivenBack,
-    /// It went down with its executor, or the executor could not run it. Only so many of these are borne, for
-    /// a task that takes every executor with it must end some time.
-    Lost(&'a str),
-}
-
 /// Takes a held task back into the queue, or ends it if it was lost too often.
 pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'_>) -> Result<(), Failure> {
     const STEP: &str = "release a task";
-    let (lost, trouble) = match release {
-        Release::GivenBack => (task.lost, None),
-        Release::Lost(trouble) => (task.lost.saturating_add(1), Some(trouble)),
+    let (losses, trouble) = match task.losses.after(release, group.max_attempts()) {
+        Released::Retry { losses, trouble } => (losses, trouble),
+        Released::GiveUp { losses, trouble } => return give_up(group, task, losses, &trouble),
     };
-    if let Some(trouble) = trouble
-        && lost >= group.max_attempts()
-    {
-        return give_up(group, task, &format!("lost {lost} times: {trouble}"));
-    }
     group
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = ?3,
-                              trouble = coalesce(?4, trouble)
+                              platform_losses = ?4, trouble = coalesce(?5, trouble)
              WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(Status::Retrying), lost, trouble))
+        .execute((
+            task.seq,
+            Column(Status::Retrying),
+            losses.lost,
+            losses.platform,
+            trouble,
+        ))
         .during(STEP)?;
     group.let_go();
     group.moved(task, Status::Retrying, None);
@@ -46,12 +37,17 @@ pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'
 }
 
 /// Ends a task that the platform cannot run.
-pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> Result<(), Failure> {
+pub(super) fn give_up(
+    group: &mut Group<'_>,
+    task: &Position,
+    losses: Losses,
+    trouble: &str,
+) -> Result<(), Failure> {
     const STEP: &str = "give up a task";
     group
         .statement(
-            "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = ?6, finish_time = ?3,
-                              finish_age = ?4, trouble = ?5
+            "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3,
+                              finish_age = ?4, trouble = ?5, lost = ?6, platform_losses = ?7
              WHERE seq = ?1",
             STEP,
         )?
@@ -61,7 +57,8 @@ pub(super) fn give_up(group: &mut Group<'_>, task: &Position, trouble: &str) -> 
             Column(group.time_of(task)),
             Column(group.age()),
             trouble,
-            task.lost.saturating_add(1),
+            losses.lost,
+            losses.platform,
         ))
         .during(STEP)?;
     if task.executor.is_some() {

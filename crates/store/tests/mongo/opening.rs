@@ -1,8 +1,11 @@
 //! Opening a store, and being told what is wrong.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use model::Status;
 use mongodb::bson::{Document, doc};
+use store::contract::losing::report_platform_failures;
 use store::contract::sample::{add_one, get, success};
 use store::contract::worker::Worker;
 use store::mongo::{Login, MongoStore, Options};
@@ -24,7 +27,7 @@ async fn whoever_has_the_login_and_the_names_right_gets_in() {
     // All three judicators of a new cluster at once.
     let stores = join_all((0..3).map(|_| set.open("conclave"))).await;
     let id = add_one(&stores[0]).await;
-    let store: std::sync::Arc<dyn TaskStore> = std::sync::Arc::new(stores.into_iter().nth(2).unwrap());
+    let store: Arc<dyn TaskStore> = Arc::new(stores.into_iter().nth(2).unwrap());
     let mut worker = Worker::new(&store, "e");
     let handout = worker.claim_one().await;
     worker.finish(handout, success()).await;
@@ -95,4 +98,18 @@ async fn a_newer_schema_is_left_alone() {
     let change = doc! { "$set": { "version": 1_i64 } };
     meta.update_one(doc! { "_id": "schema" }, change).await.unwrap();
     assert_eq!(get(&set.open("conclave").await, id).await.status, Status::Pending);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn platform_losses_are_counted_on_by_another_judicator() {
+    let set = Set::start(1, Guard::Open).await;
+    let store: Arc<dyn TaskStore> = Arc::new(set.open("conclave").await);
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    report_platform_failures(&mut worker, 0..4).await;
+    worker.die().await;
+    drop((worker, store));
+    let store: Arc<dyn TaskStore> = Arc::new(set.open("conclave").await);
+    report_platform_failures(&mut Worker::new(&store, "e"), 4..10).await;
+    assert_eq!(get(&*store, id).await.status, Status::SystemError);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::{Age, Moment, Query, Status};
 use rusqlite::Connection;
+use store::contract::losing::report_platform_failures;
 use store::contract::sample::{add_one, get, grow_older, new, spec, success};
 use store::contract::worker::Worker;
 use store::sqlite::{Options, SqliteStore};
@@ -156,7 +157,7 @@ async fn a_newer_schema_is_refused() {
             error,
             StoreError::TooNew {
                 found: 99,
-                known: 2,
+                known: 4,
                 ..
             }
         ),
@@ -177,7 +178,7 @@ async fn an_empty_database_is_migrated() {
     let version: i64 = Connection::open(&path)
         .and_then(|database| database.pragma_query_value(None, "user_version", |row| row.get(0)))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 4);
     assert_eq!(get(&*open(folder.path()), id).await.id, id);
 }
 
@@ -271,4 +272,18 @@ async fn times_of_a_task_do_not_run_backwards() {
         }
     }
     assert!(told.len() == 3 && told.is_sorted(), "{told:?}");
+}
+
+#[tokio::test]
+async fn platform_losses_are_counted_on_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let store: Arc<dyn TaskStore> = open(folder.path());
+    let id = add_one(&*store).await;
+    let mut worker = Worker::new(&store, "e");
+    report_platform_failures(&mut worker, 0..4).await;
+    worker.die().await;
+    drop((worker, store));
+    let store: Arc<dyn TaskStore> = open(folder.path());
+    report_platform_failures(&mut Worker::new(&store, "e"), 4..10).await;
+    assert_eq!(get(&*store, id).await.status, Status::SystemError);
 }

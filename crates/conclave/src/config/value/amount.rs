@@ -15,6 +15,14 @@ pub(crate) struct Slots(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Threads(pub(crate) usize);
 
+/// A choice that is left to the node unless somebody makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Auto<T>(pub(crate) Option<T>);
+
+/// The most that a task may ask for, where the operator bounds it further than the machines do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Most<T>(pub(crate) Option<T>);
+
 /// Files that a process may have open. `None` is as many as are good for this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFiles(pub(crate) Option<u32>);
@@ -52,6 +60,7 @@ impl Value for Duration {
 impl Value for Size {
     const ACCEPTS: &'static str = "a size like 64KiB, 8MiB or 1GiB, or a number of bytes";
     const ACCEPTS_OR_NOT: &'static str = "a size like 64KiB, 8MiB or 1GiB, a number of bytes, or none";
+    const ACCEPTS_OR_AUTO: &'static str = "a size like 64KiB, 8MiB or 1GiB, a number of bytes, or auto";
 
     fn parse(text: &str) -> Result<Size, String> {
         text.parse()
@@ -71,6 +80,7 @@ impl Value for Size {
 impl Value for NonZeroU32 {
     const ACCEPTS: &'static str = "a whole number from 1";
     const ACCEPTS_OR_NOT: &'static str = "a whole number from 1, or none";
+    const ACCEPTS_OR_AUTO: &'static str = "a whole number from 1, or auto";
 
     fn parse(text: &str) -> Result<NonZeroU32, String> {
         text.parse().map_err(|_| "not such a number".to_string())
@@ -140,6 +150,39 @@ impl Value for OpenFiles {
     }
 }
 
+impl Value for Auto<Size> {
+    const ACCEPTS: &'static str = Size::ACCEPTS_OR_AUTO;
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<Auto<Size>, String> {
+        match text {
+            "auto" => Ok(Auto(None)),
+            _ => Size::parse(text).map(|size| Auto(Some(size))),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or("auto".to_string(), |size| size.show())
+    }
+}
+
+impl<T: Value> Value for Most<T> {
+    const ACCEPTS: &'static str = T::ACCEPTS_OR_AUTO;
+    const WORD: Option<&'static str> = Some("auto");
+
+    fn parse(text: &str) -> Result<Most<T>, String> {
+        match text {
+            // There is no bound of the operator's either way.
+            "auto" | "none" => Ok(Most(None)),
+            _ => T::parse(text).map(|value| Most(Some(value))),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.as_ref().map_or("auto".to_string(), T::show)
+    }
+}
+
 impl Value for Port {
     const ACCEPTS: &'static str = "a port from 1 to 65535";
 
@@ -182,6 +225,12 @@ mod tests {
         check::<OpenFiles>("auto", Ok("auto"));
         check::<OpenFiles>("16", Ok("16"));
         check::<OpenFiles>("15", Err("not"));
+        check::<Auto<Size>>("auto", Ok("auto"));
+        check::<Auto<Size>>("2GiB", Ok("2GiB"));
+        check::<Auto<Size>>("none", Err("not a unit"));
+        check::<Most<Size>>("auto", Ok("auto"));
+        check::<Most<Size>>("none", Ok("auto"));
+        check::<Most<NonZeroU32>>("7", Ok("7"));
         check::<Port>("2379", Ok("2379"));
         check::<Port>("0", Err("not"));
         check::<Port>("65536", Err("not"));

@@ -65,7 +65,7 @@ pub(super) const KINDS: &[Kind] = &[
         calls: &["fcntl"],
         rule: rules::FILE_CONTROL,
         why: "Byte-range locks (about 200 bytes each) are not charged and have no limit in the kernel, and databases need \
-              them. What is new to us gets EINVAL, as do leases, \
+              them: the executor's reserve of memory bounds them. What is new to us gets EINVAL, as do leases, \
               notifications of what others do in a folder (F_NOTIFY) and write hints.",
     },
     Kind {

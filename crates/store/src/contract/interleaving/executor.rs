@@ -53,6 +53,9 @@ impl Executor {
                 ),
                 Act::Fail => self.complete(running.handout, End::Result(run_failure())),
                 Act::Break => self.complete(running.handout, End::Broken("broken".into())),
+                Act::PlatformFailure => {
+                    self.complete(running.handout, End::PlatformFailure("no warden".into()));
+                }
                 Act::Forget => {}
             }
         }
@@ -75,6 +78,7 @@ impl Executor {
                 host: "h".into(),
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
+                capacity: None,
             },
             intent,
         };

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use model::{Counts, Intent, Query, Report, Seq, Status, TaskId};
+use model::{Counts, Intent, Query, Report, ReportAnswer, Seq, Status, TaskId};
 
 use super::executor::Executor;
-use super::reference::{Judged, Reference};
+use super::reference::{Judged, RefTask, Reference};
 use super::witness::Witness;
 use super::{Act, EXECUTORS, Event, Fate};
 use crate::contract::LOSSES;
@@ -129,10 +129,17 @@ impl History {
         }
     }
 
-    async fn deliver(&mut self, report: &Report) -> model::ReportAnswer {
+    async fn deliver(&mut self, report: &Report) -> ReportAnswer {
         let reported = self.store.report(report.clone()).await.unwrap();
         let expected = self.reference.report(report);
         assert_eq!(Judged::of(&reported.answer), expected, "{report:?}");
+        if let ReportAnswer::Done(answer) = &reported.answer {
+            for assignment in &answer.assign {
+                let same = |task: &&RefTask| task.id == assignment.handout.task;
+                let task = self.reference.tasks.iter().find(same).unwrap();
+                assert_eq!(assignment.platform_losses, task.platform_losses, "{task:?}");
+            }
+        }
         self.witness.saw_report(report, &reported);
         reported.answer
     }

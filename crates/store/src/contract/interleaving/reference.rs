@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use model::{
-    Answer, Attempt, End, ExecutorName, Handout, Holding, Intent, KnownSession, Moment, Report, ReportAnswer,
-    Seq, SessionId, Standing, Status, TaskId, TaskResult, settle, standing,
+    Answer, Attempt, End, ExecutorName, Handout, Holding, Intent, KnownSession, MAX_PLATFORM_LOSSES, Moment,
+    Report, ReportAnswer, Seq, SessionId, Standing, Status, TaskId, TaskResult, settle, standing,
 };
 
 use crate::SessionSeen;
@@ -26,7 +26,16 @@ pub(super) struct RefTask {
     given: Seq,
     pub(super) attempt: Attempt,
     lost: u32,
+    pub(super) platform_losses: u32,
     pub(super) result: Option<TaskResult>,
+}
+
+/// Why a task loses its executor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    GivenBack,
+    Lost,
+    PlatformFailed,
 }
 
 /// What a report comes to; of the assigned tasks only which they are.
@@ -49,6 +58,7 @@ impl Reference {
             given: Seq(0),
             attempt: Attempt(0),
             lost: 0,
+            platform_losses: 0,
             result: None,
         });
     }
@@ -67,7 +77,7 @@ impl Reference {
             return None;
         }
         known.live = false;
-        Some(self.release_all(&seen.executor, seen.session, Some(LOSSES)))
+        Some(self.release_all(&seen.executor, seen.session, Why::Lost))
     }
 
     pub(super) fn report(&mut self, report: &Report) -> Judged {
@@ -86,12 +96,14 @@ impl Reference {
         self.sessions.insert(report.executor.clone(), now);
         let mut delete = self.complete(report);
         if let Some(former) = known.filter(|known| judged == Standing::Opens && known.live) {
-            self.release_all(&report.executor, former.session, None);
+            self.release_all(&report.executor, former.session, Why::GivenBack);
         }
         self.record(report, &mut delete);
         let settled = settle(&self.holdings(report), report);
         for handout in &settled.release {
-            self.find(*handout, &report.executor).unwrap().release(None);
+            self.find(*handout, &report.executor)
+                .unwrap()
+                .release(Why::GivenBack);
         }
         let mut assign = settled.assign;
         match report.intent {
@@ -101,7 +113,7 @@ impl Reference {
                     delete.push(holding.handout);
                     self.find(holding.handout, &report.executor)
                         .unwrap()
-                        .release(None);
+                        .release(Why::GivenBack);
                 }
             }
         }
@@ -119,7 +131,8 @@ impl Reference {
                     task.result = Some(result.clone());
                     task.holder = None;
                 }
-                End::Result(_) | End::Broken(_) => task.release(Some(LOSSES)),
+                End::Result(_) | End::Broken(_) => task.release(Why::Lost),
+                End::PlatformFailure(_) => task.release(Why::PlatformFailed),
             }
         }
         report.complete.iter().map(|complete| complete.handout).collect()
@@ -173,10 +186,10 @@ impl Reference {
         .collect()
     }
 
-    fn release_all(&mut self, executor: &ExecutorName, session: SessionId, bound: Option<u32>) -> usize {
+    fn release_all(&mut self, executor: &ExecutorName, session: SessionId, why: Why) -> usize {
         let holder = Some((executor.clone(), session));
         let held = self.tasks.iter_mut().filter(|task| task.holder == holder);
-        held.map(|task| task.release(bound)).count()
+        held.map(|task| task.release(why)).count()
     }
 
     fn find(&mut self, handout: Handout, executor: &ExecutorName) -> Option<&mut RefTask> {
@@ -187,13 +200,14 @@ impl Reference {
 }
 
 impl RefTask {
-    /// With a bound it is a loss, without one it is given back.
-    fn release(&mut self, bound: Option<u32>) {
+    fn release(&mut self, why: Why) {
         self.holder = None;
-        self.lost += u32::from(bound.is_some());
-        self.status = match bound {
-            Some(bound) if self.lost >= bound => Status::SystemError,
-            _ => Status::Retrying,
+        self.lost += u32::from(why == Why::Lost);
+        self.platform_losses += u32::from(why == Why::PlatformFailed);
+        self.status = if self.lost == LOSSES || self.platform_losses == MAX_PLATFORM_LOSSES {
+            Status::SystemError
+        } else {
+            Status::Retrying
         };
     }
 }

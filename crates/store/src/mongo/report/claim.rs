@@ -19,6 +19,7 @@ const ANSWER_BYTES: usize = 24 << 20;
 #[derive(Debug)]
 pub(super) struct Claimed {
     pub(super) handout: Handout,
+    pub(super) platform_losses: u32,
     /// If it is new to the executor: when it was added.
     pub(super) added: Option<Moment>,
     /// Where its spec is, if that was read.
@@ -42,6 +43,7 @@ pub(super) fn claim(
             bytes += task.spec_size;
             steps.handouts.push(Claimed {
                 handout: task.handout(report.session),
+                platform_losses: task.losses.platform,
                 added: None,
                 spec: None,
             });
@@ -60,6 +62,7 @@ pub(super) fn claim(
         if let Some(taken) = table.get(task.id) {
             steps.handouts.push(Claimed {
                 handout: taken.handout(report.session),
+                platform_losses: taken.losses.platform,
                 added: Some(task.add_time),
                 spec: specs.get(&task.id).copied().cloned(),
             });
@@ -70,7 +73,7 @@ pub(super) fn claim(
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, ExecutorName, Intent, Presence, Seq, SessionId, Status};
+    use model::{Attempt, ExecutorName, Intent, Losses, Presence, Seq, SessionId, Status};
 
     use super::super::queue::Reservations;
     use super::*;
@@ -90,6 +93,7 @@ mod tests {
                 host: "h".into(),
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
+                capacity: None,
             },
             intent: Intent::Stay,
         }
@@ -104,7 +108,7 @@ mod tests {
             executor: None,
             session: None,
             attempt: Attempt(1),
-            lost: 0,
+            losses: Losses::default(),
             given: Seq(1),
             start_time: None,
             report_time: None,

@@ -49,7 +49,11 @@ pub(super) async fn assignments(
         let handout = claimed.handout;
         match decode_spec(specs.get(&handout.task).map_or(&[], Vec::as_slice)) {
             Ok(spec) => {
-                assignments.push(Assignment { handout, spec });
+                assignments.push(Assignment {
+                    handout,
+                    spec,
+                    platform_losses: claimed.platform_losses,
+                });
                 added.extend(claimed.added);
             }
             Err(error) => {

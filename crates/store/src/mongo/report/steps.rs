@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use model::{Handout, Report, Status, TaskId, settle};
+use model::{Handout, Release, Report, Status, TaskId, settle};
 
 use super::claim::Claimed;
 use super::{How, Sent};
 use crate::Finished;
 use crate::mongo::row::Position;
-use crate::mongo::table::{Release, Table};
+use crate::mongo::table::Table;
 
 /// What the steps have come to so far.
 #[derive(Default)]
@@ -81,6 +81,7 @@ impl Steps {
                 table.release(task.id, Release::Lost(&trouble));
             }
             How::Broken(trouble) => table.release(task.id, Release::Lost(trouble)),
+            How::PlatformFailure(trouble) => table.release(task.id, Release::PlatformFailure(trouble)),
         }
     }
 

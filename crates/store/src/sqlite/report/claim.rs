@@ -83,13 +83,17 @@ fn hand_out(
                 session: report.session,
                 attempt: task.attempt,
             };
-            handled.answer.assign.push(Assignment { handout, spec });
+            handled.answer.assign.push(Assignment {
+                handout,
+                spec,
+                platform_losses: task.losses.platform,
+            });
         }
         Err(error) => {
             group
                 .set_aside()
                 .note(format_args!("spec of task {}", task.id), &error);
-            transition::give_up(group, task, &error.to_string())?;
+            transition::give_up(group, task, task.losses, &error.to_string())?;
         }
     }
     Ok(document.len())

@@ -1,12 +1,12 @@
 //! Step 2: committing what has ended, if it is the attempt that is out.
 
-use model::{Complete, End, Handout, Report, Status, TaskResult};
+use model::{Complete, End, Handout, Release, Report, Status, TaskResult};
 
 use super::Handled;
 use crate::sqlite::failure::Failure;
 use crate::sqlite::group::Group;
 use crate::sqlite::rows::{self, Position};
-use crate::sqlite::transition::{self, Release};
+use crate::sqlite::transition;
 use crate::{Finished, StoreError};
 
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(super) struct Ended {
 enum How {
     Result { status: Status, document: Vec<u8> },
     Broken(String),
+    PlatformFailure(String),
 }
 
 impl Ended {
@@ -32,6 +33,7 @@ impl Ended {
                 document: encode(result)?,
             },
             End::Broken(trouble) => How::Broken(trouble.clone()),
+            End::PlatformFailure(trouble) => How::PlatformFailure(trouble.clone()),
         };
         Ok(Ended {
             handout: complete.handout,
@@ -42,7 +44,7 @@ impl Ended {
     pub(super) fn weight(&self) -> usize {
         match &self.how {
             How::Result { document, .. } => document.len(),
-            How::Broken(trouble) => trouble.len(),
+            How::Broken(trouble) | How::PlatformFailure(trouble) => trouble.len(),
         }
     }
 }
@@ -101,5 +103,6 @@ fn settle(
             transition::release(group, task, Release::Lost(&trouble))
         }
         How::Broken(trouble) => transition::release(group, task, Release::Lost(trouble)),
+        How::PlatformFailure(trouble) => transition::release(group, task, Release::PlatformFailure(trouble)),
     }
 }
