@@ -137,6 +137,18 @@ impl Guest {
         self.file(&format!("/usr/bin/{name}"), content, 0o755)
     }
 
+    /// Gives the ordinary user ids of the guest from 100000 to 165535, and the programs that map them.
+    #[must_use]
+    pub fn subordinate_ids(mut self) -> Guest {
+        for name in ["newuidmap", "newgidmap"] {
+            self = self.program(name, &program::on_path(name));
+            self.archive.set_mode(&format!("/usr/bin/{name}"), 0o4755);
+        }
+        ["/etc/subuid", "/etc/subgid"]
+            .into_iter()
+            .fold(self, |guest, path| guest.file(path, "user:100000:65536\n", 0o644))
+    }
+
     /// Boots, runs one step after the other, and switches off. The test fails, and shows the console, when the guest
     /// breaks down or has not ended in time. How the steps end is for the test to judge.
     pub async fn run(mut self, steps: &[Step], deadline: Duration) -> Ran {

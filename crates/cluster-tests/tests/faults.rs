@@ -29,6 +29,9 @@ mod silent_peer;
 #[path = "faults/stands_still.rs"]
 mod stands_still;
 
+#[path = "faults/short_of_memory.rs"]
+mod short_of_memory;
+
 #[path = "faults/hangs.rs"]
 mod hangs;
 

@@ -12,7 +12,13 @@ mod seen;
 
 #[path = "guest/cells.rs"]
 mod cells;
+#[path = "guest/hostile_programs.rs"]
+mod hostile_programs;
+#[path = "guest/memory_reserve.rs"]
+mod memory_reserve;
 #[path = "guest/node.rs"]
 mod node;
+#[path = "guest/per_user.rs"]
+mod per_user;
 #[path = "guest/weaker.rs"]
 mod weaker;

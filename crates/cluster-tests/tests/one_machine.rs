@@ -55,6 +55,8 @@ mod first_task;
 mod in_a_cell;
 #[path = "one_machine/limits.rs"]
 mod limits;
+#[path = "one_machine/machine_limits.rs"]
+mod machine_limits;
 #[path = "one_machine/nodes.rs"]
 mod nodes;
 #[path = "one_machine/order.rs"]

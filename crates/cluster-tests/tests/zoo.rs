@@ -24,6 +24,8 @@ mod escapes;
 mod floods;
 #[path = "zoo/foreign_calls.rs"]
 mod foreign_calls;
+#[path = "zoo/hostile_neighbours.rs"]
+mod hostile_neighbours;
 #[path = "zoo/kernel_memory.rs"]
 mod kernel_memory;
 #[path = "zoo/neighbours.rs"]

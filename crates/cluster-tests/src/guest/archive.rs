@@ -30,6 +30,12 @@ impl Archive {
         self.put(path, FILE | mode, content, (0, 0));
     }
 
+    /// Of a file that is there.
+    pub(super) fn set_mode(&mut self, path: &str, mode: u32) {
+        let entry = self.entries.get_mut(&placed(path)).expect("a file");
+        entry.mode = FILE | mode;
+    }
+
     pub(super) fn link(&mut self, path: &str, target: &str) {
         self.put(path, LINK | 0o777, target.into(), (0, 0));
     }

@@ -1,3 +1,4 @@
+use model::{Status, TaskId};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -28,6 +29,45 @@ async fn a_task_whose_warden_is_killed_is_run_again() {
     stage.system.remains().await_none().await;
     up.kill();
     stage.system.remains().await_nobody().await;
+}
+
+/// Kills the warden of each of the task's next runs.
+async fn kill_wardens(stage: &Stage, id: TaskId, runs: usize) {
+    for run in 1..=runs {
+        let pid = stage.runs(id, run).await[run - 1].pid;
+        kill(warden_of(pid), Signal::SIGKILL).unwrap();
+    }
+}
+
+/// More often than a task may be lost by its own fault.
+#[tokio::test]
+async fn wardens_that_are_killed_use_up_no_attempts() {
+    let stage = Stage::new();
+    let _up = stage.system.up(&LONG_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    kill_wardens(&stage, id, 5).await;
+    stage.runs(id, 6).await;
+    let (task, runs) = stage.finish(id).await;
+    assert_eq!((task.attempt, runs.len()), (6, 6));
+}
+
+/// It takes the best part of a minute, as the pauses between the attempts grow.
+#[tokio::test]
+async fn a_task_whose_every_warden_is_killed_ends_and_says_why() {
+    let stage = Stage::new();
+    let _up = stage.system.up(&LONG_LEASE).unwrap();
+    let id = stage.add_waiting().await;
+    kill_wardens(&stage, id, 10).await;
+    let task = stage.system.done(id).await;
+    assert_eq!((task.status, task.attempt), (Status::SystemError, 10));
+    assert_eq!(task.result, None);
+    let trouble = task.trouble.unwrap();
+    assert!(
+        trouble.starts_with("the platform failed to run it 10 times: "),
+        "{trouble}"
+    );
+    stage.history.assert_no_overlap();
+    stage.nobody_alive().await;
 }
 
 /// Nobody is left who knows of the children but the next life of the executor.

@@ -35,7 +35,7 @@ pub(crate) const ANIMALS: [Animal; 22] = [
     animal("SysV hoard", "", "segments", "memory_limit"),
     animal(
         "shm fill",
-        "--space 1GiB",
+        "--space 512MiB",
         "dd if=/dev/zero of=/dev/shm/x bs=1M count=256",
         "memory_limit",
     ),

@@ -101,6 +101,13 @@ async fn an_ordinary_user_with_a_delegated_group_has_every_wall() {
     judge(&ran, &seen::by_user());
 }
 
+#[tokio::test]
+async fn an_ordinary_user_with_subordinate_ids_has_every_wall() {
+    let ran = guest().subordinate_ids().run(&steps(Step::user), DONE).await;
+    // The last ones, two for each slot, of which there is one for each of the two processors.
+    judge(&ran, &seen::by_subordinate(165_532));
+}
+
 fn guest() -> Guest {
     seen::put(animals::guest())
 }

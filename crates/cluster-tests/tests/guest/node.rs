@@ -131,6 +131,12 @@ async fn of_an_ordinary_user_measures_and_leaves_nothing_when_killed() {
     judge_lives(&ran, &[seen::by_user()]);
 }
 
+#[tokio::test]
+async fn with_subordinate_ids_measures_and_leaves_nothing_when_killed() {
+    let ran = guest().subordinate_ids().run(&lives(Step::user), DONE).await;
+    judge_lives(&ran, &[165_534, 165_535].map(seen::by_subordinate));
+}
+
 /// More than one, of which one has to be right: while the emulator stands still, time runs on for whoever is at work
 /// there. If that is after the program has counted its own, it is told to have used more.
 const OWN_TIMES: [&str; 3] = ["own time", "own time again", "own time once more"];

@@ -53,6 +53,11 @@ pub(crate) fn by_user() -> String {
     from_within(1000, "1000 1000 1", "/proc /proc")
 }
 
+/// By a command of an ordinary user's who has subordinate ids.
+pub(crate) fn by_subordinate(id: u32) -> String {
+    from_within(1000, &format!("999 1000 1 1000 {id} 1"), "/proc /proc")
+}
+
 fn from_within(user: u32, map: &str, processes: &str) -> String {
     format!(
         "processes: /proc/2

@@ -259,8 +259,14 @@ async fn a_node_that_is_not_ready_says_why() {
 
 #[tokio::test]
 async fn the_log_tells_of_tasks_that_could_not_be_run() {
-    let stage = Stage::up(&["--set", "judicator.attempts=1", "--log", "debug"]);
-    let broken = stage.system.run(shell("kill -9 $PPID; sleep 600")).await;
+    let attempts = ["--set", "judicator.attempts=1", "--set", "executor.stall=6s"];
+    // So long a warden that is stopped is not told to go on.
+    let lease = ["--set", "executor.self_kill=9m", "--set", "judicator.lease=10m"];
+    let stage = Stage::up(&[&attempts[..], &lease, &["--log", "debug"]].concat());
+    // Its warden hangs and keeps no limit.
+    let mut broken = shell("kill -STOP $PPID; sleep 600");
+    broken["execute"]["limits"]["wall"] = "1s".into();
+    let broken = stage.system.run(broken).await;
     assert_eq!(broken.status.as_str(), "system_error");
     let well = stage.system.run(shell("exit 3")).await;
     let line = |words: &'static [&'static str], id: String| {
@@ -279,7 +285,10 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
         broken.id.to_string(),
     )
     .await;
-    assert!(told.contains("warden"), "{told}");
+    assert!(
+        told.contains("lost 1 times: its slot did not end the command"),
+        "{told}"
+    );
     line(
         &["DEBUG", "task handed out", "executor=", "attempt=1"],
         well.id.to_string(),

@@ -195,6 +195,49 @@ async fn a_task_that_runs_at_the_same_time_is_out_of_sight() {
     zoo.look_around().await;
 }
 
+/// Holds locks on devices, which are there in every cell, and says so by a file.
+const LOCKER: &str = r#"
+import fcntl, os, signal
+held = [os.open(path, os.O_RDONLY) for path in ('/dev/null', '/dev/zero', '/dev/urandom')]
+for file in held: fcntl.flock(file, fcntl.LOCK_EX)
+open('/tmp/locked', 'w').close()
+signal.pause()
+"#;
+
+const SECOND_LOCKER: &str = r#"
+import fcntl, os
+for path in ('/dev/null', '/dev/zero', '/dev/urandom'):
+    try:
+        fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print(path, 'is free')
+    except OSError as error:
+        print(path, error)
+"#;
+
+#[tokio::test]
+async fn a_lock_on_a_device_is_not_felt_in_another_slot() {
+    let zoo = Zoo::open().await;
+    let task = |text: &str| {
+        json!({
+            "source": {"main.py": text},
+            "execute": {"command": ["python3", "-S", "main.py"], "limits": {"wall": "120s"}},
+        })
+    };
+    let first = zoo.system.add(task(LOCKER)).await;
+    await_that("the locks", SOON, async || {
+        let mut inmates = inmates().into_iter();
+        inmates.find(|inmate| inmate.path("tmp/locked").exists())
+    })
+    .await;
+    let second = zoo.system.run(task(SECOND_LOCKER)).await;
+    assert_eq!(
+        executed(second).stdout,
+        "/dev/null is free\n/dev/zero is free\n/dev/urandom is free\n"
+    );
+    zoo.system.client.cancel(first.id).await.unwrap();
+    zoo.look_around().await;
+}
+
 #[tokio::test]
 async fn what_a_compiler_left_is_run_as_what_it_is() {
     let zoo = Zoo::open().await;

@@ -1,9 +1,16 @@
 //! Those that bring more than they have asked room for.
 
-use cluster_tests::{System, Web};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cluster_tests::{System, Web, await_that};
 use serde_json::{Map, Value, json};
 
+use crate::scene::{groups_of, inmates};
 use crate::stage::Zoo;
+
+const SOON: Duration = Duration::from_secs(30);
 
 /// Told at once and as the task's own failure: no other attempt would fare better.
 fn refused(task: &Value, step: &str, status: &str) -> String {
@@ -81,6 +88,66 @@ async fn files_that_are_larger_than_their_space_are_refused_when_added() {
     let batch = json!({"tasks": [{"execute": {"command": "true"}}, input]});
     let refused = web.post("/api/v1/tasks/batch", &batch).await.problem(422);
     assert_eq!(refused["field"], "tasks[1].execute.limits.space", "{refused:#}");
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Brings 24 MiB of files, beside 16 MiB of memory.
+fn large(command: &str) -> Value {
+    let text = "x".repeat(4 << 20);
+    let files: Map<String, Value> = (0..6).map(|n| (format!("f{n}"), json!(text))).collect();
+    json!({
+        "data": files,
+        "execute": {"command": command, "limits": {"memory": "16MiB", "space": "64MiB", "wall": "120s"}},
+    })
+}
+
+/// A figure of the control group of memory, of these.
+fn figure(groups: &[PathBuf], name: &str) -> Option<u64> {
+    let found = groups
+        .iter()
+        .find_map(|group| fs::read_to_string(group.join(name)).ok());
+    found?.trim().parse().ok()
+}
+
+#[tokio::test]
+async fn files_count_as_memory_beside_that_of_the_command() {
+    let zoo = Zoo::open().await;
+    let waiting = zoo.system.add(large("touch /tmp/here; exec sleep 600")).await;
+    let groups = await_that("the task to run", SOON, async || {
+        let mut inmates = inmates().into_iter();
+        let inmate = inmates.find(|inmate| inmate.name == "sleep" && inmate.path("tmp/here").exists())?;
+        Some(groups_of(&inmate, &zoo.system))
+    })
+    .await;
+    let held = figure(&groups, "memory.usage_in_bytes").expect("a figure");
+    let limit = figure(&groups, "memory.limit_in_bytes").expect("a limit");
+    assert!(held >= 24 * MIB, "{held}");
+    assert_eq!(limit, (16 + 24) * MIB);
+    zoo.system.client.cancel(waiting.id).await.unwrap();
+
+    // What it brought is not what it has used.
+    let read = zoo.task(&large("cat data/* | wc -c")).await;
+    assert_eq!(
+        read["result"]["execute"]["stdout"],
+        format!("{}\n", 24 * MIB),
+        "{read:#}"
+    );
+    let memory = read["result"]["execute"]["memory_bytes"].as_u64().expect("bytes");
+    assert!(memory < 16 * MIB, "{read:#}");
+    let greedy = zoo.task(&large("head -c 20m /dev/zero > /tmp/more")).await;
+    assert_eq!(
+        greedy["result"]["execute"]["reason"], "memory_limit",
+        "{greedy:#}"
+    );
+    // The next task has nothing of it.
+    let small = json!({"execute": {"command": "true", "limits": {"memory": "16MiB"}}});
+    for _ in 0..4 {
+        let next = zoo.task(&small).await;
+        let memory = next["result"]["execute"]["memory_bytes"].as_u64().expect("bytes");
+        assert!(memory < 8 * MIB, "{next:#}");
+    }
+    zoo.look_around().await;
 }
 
 #[tokio::test]
