@@ -67,10 +67,11 @@ use task::{FOLDERS, TaskFiles};
 pub(crate) use user::{COMMAND, WARDEN};
 use user::{Outer, Who};
 
-use crate::cgroup::{Group, GroupLimits, Settled};
+use crate::cgroup::{Group, GroupLimits};
 use crate::fault::{Errno, Fault};
 use crate::open_files::raise_open_files;
 use crate::spec::Limits;
+use crate::warden::child::NO_CORE;
 use crate::wire::rights;
 
 /// What a warden needs to make one cell after another.
@@ -180,10 +181,15 @@ impl Cells {
         // What no process that comes from here can ever get need not be taken from each.
         power::bound_capabilities().at(Step::BoundingSet)?;
         power::hide().at(Step::Hide)?;
+        // Those of all cells come from here. The filter lets nobody change it afterwards.
+        bare::limit(&NO_CORE).at(Step::CoreDumps)?;
+        let filter = Filter::new();
+        bare::forbid_new_privileges().at(Step::NoNewPrivileges)?;
+        bare::filter_calls(filter.shared()).at(Step::Seccomp)?;
         let mut cells = Cells {
             who,
             group,
-            filter: Rc::new(Filter::new()),
+            filter: Rc::new(filter),
             ipc,
             networks,
             lock,
@@ -227,9 +233,9 @@ impl Cells {
         self.retire_those_that_are_gone();
         // What an earlier step has written counts as its own. It must not be held against this one, and least of all
         // against the process that waits in the group.
-        if let Some(group) = &mut self.group
-            && group.settle()? == Settled::Anew
-        {
+        if let Some(group) = &mut self.group {
+            group.settle()?;
+            // A group that held the task's files has given way to another.
             self.laid_out = 0;
         }
         let (ours, theirs) = UnixStream::pair().at(Step::Talk)?;

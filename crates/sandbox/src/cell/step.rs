@@ -37,6 +37,7 @@ pub enum Step {
     SealRoot,
     BoundingSet,
     Hide,
+    CoreDumps,
     // The warden's, for each task.
     MountTask,
     MakeFolders,
@@ -59,7 +60,6 @@ pub enum Step {
     EnterGroup,
     GroupNamespace,
     Session,
-    CoreDumps,
     Group,
     User,
     Capabilities,

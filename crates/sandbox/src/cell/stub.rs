@@ -12,7 +12,6 @@ use super::oom::PREFERRED;
 use super::orders::Orders;
 use super::step::{At, Step, StepError};
 use crate::fault::Errno;
-use crate::warden::child::NO_CORE;
 use crate::warden::signals::IGNORED;
 
 pub(super) extern "C" fn run(desk: &Desk) -> ! {
@@ -55,8 +54,6 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
         bare::leave_namespaces(libc::CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
     }
     bare::begin_session().at(Step::Session)?;
-    // The filter lets nobody change it afterwards.
-    bare::limit(&NO_CORE).at(Step::CoreDumps)?;
     if let Some(id) = desk.who.other() {
         bare::become_group(id).at(Step::Group)?;
         bare::become_user(id).at(Step::User)?;
@@ -66,7 +63,7 @@ fn give_up_power(desk: &Desk) -> Result<(), StepError> {
     if let Some(rules) = desk.rules {
         bare::restrict_files(rules).at(Step::Landlock)?;
     }
-    bare::filter_calls(desk.filter.program()).at(Step::Seccomp)
+    bare::filter_calls(desk.filter.last()).at(Step::Seccomp)
 }
 
 /// What the warden has open must not be on the way of the task's own paths. Two are left, and go when the program is

@@ -34,11 +34,10 @@ fn low_half(argument: u8) -> u32 {
     ARGUMENTS + 2 * HALF * u32::from(argument)
 }
 
-const UNKNOWN: Rule = Rule::Flat(Verdict::Answer(libc::ENOSYS));
-
-pub(super) fn assemble(known: &BTreeMap<u32, Rule>) -> Vec<sock_filter> {
+/// `others` is the rule for all numbers that are not known.
+pub(super) fn assemble(known: &BTreeMap<u32, Rule>, others: Rule) -> Vec<sock_filter> {
     let mut program = Program::default();
-    let ranges: Vec<(u32, At)> = ranges(known)
+    let ranges: Vec<(u32, At)> = ranges(known, others)
         .into_iter()
         .map(|(first, rule)| (first, program.rule(&rule)))
         .collect();
@@ -52,14 +51,11 @@ pub(super) fn assemble(known: &BTreeMap<u32, Rule>) -> Vec<sock_filter> {
 }
 
 /// The first number of each range of numbers that have the same rule, in order and without gaps.
-fn ranges(known: &BTreeMap<u32, Rule>) -> Vec<(u32, Rule)> {
-    let mut bounds: BTreeMap<u32, Rule> = BTreeMap::from([
-        (0, UNKNOWN),
-        (X32, Rule::Flat(Verdict::Kill)),
-        (AFTER_X32, UNKNOWN),
-    ]);
+fn ranges(known: &BTreeMap<u32, Rule>, others: Rule) -> Vec<(u32, Rule)> {
+    let mut bounds: BTreeMap<u32, Rule> =
+        BTreeMap::from([(0, others), (X32, Rule::Flat(Verdict::Kill)), (AFTER_X32, others)]);
     // The end of one may be the beginning of another, which then counts.
-    bounds.extend(known.keys().map(|number| (number + 1, UNKNOWN)));
+    bounds.extend(known.keys().map(|number| (number + 1, others)));
     bounds.extend(known);
     let mut ranges: Vec<(u32, Rule)> = bounds.into_iter().collect();
     ranges.dedup_by(|later, earlier| later.1 == earlier.1);

@@ -31,7 +31,53 @@ pub(super) fn known() -> BTreeMap<u32, Rule> {
         .iter()
         .flat_map(|kind| kind.calls.iter().map(|call| (call, kind.rule)));
     calls
-        .filter_map(|(call, rule)| Some((Sysno::from_str(call).ok()?.id() as u32, rule)))
+        .filter_map(|(call, rule)| Some((number(call)?, rule)))
+        .collect()
+}
+
+fn number(call: &str) -> Option<u32> {
+    Some(Sysno::from_str(call).ok()?.id() as u32)
+}
+
+/// How the answer to a call is split between the two filters.
+#[derive(Clone, Copy)]
+pub(super) struct Split {
+    pub(super) shared: Rule,
+    /// None: that of the table.
+    pub(super) last: Option<Rule>,
+}
+
+/// What the warden and the processes of a cell need until the command begins, and the command may not have.
+pub(super) fn of_warden() -> BTreeMap<u32, Split> {
+    const CALLS: [&str; 14] = [
+        "clone3",
+        "unshare",
+        "setns",
+        "mount",
+        "umount2",
+        "fsopen",
+        "fsconfig",
+        "fsmount",
+        "setgroups",
+        "landlock_create_ruleset",
+        "landlock_add_rule",
+        "landlock_restrict_self",
+        "seccomp",
+        "ioctl",
+    ];
+    let split = |call| match call {
+        "ioctl" => Split {
+            shared: rules::WARDEN_DEVICE_CONTROL,
+            last: Some(rules::NOT_OF_WARDEN),
+        },
+        _ => Split {
+            shared: ALLOW,
+            last: None,
+        },
+    };
+    CALLS
+        .into_iter()
+        .filter_map(|call| Some((number(call)?, split(call))))
         .collect()
 }
 

@@ -7,6 +7,8 @@ use super::Verdict::{Allow, Answer};
 
 const ALL_BITS: u32 = u32::MAX;
 pub(super) const ALLOW: Rule = Rule::Flat(Allow);
+/// As for a call that the kernel does not have.
+pub(super) const UNKNOWN: Rule = Rule::Flat(Answer(ENOSYS));
 pub(super) const FORBID: Rule = Rule::Flat(Answer(EPERM));
 pub(super) const NOTHING_TO_DO: Rule = Rule::Flat(Answer(0));
 /// As for an option or a request that the kernel does not know.
@@ -14,6 +16,7 @@ const INVALID: Rule = Rule::Flat(Answer(EINVAL));
 pub(super) const NOT_SUPPORTED: Rule = Rule::Flat(Answer(EOPNOTSUPP));
 const NO_MEMORY: Rule = Rule::Flat(Answer(ENOMEM));
 const NO_SUCH_OPTION: Rule = Rule::Flat(Answer(ENOPROTOOPT));
+const NO_SUCH_REQUEST: Rule = Rule::Flat(Answer(ENOTTY));
 
 pub(super) const CLONE: Rule = without(0, NAMESPACES as u32, &FORBID);
 pub(super) const READ_NOW: Rule = without(5, RWF_NOWAIT as u32, &NOT_SUPPORTED);
@@ -201,10 +204,24 @@ pub(super) const DEVICE_CONTROL: Rule = Rule::Ask {
                 SIOCGIFTXQLEN, TIOCGPTN, RNDGETENTCNT,
             ],
             yes: &ALLOW,
-            no: &Rule::Flat(Answer(ENOTTY)),
+            no: &NO_SUCH_REQUEST,
         },
     },
 };
+
+/// The warden's part of it: it raises the loopback interface of a cell that has one.
+pub(super) const WARDEN_DEVICE_CONTROL: Rule = raises_interface(&ALLOW, &DEVICE_CONTROL);
+pub(super) const NOT_OF_WARDEN: Rule = raises_interface(&NO_SUCH_REQUEST, &ALLOW);
+
+const fn raises_interface(yes: &'static Rule, no: &'static Rule) -> Rule {
+    Rule::Ask {
+        argument: 1,
+        mask: ALL_BITS,
+        among: &[SIOCSIFFLAGS],
+        yes,
+        no,
+    }
+}
 
 /// The kernel's numbers, the same on both machines; `libc` does not have all of them.
 const FIOSETOWN: u32 = 0x8901;
@@ -219,6 +236,7 @@ const SIOCGSTAMPNS_NEW: u32 = 0x8010_8907;
 const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFCONF: u32 = 0x8912;
 const SIOCGIFFLAGS: u32 = 0x8913;
+const SIOCSIFFLAGS: u32 = 0x8914;
 const SIOCGIFADDR: u32 = 0x8915;
 const SIOCGIFDSTADDR: u32 = 0x8917;
 const SIOCGIFBRDADDR: u32 = 0x8919;

@@ -23,9 +23,12 @@ fn filtered(program: impl AsRef<Path>) -> Command {
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        bare::filter_calls(filter.program()).map_err(|errno| io::Error::from_raw_os_error(errno.0))
+        [filter.shared(), filter.last()]
+            .into_iter()
+            .try_for_each(bare::filter_calls)
+            .map_err(|errno| io::Error::from_raw_os_error(errno.0))
     };
-    // SAFETY: makes two system calls and nothing else.
+    // SAFETY: makes three system calls and nothing else.
     unsafe { command.pre_exec(confine) };
     command
 }
