@@ -64,8 +64,11 @@ pub struct Usage {
     /// The most bytes that were held at one time, page cache and the kernel's own for these processes included.
     /// None where the place or the kernel cannot tell; then [`Group::held`] can be sampled.
     pub memory: Option<u64>,
-    /// How often a process was killed because all memory was used up. Version 2 counts some twice.
+    /// How often a process was killed for want of memory: in the group, in one above it, or on the machine. Version 2
+    /// counts some twice.
     pub oom_kills: u64,
+    /// Whether the group held as much as its limit allows. Also true where the kernel does not tell the peak.
+    pub reached_limit: bool,
     /// Processes and threads that were not started because there were as many as may be.
     pub refused_forks: u64,
 }
@@ -228,6 +231,7 @@ impl Group {
                 .map(|cpu| cpu.saturating_sub(self.zero.cpu.unwrap_or_default())),
             memory,
             oom_kills: now.oom_kills.saturating_sub(self.zero.oom_kills),
+            reached_limit: reaches(memory, self.limits.memory),
             refused_forks: now.refused_forks.saturating_sub(self.zero.refused_forks),
         })
     }
@@ -260,7 +264,7 @@ impl Group {
     /// Where a figure cannot be set back, or where page cache of the last run would count in the next one, that
     /// takes a new group. The cache is not thrown away instead: it may well be that of the compiler which the
     /// next run needs too.
-    pub fn settle(&mut self) -> Result<Settled, GroupError> {
+    pub fn settle(&mut self) -> Result<(), GroupError> {
         let is_as_new = match &self.files.memory {
             Some(memory) => memory.is_as_new(WORTH)?,
             None => true,
@@ -271,14 +275,14 @@ impl Group {
                 memory: memory.filter(|bytes| *bytes >= ROOMY),
                 processes,
             })?;
-            return Ok(Settled::AsItWas);
+            return Ok(());
         }
         for parent in &self.parents {
             parent.remove(&self.name)?;
         }
         self.files = Files::make(self.version, &self.parents, &self.name)?;
         self.limits = GroupLimits::default();
-        Ok(Settled::Anew)
+        Ok(())
     }
 
     /// Until the next [`Group::begin`].
@@ -297,12 +301,14 @@ impl Group {
     }
 }
 
-/// How a group was made as good as new.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    AsItWas,
-    /// Another has taken its place: nothing is charged to it.
-    Anew,
+/// The kernel charges in batches, so that a group whose memory runs out may hold a little less than its limit.
+fn reaches(peak: Option<u64>, limit: Option<u64>) -> bool {
+    const BATCH: u64 = 1 << 20;
+    match (peak, limit) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(peak), Some(limit)) => peak.saturating_add(BATCH) >= limit,
+    }
 }
 
 /// What of the kernel's figures only ever grows.

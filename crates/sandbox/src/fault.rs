@@ -43,6 +43,8 @@ pub enum Fault {
     },
     #[error("the machine had no means left to execute the program")]
     Execute(#[source] Errno),
+    #[error("the kernel ended the command because the machine was out of memory")]
+    MachineMemory,
     #[error("cannot wait for the command")]
     Wait(#[source] Errno),
     #[error("cannot make a cell")]

@@ -123,7 +123,8 @@ async fn files_count_as_memory_beside_that_of_the_command() {
     let held = figure(&groups, "memory.usage_in_bytes").expect("a figure");
     let limit = figure(&groups, "memory.limit_in_bytes").expect("a limit");
     assert!(held >= 24 * MIB, "{held}");
-    assert_eq!(limit, (16 + 24) * MIB);
+    // A little more than the files: the kernel's lists of their pages are charged as well.
+    assert!(limit.abs_diff((16 + 24) * MIB) < MIB, "{limit}");
     zoo.system.client.cancel(waiting.id).await.unwrap();
 
     // What it brought is not what it has used.

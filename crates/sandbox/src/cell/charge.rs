@@ -33,14 +33,6 @@ pub struct FileSize {
     pub bytes: u64,
 }
 
-impl FileSize {
-    /// What it takes in memory.
-    fn in_pages(&self) -> u64 {
-        const PAGE: u64 = 4096;
-        self.bytes.div_ceil(PAGE) * PAGE
-    }
-}
-
 impl Cells {
     /// Has these files, which are there and empty, count as memory of the group, in addition to what the next command is
     /// given. Where they do not fit into the task's space, whoever fills them will find that out.
@@ -52,13 +44,13 @@ impl Cells {
         group.lift_memory()?;
         let before = group.held()?.unwrap_or(0);
         match allocate_in(group, files) {
-            Ok(()) => self.laid_out += files.iter().map(FileSize::in_pages).sum::<u64>(),
-            Err(Errno(libc::ENOSPC)) => {
+            // More than the files themselves: the kernel's lists of their pages are charged too.
+            Ok(()) | Err(Errno(libc::ENOSPC)) => {
                 self.laid_out += group.held()?.unwrap_or(0).saturating_sub(before);
+                Ok(())
             }
-            Err(errno) => return Err(errno).at(Step::Charge).map_err(Fault::from),
+            Err(errno) => Err(errno).at(Step::Charge).map_err(Fault::from),
         }
-        Ok(())
     }
 
     /// What the group holds beside the memory of the command.

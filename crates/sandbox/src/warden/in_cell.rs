@@ -99,6 +99,11 @@ impl CellBench {
             Some(group) => group.usage().map_err(Fault::from)?,
             None => Usage::default(),
         };
+        // Commands are the first that the kernel kills when the machine, or a group above theirs, is out of memory. That is
+        // no verdict on one that kept its own limit.
+        if usage.oom_kills > 0 && !usage.reached_limit {
+            return Err(Fault::MachineMemory.into());
+        }
         let (end, used) = match ended {
             Ended::With(status, used) => (End::of(status), used),
             // We ended it.

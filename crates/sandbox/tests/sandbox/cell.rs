@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use sandbox::cgroup::Place;
 use sandbox::{
-    CellSettings, Fault, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Step, Usual, WORKSPACE,
-    Warden, WardenError,
+    CellSettings, Fault, FileSize, Isolation, Launcher, Limits, Outcome, Part, Reason, Spec, Step, Usual,
+    WORKSPACE, Warden, WardenError,
 };
 
-use super::stage::{command, launcher, limited, run_in, sh, stdout, try_run, wait_until};
+use super::stage::{command, launcher, limited, python, run_in, sh, stdout, try_run, wait_until};
 
 /// A warden whose cells have limits of their own place, which goes when it is dropped.
 struct Stage {
@@ -61,6 +61,23 @@ impl Stage {
     /// The task's folder.
     fn folder(&mut self) -> PathBuf {
         self.warden().folder().unwrap()
+    }
+
+    /// Lays out a file of the task, empty but allocated.
+    fn bring_file(&mut self, bytes: u64) {
+        let path = PathBuf::from("box/brought");
+        fs::write(self.folder().join(&path), "").unwrap();
+        self.warden().give_space(bytes + (1 << 20)).unwrap();
+        self.warden().charge(vec![FileSize { path, bytes }]).unwrap();
+    }
+
+    /// The group above those of all cells stands for the machine: beyond this its memory runs out.
+    fn limit_machine(&self, bytes: u64) {
+        let files = ["memory.limit_in_bytes", "memory.max"];
+        let directories = self.place.as_ref().unwrap().directories();
+        let mut limits = directories.flat_map(|directory| files.map(|file| directory.join(file)));
+        let limit = limits.find(|path| path.exists()).expect("a limit of memory");
+        fs::write(limit, bytes.to_string()).unwrap();
     }
 }
 
@@ -324,6 +341,50 @@ fn what_one_command_wrote_is_not_held_against_the_next() {
     let outcome = stage.run(&limited(sh("wc -c < big"), limits));
     assert_eq!(stdout(&outcome), "41943040\n", "{outcome:?}");
     assert!(outcome.memory < 16 << 20, "{outcome:?}");
+}
+
+/// The kernel's own lists of the pages of large files are charged too, and are no part of a small limit.
+#[test]
+fn large_files_of_the_task_leave_a_small_limit_whole() {
+    const BYTES: u64 = 1 << 30;
+    let mut stage = Stage::new();
+    stage.bring_file(BYTES);
+    let limits = Limits {
+        memory: Some(2 << 20),
+        ..Limits::default()
+    };
+    let outcome = stage.run(&limited(command(&["/bin/true"]), limits));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+}
+
+#[test]
+fn memory_is_reported_whole_when_the_task_has_removed_its_files() {
+    let mut stage = Stage::new();
+    stage.bring_file(40 << 20);
+    let outcome = stage.run(&sh("rm brought"));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+    let outcome = stage.run(&python("x = b'x' * (20 << 20)"));
+    assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
+    assert!(outcome.memory > 20 << 20, "{outcome:?}");
+}
+
+#[test]
+fn a_command_that_the_machine_has_no_memory_for_gets_no_verdict() {
+    let mut stage = Stage::new();
+    stage.limit_machine(64 << 20);
+    let hog = python("x = b'x' * (100 << 20)");
+    let within = |bytes| Limits {
+        memory: Some(bytes),
+        ..Limits::default()
+    };
+    let error = try_run(stage.warden(), &limited(hog.clone(), within(256 << 20))).unwrap_err();
+    assert!(
+        matches!(error, WardenError::Run(Fault::MachineMemory)),
+        "{error:?}"
+    );
+    // The warden goes on, and what goes beyond its own limit is told so.
+    let outcome = stage.run(&limited(hog, within(32 << 20)));
+    assert_eq!(outcome.reason, Reason::MemoryLimit, "{outcome:?}");
 }
 
 #[test]
