@@ -62,9 +62,9 @@ impl PerUser {
             PerUser::Root => "a user that nobody else is".to_string(),
             PerUser::Subordinate(_) => "subordinate ids: each warden's commands are another user".to_string(),
             PerUser::Shared { why, most_open_files } => format!(
-                "nothing: commands are the executor's own user, and one task can use up that user's epoll watches, pipe \
-                 buffers and, for other tasks, descriptors in flight (the executor can always send some: a process of \
-                 a task may have {most_open_files} open files at most). {why}"
+                "nothing: commands are the executor's own user, and one task can use up that user's descriptors in \
+                 flight, epoll watches and pipe buffers, so that other tasks fail until it ends. A process of a task may \
+                 have {most_open_files} open files at most, which makes that harder. {why}"
             ),
         };
         [
@@ -79,9 +79,9 @@ impl PerUser {
 
 /// Of the hard limit, up to which the executor and its wardens raise their own.
 ///
-/// The kernel lets a process send descriptors while its user has no more in flight than that process may have open. So a
-/// user's commands together get no further than their own limit and one message for each that sends just then; and
-/// whoever has a much higher limit can go on sending.
+/// The kernel lets a process send descriptors while its user has no more in flight than that process may have open. So
+/// a user's commands together get no further than their own limit, and one message of at most 253 for each process that
+/// sends just then. The executor, whose limit is much higher, can go on sending unless hundreds of processes do so at once.
 fn most_open_files(hard: u64) -> u64 {
     const PART: u64 = 8;
     /// Below it hardly any program starts.
