@@ -88,6 +88,7 @@ mod tests {
     use super::super::plan::{Charter, Founder};
     use super::super::propose::Proposer;
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
     async fn a_proposal_is_heard_as_it_was_shown() {
@@ -115,6 +116,27 @@ mod tests {
         // Then the port is etcd's.
         proposer.end().await;
         std::net::TcpListener::bind(free).unwrap();
+    }
+
+    /// As etcd itself often does for 5 s, which is longer than is waited for an answer.
+    #[tokio::test]
+    async fn an_etcd_that_keeps_the_connection_open_is_heard() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap().to_string();
+        let etcd = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer =
+                "HTTP/1.1 200 OK\r\nX-Etcd-Cluster-Id: 7\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            // Until the other side hangs up.
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        });
+        let running = Running {
+            cluster: 7,
+            members: Vec::new(),
+        };
+        assert_eq!(ask(&at, None).await, Answer::Runs(running));
+        etcd.await.unwrap();
     }
 
     #[test]
