@@ -15,14 +15,24 @@ pub struct Capacity {
 
 /// What is left of a task's memory and space for the one that it does not ask for, at least. Less is of no use.
 const LEAST: u64 = 16 << 20;
-/// A program needs its streams and a few files and libraries.
-const FEWEST_OPEN_FILES: u64 = 16;
+/// Of each process. A program needs its streams and a few files and libraries.
+pub const FEWEST_OPEN_FILES: u64 = 16;
 
 impl Capacity {
+    /// Of an executor that has not said what it can give: nothing is refused because of it.
+    pub const UNKNOWN: Capacity = Capacity {
+        memory: u64::MAX,
+        processes: u32::MAX,
+        open_files: u64::MAX,
+    };
+
     /// What a set of executors can give: each amount is what one of them has. Open files, which most tasks leave to the
-    /// default, are what each of them has, as any of them may be handed the task.
-    pub fn of_all(capacities: impl IntoIterator<Item = Capacity>) -> Option<Capacity> {
-        capacities.into_iter().reduce(|one, other| Capacity {
+    /// default, are what each of them has, as any of them may be handed the task. One that says nothing may be the largest.
+    pub fn of_all(capacities: impl IntoIterator<Item = Option<Capacity>>) -> Option<Capacity> {
+        let capacities = capacities
+            .into_iter()
+            .map(|told| told.unwrap_or(Capacity::UNKNOWN));
+        capacities.reduce(|one, other| Capacity {
             memory: one.memory.max(other.memory),
             processes: one.processes.max(other.processes),
             open_files: one.open_files.min(other.open_files),
@@ -73,7 +83,7 @@ impl Capacity {
                 return Err(Invalid::beyond(field, BEYOND, bytes(self.memory), bytes(asked)));
             }
         }
-        let both = memory + space;
+        let both = memory.saturating_add(space);
         if both > self.memory {
             return Err(Invalid::beyond(
                 "memory",
@@ -160,6 +170,38 @@ mod tests {
             processes: 50,
             open_files: 640,
         };
-        assert_eq!(Capacity::of_all([other, CAPACITY]), Some(expected));
+        assert_eq!(Capacity::of_all([Some(other), Some(CAPACITY)]), Some(expected));
+    }
+
+    /// In a rolling upgrade, the first executor that tells its capacity may be the smallest.
+    #[test]
+    fn an_executor_that_says_nothing_may_be_the_largest() {
+        let expected = Capacity {
+            open_files: 640,
+            ..Capacity::UNKNOWN
+        };
+        assert_eq!(Capacity::of_all([None, Some(CAPACITY)]), Some(expected));
+        assert_eq!(Capacity::of_all([None, None]), Some(Capacity::UNKNOWN));
+        let most = Limits {
+            memory: Some(u64::MAX),
+            space: Some(u64::MAX),
+            processes: Some(u32::MAX),
+            ..Limits::default()
+        };
+        assert_eq!(expected.check_step(&most), Ok(()));
+    }
+
+    #[test]
+    fn a_sum_beyond_all_numbers_is_more_than_any_executor_has() {
+        let huge = Capacity {
+            memory: u64::MAX - 1,
+            ..CAPACITY
+        };
+        let asked = Limits {
+            memory: Some(u64::MAX - 1),
+            space: Some(2),
+            ..Limits::default()
+        };
+        assert!(huge.check_step(&asked).is_err());
     }
 }
