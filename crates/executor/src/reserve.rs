@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use model::Handout;
 
 use crate::control::Control;
-use crate::machine::available_memory;
+use crate::machine::MemoryLook;
 use crate::work::{Bench, Event};
 
 /// Between two looks: a program takes some hundred megabytes in this time.
@@ -54,6 +54,7 @@ impl Reserve {
     /// Looks until the executor ends.
     pub(crate) fn keep(&self, bench: &Bench) {
         let mut level = Level::new(self.bytes);
+        let memory = MemoryLook::new();
         loop {
             let interval = match self.is_low() {
                 true => INTERVAL_WHEN_LOW,
@@ -63,7 +64,7 @@ impl Reserve {
                 return;
             }
             // A kernel that does not tell cannot be helped.
-            let Some(available) = available_memory() else {
+            let Some(available) = memory.available() else {
                 continue;
             };
             let running: Vec<_> = self.running().iter().map(|(handout, _)| *handout).collect();
