@@ -1,6 +1,6 @@
 //! What an executor can give to one task, and whether a task asks for more.
 
-use crate::{Invalid, Limits, TaskSpec};
+use crate::{Invalid, LimitPolicy, Limits, TaskSpec};
 
 /// The most that one task can have in a slot of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,34 @@ pub struct Capacity {
     pub processes: u32,
     /// Files that all processes of the task together may have open.
     pub open_files: u64,
+}
+
+/// What a task needs of a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of memory and of files together, of the step that asks for most.
+    pub memory: u64,
+    pub processes: u32,
+}
+
+impl Need {
+    pub fn of(spec: &TaskSpec) -> Need {
+        let steps = spec.compile.iter().map(|step| &step.limits);
+        let need = |limits: &Limits| Need {
+            memory: memory_and_space(limits),
+            processes: limits.processes.unwrap_or(0),
+        };
+        let more = |one: Need, other: Need| Need {
+            memory: one.memory.max(other.memory),
+            processes: one.processes.max(other.processes),
+        };
+        steps.map(need).fold(need(&spec.execute.limits), more)
+    }
+}
+
+fn memory_and_space(limits: &Limits) -> u64 {
+    let (memory, space) = (limits.memory.unwrap_or(0), limits.space.unwrap_or(0));
+    memory.saturating_add(space)
 }
 
 /// What is left of a task's memory and space for the one that it does not ask for, at least. Less is of no use.
@@ -37,6 +65,22 @@ impl Capacity {
             processes: one.processes.max(other.processes),
             open_files: one.open_files.min(other.open_files),
         })
+    }
+
+    /// Which waiting tasks an executor with this capacity is handed, where there is a live one that has more or does not
+    /// say. What a task has by default is never too much. The largest is handed any, so that none waits for a machine that
+    /// is not there.
+    pub fn claims(self) -> Capacity {
+        let usual = LimitPolicy::default().default;
+        Capacity {
+            memory: self.memory.max(memory_and_space(&usual)),
+            processes: self.processes.max(usual.processes.unwrap_or(0)),
+            ..self
+        }
+    }
+
+    pub fn covers(&self, need: Need) -> bool {
+        need.memory <= self.memory && need.processes <= self.processes
     }
 
     /// The most memory that a task can have which leaves the least space, and the other way round.
@@ -83,7 +127,7 @@ impl Capacity {
                 return Err(Invalid::beyond(field, BEYOND, bytes(self.memory), bytes(asked)));
             }
         }
-        let both = memory.saturating_add(space);
+        let both = memory_and_space(limits);
         if both > self.memory {
             return Err(Invalid::beyond(
                 "memory",
@@ -171,6 +215,24 @@ mod tests {
             open_files: 640,
         };
         assert_eq!(Capacity::of_all([Some(other), Some(CAPACITY)]), Some(expected));
+    }
+
+    #[test]
+    fn what_a_task_has_by_default_is_handed_to_every_executor() {
+        let need = |memory, processes| Need { memory, processes };
+        let (usual, processes) = ((1 << 30) + (256 << 20), 512);
+        let small = CAPACITY.claims();
+        assert!(small.covers(Need::default()));
+        assert!(small.covers(need(usual, processes)));
+        assert!(!small.covers(need(usual + 1, processes)));
+        assert!(!small.covers(need(usual, processes + 1)));
+        let large = Capacity {
+            memory: 8 << 30,
+            processes: 4096,
+            ..CAPACITY
+        };
+        assert!(large.claims().covers(need(8 << 30, 4096)));
+        assert!(!large.claims().covers(need((8 << 30) + 1, 1)));
     }
 
     /// In a rolling upgrade, the first executor that tells its capacity may be the smallest.
