@@ -17,12 +17,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox::{Remote, Ticket};
+use thiserror::Error;
 
 pub(crate) struct Control {
     /// The margin.
     stall: Duration,
     state: Mutex<State>,
 }
+
+/// The attempt was taken away, or ended by the platform.
+#[derive(Debug, Error)]
+#[error("the attempt was withdrawn")]
+pub(crate) struct Withdrawn;
 
 #[derive(Default)]
 struct State {
@@ -136,6 +142,17 @@ impl Control {
 
     pub(crate) fn is_withdrawn(&self) -> bool {
         matches!(self.lock().standing, Standing::Withdrawn)
+    }
+
+    /// The slot's thread goes on with this, unless the attempt was withdrawn: then it is to stop there.
+    pub(crate) fn go_on(&self, doing: &'static str) -> Result<(), Withdrawn> {
+        match self.is_withdrawn() {
+            true => Err(Withdrawn),
+            false => {
+                self.on_progress(doing);
+                Ok(())
+            }
+        }
     }
 
     /// A slot has this warden for it.
@@ -263,6 +280,14 @@ mod tests {
         control.give_up();
         assert_eq!(control.look(at(10_000)), None);
         assert_eq!(control.stuck(), Some(why));
+    }
+
+    #[test]
+    fn an_attempt_that_is_lost_does_not_go_on() {
+        let control = Control::new(STALL);
+        assert!(control.go_on("lay out the files").is_ok());
+        control.lose("the machine was short of memory".into()).unwrap();
+        assert!(control.go_on("lay out the files").is_err());
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! What this machine has, and what of it one task can be given.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod groups;
 
-use model::{Capacity, LimitPolicy};
+use std::fs;
+use std::path::Path;
+
+use model::{Capacity, FEWEST_OPEN_FILES, LimitPolicy};
+
+use self::groups::Groups;
 
 /// Where the files of the kernel that tell it are.
 const PROC: &str = "/proc";
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -35,9 +40,11 @@ impl Machine {
         let memory = memory_field(proc, "MemTotal").unwrap_or(u64::MAX);
         let [pids, threads] =
             ["sys/kernel/pid_max", "sys/kernel/threads-max"].map(|file| number(&proc.join(file)));
+        let groups = own_groups();
+        let processes = [pids, threads, groups.process_limit()];
         Machine {
-            memory: memory.min(group_limit().unwrap_or(u64::MAX)),
-            processes: pids.unwrap_or(u64::MAX).min(threads.unwrap_or(u64::MAX)),
+            memory: memory.min(groups.memory_limit().unwrap_or(u64::MAX)),
+            processes: processes.into_iter().flatten().min().unwrap_or(u64::MAX),
             open_files: number(&proc.join("sys/fs/file-max")).unwrap_or(u64::MAX),
         }
     }
@@ -65,19 +72,42 @@ impl Machine {
         let memory = slot_memory.unwrap_or(share);
 
         let processes = (self.processes / 2 / slots).max(u64::from(usual.processes.unwrap_or(1)));
-        let processes = processes.min(self.processes / 2);
+        // Else all tasks together could take the files of the whole machine.
+        let open_files = self.open_files / 4 / slots;
+        let with_files = (open_files / FEWEST_OPEN_FILES).max(1);
+        let processes = processes.min(self.processes / 2).min(with_files);
         Capacity {
             memory: whole_mebibytes(memory),
             processes: u32::try_from(processes).unwrap_or(u32::MAX),
-            // Else all tasks together could take the files of the whole machine.
-            open_files: self.open_files / 4 / slots,
+            open_files,
         }
     }
 }
 
-/// Bytes that could be used now without taking them from anybody.
-pub(crate) fn available_memory() -> Option<u64> {
-    memory_field(Path::new(PROC), "MemAvailable")
+/// How much memory could be used now without taking it from anybody.
+#[derive(Debug)]
+pub(crate) struct MemoryLook {
+    proc: &'static Path,
+    groups: Groups,
+}
+
+impl MemoryLook {
+    pub(crate) fn new() -> MemoryLook {
+        MemoryLook {
+            proc: Path::new(PROC),
+            groups: own_groups(),
+        }
+    }
+
+    /// Bytes, of the machine or of the smallest control group around this process. None if the kernel does not tell.
+    pub(crate) fn available(&self) -> Option<u64> {
+        let machine = memory_field(self.proc, "MemAvailable");
+        machine.into_iter().chain(self.groups.available_memory()).min()
+    }
+}
+
+fn own_groups() -> Groups {
+    Groups::find(Path::new(PROC), Path::new(CONTROL_GROUPS))
 }
 
 fn memory_field(proc: &Path, name: &str) -> Option<u64> {
@@ -87,30 +117,6 @@ fn memory_field(proc: &Path, name: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
-}
-
-/// The lowest limit of memory of the control groups that this process is in, as a container or a unit may have one.
-fn group_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(group_limit_of).min()
-}
-
-/// Of one line of `/proc/self/cgroup`: `0::/a/b` or `4:memory:/a/b`.
-fn group_limit_of(line: &str) -> Option<u64> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, parts.next()?);
-    let (root, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        _ if controllers.split(',').any(|name| name == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-        }
-        _ => return None,
-    };
-    let path = PathBuf::from(path);
-    let groups = path.ancestors();
-    groups
-        .filter_map(|group| number(&Path::new(root).join(group.strip_prefix("/").ok()?).join(file)))
-        .min()
 }
 
 fn number(file: &Path) -> Option<u64> {
@@ -180,17 +186,36 @@ mod tests {
             );
         };
         check(32_768, 2_400_000, 2, (8192, 300_000));
-        check(4_194_304, 2_400_000, 1, (2_097_152, 600_000));
+        check(4_194_304, u64::MAX, 1, (2_097_152, u64::MAX / 4));
         // Fewer processes than a task has by default would be of no use.
-        check(32_768, 6400, 64, (512, 25));
-        check(600, 6400, 1, (300, 1600));
+        check(32_768, 2_400_000, 64, (512, 9375));
+        // But each of them has some files.
+        check(4_194_304, 2_400_000, 1, (37_500, 600_000));
+        check(32_768, 64_000, 4, (250, 4000));
+        check(32_768, 6400, 64, (1, 25));
+        check(600, 64_000, 1, (300, 16_000));
+    }
+
+    /// Even where each process has no more files than a program needs.
+    #[test]
+    fn files_of_all_processes_stay_within_a_quarter() {
+        for (open_files, slots) in [(52_000, 4), (8192, 2), (2_400_000, 1)] {
+            let machine = Machine {
+                open_files,
+                ..machine(GIB)
+            };
+            let capacity = capacity(machine, slots);
+            let each = u64::from(capacity.open_files_for(capacity.processes));
+            let all = each * u64::from(capacity.processes) * u64::from(slots);
+            assert!(all <= open_files / 4, "{all} of {open_files}");
+        }
     }
 
     #[test]
     fn this_machine_can_be_read() {
         let machine = Machine::read();
         assert!(machine.memory > 64 << 20 && machine.memory < u64::MAX);
-        assert!(machine.processes >= 1000 && machine.processes < u64::MAX);
-        assert!(available_memory().is_some_and(|bytes| bytes > 0));
+        assert!(machine.processes >= 100 && machine.processes < u64::MAX);
+        assert!(MemoryLook::new().available().is_some_and(|bytes| bytes > 0));
     }
 }

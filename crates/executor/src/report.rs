@@ -260,7 +260,8 @@ impl Reporter {
                         self.rest.on_broken(now);
                         self.give_back(|_| true);
                     }
-                    Ending::BlobLost | Ending::Withdrawn => {}
+                    // While memory is low, nothing is taken anyway.
+                    Ending::EndedForMemory | Ending::BlobLost | Ending::Withdrawn => {}
                 }
             }
             Event::SlotOut(why) => {

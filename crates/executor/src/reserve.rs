@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use model::Handout;
 
 use crate::control::Control;
-use crate::machine::available_memory;
-use crate::work::{Bench, Event};
+use crate::machine::MemoryLook;
+use crate::work::Bench;
 
 /// Between two looks: a program takes some hundred megabytes in this time.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -20,6 +20,9 @@ const INTERVAL_WHEN_LOW: Duration = Duration::from_millis(20);
 /// How long the memory of a task that was ended may take to come back, before another one is ended.
 const FREEING: Duration = Duration::from_secs(2);
 const MOST_MARGIN: u64 = 64 << 20;
+/// An executor without tasks goes on when there was enough, though not the margin, for so long: there is nothing left to
+/// end, and what is available may stay there for good.
+const STEADY: Duration = Duration::from_secs(5);
 const LOW: &str = "conclave_memory_low";
 
 pub(crate) struct Reserve {
@@ -54,6 +57,7 @@ impl Reserve {
     /// Looks until the executor ends.
     pub(crate) fn keep(&self, bench: &Bench) {
         let mut level = Level::new(self.bytes);
+        let memory = MemoryLook::new();
         loop {
             let interval = match self.is_low() {
                 true => INTERVAL_WHEN_LOW,
@@ -63,31 +67,33 @@ impl Reserve {
                 return;
             }
             // A kernel that does not tell cannot be helped.
-            let Some(available) = available_memory() else {
+            let Some(available) = memory.available() else {
                 continue;
             };
             let running: Vec<_> = self.running().iter().map(|(handout, _)| *handout).collect();
             match level.on_look(available, &running, Instant::now()) {
                 Change::None => {}
                 Change::Fell => {
-                    self.is_low.store(true, Ordering::Relaxed);
-                    metrics::gauge!(LOW).set(1.0);
+                    self.set_low(true, bench);
                     tracing::warn!(
                         available,
                         reserve = self.bytes,
                         "the machine is short of memory: taking no tasks, ending the newest"
                     );
-                    bench.tell(Event::MemoryChanged);
                 }
                 Change::Rose => {
-                    self.is_low.store(false, Ordering::Relaxed);
-                    metrics::gauge!(LOW).set(0.0);
+                    self.set_low(false, bench);
                     tracing::info!(available, reserve = self.bytes, "the machine has memory again");
-                    bench.tell(Event::MemoryChanged);
                 }
                 Change::End(handout) => self.end(&handout, available),
             }
         }
+    }
+
+    pub(crate) fn set_low(&self, is_low: bool, bench: &Bench) {
+        self.is_low.store(is_low, Ordering::Relaxed);
+        metrics::gauge!(LOW).set(f64::from(u8::from(is_low)));
+        bench.on_memory_changed();
     }
 
     fn end(&self, handout: &Handout, available: u64) {
@@ -117,6 +123,8 @@ struct Level {
     is_low: bool,
     /// The last that was ended, and when.
     ended: Option<(Handout, Instant)>,
+    /// Since when nothing runs and the reserve is there.
+    idle_with_enough: Option<Instant>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -133,6 +141,7 @@ impl Level {
             reserve,
             is_low: false,
             ended: None,
+            idle_with_enough: None,
         }
     }
 
@@ -146,7 +155,13 @@ impl Level {
         // A little more than the reserve, or it would fall and rise with every page. No share of a large reserve: the
         // machine might never have that much.
         let margin = (self.reserve / 8).min(MOST_MARGIN);
-        if available >= self.reserve.saturating_add(margin) {
+        let since = match is_short || !running.is_empty() {
+            true => None,
+            false => Some(self.idle_with_enough.unwrap_or(now)),
+        };
+        self.idle_with_enough = since;
+        let is_steady = since.is_some_and(|since| now >= since + STEADY);
+        if is_steady || available >= self.reserve.saturating_add(margin) {
             *self = Level::new(self.reserve);
             return Change::Rose;
         }
@@ -214,5 +229,25 @@ mod tests {
         assert_eq!(level.on_look(reserve - 1, &[], now), Change::Fell);
         assert_eq!(level.on_look(reserve + MOST_MARGIN - 1, &[], now), Change::None);
         assert_eq!(level.on_look(reserve + MOST_MARGIN, &[], now), Change::Rose);
+    }
+
+    #[test]
+    fn an_idle_executor_needs_no_more_than_the_reserve() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut level = Level::new(800);
+        let running = [handout()];
+        assert_eq!(level.on_look(799, &running, at(0)), Change::Fell);
+        // What runs may yet take what is there.
+        assert_eq!(level.on_look(800, &running, at(60)), Change::None);
+        assert_eq!(level.on_look(800, &[], at(61)), Change::None);
+        assert_eq!(level.on_look(799, &[], at(65)), Change::None);
+        assert_eq!(
+            level.on_look(800, &[], at(66)),
+            Change::None,
+            "it must stay there"
+        );
+        assert_eq!(level.on_look(800, &[], at(70)), Change::None);
+        assert_eq!(level.on_look(800, &[], at(71)), Change::Rose);
     }
 }

@@ -12,7 +12,7 @@ use model::{
 };
 use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays, kill_strays_while};
 
-use crate::control::Control;
+use crate::control::{Control, Withdrawn};
 use crate::work::{Bench, Event, Job};
 use crate::workspace::{Supply, Workspace, WorkspaceError};
 
@@ -70,13 +70,13 @@ pub(crate) fn run(
     }
     let supply = Supply {
         cache: &bench.cache,
-        progress: &|| job.control.on_progress("lay out the files"),
+        progress: &|| job.control.go_on("lay out the files"),
     };
-    (supply.progress)();
     let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &supply);
     let result = match laid_out {
         Ok(()) => run_steps(bench, warden, workspace, job),
         Err(WorkspaceError::Warden(error)) => Err(on_warden_error(bench, job, workspace, error)),
+        Err(WorkspaceError::Withdrawn(Withdrawn)) => Err(Failure::Withdrawn),
         Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
         Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
             Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))

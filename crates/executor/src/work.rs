@@ -61,6 +61,8 @@ pub(crate) enum Ending {
     Result,
     /// We could not run it.
     Broken,
+    /// We ended it for want of memory. That says nothing about whether the next goes well.
+    EndedForMemory,
     /// The store has lost a blob that it needs.
     BlobLost,
     Withdrawn,
@@ -270,29 +272,34 @@ impl Bench {
         if job.control.is_given_up() {
             return Ending::Withdrawn;
         }
-        let end = match (end, job.control.lost()) {
-            (Err(Failure::Withdrawn), Some(why)) => Err(Failure::Broken(why)),
-            (end, _) => end,
-        };
-        let end = match (end, job.control.stuck()) {
-            (Ok(result), _) => {
+        let lost = job.control.lost();
+        let end = match (end, lost.clone(), job.control.stuck()) {
+            (Ok(result), ..) => {
                 let last = result.execute.as_ref().or(result.compile.as_ref());
                 let reason = last.map(|outcome| outcome.reason);
                 tracing::debug!(%task, %attempt, ?reason, ?took, "an attempt ended");
                 End::Result(result)
             }
-            (Err(Failure::Withdrawn), None) => {
+            // Whatever it came to after we ended it.
+            (Err(_), Some(why), _) => End::PlatformFailure(why),
+            (Err(Failure::Withdrawn), None, None) => {
                 tracing::debug!(%task, %attempt, ?took, "an attempt was withdrawn");
                 return Ending::Withdrawn;
             }
-            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None) => End::PlatformFailure(why),
-            (Err(Failure::Withdrawn), Some(stuck)) => End::Broken(stuck),
-            (Err(Failure::Broken(why) | Failure::WardenLost(why)), Some(stuck)) => {
+            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None, None) => End::PlatformFailure(why),
+            (Err(Failure::Withdrawn), None, Some(stuck)) => End::Broken(stuck),
+            (Err(Failure::Broken(why) | Failure::WardenLost(why)), None, Some(stuck)) => {
                 End::Broken(format!("{stuck}: {why}"))
             }
         };
         let (handout, pause) = (job.handout, pause_after(&end, job.platform_losses));
-        self.keep(Complete { handout, end }, pause)
+        let ending = match (&end, lost) {
+            (End::Result(_), _) => Ending::Result,
+            (End::Broken(_) | End::PlatformFailure(_), Some(_)) => Ending::EndedForMemory,
+            (End::Broken(_) | End::PlatformFailure(_), None) => Ending::Broken,
+        };
+        self.keep(Complete { handout, end }, pause);
+        ending
     }
 
     /// Ends all processes of an attempt whose slot does not go on, in a thread of its own, as that may hang too.
@@ -319,17 +326,12 @@ impl Bench {
     }
 
     /// Puts the result into the spool; only then may be said that it is there. It is reported after the pause.
-    pub(crate) fn keep(&self, complete: Complete, pause: Duration) -> Ending {
-        let ending = match &complete.end {
-            End::Result(_) => Ending::Result,
-            End::Broken(why) | End::PlatformFailure(why) => {
-                let Handout { task, attempt, .. } = complete.handout;
-                tracing::warn!(%task, %attempt, why, "could not run a task");
-                Ending::Broken
-            }
-        };
+    pub(crate) fn keep(&self, complete: Complete, pause: Duration) {
+        if let End::Broken(why) | End::PlatformFailure(why) = &complete.end {
+            let Handout { task, attempt, .. } = complete.handout;
+            tracing::warn!(%task, %attempt, why, "could not run a task");
+        }
         self.spool.keep(complete, pause);
-        ending
     }
 
     /// Nobody listens only when the executor is at its end.
@@ -340,8 +342,31 @@ impl Bench {
     /// Another slot may have a warden for it.
     fn put_back(&self, job: Job) {
         job.control.on_put_back();
-        self.jobs().queue.put_back(job, Instant::now());
+        let mut jobs = self.jobs();
+        if self.reserve.is_low() {
+            drop(jobs);
+            return self.give_back(job);
+        }
+        jobs.queue.put_back(job, Instant::now());
+        drop(jobs);
         self.ready.notify_one();
+    }
+
+    /// The next report does not name it any more.
+    fn give_back(&self, job: Job) {
+        let handout = job.handout;
+        drop(job);
+        self.tell(Event::Ended(handout, Ending::Withdrawn));
+        self.cache.make_room_soon();
+    }
+
+    /// What is in the queue when memory has become low is given back by the report loop.
+    pub(crate) fn on_memory_changed(&self) {
+        // Under the lock, or a slot might see the old state and then wait without being woken.
+        let jobs = self.jobs();
+        self.ready.notify_all();
+        drop(jobs);
+        self.tell(Event::MemoryChanged);
     }
 
     /// Whether the executor ends within this time.
@@ -360,15 +385,25 @@ impl Bench {
         }
     }
 
+    /// While memory is low it is given back: it would be the newest, and the first to be ended.
     pub(crate) fn push(&self, job: Job) {
-        self.jobs().queue.push(job, Instant::now());
+        let mut jobs = self.jobs();
+        // Looked at under the lock: what is pushed before memory becomes low is found by the report loop.
+        if self.reserve.is_low() {
+            drop(jobs);
+            return self.give_back(job);
+        }
+        jobs.queue.push(job, Instant::now());
+        drop(jobs);
         self.ready.notify_one();
     }
 
     fn next(&self) -> Option<Job> {
         let mut jobs = self.jobs();
         loop {
-            if let Some(job) = jobs.queue.begin() {
+            if !self.reserve.is_low()
+                && let Some(job) = jobs.queue.begin()
+            {
                 return Some(job);
             }
             if jobs.closed {
@@ -415,3 +450,6 @@ impl Bench {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

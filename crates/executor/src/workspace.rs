@@ -30,6 +30,7 @@ use self::in_cell::InCell;
 use self::on_disk::OnDisk;
 pub(crate) use self::remove::clear;
 use crate::cache::Cache;
+use crate::control::Withdrawn;
 
 #[derive(Debug, Error)]
 pub(crate) enum WorkspaceError {
@@ -41,6 +42,8 @@ pub(crate) enum WorkspaceError {
     },
     #[error(transparent)]
     Warden(#[from] WardenError),
+    #[error(transparent)]
+    Withdrawn(#[from] Withdrawn),
     /// The task's own doing, as all below: its file system is nobody else's, and of the size that it has asked for.
     #[error("the task's files do not fit into its space of {bytes} bytes: raise `space` in its limits")]
     NoSpace { bytes: u64 },
@@ -54,8 +57,8 @@ pub(crate) enum WorkspaceError {
 /// Where a task's files come from.
 pub(crate) struct Supply<'a> {
     pub(crate) cache: &'a Cache,
-    /// Called for each file, and for each part of a large one.
-    pub(crate) progress: &'a dyn Fn(),
+    /// Called for each file, and for each part of a large one. An error ends the layout: the attempt was withdrawn.
+    pub(crate) progress: &'a dyn Fn() -> Result<(), Withdrawn>,
 }
 
 pub(crate) enum Workspace {
@@ -165,7 +168,7 @@ fn write_attempt(file: &File, handout: &Handout) -> io::Result<()> {
 }
 
 fn write(path: &Path, mode: u32, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
-    (supply.progress)();
+    (supply.progress)()?;
     fill(create(path, mode)?, path, content, supply)
 }
 
@@ -183,17 +186,18 @@ fn fill(mut out: File, path: &Path, content: &Content, supply: &Supply<'_>) -> R
         Content::Blob(hash) => {
             // A copy and no link: the task may write to its file, and the cached one must stay.
             let blob = File::open(supply.cache.path(hash)).map_err(failed("open the blob for", path))?;
-            copy(&blob, &mut out, supply.progress).map_err(failed("write", path))
+            copy(&blob, &mut out, path, supply)
         }
     }
 }
 
+const PART: u64 = 4 << 20;
+
 /// Part by part, so that a large file shows progress.
-fn copy(from: &File, to: &mut File, progress: &dyn Fn()) -> io::Result<()> {
-    const PART: u64 = 4 << 20;
+fn copy(from: &File, to: &mut File, path: &Path, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
     // The kernel copies, where it can.
-    while io::copy(&mut from.take(PART), to)? > 0 {
-        progress();
+    while io::copy(&mut from.take(PART), to).map_err(failed("write", path))? > 0 {
+        (supply.progress)()?;
     }
     Ok(())
 }
@@ -245,7 +249,9 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Workspac
 
 #[cfg(test)]
 mod tests {
-    use model::TaskId;
+    use std::cell::Cell;
+
+    use model::{BlobHash, TaskId};
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
@@ -268,6 +274,43 @@ mod tests {
         assert_eq!(last_attempts(work.path()).unwrap(), [first]);
         workspace.write_attempt(&second).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [second]);
+    }
+
+    /// Of a task that brings gigabytes, nothing more is laid out when it is ended.
+    #[test]
+    fn a_layout_stops_when_the_attempt_is_withdrawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path().join("cache"), 1 << 30).unwrap();
+        let hash = BlobHash([7; 32]);
+        let blob = cache.path(&hash);
+        fs::create_dir_all(blob.parent().unwrap()).unwrap();
+        File::create(&blob).unwrap().set_len(5 * PART).unwrap();
+        let file = model::File {
+            content: Content::Blob(hash),
+            executable: false,
+        };
+        let lay_out = |name: &str, most: u32| {
+            let calls = Cell::new(0);
+            let progress = || {
+                calls.set(calls.get() + 1);
+                if calls.get() > most {
+                    Err(Withdrawn)
+                } else {
+                    Ok(())
+                }
+            };
+            let supply = Supply {
+                cache: &cache,
+                progress: &progress,
+            };
+            let put = put(folder.path(), name, &file, &supply);
+            let is_withdrawn = matches!(put, Err(WorkspaceError::Withdrawn(_)));
+            let written = fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
+            (is_withdrawn, written)
+        };
+        assert_eq!(lay_out("not-begun", 0), (true, 0));
+        assert_eq!(lay_out("begun", 2), (true, 2 * PART));
+        assert_eq!(lay_out("whole", 100), (false, 5 * PART));
     }
 
     #[test]

@@ -26,15 +26,21 @@ impl Judicator {
         if self.capacities.begin_reading(Instant::now()) {
             match self.store.executors().await {
                 Ok(executors) => {
-                    let capacities = executors.into_iter().filter_map(|executor| executor.capacity);
+                    let capacities = executors.into_iter().map(|executor| executor.capacity);
                     self.capacities.lock().of_all = Capacity::of_all(capacities);
                 }
                 // What was known goes on being used.
                 Err(error) => tracing::debug!(%error, "could not read what the executors can give"),
             }
         }
-        self.capacities.lock().of_all.unwrap_or(self.options.capacity)
+        let of_all = self.capacities.lock().of_all;
+        bound(of_all, self.options.capacity)
     }
+}
+
+/// Without an executor, here or on the list, nobody knows that a task asks for too much.
+fn bound(of_all: Option<Capacity>, own_executor: Option<Capacity>) -> Capacity {
+    of_all.or(own_executor).unwrap_or(Capacity::UNKNOWN)
 }
 
 impl Capacities {
@@ -56,6 +62,22 @@ impl Capacities {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_an_executor_nothing_is_too_much() {
+        let small = Capacity {
+            memory: 1 << 30,
+            processes: 512,
+            open_files: 1024,
+        };
+        let large = Capacity {
+            memory: 8 << 30,
+            ..small
+        };
+        assert_eq!(bound(None, None), Capacity::UNKNOWN);
+        assert_eq!(bound(None, Some(small)), small, "before its first report");
+        assert_eq!(bound(Some(large), Some(small)), large);
+    }
 
     #[test]
     fn one_caller_reads_for_all_others() {

@@ -14,8 +14,8 @@ pub struct Options {
     /// What it keeps its tasks in, for people to read.
     pub store: String,
     pub limits: LimitPolicy,
-    /// What an executor is taken to be able to give to a task while none has said it.
-    pub capacity: Capacity,
+    /// What the executor in the same process can give to a task, if there is one. It holds until an executor has told.
+    pub capacity: Option<Capacity>,
     pub bounds: Bounds,
     /// The largest blob, in bytes.
     pub max_blob: u64,

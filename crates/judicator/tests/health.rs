@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use judicator::{Judicator, Options};
-use model::{
-    Added, Age, BlobHash, Bounds, Capacity, ExecutorState, LimitPolicy, Page, Query, Report, Task, TaskId,
-};
+use model::{Added, Age, BlobHash, Bounds, ExecutorState, LimitPolicy, Page, Query, Report, Task, TaskId};
 use rpc::{CallError, Calls, Ready};
 use store::{
     BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
@@ -148,11 +146,7 @@ fn start(flaw: Flaw) -> Stage {
         version: "1".into(),
         store: "fake".into(),
         limits: LimitPolicy::default(),
-        capacity: Capacity {
-            memory: 1 << 40,
-            processes: 1000,
-            open_files: 1 << 20,
-        },
+        capacity: None,
         bounds: Bounds::default(),
         max_blob: 1,
         lease: Duration::from_millis(50),

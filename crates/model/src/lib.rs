@@ -21,7 +21,7 @@ mod status;
 mod task;
 
 pub use age::Age;
-pub use capacity::Capacity;
+pub use capacity::{Capacity, FEWEST_OPEN_FILES, Need};
 pub use causes::with_causes;
 pub use check::{Bounds, Invalid};
 pub use id::{

@@ -74,6 +74,9 @@ impl LimitPolicy {
 
     fn resolve_within(&self, asked: Limits, capacity: &Capacity) -> Result<Limits, Invalid> {
         let mut limits = self.resolve(asked)?;
+        if asked.processes.is_none() {
+            limits.processes = limits.processes.map(|default| default.min(capacity.processes));
+        }
         let (true, Some(processes)) = (self.divide_open_files, limits.processes) else {
             return Ok(limits);
         };
@@ -332,6 +335,29 @@ mod tests {
         check(800, (Some(785), None), None);
         check(800, (None, Some(785)), None);
         check(800, (Some(400), Some(401)), None);
+    }
+
+    /// A container may allow fewer processes than a task has by default.
+    #[test]
+    fn default_processes_fit_into_what_can_be_given() {
+        let check = |capacity: u32, asked: Option<u32>, expected: Option<u32>| {
+            let capacity = Capacity {
+                processes: capacity,
+                ..CAPACITY
+            };
+            let limits = Limits {
+                processes: asked,
+                ..Limits::default()
+            };
+            let mut spec = spec(Limits::default(), limits);
+            let found = LimitPolicy::default().apply(&mut spec, &capacity);
+            let given = found.ok().and(spec.execute.limits.processes);
+            assert_eq!(given, expected, "{asked:?} of {capacity:?}");
+        };
+        check(8192, None, Some(512));
+        check(128, None, Some(128));
+        check(128, Some(128), Some(128));
+        check(128, Some(129), None);
     }
 
     #[test]

@@ -109,6 +109,9 @@ macro_rules! each_case {
                 a_task_goes_to_one_executor_only,
                 a_claim_is_visible,
                 a_released_task_keeps_its_place_in_the_queue,
+                a_task_is_left_to_an_executor_that_has_what_it_needs,
+                the_largest_executor_is_handed_any_task,
+                a_claim_passes_over_a_bounded_number_of_tasks,
             }
             finishing {
                 results_are_committed,

@@ -18,6 +18,10 @@ pub mod sqlite;
 mod task_store;
 mod verify;
 
+/// A claim passes over so many waiting tasks at most that are beyond the executor's capacity: it costs the same however
+/// many there are. Those behind them are found when larger executors have taken some.
+pub(crate) const MOST_PASSED_OVER: usize = 1000;
+
 pub use change::Change;
 pub use error::StoreError;
 pub use search::SEARCH_WINDOW;

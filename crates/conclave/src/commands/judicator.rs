@@ -45,7 +45,7 @@ async fn serve(config: Config, reload: Reload) -> Result<()> {
     secrets.guard_rpc(&folder)?;
     let rpc = node::bind_rpc(&config, Some(&secrets), "--listen").await?;
     let address = rpc.local_addr()?;
-    let (judicator, judicator_part) = start::alone(&config, &folder, Some(address))?;
+    let (judicator, judicator_part) = start::alone(&config, &folder, Some(address), None)?;
 
     // The server first, so that the store closes when no call is under way.
     let parts = vec![

@@ -138,12 +138,14 @@ async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
     };
 
     let metrics = start::metrics()?;
-    let (judicator, judicator_part) = start::alone(&config, &folder, rpc_address)?;
+    let has_executor = config.executor.slots.0 > 0;
+    let capacity = has_executor.then(|| options::capacity(&config));
+    let (judicator, judicator_part) = start::alone(&config, &folder, rpc_address, capacity)?;
     let calls: Arc<dyn Calls> = judicator;
     // Before anything is served: a machine on which no task can run is told to its operator alone.
-    let executor = match config.executor.slots.0 {
-        0 => None,
-        _ => Some(start::executor(&config, &folder, Arc::clone(&calls), Contact::SameProcess).await?),
+    let executor = match has_executor {
+        false => None,
+        true => Some(start::executor(&config, &folder, Arc::clone(&calls), Contact::SameProcess).await?),
     };
 
     // Stopped from the first to the last: nothing new is taken, then work is given back while there is still a

@@ -286,7 +286,7 @@ keys! {
         memory: Most<Size> = "auto",
         /// The most output.
         output: Option<Size> = "16MiB",
-        /// The most processes and threads; `auto` is a slot's share of half of what the executor's kernel allows.
+        /// The most processes and threads; `auto` is a slot's share of half of what the executor's kernel and control groups allow, fewer where they could not have 16 open files each.
         processes: Most<NonZeroU32> = "auto",
         /// The largest file.
         file_size: Option<Size> = "none",

@@ -13,7 +13,7 @@ use crate::config::{Config, Isolation, Metrics};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// For one that stands alone, on the embedded store.
+/// For one on the embedded store, that stands alone and without an executor in its process.
 pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options {
     let section = &config.judicator;
     judicator::Options {
@@ -22,7 +22,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Options 
         version: VERSION.to_string(),
         store: "sqlite".to_string(),
         limits: limits(config),
-        capacity: capacity(config),
+        capacity: None,
         bounds: bounds(config),
         max_blob: section.max_blob.0,
         lease: section.lease,

@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use executor::Contact;
 use judicator::Judicator;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use model::Capacity;
 use registry::Registry;
 use rpc::Calls;
 use store::TaskStore;
@@ -41,11 +42,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Opens the embedded store and starts a judicator over it that stands alone. Without an address, only this process
-/// calls it.
+/// calls it. The capacity is that of the executor in this process, if there is one.
 pub(crate) fn alone(
     config: &Config,
     folder: &Folder,
     address: Option<SocketAddr>,
+    capacity: Option<Capacity>,
 ) -> Result<(Arc<Judicator>, Part)> {
     let options = store::sqlite::Options {
         max_attempts: config.judicator.attempts.get(),
@@ -54,7 +56,10 @@ pub(crate) fn alone(
     let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
     let address = address.map(|address| address.to_string()).unwrap_or_default();
     let registry = registry::local::alone(address.clone());
-    let options = options::judicator(config, address);
+    let options = judicator::Options {
+        capacity,
+        ..options::judicator(config, address)
+    };
     judicator(options, store, registry.leading)
 }
 

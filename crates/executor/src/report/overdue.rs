@@ -50,11 +50,17 @@ impl Reporter {
             return;
         };
         control.give_up();
-        let end = End::Broken(control.stuck().unwrap_or_default());
+        let lost = control.lost();
+        let is_ours = lost.is_some();
+        let end = match lost {
+            Some(why) => End::PlatformFailure(why),
+            None => End::Broken(control.stuck().unwrap_or_default()),
+        };
         let complete = Complete {
             handout: *handout,
             end,
         };
+        // Without a pause: its slot has hung for longer than any.
         self.bench.keep(complete, Duration::ZERO);
         self.given_up.insert(*handout);
         self.slots.on_ended(handout, now);
@@ -62,8 +68,10 @@ impl Reporter {
         self.count_slots_out();
         tracing::error!(task = %handout.task, out = self.slots.out(), "a slot hangs and is out of service until it goes on");
         self.due.on_ended(now);
-        self.rest.on_broken(now);
-        self.give_back(|_| true);
+        if !is_ours {
+            self.rest.on_broken(now);
+            self.give_back(|_| true);
+        }
     }
 
     pub(super) fn on_slot_back(&mut self) {

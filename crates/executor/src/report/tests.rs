@@ -461,3 +461,70 @@ async fn failures_that_pause_are_no_results_that_pile_up() {
     assert_eq!(report.vacant, 4);
     assert!(!reporter.left_over, "the next report would follow at once");
 }
+
+/// Its slot may hang because so much has to be freed.
+#[tokio::test]
+async fn a_task_ended_for_memory_whose_slot_hangs_is_no_loss_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
+    let options = options(folder.path());
+    let (home, calls) = (home(folder.path()), Arc::new(judicator));
+    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+    let short = "the machine was short of memory";
+    let hang = |reporter: &mut Reporter, lost: Option<&str>| {
+        let handout = Handout {
+            task: TaskId::generate(),
+            session: reporter.session.id,
+            attempt: Attempt(1),
+        };
+        let control = Arc::new(Control::new(Duration::ZERO));
+        if let Some(why) = lost {
+            control.lose(why.into()).unwrap();
+        }
+        control.on_progress("end the command");
+        let now = Instant::now();
+        assert!(control.look(now).is_some());
+        reporter.controls.insert(handout, control);
+        reporter.give_up(&handout, now);
+        let kept = reporter.bench.spool.carry(1 << 20, 100).complete;
+        let end = kept.into_iter().find(|complete| complete.handout == handout);
+        end.map(|end| end.end)
+    };
+    assert_eq!(
+        hang(&mut reporter, Some(short)),
+        Some(End::PlatformFailure(short.into()))
+    );
+    assert_eq!(reporter.rest.ends(), None, "others would have to wait");
+    assert!(matches!(hang(&mut reporter, None), Some(End::Broken(_))));
+    assert!(reporter.rest.ends().is_some());
+}
+
+/// One task that makes the machine short of memory again and again must not stop all others.
+#[tokio::test]
+async fn a_task_ended_for_memory_is_no_reason_to_pause() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
+    let options = Options {
+        slots: 4,
+        ..options(folder.path())
+    };
+    let (home, calls) = (home(folder.path()), Arc::new(judicator));
+    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+    let mut offered = |ending: Ending| {
+        let handout = Handout {
+            task: TaskId::generate(),
+            session: reporter.session.id,
+            attempt: Attempt(1),
+        };
+        let now = Instant::now();
+        reporter.slots.on_assigned(handout, now);
+        reporter.on_event((now, Event::Ended(handout, ending)));
+        reporter.compose(now).vacant
+    };
+    assert_eq!(offered(Ending::EndedForMemory), 4);
+    assert_eq!(offered(Ending::Broken), 0);
+}

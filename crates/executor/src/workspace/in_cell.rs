@@ -16,6 +16,8 @@ use super::{
 
 /// What a task brings beyond so many bytes counts as its memory. For less, it is not worth a process.
 const CHARGED_FROM: u64 = 1 << 20;
+/// More than this is charged in parts, each of which takes some hundred milliseconds.
+const CHARGED_AT_ONCE: u64 = 256 << 20;
 const INPUT_MODE: u32 = 0o644;
 
 pub(crate) struct InCell {
@@ -96,6 +98,7 @@ impl InCell {
             });
         }
         for (path, file) in spec.layout() {
+            (supply.progress)()?;
             let path = Path::new(path.as_ref() as &str);
             make_folders(&directory, &directory.join(path))?;
             create(&directory.join(path), mode(file))?;
@@ -104,14 +107,16 @@ impl InCell {
                 bytes: size(&file.content, supply)?,
             });
         }
-        (supply.progress)();
-        warden.charge(sizes)?;
+        for sizes in in_parts(sizes) {
+            (supply.progress)()?;
+            warden.charge(sizes)?;
+        }
         if let Some(input) = input {
             let path = folder.join(INPUT);
             fill(reopen(&path)?, &path, input, supply)?;
         }
         for (path, file) in spec.layout() {
-            (supply.progress)();
+            (supply.progress)()?;
             let path = Path::new(path.as_ref() as &str);
             let whole = directory.join(path);
             fill(reopen(&whole)?, &whole, &file.content, supply)?;
@@ -157,6 +162,23 @@ fn size(content: &Content, supply: &Supply<'_>) -> Result<u64, WorkspaceError> {
     }
 }
 
+/// So that the layout of many files can stop between two parts. A file is never divided.
+fn in_parts(sizes: Vec<FileSize>) -> Vec<Vec<FileSize>> {
+    let mut parts: Vec<Vec<FileSize>> = Vec::new();
+    let mut bytes = 0_u64;
+    for size in sizes {
+        bytes = bytes.saturating_add(size.bytes);
+        match parts.last_mut() {
+            Some(part) if bytes <= CHARGED_AT_ONCE => part.push(size),
+            _ => {
+                bytes = size.bytes;
+                parts.push(vec![size]);
+            }
+        }
+    }
+    parts
+}
+
 /// Without cutting it off, which would give back what was allocated for it.
 fn reopen(path: &Path) -> Result<File, WorkspaceError> {
     let opened = OpenOptions::new().write(true).open(path);
@@ -185,6 +207,26 @@ fn if_full(error: WorkspaceError, folder: &Path) -> WorkspaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn much_is_charged_in_parts() {
+        let check = |sizes: &[u64], expected: &[&[u64]]| {
+            let files = sizes.iter().map(|mebibytes| FileSize {
+                path: BOX.into(),
+                bytes: mebibytes << 20,
+            });
+            let parts = in_parts(files.collect());
+            let sizes = |part: &Vec<FileSize>| part.iter().map(|file| file.bytes >> 20).collect();
+            let found: Vec<Vec<u64>> = parts.iter().map(sizes).collect();
+            assert_eq!(found, expected);
+        };
+        check(&[], &[]);
+        check(&[0], &[&[0]]);
+        check(
+            &[100, 100, 56, 1, 300, 2, 254],
+            &[&[100, 100, 56], &[1], &[300], &[2, 254]],
+        );
+    }
 
     #[test]
     fn only_a_full_file_system_is_the_tasks_doing() {

@@ -45,7 +45,10 @@ impl OnDisk {
         supply: &Supply<'_>,
     ) -> Result<(), WorkspaceError> {
         self.mark = None;
-        self.make(supply.progress)?;
+        // What the last task left is removed whether or not this one goes on.
+        self.make(&|| {
+            let _ = (supply.progress)();
+        })?;
         self.write_attempt(handout)?;
         if spec.execute.input.blob().is_some() {
             write(&self.input(), 0o644, &spec.execute.input, supply)?;

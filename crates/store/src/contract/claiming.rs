@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Attempt, Handout, Status};
+use std::time::{Duration, Instant};
 
-use super::sample::{add_one, add_with, get};
-use super::worker::Worker;
-use crate::TaskStore;
+use model::{Attempt, Capacity, Handout, Status, TaskId};
+
+use super::sample::{add_one, add_with, get, new, spec};
+use super::worker::{CAPACITY, Worker};
+use crate::{MOST_PASSED_OVER, TaskStore};
 
 pub async fn higher_priority_first_then_oldest(store: Arc<dyn TaskStore>) {
     let mut expected = vec![];
@@ -103,4 +105,76 @@ pub async fn a_released_task_keeps_its_place_in_the_queue(store: Arc<dyn TaskSto
         [first, second]
     );
     assert_eq!(claimed[0].attempt, Attempt(2));
+}
+
+const GIB: u64 = 1 << 30;
+
+fn worker(store: &Arc<dyn TaskStore>, name: &str, gibibytes: u64) -> Worker {
+    let mut worker = Worker::new(store, name);
+    worker.capacity = Some(Capacity {
+        memory: gibibytes * GIB,
+        ..CAPACITY
+    });
+    worker
+}
+
+async fn add_needing(store: &dyn TaskStore, gibibytes: u64, processes: u32) -> TaskId {
+    let task = add_with(store, |spec| {
+        spec.execute.limits.memory = Some((gibibytes - 1) * GIB);
+        spec.execute.limits.space = Some(GIB);
+        spec.execute.limits.processes = Some(processes);
+    });
+    task.await
+}
+
+async fn claim(worker: &mut Worker, vacant: u32) -> Vec<TaskId> {
+    let assigned = worker.claim(vacant).await;
+    assigned.iter().map(|assigned| assigned.handout.task).collect()
+}
+
+pub async fn a_task_is_left_to_an_executor_that_has_what_it_needs(store: Arc<dyn TaskStore>) {
+    let (mut small, mut large) = (worker(&store, "small", 4), worker(&store, "large", 16));
+    large.claim(0).await;
+    let needs_memory = add_needing(&*store, 5, 1).await;
+    let needs_processes = add_needing(&*store, 4, CAPACITY.processes + 1).await;
+    let fits = add_needing(&*store, 4, CAPACITY.processes).await;
+    assert_eq!(claim(&mut small, 5).await, [fits]);
+    // Given back, it is claimed again, and still nothing else.
+    small.running.clear();
+    assert_eq!(claim(&mut small, 5).await, [fits]);
+    assert_eq!(claim(&mut large, 5).await, [needs_memory, needs_processes]);
+}
+
+/// Also one that no executor can give what it needs: it would wait for ever.
+pub async fn the_largest_executor_is_handed_any_task(store: Arc<dyn TaskStore>) {
+    let (mut small, mut large) = (worker(&store, "small", 4), worker(&store, "large", 16));
+    large.claim(0).await;
+    let huge = add_needing(&*store, 99, 1).await;
+    assert_eq!(claim(&mut small, 1).await, []);
+    assert_eq!(claim(&mut large, 1).await, [huge]);
+    // When there is no larger one any more, it is the largest. A store may learn that a little later.
+    large.die().await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while claim(&mut small, 1).await != [huge] {
+        assert!(Instant::now() < deadline, "no executor is handed the task");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // One of an older version does not say what it has.
+    let mut older = Worker::new(&store, "older");
+    older.capacity = None;
+    let huge = add_needing(&*store, 99, 1).await;
+    assert_eq!(claim(&mut older, 1).await, [huge]);
+}
+
+pub async fn a_claim_passes_over_a_bounded_number_of_tasks(store: Arc<dyn TaskStore>) {
+    let (mut small, mut large) = (worker(&store, "small", 4), worker(&store, "large", 16));
+    large.claim(0).await;
+    let mut needing = spec();
+    needing.execute.limits.memory = Some(8 * GIB);
+    let backlog = (0..MOST_PASSED_OVER + 10).map(|_| new(needing.clone()));
+    store.add(backlog.collect()).await.unwrap();
+    let fits = add_needing(&*store, 4, 1).await;
+    assert_eq!(claim(&mut small, 1).await, []);
+    assert_eq!(claim(&mut large, 20).await.len(), 20);
+    assert_eq!(claim(&mut small, 1).await, [fits]);
 }

@@ -22,6 +22,7 @@ pub struct Worker {
     pub seq: Seq,
     pub acked: Seq,
     pub running: Vec<Executing>,
+    pub capacity: Option<Capacity>,
 }
 
 impl Worker {
@@ -33,6 +34,7 @@ impl Worker {
             seq: Seq(0),
             acked: Seq(0),
             running: vec![],
+            capacity: Some(CAPACITY),
         }
     }
 
@@ -53,7 +55,7 @@ impl Worker {
                 host: format!("host-of-{}", self.name),
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
-                capacity: Some(CAPACITY),
+                capacity: self.capacity,
             },
             intent: Intent::Stay,
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Added, BlobHash, Moment, Status, TaskId};
+use model::{Added, BlobHash, Moment, Need, Status, TaskId};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ impl Draft {
 
     fn of(task: NewTask, prepared: Prepared, add_time: Moment) -> Draft {
         let NewTask { id, digest, spec } = task;
-        let blobs = spec.blobs();
+        let (blobs, need) = (spec.blobs(), Need::of(&spec));
         let row = Row {
             id: uuid(id.0),
             digest: Some(binary(digest.to_vec())),
@@ -61,6 +61,8 @@ impl Draft {
             attempt: 0,
             lost: 0,
             platform_losses: 0,
+            need_memory: i64::try_from(need.memory).unwrap_or(i64::MAX),
+            need_processes: need.processes.into(),
             given: 0,
             start_time: None,
             report_time: None,

@@ -9,6 +9,7 @@ use mongodb::bson::{RawDocumentBuf, Timestamp};
 use mongodb::{Client, Collection, Database};
 
 use super::report::Reservations;
+use super::session::LargestExecutor;
 use crate::set_aside::SetAside;
 
 /// The collections, by their names in the database.
@@ -27,6 +28,7 @@ pub(super) struct Base {
     pub(super) database: Database,
     pub(super) max_attempts: u32,
     pub(super) reserved: Reservations,
+    pub(super) largest: LargestExecutor,
     /// Documents that cannot be read.
     pub(super) set_aside: SetAside,
     last_add: Mutex<Moment>,
@@ -41,6 +43,7 @@ impl Base {
             client,
             max_attempts,
             reserved: Reservations::default(),
+            largest: LargestExecutor::default(),
             set_aside: SetAside::default(),
             last_add: Mutex::new(Moment(0)),
             latest: AtomicU64::new(0),

@@ -1,8 +1,8 @@
 //! A task as a document, and what a transition has to know of it.
 
 use model::{
-    Age, Attempt, Brief, ExecutorName, Handout, Holding, Losses, Moment, Seq, SessionId, Status, TaskId,
-    UserName,
+    Age, Attempt, Brief, ExecutorName, Handout, Holding, Losses, Moment, Need, Seq, SessionId, Status,
+    TaskId, UserName,
 };
 use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,11 @@ pub(super) struct Row {
     /// Absent until there is one; judicators before this field leave it as it is.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) platform_losses: i64,
+    /// What it needs of a slot. Absent where a judicator before these fields has added it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) need_memory: i64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) need_processes: i64,
     pub(super) given: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start_time: Option<i64>,
@@ -70,6 +75,7 @@ pub(super) struct Position {
     pub(super) session: Option<SessionId>,
     pub(super) attempt: Attempt,
     pub(super) losses: Losses,
+    pub(super) need: Need,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
     pub(super) report_time: Option<Moment>,
@@ -153,6 +159,10 @@ impl TryFrom<&Row> for Position {
             losses: Losses {
                 lost: small("number of losses", row.lost)?,
                 platform: small("number of platform losses", row.platform_losses)?,
+            },
+            need: Need {
+                memory: u64::try_from(row.need_memory).unwrap_or(0),
+                processes: u32::try_from(row.need_processes).unwrap_or(0),
             },
             given: Seq(large("report's number", row.given)?),
             start_time: row.start_time.map(Moment),

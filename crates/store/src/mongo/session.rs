@@ -1,6 +1,8 @@
 //! Sessions: one document for each executor, with the session it is in or was in last.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use model::{Age, Capacity, ExecutorName, KnownSession, Moment, Report, Seq};
@@ -54,6 +56,49 @@ impl CapacityRow {
             open_files: large("number of open files", self.open_files)?,
         })
     }
+}
+
+/// The most memory that a live executor can give to a task, as far as was seen lately.
+#[derive(Debug, Default)]
+pub(super) struct LargestExecutor(Mutex<Option<(Instant, u64)>>);
+
+/// A claim must not cost a look at all executors each time.
+const LARGEST_VALID_FOR: Duration = Duration::from_secs(1);
+
+/// Whether a live executor can give more to a task, or does not say what it can give.
+pub(super) async fn has_larger(base: &Base, own: Capacity) -> Result<bool, Failure> {
+    let known = *base.largest.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let largest = match known {
+        Some((read, largest)) if read.elapsed() < LARGEST_VALID_FOR => largest,
+        _ => {
+            let read = Instant::now();
+            let largest = largest(base).await?;
+            *base.largest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((read, largest));
+            largest
+        }
+    };
+    Ok(largest > own.memory)
+}
+
+async fn largest(base: &Base) -> Result<u64, Failure> {
+    let live: Vec<Document> = base
+        .collection::<Document>(EXECUTORS)
+        .find(doc! { "live": true })
+        .projection(doc! { "capacity.memory": 1 })
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    let memory = |executor: &Document| {
+        let memory = executor.get_document("capacity").ok()?.get_i64("memory").ok()?;
+        u64::try_from(memory).ok()
+    };
+    let largest = live
+        .iter()
+        .map(|executor| memory(executor).unwrap_or(u64::MAX))
+        .max();
+    Ok(largest.unwrap_or(0))
 }
 
 impl ExecutorRow {

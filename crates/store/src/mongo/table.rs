@@ -311,7 +311,7 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, Losses, Seq};
+    use model::{Attempt, Losses, Need, Seq};
 
     use super::*;
 
@@ -325,6 +325,7 @@ mod tests {
             session: Some(SessionId::generate()),
             attempt: Attempt(2),
             losses: Losses { lost: 1, platform: 0 },
+            need: Need::default(),
             given: Seq(3),
             start_time: Some(Moment(2)),
             report_time: None,

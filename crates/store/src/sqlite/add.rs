@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use model::{Added, BlobHash, Moment, Status, TaskId, UserName};
+use model::{Added, BlobHash, Moment, Need, Status, TaskId, UserName};
 use rusqlite::OptionalExtension;
 
 use super::column::Column;
@@ -22,6 +22,7 @@ pub(super) struct Draft {
     priority: i32,
     command: String,
     compile: Option<String>,
+    need: Need,
     spec: Vec<u8>,
     blobs: Vec<BlobHash>,
 }
@@ -35,6 +36,7 @@ impl Draft {
             priority: spec.priority,
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
+            need: Need::of(&spec),
             blobs: spec.blobs(),
             spec: encode_spec(&spec)?,
             user: spec.user,
@@ -115,8 +117,8 @@ fn insert(group: &mut Group<'_>, draft: &Draft) -> Result<Moment, Failure> {
     let add_time = group.next_add_time();
     group
         .statement(
-            "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile, need_memory, need_processes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             STEP,
         )?
         .execute((
@@ -128,6 +130,8 @@ fn insert(group: &mut Group<'_>, draft: &Draft) -> Result<Moment, Failure> {
             Column(Status::Pending),
             &draft.command,
             &draft.compile,
+            i64::try_from(draft.need.memory).unwrap_or(i64::MAX),
+            draft.need.processes,
         ))
         .during(STEP)?;
     group

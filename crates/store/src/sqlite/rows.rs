@@ -1,16 +1,16 @@
 //! Rows of tasks, read as the model's values.
 
 use model::{
-    Attempt, Brief, ExecutorName, Handout, Holding, Losses, Moment, Seq, SessionId, Status, Task, TaskId,
-    UserName,
+    Attempt, Brief, Capacity, ExecutorName, Handout, Holding, Losses, Moment, Need, Seq, SessionId, Status,
+    Task, TaskId, UserName,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::Column;
 use super::failure::{During, Failure};
-use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
 use crate::set_aside::SetAside;
+use crate::{MOST_PASSED_OVER, StoreError};
 
 /// What a transition has to know of a task.
 #[derive(Clone, Debug)]
@@ -24,6 +24,7 @@ pub(super) struct Position {
     pub(super) losses: Losses,
     pub(super) given: Seq,
     pub(super) start_time: Option<Moment>,
+    pub(super) need: Need,
     /// The latest of its times.
     pub(super) latest: Moment,
 }
@@ -32,7 +33,8 @@ pub(super) struct Position {
 macro_rules! position_columns {
     () => {
         "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority,
-    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)), platform_losses"
+    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)), platform_losses,
+    need_memory, need_processes"
     };
 }
 pub(super) use position_columns;
@@ -105,17 +107,19 @@ pub(super) fn held(
     Ok(held)
 }
 
-/// The first in the queue that can be read.
+/// The first in the queue that can be read, within the capacity if there is one.
 pub(super) fn waiting(
     connection: &Connection,
     limit: u32,
+    capacity: Option<Capacity>,
     set_aside: &SetAside,
 ) -> Result<Vec<Position>, Failure> {
     const STEP: &str = "read the queue";
     let mut statement = connection.prepare_cached(WAITING).during(STEP)?;
     let mut rows = statement.query([]).during(STEP)?;
-    let mut waiting = vec![];
+    let (mut waiting, mut passed_over) = (vec![], 0);
     while waiting.len() < limit as usize
+        && passed_over < MOST_PASSED_OVER
         && let Some(row) = rows.next().during(STEP)?
     {
         match readable(row, to_position(row), set_aside).during(STEP)? {
@@ -125,6 +129,7 @@ pub(super) fn waiting(
                     "it is in the queue, but its status is one of a task that is done",
                 );
             }
+            Some(task) if capacity.is_some_and(|capacity| !capacity.covers(task.need)) => passed_over += 1,
             task => waiting.extend(task),
         }
     }
@@ -237,6 +242,10 @@ pub(super) fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
         },
         given: row.get::<_, Column<Seq>>(7)?.0,
         start_time: optional(row, 8)?,
+        need: Need {
+            memory: u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0),
+            processes: u32::try_from(row.get::<_, i64>(14)?).unwrap_or(0),
+        },
         latest: row.get::<_, Column<Moment>>(11)?.0,
     })
 }

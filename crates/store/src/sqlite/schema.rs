@@ -8,11 +8,12 @@ use crate::StoreError;
 
 /// Applied in order, each in its own transaction; a store's version is the number of those it has seen.
 /// One that was ever released is never changed, only followed by another.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// Answers the version, if it is one that can be opened. Nothing is written before this is known.

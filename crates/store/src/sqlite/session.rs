@@ -1,6 +1,6 @@
 //! Sessions: one row for each executor, with the session it is in or was in last.
 
-use model::{ExecutorName, KnownSession, Moment, Release, Report, Seq, SessionId};
+use model::{Capacity, ExecutorName, KnownSession, Moment, Release, Report, Seq, SessionId};
 use rusqlite::{OptionalExtension, Row};
 
 use super::column::Column;
@@ -65,6 +65,18 @@ pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
             presence.capacity.map(|capacity| bounded(capacity.open_files)),
         ))
         .map(drop)
+        .during(STEP)
+}
+
+/// Whether a live executor can give more to a task, or does not say what it can give.
+pub(super) fn has_larger(group: &Group<'_>, own: Capacity) -> Result<bool, Failure> {
+    const STEP: &str = "look for a larger executor";
+    group
+        .statement(
+            "SELECT 1 FROM executors WHERE live = 1 AND (memory IS NULL OR memory > ?1)",
+            STEP,
+        )?
+        .exists([bounded(own.memory)])
         .during(STEP)
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use model::Status;
+use model::{Capacity, Status};
 use mongodb::bson::{Document, doc};
 use store::contract::losing::report_platform_failures;
 use store::contract::sample::{add_one, get, success};
-use store::contract::worker::Worker;
+use store::contract::worker::{CAPACITY, Worker};
 use store::mongo::{Login, MongoStore, Options};
 use store::{StoreError, TaskStore};
 
@@ -112,4 +112,24 @@ async fn platform_losses_are_counted_on_by_another_judicator() {
     let store: Arc<dyn TaskStore> = Arc::new(set.open("conclave").await);
     report_platform_failures(&mut Worker::new(&store, "e"), 4..10).await;
     assert_eq!(get(&*store, id).await.status, Status::SystemError);
+}
+
+/// One that a judicator of an older version has added does not say what it needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_without_a_need_is_handed_to_any_executor() {
+    let set = Set::start(1, Guard::Open).await;
+    let store: Arc<dyn TaskStore> = Arc::new(set.open("conclave").await);
+    let mut large = Worker::new(&store, "large");
+    large.claim(0).await;
+    let mut small = Worker::new(&store, "small");
+    small.capacity = Some(Capacity {
+        memory: 2 << 30,
+        ..CAPACITY
+    });
+    let id = add_one(&*store).await;
+    assert_eq!(small.claim(1).await.len(), 0);
+    let tasks = set.client().database("conclave").collection::<Document>("tasks");
+    let change = doc! { "$unset": { "need_memory": "", "need_processes": "" } };
+    tasks.update_one(doc! {}, change).await.unwrap();
+    assert_eq!(small.claim_one().await.task, id);
 }

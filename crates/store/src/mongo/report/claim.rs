@@ -52,6 +52,9 @@ pub(super) fn claim(
     // What this very report gave back waits too, in its place in the queue, if that place is known.
     let mut waiting = table.waiting();
     waiting.retain(|task| !head.withheld || specs.contains_key(&task.id));
+    if let Some(capacity) = head.capacity {
+        waiting.retain(|task| capacity.covers(task.need));
+    }
     let wanted = queue::wanted(report).saturating_sub(steps.again.len());
     for task in waiting.into_iter().take(wanted) {
         if bytes >= ANSWER_BYTES {
@@ -73,7 +76,7 @@ pub(super) fn claim(
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, ExecutorName, Intent, Losses, Presence, Seq, SessionId, Status};
+    use model::{Attempt, Capacity, ExecutorName, Intent, Losses, Need, Presence, Seq, SessionId, Status};
 
     use super::super::queue::Reservations;
     use super::*;
@@ -109,6 +112,7 @@ mod tests {
             session: None,
             attempt: Attempt(1),
             losses: Losses::default(),
+            need: Need::default(),
             given: Seq(1),
             start_time: None,
             report_time: None,
@@ -116,6 +120,31 @@ mod tests {
             finish_age: None,
             trouble: None,
             spec_size: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_left_to_a_larger_executor() {
+        let reservations = Reservations::default();
+        let capacity = Capacity {
+            memory: 8 << 30,
+            processes: 1000,
+            open_files: 1000,
+        };
+        for (need, expected) in [(8 << 30, 1), (9 << 30, 0)] {
+            let mut table = Table::new(Moment(9), 3);
+            table.lay(Position {
+                need: Need {
+                    memory: need,
+                    processes: 1,
+                },
+                ..given_back()
+            });
+            let mut head = reservations.nothing();
+            (head.withheld, head.capacity) = (false, Some(capacity));
+            let mut steps = Steps::default();
+            claim(&report(), &head, &mut steps, &mut table).unwrap();
+            assert_eq!(steps.handouts.len(), expected);
         }
     }
 

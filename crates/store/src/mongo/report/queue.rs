@@ -7,18 +7,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::{Intent, Report, TaskId};
+use model::{Capacity, Intent, Report, TaskId};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::MOST_PASSED_OVER;
 use crate::mongo::attempts::{COMMAND, Try, random};
 use crate::mongo::base::Base;
 use crate::mongo::failure::Failure;
 use crate::mongo::field::task_id;
 use crate::mongo::row::{Position, Row, readable, without_result};
 use crate::mongo::schema::WAITING;
+use crate::mongo::session;
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
 /// What does not fit is claimed by the next report.
@@ -51,6 +53,8 @@ pub(super) struct Head<'r> {
     pub(super) rows: Vec<Row>,
     /// Others wait that this report may not take now. Whatever it gives back may be behind them in the queue.
     pub(super) withheld: bool,
+    /// What the tasks have to be within, if they have to.
+    pub(super) capacity: Option<Capacity>,
     all: &'r Reservations,
 }
 
@@ -92,6 +96,7 @@ impl Reservations {
         Some(Head {
             rows: free,
             withheld,
+            capacity: None,
             all: self,
         })
     }
@@ -100,6 +105,7 @@ impl Reservations {
         Head {
             rows: vec![],
             withheld: true,
+            capacity: None,
             all: self,
         }
     }
@@ -150,6 +156,10 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
     if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
         return Ok(base.reserved.nothing());
     }
+    let capacity = match report.presence.capacity {
+        Some(own) if session::has_larger(base, own).await? => Some(own.claims()),
+        _ => None,
+    };
     let wider = wanted * base.reserved.spread(count);
     let deadline = Instant::now() + TURN;
     loop {
@@ -159,8 +169,9 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
         };
         let ended = base.reserved.ended.notified();
         let reserved = base.reserved.count();
-        let rows = read_past_unreadable(base, wanted + reserved + wider).await?;
-        if let Some(head) = base.reserved.reserve(rows, wanted, wider) {
+        let rows = read_past_unreadable(base, wanted + reserved + wider, capacity).await?;
+        if let Some(mut head) = base.reserved.reserve(rows, wanted, wider) {
+            head.capacity = capacity;
             return Ok(head);
         }
         drop(turn);
@@ -172,10 +183,17 @@ pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Res
 }
 
 /// Documents that cannot be read, and those that do not wait, stay at the head. So as many more have to be read.
-async fn read_past_unreadable(base: &Base, limit: usize) -> Result<Vec<Row>, Failure> {
+async fn read_past_unreadable(
+    base: &Base,
+    limit: usize,
+    capacity: Option<Capacity>,
+) -> Result<Vec<Row>, Failure> {
     loop {
         let expected = base.reserved.unreadable.load(Ordering::Relaxed);
-        let found = read(base, limit + expected).await?;
+        let found = match capacity {
+            Some(capacity) => read_within(base, limit + expected, capacity).await?,
+            None => read(base, limit + expected).await?,
+        };
         let count = found.len();
         let rows: Vec<_> = readable(base, found)
             .into_iter()
@@ -211,6 +229,35 @@ async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure>
         .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
         .read_concern(ReadConcern::local())
         .max_time(COMMAND)
+        .await?
+        .try_collect()
+        .await?;
+    Ok(rows)
+}
+
+/// The same for tasks within a capacity. So many others are passed over at most.
+async fn read_within(base: &Base, limit: usize, capacity: Capacity) -> Result<Vec<RawDocumentBuf>, Failure> {
+    let bounded = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let memory = i64::try_from(capacity.memory).unwrap_or(i64::MAX);
+    let rows = base
+        .tasks()
+        .aggregate([
+            doc! { "$match": { "waits": true } },
+            doc! { "$sort": order() },
+            doc! { "$limit": bounded(limit + MOST_PASSED_OVER) },
+            // Absent is not greater.
+            doc! { "$match": {
+                "need_memory": { "$not": { "$gt": memory } },
+                "need_processes": { "$not": { "$gt": i64::from(capacity.processes) } },
+            } },
+            doc! { "$limit": bounded(limit) },
+            doc! { "$project": without_result() },
+        ])
+        .hint(Hint::Name(WAITING.into()))
+        .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND)
+        .with_type::<RawDocumentBuf>()
         .await?
         .try_collect()
         .await?;

@@ -8,7 +8,7 @@ use crate::sqlite::column::Column;
 use crate::sqlite::failure::{During, Failure};
 use crate::sqlite::group::Group;
 use crate::sqlite::rows::{self, Position};
-use crate::sqlite::transition;
+use crate::sqlite::{session, transition};
 
 /// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
 /// What does not fit is claimed by the next report.
@@ -30,7 +30,7 @@ pub(super) fn claim<'h>(
     if wanted == 0 || bytes >= ANSWER_BYTES {
         return Ok(());
     }
-    for mut task in rows::waiting(group.connection(), wanted, group.set_aside())? {
+    for mut task in waiting(group, report, wanted)? {
         take(group, report, &mut task)?;
         let assigned = handled.answer.assign.len();
         bytes += hand_out(group, report, &task, handled)?;
@@ -42,6 +42,21 @@ pub(super) fn claim<'h>(
         }
     }
     Ok(())
+}
+
+/// The first in the queue, without those that are left to a larger executor.
+fn waiting(group: &Group<'_>, report: &Report, wanted: u32) -> Result<Vec<Position>, Failure> {
+    let first = |capacity| rows::waiting(group.connection(), wanted, capacity, group.set_aside());
+    let tasks = first(None)?;
+    match report.presence.capacity {
+        Some(own) if tasks.iter().any(|task| !own.claims().covers(task.need)) => {
+            match session::has_larger(group, own)? {
+                true => first(Some(own.claims())),
+                false => Ok(tasks),
+            }
+        }
+        _ => Ok(tasks),
+    }
 }
 
 fn take(group: &mut Group<'_>, report: &Report, task: &mut Position) -> Result<(), Failure> {
