@@ -59,6 +59,10 @@ impl InCell {
         for content in spec.contents() {
             bytes = bytes.saturating_add(size(content, supply)?);
         }
+        // Checked when the task was added. Its blobs are measured here once more, before anything is allocated.
+        if let Some(space) = spec.space().filter(|space| bytes > *space) {
+            return Err(WorkspaceError::NoSpace { bytes: space });
+        }
         let filled = match bytes >= CHARGED_FROM {
             true => self.fill_charged(warden, &folder, spec, supply),
             false => self.fill(&folder, spec, supply),
