@@ -5,7 +5,7 @@
 
 mod measuring;
 
-pub use measuring::{EMULATED_MEASURING, MEASURING, Measuring, SHORT_MEASURING};
+pub use measuring::{BUSY, EMULATED_MEASURING, MEASURING, Measuring, SHORT_MEASURING};
 
 use serde_json::{Value, json};
 
