@@ -38,6 +38,8 @@ mod ordinary_programs;
 mod own_root;
 #[path = "zoo/privileges.rs"]
 mod privileges;
+#[path = "zoo/shared_disk.rs"]
+mod shared_disk;
 #[path = "zoo/shared_memory.rs"]
 mod shared_memory;
 #[path = "zoo/space.rs"]

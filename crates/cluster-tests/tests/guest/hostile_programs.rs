@@ -1,5 +1,5 @@
 //! Each hostile program of the list where the kernel has cgroup v2, with a task of a known result in the other slot: both
-//! ends are right, and the whole guest has given little.
+//! ends are right, the whole guest has given little, and its kernel has started no helper.
 
 use std::time::Duration;
 
@@ -20,6 +20,23 @@ const PEAK: HostUsage = HostUsage {
     open_files: 50_000,
     processes: 700,
 };
+
+/// Writes down what the kernel starts it for: to load a module, or for a core dump.
+const HELPER: &str = "#!/bin/sh\necho \"$@\" >>/run/asked\n";
+
+const PREPARE: &str = r#"
+touch /run/asked
+echo /usr/bin/helper >/proc/sys/kernel/modprobe
+echo '|/usr/bin/helper crash %h' >/proc/sys/kernel/core_pattern
+"#;
+
+/// Outside of a cell the same programs have it started.
+const ASK_OUTSIDE: &str = r#"
+hostile_module_requests 1
+hostile_crashes 1 >/dev/null
+until grep -q -- '-- ' /run/asked && grep -q 'crash guest' /run/asked; do sleep 0.1; done
+echo asked
+"#;
 
 const USAGE: &str = r#"#!/bin/sh
 exec grep -hE '^(Mem|S|T|U|[0-9])' FILES
@@ -60,6 +77,7 @@ fn guest() -> Guest {
     let guest = Guest::new()
         .program("conclave", &conclave())
         .file("/usr/bin/usage", usage, 0o755)
+        .file("/usr/bin/helper", HELPER, 0o755)
         .c_program("measuring", Measuring::source());
     HOSTILE.iter().fold(guest, |guest, hostile| {
         guest.c_program(&format!("hostile_{}", hostile.name), &hostile.source())
@@ -67,7 +85,7 @@ fn guest() -> Guest {
 }
 
 fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
-    let mut steps = vec![step("start", START)];
+    let mut steps = vec![Step::root("prepare", PREPARE), step("start", START)];
     for hostile in HOSTILE {
         let network = hostile.network.map(|name| format!("--network {name}"));
         let text = BESIDE
@@ -77,12 +95,24 @@ fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
             .replace("ROUNDS", &EMULATED_MEASURING.argument());
         steps.push(step(hostile.name, &text));
     }
-    steps.push(Step::root("log", "cat /tmp/log"));
+    steps.extend([
+        Step::root("asked", "cat /run/asked"),
+        Step::root("asked outside", ASK_OUTSIDE),
+        Step::root("log", "cat /tmp/log"),
+    ]);
     steps
 }
 
 fn judge(ran: &Ran) {
     let log = ran["log"].text();
+    assert_eq!(ran["prepare"].code, 0, "{:?}", ran["prepare"]);
+    assert_eq!(ran["asked"].text(), "", "what the kernel started its helper for");
+    assert_eq!(
+        ran["asked outside"].text(),
+        "asked\n",
+        "{:?}",
+        ran["asked outside"]
+    );
     for hostile in HOSTILE {
         let name = hostile.name;
         let (tasks, samples) = ran[name].text().split_once("sample\n").expect("a sample");

@@ -1,5 +1,8 @@
 //! Each hostile program of the list in one slot, and a task with a known result in the other. What the program takes is
 //! looked for on the whole machine, not only in its control group.
+//!
+//! Some want what has no figure here, so that only their neighbour is judged: `record_locks` (bounded by the reserve, see
+//! guest/memory_reserve), `disk_flushes` (see `shared_disk`), `crashes` and `module_requests` (see guest/hostile_programs).
 
 use std::time::Duration;
 

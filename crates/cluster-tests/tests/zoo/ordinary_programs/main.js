@@ -12,7 +12,7 @@ async function main() {
     console.log(await new Promise((done, fail) => new Worker(__filename).on('message', done).on('error', fail)));
     console.log((await promisify(execFile)('echo', ['a child'])).stdout.trim());
     try {
-        fs.watch('text', () => {});
+        fs.watch('text').close();
         console.log('watches files');
     } catch (refused) {
         console.log(refused.code);
