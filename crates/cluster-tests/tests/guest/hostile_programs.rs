@@ -72,6 +72,11 @@ async fn programs_take_little_from_a_guest_of_an_ordinary_user() {
     judge(&guest().run(&steps(Step::user), DONE).await);
 }
 
+#[tokio::test]
+async fn programs_take_little_from_a_guest_of_a_user_with_subordinate_ids() {
+    judge(&guest().subordinate_ids().run(&steps(Step::user), DONE).await);
+}
+
 fn guest() -> Guest {
     let usage = USAGE.replace("FILES", &HostUsage::FILES.join(" "));
     let guest = Guest::new()
