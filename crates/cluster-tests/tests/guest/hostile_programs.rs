@@ -24,10 +24,13 @@ const PEAK: HostUsage = HostUsage {
 /// Writes down what the kernel starts it for: to load a module, or for a core dump.
 const HELPER: &str = "#!/bin/sh\necho \"$@\" >>/run/asked\n";
 
+/// The kernel's own bound of all open files is lifted, as systemd does: at a tenth of the memory, a program that pays for its
+/// files with memory would reach it.
 const PREPARE: &str = r#"
 touch /run/asked
 echo /usr/bin/helper >/proc/sys/kernel/modprobe
 echo '|/usr/bin/helper crash %h' >/proc/sys/kernel/core_pattern
+echo 9223372036854775807 >/proc/sys/fs/file-max
 "#;
 
 /// Outside of a cell the same programs have it started.
@@ -148,7 +151,11 @@ fn judge(ran: &Ran) {
             assert_eq!(outcome["stdout"], refused, "{name}: {outcome:#}");
         }
         let peak = peak(samples);
-        assert!(peak.is_within(&PEAK), "{name} took {peak:#?}");
+        let bound = HostUsage {
+            open_files: hostile.files_by_memory.unwrap_or(PEAK.open_files),
+            ..PEAK
+        };
+        assert!(peak.is_within(&bound), "{name} took {peak:#?}");
     }
 }
 
