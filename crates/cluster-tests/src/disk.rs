@@ -1,6 +1,7 @@
-//! Small file systems of their own: one to be filled, one to be frozen.
+//! Small file systems of their own: one to be filled, one to be frozen or watched.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,15 +44,22 @@ impl Drop for Disk {
     }
 }
 
-/// A disk that can be frozen: whoever writes to it then waits in the kernel, where no signal ends him. Thawed and
-/// unmounted when dropped. It takes root, and a loop device.
-pub struct FreezableDisk {
+/// A disk with a device of its own, whose traffic is nobody else's. It can be frozen: whoever writes to it then waits in
+/// the kernel, where no signal ends him. Thawed and unmounted when dropped. It takes root.
+pub struct LoopDisk {
     folder: PathBuf,
 }
 
-impl FreezableDisk {
+/// Of a device, since it is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic {
+    pub read_bytes: u64,
+    pub flushes: u64,
+}
+
+impl LoopDisk {
     /// Mounts it at the folder, which is made; its image lies beside that.
-    pub fn mount(folder: &Path) -> FreezableDisk {
+    pub fn mount(folder: &Path) -> LoopDisk {
         fs::create_dir_all(folder).expect("a folder to mount at");
         let image = folder.with_extension("img");
         let file = fs::File::create(&image).expect("an image");
@@ -60,8 +68,23 @@ impl FreezableDisk {
         let image = image.to_str().expect("a path that is text");
         // Not even reading may write to it.
         run("mount", &["-o", "loop,noatime", image], folder);
-        FreezableDisk {
+        LoopDisk {
             folder: folder.to_path_buf(),
+        }
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        let device = fs::metadata(&self.folder).expect("a mounted folder").dev();
+        let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+        let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).expect("a device");
+        let figures: Vec<u64> = text
+            .split_whitespace()
+            .map(|figure| figure.parse().expect("a number"))
+            .collect();
+        Traffic {
+            // In sectors, which are always counted as so long.
+            read_bytes: figures[2] * 512,
+            flushes: figures[15],
         }
     }
 
@@ -74,7 +97,7 @@ impl FreezableDisk {
     }
 }
 
-impl Drop for FreezableDisk {
+impl Drop for LoopDisk {
     fn drop(&mut self) {
         // It fails where it is not frozen.
         let _ = Command::new("fsfreeze")

@@ -31,7 +31,7 @@ pub use cli::{Cli, Said};
 pub use cluster::{
     Cluster, ETCD, ETCD_PEER, Forming, HTTP, MONGOD, Machine, Process, RPC, Roster, SERVICE, Service, Status,
 };
-pub use disk::{Disk, FreezableDisk};
+pub use disk::{Disk, LoopDisk, Traffic};
 pub use dns::Dns;
 pub use fake_clock::FakeClock;
 pub use gateways::Gateways;

@@ -1,5 +1,5 @@
 //! Hostile programs, each through the whole executor. Each has the outcome that it should have; after each the node is
-//! healthy, the next task is right, and nothing is left.
+//! healthy, the next task is right, and nothing is left. And ordinary ones, which work.
 
 #[path = "zoo/scene.rs"]
 mod scene;
@@ -32,10 +32,14 @@ mod kernel_memory;
 mod neighbours;
 #[path = "zoo/networks.rs"]
 mod networks;
+#[path = "zoo/ordinary_programs.rs"]
+mod ordinary_programs;
 #[path = "zoo/own_root.rs"]
 mod own_root;
 #[path = "zoo/privileges.rs"]
 mod privileges;
+#[path = "zoo/shared_disk.rs"]
+mod shared_disk;
 #[path = "zoo/shared_memory.rs"]
 mod shared_memory;
 #[path = "zoo/space.rs"]

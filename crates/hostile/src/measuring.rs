@@ -25,6 +25,12 @@ pub const EMULATED_MEASURING: Measuring = Measuring {
     right: "fc4ba4db5a59aeb2\n",
 };
 
+/// Is never done: a neighbour that computes and means no harm.
+pub const BUSY: Measuring = Measuring {
+    rounds: i64::MAX as u64,
+    right: "",
+};
+
 /// A quarter of it, for tests, which do not measure time.
 pub const SHORT_MEASURING: Measuring = Measuring {
     rounds: 20_000_000,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::Task;
-use cluster_tests::{FreezableDisk, HangingMount, await_that, groups_beneath, groups_named, shell};
+use cluster_tests::{HangingMount, LoopDisk, await_that, groups_beneath, groups_named, shell};
 use model::Status;
 use nix::sys::signal::{Signal, kill};
 
@@ -43,7 +43,7 @@ async fn a_task_whose_warden_hangs_is_run_again_after_its_limit_and_a_margin() {
 async fn a_disk_that_hangs_ends_no_running_task_and_holds_no_other() {
     let stage = Stage::new();
     let system = &stage.system;
-    let disk = FreezableDisk::mount(&stage.path("e"));
+    let disk = LoopDisk::mount(&stage.path("e"));
     let args = [&FAIR_LEASE[..], &SHORT_STALL, &["--slots", "1"]].concat();
     let _judicator = system.judicator(&FAIR_LEASE).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
@@ -96,7 +96,7 @@ async fn a_disk_that_hangs_ends_no_running_task_and_holds_no_other() {
 #[tokio::test]
 async fn up_lets_its_tasks_go_on_while_its_own_disk_hangs() {
     let stage = Stage::new();
-    let disk = FreezableDisk::mount(&stage.system.data());
+    let disk = LoopDisk::mount(&stage.system.data());
     let up = stage.system.up(&FAIR_LEASE).unwrap();
     let id = stage.add_waiting().await;
     stage.runs(id, 1).await;

@@ -1,5 +1,8 @@
 //! Each hostile program of the list in one slot, and a task with a known result in the other. What the program takes is
 //! looked for on the whole machine, not only in its control group.
+//!
+//! Some want what has no figure here, so that only their neighbour is judged: `record_locks` (bounded by the reserve, see
+//! guest/memory_reserve), `disk_flushes` (see `shared_disk`), `crashes` and `module_requests` (see guest/hostile_programs).
 
 use std::time::Duration;
 
@@ -46,7 +49,7 @@ async fn a_neighbour_is_right_beside_every_hostile_program() {
         let before = watch.before();
         let ended = run_beside(&zoo, hostile).await;
         let peak = watch.end();
-        assert!(peak.is_within(&PEAK), "{name} took {peak:#?}");
+        assert!(peak.is_within(&bound(hostile)), "{name} took {peak:#?}");
         judge(hostile, ended);
         await_that(&format!("what {name} took to be given back"), SOON, async || {
             let left = HostUsage::read().over(&before);
@@ -55,6 +58,13 @@ async fn a_neighbour_is_right_beside_every_hostile_program() {
         .await;
     }
     zoo.look_around().await;
+}
+
+fn bound(hostile: Hostile) -> HostUsage {
+    HostUsage {
+        open_files: hostile.files_by_memory.unwrap_or(PEAK.open_files),
+        ..PEAK
+    }
 }
 
 /// The program to its end, and a measuring task meanwhile.

@@ -1,5 +1,7 @@
 //! What waits for a program in the kernel's memory. `hostile_neighbours` has what the kernel keeps for it otherwise.
 
+use cluster_tests::HostWatch;
+use hostile::HOSTILE;
 use serde_json::json;
 
 use crate::stage::Zoo;
@@ -49,4 +51,20 @@ async fn what_waits_in_sockets_is_bounded() {
     };
     // Without a bound each socket holds about 100 KiB.
     assert!(sockets > 400 && waiting > 0 && waiting <= 16 << 20, "{said}");
+}
+
+#[tokio::test]
+async fn files_that_mappings_hold_are_paid_for_with_memory() {
+    // In the end it has more than 64 MiB allow, at about 400 bytes each with its mapping.
+    const MOST: u64 = 250_000;
+    let zoo = Zoo::open().await;
+    let hostile = HOSTILE.iter().find(|hostile| hostile.name == "mapped_files");
+    let mut task = hostile.expect("in the list").task(60);
+    task["execute"]["limits"]["memory"] = json!("64MiB");
+    let watch = HostWatch::start();
+    let done = zoo.task(&task).await;
+    let held = watch.end().open_files;
+    assert_eq!(done["result"]["execute"]["reason"], "memory_limit", "{done:#}");
+    // More than its limit of open files would allow to 20 processes, and no more than its memory allows.
+    assert!(held > 20 * 16 && held < MOST, "{held} files");
 }

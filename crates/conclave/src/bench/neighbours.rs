@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use api::{Client, NewTask, Outcome, Task};
-use hostile::{HOSTILE, MEASURING};
+use hostile::{BUSY, HOSTILE, MEASURING};
 use model::{Status, TaskId};
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +23,7 @@ pub(crate) struct NeighbourFigures {
     /// Whether the machine was left alone meanwhile; if not, the figures say little.
     pub(crate) steady: bool,
     pub(crate) alone: Times,
+    pub(crate) beside_busy: Times,
     pub(crate) neighbours: Vec<Neighbour>,
 }
 
@@ -37,9 +38,23 @@ pub(crate) struct Times {
 pub(crate) struct Neighbour {
     pub(crate) name: &'static str,
     pub(crate) attacks: &'static str,
-    /// Both over those of the measuring task alone.
-    pub(crate) cpu_ratio: f64,
-    pub(crate) wall_ratio: f64,
+    pub(crate) over_alone: Ratios,
+    /// Over the task beside a neighbour that only computes. A machine with both cores at work is slower than with one, for
+    /// clocks and caches are shared: what is left is what this neighbour does beyond any other.
+    pub(crate) over_busy: Ratios,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Ratios {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+}
+
+/// What the task takes with nobody and with nobody hostile beside it.
+#[derive(Clone, Copy, Debug)]
+struct Baselines {
+    alone: Times,
+    busy: Times,
 }
 
 const CPU_RATIO: f64 = 1.05;
@@ -53,7 +68,7 @@ const WARM_UP: usize = 1;
 const ATTACK_SECONDS: u64 = 60;
 const WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
-/// How far any of the task's times alone may be from the one in the middle.
+/// How far any of the task's times without a hostile neighbour may be from the one in the middle.
 const STEADY: f64 = 1.15;
 
 pub(crate) async fn measure_neighbours(rounds: usize, folder: &Path) -> Result<NeighbourFigures> {
@@ -67,45 +82,61 @@ pub(crate) async fn measure_neighbours(rounds: usize, folder: &Path) -> Result<N
     let measured = measure_all(&server.client, rounds).await;
     // In order also after a failure, so that no control group is left.
     server.stop().await?;
-    let (alones, neighbours) = measured?;
-    let alone = Times::middle(&alones);
-    let steady = alones.iter().all(|one| one.agree_with(alone));
+    let (baselines, neighbours) = measured?;
+    let (alone, is_alone_steady) = middle_of(&baselines, |one| one.alone);
+    let (beside_busy, is_busy_steady) = middle_of(&baselines, |one| one.busy);
+    let steady = is_alone_steady && is_busy_steady;
     if !steady {
         complain(
-            "alone, the task was not always equally fast: the machine has other work, so trust no figure",
+            "without a hostile neighbour the task was not always equally fast: the machine has other work, so trust no figure",
         );
     }
     Ok(NeighbourFigures {
         cores,
         steady,
         alone,
+        beside_busy,
         neighbours,
     })
 }
 
-/// The task's times alone, before each of its neighbours, and what it lost to them.
-async fn measure_all(client: &Client, rounds: usize) -> Result<(Vec<Times>, Vec<Neighbour>)> {
+/// And whether all of them are near it.
+fn middle_of(baselines: &[Baselines], times: fn(&Baselines) -> Times) -> (Times, bool) {
+    let all: Vec<_> = baselines.iter().map(times).collect();
+    let middle = Times::middle(&all);
+    (middle, all.iter().all(|one| one.agree_with(middle)))
+}
+
+/// The task's times without a hostile neighbour, before each of them, and what it lost to them.
+async fn measure_all(client: &Client, rounds: usize) -> Result<(Vec<Baselines>, Vec<Neighbour>)> {
     measure(client, WARM_UP).await?;
-    // The first row shows what two tasks cost each other that mean no harm.
-    let harmless = ("harmless", "nothing: another measuring task", MEASURING.task());
+    // The first row shows how exact the others are: over a busy neighbour it is 1 but for noise.
+    let harmless = ("harmless", "nothing: it only computes", BUSY.task());
     let hostile = HOSTILE.map(|hostile| (hostile.name, hostile.attacks, hostile.task(ATTACK_SECONDS)));
-    let (mut alones, mut neighbours) = (Vec::new(), Vec::new());
+    let (mut baselines, mut neighbours) = (Vec::new(), Vec::new());
     for (name, attacks, task) in [harmless].into_iter().chain(hostile) {
-        complain(format_args!("measuring a task alone, and beside {name}"));
-        // Each time anew, so that whatever else the machine does hits both alike.
-        let alone = measure(client, rounds).await?;
-        alones.push(alone);
+        complain(format_args!(
+            "measuring a task alone, beside a busy one, and beside {name}"
+        ));
+        // Each time anew, so that whatever else the machine does hits all alike.
+        let without = Baselines {
+            alone: measure(client, rounds).await?,
+            busy: measure_beside(client, BUSY.task(), rounds)
+                .await
+                .context("with a task in the other slot that only computes")?,
+        };
+        baselines.push(without);
         let beside = measure_beside(client, task, rounds)
             .await
             .with_context(|| format!("with {name} in the other slot"))?;
         neighbours.push(Neighbour {
             name,
             attacks,
-            cpu_ratio: beside.cpu_seconds / alone.cpu_seconds,
-            wall_ratio: beside.wall_seconds / alone.wall_seconds,
+            over_alone: beside.over(without.alone),
+            over_busy: beside.over(without.busy),
         });
     }
-    Ok((alones, neighbours))
+    Ok((baselines, neighbours))
 }
 
 async fn measure_beside(client: &Client, neighbour: Value, rounds: usize) -> Result<Times> {
@@ -220,6 +251,13 @@ impl Times {
         }
     }
 
+    fn over(self, other: Times) -> Ratios {
+        Ratios {
+            cpu: self.cpu_seconds / other.cpu_seconds,
+            wall: self.wall_seconds / other.wall_seconds,
+        }
+    }
+
     fn agree_with(self, other: Times) -> bool {
         let near = |one: f64, other: f64| one.max(other) <= one.min(other) * STEADY;
         near(self.cpu_seconds, other.cpu_seconds) && near(self.wall_seconds, other.wall_seconds)
@@ -229,19 +267,24 @@ impl Times {
 impl NeighbourFigures {
     pub(crate) fn targets(&self) -> Vec<Target> {
         let worst = |ratio: fn(&Neighbour) -> f64| self.neighbours.iter().map(ratio).fold(0.0, f64::max);
-        let (cpu, wall) = (worst(|one| one.cpu_ratio), worst(|one| one.wall_ratio));
+        let at_most = |what, bound: f64, found: f64| {
+            target(what, format!("<= {bound}"), format!("{found:.2}"), found <= bound)
+        };
         vec![
-            target(
+            at_most(
                 "CPU time beside the worst neighbour over alone",
-                format!("<= {CPU_RATIO}"),
-                format!("{cpu:.2}"),
-                cpu <= CPU_RATIO,
+                CPU_RATIO,
+                worst(|one| one.over_alone.cpu),
             ),
-            target(
+            at_most(
+                "CPU time beside the worst neighbour over a busy one",
+                CPU_RATIO,
+                worst(|one| one.over_busy.cpu),
+            ),
+            at_most(
                 "wall time beside the worst neighbour over alone",
-                format!("<= {WALL_RATIO}"),
-                format!("{wall:.2}"),
-                wall <= WALL_RATIO,
+                WALL_RATIO,
+                worst(|one| one.over_alone.wall),
             ),
         ]
     }
@@ -251,29 +294,52 @@ impl NeighbourFigures {
 mod tests {
     use super::*;
 
+    const HALF: Times = Times {
+        cpu_seconds: 0.5,
+        wall_seconds: 0.5,
+    };
+
+    /// CPU time over alone and over busy, wall time over alone.
+    fn neighbour([alone, busy, wall]: [f64; 3]) -> Neighbour {
+        Neighbour {
+            name: "",
+            attacks: "",
+            over_alone: Ratios { cpu: alone, wall },
+            over_busy: Ratios { cpu: busy, wall: 1.0 },
+        }
+    }
+
     #[test]
     fn the_worst_neighbour_counts() {
-        let check = |ratios: &[(f64, f64)], expected: [bool; 2]| {
-            let neighbour = |(cpu_ratio, wall_ratio): &(f64, f64)| Neighbour {
-                name: "",
-                attacks: "",
-                cpu_ratio: *cpu_ratio,
-                wall_ratio: *wall_ratio,
-            };
+        let check = |ratios: [[f64; 3]; 2], expected: [bool; 3]| {
             let figures = NeighbourFigures {
                 cores: CORES,
                 steady: true,
-                alone: Times {
-                    cpu_seconds: 0.5,
-                    wall_seconds: 0.5,
-                },
-                neighbours: ratios.iter().map(neighbour).collect(),
+                alone: HALF,
+                beside_busy: HALF,
+                neighbours: ratios.map(neighbour).into(),
             };
             let met: Vec<_> = figures.targets().iter().map(|target| target.met).collect();
             assert_eq!(met, expected, "{ratios:?}");
         };
-        check(&[(1.0, 1.0), (1.05, 2.2)], [true, true]);
-        check(&[(1.06, 1.0), (1.0, 1.0)], [false, true]);
-        check(&[(1.0, 2.3), (1.0, 1.0)], [true, false]);
+        check([[1.0, 1.0, 1.0], [1.05, 1.05, 2.2]], [true, true, true]);
+        check([[1.06, 1.0, 1.0], [1.0, 1.0, 1.0]], [false, true, true]);
+        check([[1.0, 1.06, 1.0], [1.0, 1.0, 1.0]], [true, false, true]);
+        check([[1.0, 1.0, 2.3], [1.0, 1.0, 1.0]], [true, true, false]);
+    }
+
+    #[test]
+    fn one_of_them_that_is_far_from_the_middle_is_seen() {
+        let check = |busy: [f64; 3], expected: (f64, bool)| {
+            let baselines = busy.map(|cpu_seconds| Baselines {
+                alone: HALF,
+                busy: Times { cpu_seconds, ..HALF },
+            });
+            let (middle, steady) = middle_of(&baselines, |one| one.busy);
+            assert_eq!((middle.cpu_seconds, steady), expected, "{busy:?}");
+            assert!(middle_of(&baselines, |one| one.alone).1);
+        };
+        check([0.5, 0.55, 0.5], (0.5, true));
+        check([0.5, 0.6, 0.5], (0.5, false));
     }
 }

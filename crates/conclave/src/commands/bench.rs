@@ -224,19 +224,45 @@ fn measured_cells(figures: &CellFigures) -> Table {
 }
 
 fn measured_neighbours(figures: &NeighbourFigures) -> Table {
-    let mut table = Table::new(["NEIGHBOUR", "CPU TIME", "WALL TIME", "IS AFTER"]).right([1, 2]);
-    let alone = if figures.steady { "yes" } else { "NO" };
-    let mut row = |name: &str, cpu: String, wall: String, attacks: &str| {
-        table.row([name.to_string(), cpu, wall, attacks.to_string()]);
+    let header = [
+        "NEIGHBOUR",
+        "CPU/ALONE",
+        "CPU/BUSY",
+        "WALL/ALONE",
+        "WALL/BUSY",
+        "IS AFTER",
+    ];
+    let mut table = Table::new(header).right([1, 2, 3, 4]);
+    let mut row = |name: &str, [first, second, third, fourth]: [String; 4], attacks: &str| {
+        table.row([
+            name.to_string(),
+            first,
+            second,
+            third,
+            fourth,
+            attacks.to_string(),
+        ]);
     };
-    row("machine left alone", alone.to_string(), String::new(), "");
-    row("cores", figures.cores.to_string(), String::new(), "");
-    let seconds = |seconds: f64| format!("{seconds:.3} s");
-    let (cpu, wall) = (figures.alone.cpu_seconds, figures.alone.wall_seconds);
-    row("none", seconds(cpu), seconds(wall), "");
+    let one_figure = |text: &str| [text.to_string(), String::new(), String::new(), String::new()];
+    let alone = if figures.steady { "yes" } else { "NO" };
+    row("machine left alone", one_figure(alone), "");
+    row("cores", one_figure(&figures.cores.to_string()), "");
+    let (alone, busy) = (figures.alone, figures.beside_busy);
+    let seconds = [
+        alone.cpu_seconds,
+        busy.cpu_seconds,
+        alone.wall_seconds,
+        busy.wall_seconds,
+    ];
+    row(
+        "none hostile",
+        seconds.map(|seconds| format!("{seconds:.3} s")),
+        "",
+    );
     for one in &figures.neighbours {
-        let [cpu, wall] = [one.cpu_ratio, one.wall_ratio].map(|ratio| format!("x {ratio:.2}"));
-        row(one.name, cpu, wall, one.attacks);
+        let (alone, busy) = (one.over_alone, one.over_busy);
+        let ratios = [alone.cpu, busy.cpu, alone.wall, busy.wall];
+        row(one.name, ratios.map(|ratio| format!("x {ratio:.2}")), one.attacks);
     }
     table
 }

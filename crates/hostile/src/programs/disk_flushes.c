@@ -1,7 +1,10 @@
-/* Has the machine's disks written and its caches emptied, again and again. */
+/* Has the machine's disks written and its caches emptied, by files that it can only read: those of a folder that the
+   operator shares, or else the programs. Says how often. */
 static void attack(void) {
-    DIR *folder = opendir("/usr/bin");
-    for (long round = 0; folder && !is_over();) {
+    DIR *folder = opendir("/shared");
+    if (!folder) folder = opendir("/usr/bin");
+    long count = 0;
+    while (folder && !is_over()) {
         struct dirent *entry = readdir(folder);
         if (!entry) { rewinddir(folder); continue; }
         int file = openat(dirfd(folder), entry->d_name, O_RDONLY | O_NONBLOCK);
@@ -9,7 +12,8 @@ static void attack(void) {
         fsync(file);
         fdatasync(file);
         posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-        if (++round % 100 == 0) { syncfs(file); sync(); }
+        if (++count % 100 == 0) { syncfs(file); sync(); }
         close(file);
     }
+    say(count);
 }

@@ -1,4 +1,5 @@
-/* Questions for which a kernel may load modules, one after the other, as the host's root. */
+/* Questions for which a kernel may load modules, one after the other, as the host's root. Whether it has tried is seen where
+   a test may set the loader: in a guest. */
 static void attack(void) {
     enum { GET_VLAN = 0x8982, GET_BRIDGE = 0x8940 };
     char room[256] = "none0";
