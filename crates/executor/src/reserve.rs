@@ -74,7 +74,7 @@ impl Reserve {
             match level.on_look(available, &running, Instant::now()) {
                 Change::None => {}
                 Change::Fell => {
-                    self.set_low(true, bench);
+                    self.on_fell(bench);
                     tracing::warn!(
                         available,
                         reserve = self.bytes,
@@ -82,7 +82,7 @@ impl Reserve {
                     );
                 }
                 Change::Rose => {
-                    self.set_low(false, bench);
+                    self.on_rose(bench);
                     tracing::info!(available, reserve = self.bytes, "the machine has memory again");
                 }
                 Change::End(handout) => self.end(&handout, available),
@@ -90,9 +90,15 @@ impl Reserve {
         }
     }
 
-    pub(crate) fn set_low(&self, is_low: bool, bench: &Bench) {
-        self.is_low.store(is_low, Ordering::Relaxed);
-        metrics::gauge!(LOW).set(f64::from(u8::from(is_low)));
+    pub(crate) fn on_fell(&self, bench: &Bench) {
+        self.is_low.store(true, Ordering::Relaxed);
+        metrics::gauge!(LOW).set(1.0);
+        bench.on_memory_changed();
+    }
+
+    pub(crate) fn on_rose(&self, bench: &Bench) {
+        self.is_low.store(false, Ordering::Relaxed);
+        metrics::gauge!(LOW).set(0.0);
         bench.on_memory_changed();
     }
 

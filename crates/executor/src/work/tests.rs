@@ -111,7 +111,7 @@ fn while_memory_is_low_nothing_begins_and_what_comes_is_given_back() {
     let before = fixture.job(Duration::ZERO);
     let begins_later = before.handout;
     bench.push(before);
-    bench.reserve.set_low(true, &bench);
+    bench.reserve.on_fell(&bench);
     // A slot that becomes free does not begin it; when the executor ends, it begins nothing any more.
     bench.close();
     assert!(bench.next().is_none());
@@ -124,7 +124,7 @@ fn while_memory_is_low_nothing_begins_and_what_comes_is_given_back() {
     bench.put_back(job);
     assert_eq!(fixture.ended(), [handout]);
 
-    bench.reserve.set_low(false, &bench);
+    bench.reserve.on_rose(&bench);
     assert_eq!(bench.next().map(|job| job.handout), Some(begins_later));
 }
 
@@ -134,7 +134,7 @@ fn a_slot_that_waits_goes_on_when_there_is_memory_again() {
     let fixture = Fixture::new();
     let bench = fixture.bench.clone();
     bench.push(fixture.job(Duration::ZERO));
-    bench.reserve.set_low(true, &bench);
+    bench.reserve.on_fell(&bench);
     let (sender, began) = std::sync::mpsc::channel();
     let slot = std::thread::spawn({
         let bench = bench.clone();
@@ -142,7 +142,7 @@ fn a_slot_that_waits_goes_on_when_there_is_memory_again() {
     });
     let none = began.recv_timeout(Duration::from_millis(50));
     assert!(none.is_err(), "it began while memory was low");
-    bench.reserve.set_low(false, &bench);
+    bench.reserve.on_rose(&bench);
     assert_eq!(began.recv_timeout(Duration::from_secs(60)), Ok(true));
     slot.join().unwrap().unwrap();
 }
