@@ -58,7 +58,7 @@ pub use charge::FileSize;
 use filter::Filter;
 use init::{Desk, Reach, Stacks};
 use ipc::Ipc;
-use landlock::Rules;
+use landlock::{Rules, SharedFolders};
 pub(crate) use oom::OomScore;
 pub(crate) use orders::Orders;
 use orders::{Company, Word};
@@ -79,6 +79,8 @@ pub(crate) struct Cells {
     who: Who,
     group: Option<Group>,
     filter: Rc<Filter>,
+    /// For Landlock. None where the kernel has none.
+    shared_folders: Option<SharedFolders>,
     ipc: Ipc,
     networks: Vec<(String, OwnedFd)>,
     /// So that the lock lives as long as any cell does.
@@ -190,6 +192,7 @@ impl Cells {
             who,
             group,
             filter: Rc::new(filter),
+            shared_folders: SharedFolders::open().at(Step::Landlock)?,
             ipc,
             networks,
             lock,
@@ -248,12 +251,12 @@ impl Cells {
         if !self.ipc.is_empty().at(Step::IpcNamespace)? {
             self.ipc = Ipc::make().at(Step::IpcNamespace)?;
         }
-        let rules = Rules::new(
-            &[Path::new("/")],
-            &FOLDERS.map(Path::new),
-            Some(self.ipc.queues()),
-        )
-        .at(Step::Landlock)?;
+        let rules = match &self.shared_folders {
+            Some(shared) => {
+                Rules::new(shared, &FOLDERS.map(Path::new), Some(self.ipc.queues())).at(Step::Landlock)?
+            }
+            None => None,
+        };
         let group = self.group.as_ref();
         let born_in = group.and_then(Group::directory);
         let to_enter = group.filter(|_| born_in.is_none());

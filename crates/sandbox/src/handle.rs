@@ -27,6 +27,10 @@ pub struct Warden {
     buffer: Vec<u8>,
     /// Where the files of the next command go, if it runs in a cell.
     folder: Folder,
+    /// Of a new folder.
+    usual_space: u64,
+    /// Bytes that the files in the folder may have together.
+    space: u64,
     /// The number of the last ticket made, and of the last one used.
     made: u64,
     used: u64,
@@ -80,7 +84,14 @@ impl WardenError {
 }
 
 impl Warden {
-    pub(crate) fn new(child: Child, socket: UnixStream, urgent: OwnedFd, folder: Option<OwnedFd>) -> Self {
+    /// `usual_space` is how large the files of a task may be that is given no other space.
+    pub(crate) fn new(
+        child: Child,
+        socket: UnixStream,
+        urgent: OwnedFd,
+        folder: Option<OwnedFd>,
+        usual_space: u64,
+    ) -> Self {
         let reach = Reach {
             urgent,
             process: PidFd::open(child.id() as i32).ok(),
@@ -91,6 +102,8 @@ impl Warden {
             reach: Arc::new(reach),
             buffer: Vec::new(),
             folder: folder.map_or(Folder::None, Folder::Here),
+            usual_space,
+            space: usual_space,
             made: 0,
             used: 0,
         }
@@ -128,7 +141,7 @@ impl Warden {
         };
         let outcome = self.run_then(ticket, spec, then)?;
         if then == Then::Renew {
-            self.folder = Folder::ToCome;
+            self.expect_folder();
         }
         Ok(outcome)
     }
@@ -166,11 +179,15 @@ impl Warden {
     /// How large all files of the task may be together, until [`Warden::renew`]. Without cells this has no meaning.
     pub fn give_space(&mut self, bytes: u64) -> Result<(), WardenError> {
         self.wait_until_ready()?;
-        if matches!(self.folder, Folder::None) {
+        // Most tasks ask for no other space, and need not wait for an answer.
+        if matches!(self.folder, Folder::None) || bytes == self.space {
             return Ok(());
         }
         match self.ask(&Request::<&Spec>::Space { bytes })? {
-            (Answer::Ready, _) => Ok(()),
+            (Answer::Ready, _) => {
+                self.space = bytes;
+                Ok(())
+            }
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
     }
@@ -195,10 +212,15 @@ impl Warden {
             // Without a cell there is nothing to make ready.
             Folder::None | Folder::ToCome => Ok(()),
             Folder::Here(_) => {
-                self.folder = Folder::ToCome;
+                self.expect_folder();
                 self.tell(&Request::Renew)
             }
         }
+    }
+
+    fn expect_folder(&mut self) {
+        self.folder = Folder::ToCome;
+        self.space = self.usual_space;
     }
 
     /// Waits until what [`Warden::renew`] has begun is done.

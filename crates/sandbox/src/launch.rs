@@ -36,6 +36,14 @@ impl Isolation {
         }
     }
 
+    /// How large the files of a task may be that is given no other space. Without cells this has no meaning.
+    fn space(&self) -> u64 {
+        match self {
+            Self::Cell(settings) => settings.space,
+            Self::None => 0,
+        }
+    }
+
     fn subordinates(&self) -> Option<&Subordinates> {
         match self {
             Self::Cell(settings) => settings.subordinates.as_ref(),
@@ -144,7 +152,10 @@ impl Launcher {
             .map_err(LaunchError::OpenFiles)
             .and_then(|()| self.greet(child.id(), &ours, their_urgent));
         match greeted {
-            Ok(folder) => Ok(Warden::new(child, ours, urgent, folder)),
+            Ok(folder) => {
+                let space = self.isolation.space();
+                Ok(Warden::new(child, ours, urgent, folder, space))
+            }
             Err(error) => {
                 end(&mut child);
                 Err(error)

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use landlock::{
@@ -41,35 +41,49 @@ pub(crate) fn version() -> Option<i32> {
     Some(version as i32).filter(|version| *version >= OLDEST)
 }
 
+/// The folders that are the same for all cells of a warden, opened once.
+#[derive(Debug)]
+pub(super) struct SharedFolders {
+    root: PathFd,
+    devices: PathFd,
+}
+
+impl SharedFolders {
+    /// None where [`version`] is none.
+    pub(super) fn open() -> Result<Option<Self>, Errno> {
+        match version() {
+            Some(_) => Ok(Some(Self {
+                root: PathFd::new("/").map_err(errno)?,
+                devices: PathFd::new(DEVICES).map_err(errno)?,
+            })),
+            None => Ok(None),
+        }
+    }
+}
+
 /// What is allowed beneath which folders. Of the folders as they are now: another that is mounted over one of them
 /// is another one, and one of them that is mounted elsewhere stays the same.
 #[derive(Debug)]
 pub(super) struct Rules(OwnedFd);
 
 impl Rules {
-    /// None where [`version`] is none. The queues are another folder that may be written to, which has no path.
+    /// The queues are another folder that may be written to, which has no path.
     pub(super) fn new(
-        readable: &[&Path],
+        shared: &SharedFolders,
         writable: &[&Path],
         queues: Option<BorrowedFd<'_>>,
     ) -> Result<Option<Self>, Errno> {
-        let read = AccessFs::from_read(KNOWN);
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
-        let mut rules = match version() {
-            Some(_) => handled().map_err(errno)?,
-            None => return Ok(None),
-        };
-        for path in readable {
-            rules = allow(rules, path, read)?;
-        }
+        let mut rules = handled().map_err(errno)?;
+        rules = allow(rules, &shared.root, AccessFs::from_read(KNOWN))?;
+        rules = allow(rules, &shared.devices, device)?;
         for path in writable {
-            rules = allow(rules, path, AccessFs::from_all(KNOWN))?;
+            let folder = PathFd::new(path).map_err(errno)?;
+            rules = allow(rules, folder, AccessFs::from_all(KNOWN))?;
         }
         if let Some(queues) = queues {
-            let rule = PathBeneath::new(queues, AccessFs::from_all(KNOWN));
-            rules = rules.add_rule(rule).map_err(errno)?;
+            rules = allow(rules, queues, AccessFs::from_all(KNOWN))?;
         }
-        rules = allow(rules, Path::new(DEVICES), device)?;
         Ok(Option::<OwnedFd>::from(rules).map(Self))
     }
 }
@@ -90,8 +104,11 @@ fn handled() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Errno> {
-    let folder = PathFd::new(path).map_err(errno)?;
+fn allow(
+    rules: RulesetCreated,
+    folder: impl AsFd,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Errno> {
     rules.add_rule(PathBeneath::new(folder, access)).map_err(errno)
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,6 @@ use crate::fault::Errno;
 /// Where the root is put together: a folder that every host has. What lies there is hidden from this process alone,
 /// and only after all that is needed of it was opened.
 const SITE: &str = "/usr";
-/// A folder of the new root that stays empty until a cell has its own in its place.
-const EMPTY: &str = "tmp";
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -42,19 +40,18 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
 
     let parts = open_parts(&settings.root).at(Step::OpenPart)?;
     let copies = read_copies(&settings.root).at(Step::OpenPart)?;
-    let devices = open_devices().at(Step::MountDevice)?;
+    let hosts_devices = open_devices().at(Step::MountDevice)?;
     // The kernel lets an ordinary user mount a new /proc only where an old one can be seen in full.
     let processes = match who {
         Who::Root { .. } => None,
         Who::Subordinate | Who::Ordinary => Some(open_processes().at(Step::MountProcesses)?),
     };
 
-    const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
     mount(
         Some("root"),
         SITE,
         Some("tmpfs"),
-        FLAGS,
+        MsFlags::MS_NOSUID,
         Some("mode=0755,size=4m"),
     )
     .at(Step::MountRoot)?;
@@ -68,11 +65,17 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     for part in &parts {
         put(&root, part).at(Step::MountPart)?;
     }
-    // Nodes of this warden's own where it may make some: else a lock on /dev/null would be felt in other slots.
-    let devices = make_devices().unwrap_or(devices);
-    for device in &devices {
-        put(&root, device).at(Step::MountDevice)?;
-    }
+    // Nodes of this warden's own where it may make some: else a lock on /dev/null would be felt in other slots. Each
+    // mount costs every cell a copy, so they lie in the root itself, in which no command can make any.
+    let seal = match make_devices() {
+        Ok(()) => READ_ONLY & !libc::MOUNT_ATTR_NODEV,
+        Err(_) => {
+            for device in &hosts_devices {
+                put(&root, device).at(Step::MountDevice)?;
+            }
+            READ_ONLY
+        }
+    };
     if let Some(processes) = processes {
         attach(processes.as_fd(), root.as_fd(), Path::new("proc")).at(Step::MountProcesses)?;
     }
@@ -81,7 +84,7 @@ pub(super) fn move_in(settings: &CellSettings, who: &Who) -> Result<(), StepErro
     pivot_root(".", ".").at(Step::PivotRoot)?;
     umount2(".", MntFlags::MNT_DETACH).at(Step::LeaveOldRoot)?;
     chdir("/").at(Step::LeaveOldRoot)?;
-    restrict_one(root.as_fd(), READ_ONLY).at(Step::SealRoot)
+    restrict_one(root.as_fd(), seal).at(Step::SealRoot)
 }
 
 fn open_parts(parts: &[Part]) -> Result<Vec<Opened>, Errno> {
@@ -133,36 +136,26 @@ fn open_devices() -> Result<Vec<Opened>, Errno> {
     DEVICES.iter().map(open).collect()
 }
 
-/// The same devices as new nodes, on a file system of their own, which is mounted in the empty folder only meanwhile: the
-/// kernel copies nothing that is not mounted.
-fn make_devices() -> Result<Vec<Opened>, Errno> {
-    mount(
-        Some("devices"),
-        EMPTY,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("mode=0755,size=64k"),
-    )?;
-    let made = DEVICES.iter().map(|name| make_device(name)).collect();
-    umount2(EMPTY, MntFlags::MNT_DETACH)?;
+/// The same devices as new nodes in the new root, or none of them.
+fn make_devices() -> Result<(), Errno> {
+    let made = DEVICES.iter().try_for_each(|name| make_device(name));
+    if made.is_err() {
+        for name in DEVICES {
+            let _ = fs::remove_file(Path::new("dev").join(name));
+        }
+    }
     made
 }
 
-fn make_device(name: &str) -> Result<Opened, Errno> {
+fn make_device(name: &str) -> Result<(), Errno> {
     let number = fs::metadata(Path::new("/dev").join(name))?.rdev();
-    let node = Path::new(EMPTY).join(name);
+    let node = Path::new("dev").join(name);
     let everyone = Mode::from_bits_truncate(0o666);
     mknod(&node, SFlag::S_IFCHR, everyone, number)?;
     fs::set_permissions(&node, fs::Permissions::from_mode(everyone.bits()))?;
-    let tree = copy_tree(&node)?;
-    restrict(tree.as_fd(), DEVICE)?;
     // Whether it can be used is known only now: a container may forbid it.
-    File::open(Path::new("/proc/self/fd").join(tree.as_raw_fd().to_string()))?;
-    Ok(Opened {
-        tree,
-        to: Path::new("dev").join(name),
-        is_folder: false,
-    })
+    File::open(&node)?;
+    Ok(())
 }
 
 /// What needs no mount.

@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use super::{Rules, version};
+use super::{Rules, SharedFolders, version};
 use crate::cell::bare;
 
 /// Two folders, of which processes may write to the first.
@@ -40,9 +40,8 @@ impl Stage {
 
     /// The script finds the folders in `writable` and `other`.
     fn run(&self, script: &str) -> Output {
-        let rules = Rules::new(&[Path::new("/")], &[&self.writable], None)
-            .unwrap()
-            .unwrap();
+        let shared = SharedFolders::open().unwrap().unwrap();
+        let rules = Rules::new(&shared, &[&self.writable], None).unwrap().unwrap();
         let confine = move || {
             // SAFETY: numbers only.
             if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
