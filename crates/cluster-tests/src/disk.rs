@@ -1,6 +1,7 @@
 //! Small file systems of their own: one to be filled, one to be frozen or watched.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +27,11 @@ impl Disk {
         let free = nix::sys::statvfs::statvfs(&self.folder).expect("statvfs");
         let free = free.blocks_available() as u64 * free.fragment_size() as u64;
         let ballast = vec![0; usize::try_from(free.saturating_sub(left)).expect("a small disk")];
-        fs::write(self.ballast(), ballast).expect("ballast");
+        match fs::write(self.ballast(), ballast) {
+            // Somebody else has taken some of it meanwhile, and the rest is ballast.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            written => written.expect("ballast"),
+        }
     }
 
     pub fn free(&self) {

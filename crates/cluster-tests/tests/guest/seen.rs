@@ -44,21 +44,26 @@ pub(crate) fn put(guest: Guest) -> Guest {
 
 /// By a command of root's, who becomes somebody else, or of an ordinary user's, who stays who they are.
 pub(crate) fn by_root(user: u32) -> String {
-    from_within(user, "0 0 4294967295", "/proc")
+    from_within(user, "0 0 4294967295", [DEVICES_OF_ROOT, "/proc"])
 }
 
 /// Beneath the cell's own /proc and out of reach is the machine's: without it the kernel would not let an ordinary user
 /// mount another.
 pub(crate) fn by_user() -> String {
-    from_within(1000, "1000 1000 1", "/proc /proc")
+    from_within(1000, "1000 1000 1", [DEVICES_OF_USER, "/proc /proc"])
 }
 
 /// By a command of an ordinary user's who has subordinate ids.
 pub(crate) fn by_subordinate(id: u32) -> String {
-    from_within(1000, &format!("999 1000 1 1000 {id} 1"), "/proc /proc")
+    let map = format!("999 1000 1 1000 {id} 1");
+    from_within(1000, &map, [DEVICES_OF_USER, "/proc /proc"])
 }
 
-fn from_within(user: u32, map: &str, processes: &str) -> String {
+/// Root's wardens make device nodes in the cells' root; others mount those of the machine.
+const DEVICES_OF_ROOT: &str = "/dev/shm";
+const DEVICES_OF_USER: &str = "/dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero";
+
+fn from_within(user: u32, map: &str, [devices, processes]: [&str; 2]) -> String {
     format!(
         "processes: /proc/2
 user: {user} {user} {user}
@@ -70,15 +75,15 @@ CapBnd:\t0000000000000000
 CapAmb:\t0000000000000000
 NoNewPrivs:\t1
 Seccomp:\t2
-Seccomp_filters:\t1
+Seccomp_filters:\t2
 uid_map: {map}
 gid_map: {map}
 group: 0::/
 descriptors: 0 1 2 3
 interfaces: lo
 routes:
-mounts: / /box /box /dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero {processes} /tmp /usr
-writable: /box /box /dev/full /dev/null /dev/random /dev/shm /dev/urandom /dev/zero /tmp
+mounts: / /box /box {devices} {processes} /tmp /usr
+writable: /box /box {devices} /tmp
 root: bin box dev etc lib lib64 proc sbin tmp usr
 settings: group hosts nsswitch.conf passwd
 devices: fd full null random shm stderr stdin stdout urandom zero
