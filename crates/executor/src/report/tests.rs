@@ -1,172 +1,20 @@
-use std::collections::BTreeMap;
+mod fake_judicator;
+
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures::StreamExt;
-use model::{
-    Add, Added, Assignment, Attempt, BlobHash, Capacity, Command, Complete, End, ExecuteStep, ExecutorName,
-    ExecutorState, JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
-};
+use model::{Attempt, Capacity, Complete, End, ExecutorName, SessionId, TaskId};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use rpc::{ByteStream, EventStream, HintStream, Ready};
 
+use self::fake_judicator::{Blob, FakeJudicator, Store};
 use super::*;
 use crate::spool::tests::{Hold, hanging};
 
 /// Generous: the machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(60);
-
-/// A judicator that hands out one task with the first answer, and never answers for its result.
-struct FakeJudicator {
-    reports: mpsc::UnboundedSender<Report>,
-    blob: Blob,
-    store: Store,
-    /// Of the task that is handed out.
-    platform_losses: u32,
-    /// The executor is told to delete what it names as executing.
-    cancelled: AtomicBool,
-}
-
-impl FakeJudicator {
-    fn new(blob: Blob, store: Store) -> (FakeJudicator, mpsc::UnboundedReceiver<Report>) {
-        let (reports, receiver) = mpsc::unbounded_channel();
-        let judicator = FakeJudicator {
-            reports,
-            blob,
-            store,
-            platform_losses: 0,
-            cancelled: AtomicBool::new(false),
-        };
-        (judicator, receiver)
-    }
-}
-
-#[derive(PartialEq)]
-enum Store {
-    Answers,
-    Hangs,
-}
-
-enum Blob {
-    Missing,
-    /// The store cannot read it, which is no fault of the task.
-    Unreadable,
-    /// Its first byte comes, and no other.
-    Stalls,
-}
-
-const MISSING: BlobHash = BlobHash([7; 32]);
-
-fn with_blob() -> TaskSpec {
-    TaskSpec {
-        user: UserName::new("ada").unwrap(),
-        priority: 0,
-        compile: None,
-        execute: ExecuteStep {
-            command: Command::Shell("true".into()),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            input: Content::Blob(MISSING),
-            network: None,
-            limits: Limits::default(),
-        },
-        source: BTreeMap::new(),
-        data: BTreeMap::new(),
-    }
-}
-
-#[async_trait]
-impl Calls for FakeJudicator {
-    async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
-        let mut answer = Answer::default();
-        if report.seq == model::Seq(1) {
-            let handout = Handout {
-                task: TaskId::generate(),
-                session: report.session,
-                attempt: Attempt(1),
-            };
-            let spec = with_blob();
-            let platform_losses = self.platform_losses;
-            answer.assign.push(Assignment {
-                handout,
-                spec,
-                platform_losses,
-            });
-        }
-        if self.cancelled.load(Ordering::Relaxed) {
-            answer
-                .delete
-                .extend(report.executing.iter().map(|one| one.handout));
-        }
-        let _ = self.reports.send(report);
-        if self.store == Store::Hangs {
-            std::future::pending::<()>().await;
-        }
-        Ok(ReportAnswer::Done(answer))
-    }
-
-    async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        match self.blob {
-            Blob::Missing => Err(CallError::NoBlob(hash)),
-            Blob::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
-            Blob::Stalls => {
-                let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
-                Ok(first.chain(futures::stream::pending()).boxed())
-            }
-        }
-    }
-
-    async fn watch(&self, _: ExecutorName, _: SessionId) -> Result<HintStream, CallError> {
-        Ok(Box::pin(futures::stream::pending()))
-    }
-
-    async fn add(&self, _: Vec<Add>) -> Result<Vec<Added>, CallError> {
-        unreachable!()
-    }
-
-    async fn cancel(&self, _: TaskId) -> Result<Task, CallError> {
-        unreachable!()
-    }
-
-    async fn get(&self, _: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
-        unreachable!()
-    }
-
-    async fn search(&self, _: Query) -> Result<Page, CallError> {
-        unreachable!()
-    }
-
-    async fn stats(&self) -> Result<Stats, CallError> {
-        unreachable!()
-    }
-    async fn check(&self) -> Result<Ready, CallError> {
-        unreachable!()
-    }
-
-    async fn events(&self, _: TaskId) -> Result<EventStream, CallError> {
-        unreachable!()
-    }
-
-    async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
-        unreachable!()
-    }
-
-    async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
-        unreachable!()
-    }
-
-    async fn put_blob(&self, _: BlobHash, _: ByteStream) -> Result<u64, CallError> {
-        unreachable!()
-    }
-
-    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
-        unreachable!()
-    }
-}
 
 /// No slot: what is tested here needs no warden.
 fn options(data: &Path) -> Options {
