@@ -49,8 +49,8 @@ impl Drop for Disk {
     }
 }
 
-/// A disk with a device of its own, whose traffic is nobody else's. It can be frozen: whoever writes to it then waits in
-/// the kernel, where no signal ends him. Thawed and unmounted when dropped. It takes root.
+/// A file system on a loop device that nothing else uses, so that the device's counters are its own. While it is frozen,
+/// writers block in the kernel and cannot be killed. Thawed and unmounted when dropped. It takes root.
 pub struct LoopDisk {
     folder: PathBuf,
 }

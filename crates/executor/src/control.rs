@@ -130,7 +130,7 @@ impl Control {
         ticket.kill().map(|()| true)
     }
 
-    /// The same for the platform's own reasons: the attempt is told as lost by it.
+    /// Ends the attempt for a reason of the platform's own, which is then reported as a platform failure.
     pub(crate) fn lose(&self, why: String) -> io::Result<bool> {
         self.lock().lost = Some(why);
         self.withdraw()

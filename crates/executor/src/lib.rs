@@ -9,6 +9,8 @@ mod cache;
 mod control;
 mod error;
 mod fetch;
+#[cfg(test)]
+mod fixtures;
 mod home;
 mod machine;
 mod options;

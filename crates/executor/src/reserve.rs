@@ -2,7 +2,7 @@
 //! the kernel allocate is counted by none of them.
 //!
 //! When less than the reserve is available, the executor takes nothing new, gives back what waits, and ends its newest
-//! tasks, one after another, until there is enough again. They are told as lost by the platform.
+//! tasks, one after another, until there is enough again. They are reported as platform failures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -189,16 +189,13 @@ impl Level {
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, SessionId, TaskId};
+    use model::SessionId;
 
     use super::*;
+    use crate::fixtures;
 
     fn handout() -> Handout {
-        Handout {
-            task: TaskId::generate(),
-            session: SessionId::generate(),
-            attempt: Attempt(1),
-        }
+        fixtures::handout(SessionId::generate())
     }
 
     #[test]

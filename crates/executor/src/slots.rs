@@ -203,16 +203,13 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, SessionId, TaskId};
+    use model::SessionId;
 
     use super::*;
+    use crate::fixtures;
 
     fn handout() -> Handout {
-        Handout {
-            task: TaskId::generate(),
-            session: SessionId::generate(),
-            attempt: Attempt(1),
-        }
+        fixtures::handout(SessionId::generate())
     }
 
     const MS: Duration = Duration::from_millis(1);

@@ -42,8 +42,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// No larger than what the executor holds and [`MOST_PAUSED`]: tasks come only with the answers that take results away,
-/// and none come while a report cannot carry all results but those that pause.
+/// Bounded by what the executor holds and by [`MOST_PAUSED`]: a judicator hands out tasks only in answers that also
+/// acknowledge results, and the executor takes none while its results, apart from paused ones, exceed one report.
 #[derive(Default)]
 struct Table {
     waiting: BTreeMap<Handout, End>,

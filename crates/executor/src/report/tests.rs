@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::{Attempt, Capacity, Complete, End, ExecutorName, SessionId, TaskId};
+use model::{Capacity, Complete, End, ExecutorName, SessionId};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use self::fake_judicator::{Blob, FakeJudicator, Store};
 use super::*;
+use crate::fixtures::handout;
 use crate::spool::tests::{Hold, hanging};
 
 /// Generous: the machine may be busy with other tests.
@@ -51,6 +52,15 @@ fn home(root: &Path) -> Home {
         former_sessions: vec![SessionId::generate()],
         interrupted: Vec::new(),
     }
+}
+
+/// With a spool and a cache in the options' folder.
+fn assemble(options: Options, calls: Arc<dyn Calls>) -> Reporter {
+    let folder = options.data.clone();
+    let spool = Spool::open(&folder.join("spool"), &[]).unwrap();
+    let cache = Cache::open(folder.join("cache"), 1 << 20).unwrap();
+    let home = home(&folder);
+    Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap()
 }
 
 /// Neither the spool nor the list of sessions can be written, and yet the judicator hears of the result and goes on
@@ -104,16 +114,13 @@ async fn reports_go_on_while_the_disk_hangs() {
 #[tokio::test]
 async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (judicator, mut reports) = FakeJudicator::new(Blob::Stalls, Store::Answers);
     let judicator = Arc::new(judicator);
     let options = Options {
         stall: Duration::from_millis(300),
         ..options(folder.path())
     };
-    let home = home(folder.path());
-    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
+    let reporter = assemble(options, judicator);
     let stop = CancellationToken::new();
     let slots = reporter.start_slots().unwrap();
     let running = tokio::spawn(reporter.run(slots, stop.clone()));
@@ -149,8 +156,6 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
 #[tokio::test]
 async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (judicator, mut reports) = FakeJudicator::new(Blob::Missing, Store::Hangs);
     let judicator = Arc::new(judicator);
     let self_kill = Duration::from_millis(300);
@@ -159,8 +164,7 @@ async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
         contact: Contact::SameProcess,
         ..options(folder.path())
     };
-    let home = home(folder.path());
-    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
+    let reporter = assemble(options, judicator);
     let stop = CancellationToken::new();
     let slots = reporter.start_slots().unwrap();
     let running = tokio::spawn(reporter.run(slots, stop.clone()));
@@ -193,10 +197,7 @@ impl Failing {
             platform_losses,
             ..judicator
         });
-        let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-        let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
-        let (options, home, calls) = (options(folder.path()), home(folder.path()), judicator.clone());
-        let reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+        let reporter = assemble(options(folder.path()), judicator.clone());
         let (bench, stop) = (reporter.bench.clone(), CancellationToken::new());
         let slots = reporter.start_slots().unwrap();
         Failing {
@@ -287,20 +288,13 @@ async fn a_platform_failure_that_pauses_is_forgotten_when_its_task_is_cancelled(
 #[tokio::test]
 async fn failures_that_pause_are_no_results_that_pile_up() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
     let options = Options {
         slots: 4,
         ..options(folder.path())
     };
-    let (home, calls) = (home(folder.path()), Arc::new(judicator));
-    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
-    let handout = Handout {
-        task: TaskId::generate(),
-        session: reporter.session.id,
-        attempt: Attempt(1),
-    };
+    let mut reporter = assemble(options, Arc::new(judicator));
+    let handout = handout(reporter.session.id);
     let end = End::PlatformFailure("no warden".into());
     let pause = Duration::from_secs(60);
     reporter.bench.spool.keep(Complete { handout, end }, pause);
@@ -314,19 +308,12 @@ async fn failures_that_pause_are_no_results_that_pile_up() {
 #[tokio::test]
 async fn a_task_ended_for_memory_whose_slot_hangs_is_no_loss_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
     let options = options(folder.path());
-    let (home, calls) = (home(folder.path()), Arc::new(judicator));
-    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+    let mut reporter = assemble(options, Arc::new(judicator));
     let short = "the machine was short of memory";
     let hang = |reporter: &mut Reporter, lost: Option<&str>| {
-        let handout = Handout {
-            task: TaskId::generate(),
-            session: reporter.session.id,
-            attempt: Attempt(1),
-        };
+        let handout = handout(reporter.session.id);
         let control = Arc::new(Control::new(Duration::ZERO));
         if let Some(why) = lost {
             control.lose(why.into()).unwrap();
@@ -353,21 +340,14 @@ async fn a_task_ended_for_memory_whose_slot_hangs_is_no_loss_of_its_own() {
 #[tokio::test]
 async fn a_task_ended_for_memory_is_no_reason_to_pause() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = Spool::open(&folder.path().join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
     let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
     let options = Options {
         slots: 4,
         ..options(folder.path())
     };
-    let (home, calls) = (home(folder.path()), Arc::new(judicator));
-    let mut reporter = Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap();
+    let mut reporter = assemble(options, Arc::new(judicator));
     let mut offered = |ending: Ending| {
-        let handout = Handout {
-            task: TaskId::generate(),
-            session: reporter.session.id,
-            attempt: Attempt(1),
-        };
+        let handout = handout(reporter.session.id);
         let now = Instant::now();
         reporter.slots.on_assigned(handout, now);
         reporter.on_event((now, Event::Ended(handout, ending)));

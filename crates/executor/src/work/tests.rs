@@ -1,8 +1,7 @@
-use std::collections::BTreeMap;
-
-use model::{Attempt, Command, Content, ExecuteStep, Limits, SessionId, TaskId, UserName};
+use model::{Content, SessionId};
 
 use super::*;
+use crate::fixtures::{handout, spec};
 
 struct Fixture {
     bench: Arc<Bench>,
@@ -40,26 +39,8 @@ impl Fixture {
 
     fn job(&self, stall: Duration) -> Job {
         Job {
-            handout: Handout {
-                task: TaskId::generate(),
-                session: SessionId::generate(),
-                attempt: Attempt(1),
-            },
-            spec: TaskSpec {
-                user: UserName::new("ada").unwrap(),
-                priority: 0,
-                compile: None,
-                execute: ExecuteStep {
-                    command: Command::Shell("true".into()),
-                    args: Vec::new(),
-                    env: BTreeMap::new(),
-                    input: Content::empty(),
-                    network: None,
-                    limits: Limits::default(),
-                },
-                source: BTreeMap::new(),
-                data: BTreeMap::new(),
-            },
+            handout: handout(SessionId::generate()),
+            spec: spec(Content::empty()),
             platform_losses: 0,
             control: Arc::new(Control::new(stall)),
             _pins: self.bench.cache.pins(),

@@ -1,18 +1,18 @@
 //! A judicator for tests of the report loop.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    Add, Added, Assignment, Attempt, BlobHash, Command, ExecuteStep, ExecutorName, ExecutorState,
-    JudicatorState, Limits, Page, Query, SessionId, Stats, Task, TaskId, TaskSpec, UserName,
+    Add, Added, Assignment, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Query, SessionId,
+    Stats, Task, TaskId,
 };
 use rpc::{ByteStream, EventStream, HintStream, Ready};
 
 use super::super::*;
+use crate::fixtures;
 
 /// A judicator that hands out one task with the first answer, and never answers for its result.
 pub(super) struct FakeJudicator {
@@ -21,7 +21,7 @@ pub(super) struct FakeJudicator {
     pub(super) store: Store,
     /// Of the task that is handed out.
     pub(super) platform_losses: u32,
-    /// The executor is told to delete what it names as executing.
+    /// Answers list every attempt that the report names as executing under `delete`.
     pub(super) cancelled: AtomicBool,
 }
 
@@ -55,35 +55,13 @@ pub(super) enum Blob {
 
 const MISSING: BlobHash = BlobHash([7; 32]);
 
-fn with_blob() -> TaskSpec {
-    TaskSpec {
-        user: UserName::new("ada").unwrap(),
-        priority: 0,
-        compile: None,
-        execute: ExecuteStep {
-            command: Command::Shell("true".into()),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            input: Content::Blob(MISSING),
-            network: None,
-            limits: Limits::default(),
-        },
-        source: BTreeMap::new(),
-        data: BTreeMap::new(),
-    }
-}
-
 #[async_trait]
 impl Calls for FakeJudicator {
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let mut answer = Answer::default();
         if report.seq == model::Seq(1) {
-            let handout = Handout {
-                task: TaskId::generate(),
-                session: report.session,
-                attempt: Attempt(1),
-            };
-            let spec = with_blob();
+            let handout = fixtures::handout(report.session);
+            let spec = fixtures::spec(Content::Blob(MISSING));
             let platform_losses = self.platform_losses;
             answer.assign.push(Assignment {
                 handout,
