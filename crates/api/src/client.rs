@@ -1,311 +1,326 @@
-//! A client of the HTTP API: one function for each call.
+//! A client of the HTTP API, with one method for each call.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use model::{BlobHash, Query, TaskId};
+use model::{BlobHash, TaskId, TaskQuery};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
 
 use crate::{
-    Added, Brief, Event, Executor, Executors, Judicator, Judicators, NewTask, NewTasks, Page, Stats, Task,
-    query_pairs,
+    AddedTasks, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, NewTask, NewTasks,
+    Page, Stats, Task, TaskEvent, TaskSummary, query_pairs,
 };
 
-mod call;
 mod error;
 mod events;
 mod options;
 mod progress;
-mod repeat;
+mod request;
+mod retry;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use error::ClientError;
-pub use options::ClientOptions;
+pub use error::HttpClientError;
+pub use options::HttpClientOptions;
 
-use call::{Answer, Call};
-use progress::Progress;
-use repeat::{Failed, Repeat};
+use progress::TransferProgress;
+use request::{RepeatableRequest, ResponseKind};
+use retry::{AttemptError, HttpRetryPolicy};
 
-/// Cheap to clone; clones share their connections.
+/// A client of the HTTP API of a gateway. Clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct HttpClient {
     http: reqwest::Client,
     base: Url,
-    silence: Duration,
-    repeat: Repeat,
+    idle_timeout: Duration,
+    retry_policy: HttpRetryPolicy,
 }
 
-/// How long a server may take to answer.
+/// The timeouts for one response.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
-    silence: Duration,
-    /// Until when the whole answer is to be there. An answer that has begun has `silence` at least.
+struct ResponseTimeouts {
+    idle_timeout: Duration,
+    /// When the whole response must have arrived. A response that has begun has at least `idle_timeout`.
     deadline: Option<Instant>,
 }
 
-/// Which step's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+/// A step of a task: `compile` or `execute`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum StepName {
     Compile,
     Execute,
 }
 
-/// Which of a step's outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+/// An output stream of a step: `stdout` or `stderr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum OutputName {
     Stdout,
     Stderr,
 }
 
-/// A blob's bytes as they come in.
-pub type Blob = BoxStream<'static, Result<Bytes, ClientError>>;
+/// The bytes of a blob as they arrive.
+pub type BlobDownload = BoxStream<'static, Result<Bytes, HttpClientError>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A gateway sends a sign of life every 15 seconds when there is nothing to tell.
-const EVENTS_SILENCE: Duration = Duration::from_secs(45);
+/// A gateway sends a comment every 15 seconds on an event stream without events.
+const EVENTS_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Larger bodies are handed to the connection in parts, so that it can be seen whether they move.
-const WHOLE_BODY: usize = 64 << 10;
+/// Larger bodies are sent in chunks, so that the client sees whether bytes are transferred.
+const MAX_SINGLE_CHUNK_BODY: usize = 64 << 10;
 
-impl Client {
-    /// `server` is like `http://127.0.0.1:7000`; the scheme may be left out. Each call is made once.
-    pub fn new(server: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        Client::with(
+impl HttpClient {
+    /// `server` is an address like `http://127.0.0.1:7000`; the scheme is optional. Requests are not repeated.
+    pub fn new(server: &str, token: Option<&str>) -> Result<HttpClient, HttpClientError> {
+        HttpClient::with_options(
             server,
-            ClientOptions {
+            HttpClientOptions {
                 token: token.map(ToString::to_string),
-                ..ClientOptions::default()
+                ..HttpClientOptions::default()
             },
         )
     }
 
-    pub fn with(server: &str, options: ClientOptions) -> Result<Client, ClientError> {
-        let ClientOptions {
+    pub fn with_options(server: &str, options: HttpClientOptions) -> Result<HttpClient, HttpClientError> {
+        let HttpClientOptions {
             token,
-            authorities,
-            silence,
-            repeat_for,
-            direct,
-            on_repeat,
+            ca_certificates,
+            idle_timeout,
+            retry_for,
+            bypass_proxy,
+            on_retry,
         } = options;
-        let base = base(server)?;
+        let base = parse_base_url(server)?;
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            let mut value =
-                HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| ClientError::Token)?;
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
+                .map_err(|_| HttpClientError::InvalidToken)?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
         let mut builder = reqwest::Client::builder()
             .default_headers(headers)
-            .connect_timeout(CONNECT_TIMEOUT.min(silence))
+            .connect_timeout(CONNECT_TIMEOUT.min(idle_timeout))
             .tcp_nodelay(true);
-        // A proxy from the environment cannot reach this machine's own loopback.
-        if direct || matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+        // A proxy cannot reach the loopback interface of this machine.
+        if bypass_proxy || matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
             builder = builder.no_proxy();
         }
-        let builder = tls::set_up(builder, &base, authorities.as_deref())?;
-        let http = builder.build().map_err(ClientError::Setup)?;
-        Ok(Client {
+        let builder = tls::configure(builder, &base, ca_certificates.as_deref())?;
+        let http = builder.build().map_err(HttpClientError::Setup)?;
+        Ok(HttpClient {
             http,
             base,
-            silence,
-            repeat: Repeat::new(silence, repeat_for, on_repeat),
+            idle_timeout,
+            retry_policy: HttpRetryPolicy::new(idle_timeout, retry_for, on_retry),
         })
     }
 
-    /// Adds a task; with a wait, answers once it is done or the wait is over.
-    /// Set the task's id to make repeating safe.
-    pub async fn add(&self, task: &NewTask, wait: Option<Duration>) -> Result<Task, ClientError> {
+    /// Adds a task. With `wait`, returns when the task is done or the wait is over.
+    /// Only a task with an id can be added again safely after an error.
+    pub async fn add(&self, task: &NewTask, wait: Option<Duration>) -> Result<Task, HttpClientError> {
         let call = self.call(Method::POST, "/api/v1/tasks");
-        self.json(call.sending(task).waiting(wait)).await
+        self.json(call.with_json(task).with_wait(wait)).await
     }
 
-    /// Adds all or none, in one call.
-    pub async fn add_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Brief>, ClientError> {
+    /// Adds all tasks or none, in one request.
+    pub async fn add_many(&self, tasks: Vec<NewTask>) -> Result<Vec<TaskSummary>, HttpClientError> {
         let call = self.call(Method::POST, "/api/v1/tasks/batch");
-        let added: Added = self.json(call.sending(&NewTasks { tasks })).await?;
+        let added: AddedTasks = self.json(call.with_json(&NewTasks { tasks })).await?;
         Ok(added.tasks)
     }
 
-    /// The task as it is; with a wait, once it is done or the wait is over.
-    pub async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, ClientError> {
+    /// Gets a task. With `wait`, returns when the task is done or the wait is over.
+    pub async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, HttpClientError> {
         let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}"));
-        self.json(call.waiting(wait)).await
+        self.json(call.with_wait(wait)).await
     }
 
-    pub async fn search(&self, query: &Query) -> Result<Page, ClientError> {
+    pub async fn search(&self, query: &TaskQuery) -> Result<Page, HttpClientError> {
         let mut call = self.call(Method::GET, "/api/v1/tasks");
         call.url.query_pairs_mut().extend_pairs(query_pairs(query));
         self.json(call).await
     }
 
-    /// Answers the task as it then is. A task that is done otherwise is refused with a 409 problem.
-    pub async fn cancel(&self, id: TaskId) -> Result<Task, ClientError> {
+    /// Returns the cancelled task. A task that has ended with another status is refused with status 409.
+    pub async fn cancel(&self, id: TaskId) -> Result<Task, HttpClientError> {
         self.json(self.call(Method::DELETE, &format!("/api/v1/tasks/{id}")))
             .await
     }
 
-    /// The task's present status, then every change until it is done. Made once, whatever the options say.
+    /// The task's current status, then every change until it is done. The request is not repeated.
     pub async fn events(
         &self,
         id: TaskId,
-    ) -> Result<BoxStream<'static, Result<Event, ClientError>>, ClientError> {
+    ) -> Result<BoxStream<'static, Result<TaskEvent, HttpClientError>>, HttpClientError> {
         let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}/events"));
         let response = self.open(&call).await?;
-        Ok(events::read(self.bytes(response, EVENTS_SILENCE)).boxed())
+        Ok(events::read(self.stream_body(response, EVENTS_IDLE_TIMEOUT)).boxed())
     }
 
-    /// Exactly the bytes that a step wrote, up to the cap.
-    pub async fn output(&self, id: TaskId, step: Step, output: Output) -> Result<Bytes, ClientError> {
+    /// The exact bytes that a step wrote, up to the number that is kept.
+    pub async fn output(
+        &self,
+        id: TaskId,
+        step: StepName,
+        output: OutputName,
+    ) -> Result<Bytes, HttpClientError> {
         let path = format!("/api/v1/tasks/{id}/{}/{}", step.as_str(), output.as_str());
         let mut call = self.call(Method::GET, &path);
-        call.answer = Answer::Bytes;
-        let (_, body) = self.answer(call).await?;
+        call.response = ResponseKind::Bytes;
+        let (_, body) = self.send_with_retries(call).await?;
         Ok(body)
     }
 
-    /// Keeps the bytes under their hash, which must be theirs. A stream can be sent once: see `is_worth_repeating`.
-    pub async fn put_blob<S, E>(&self, hash: BlobHash, bytes: S) -> Result<(), ClientError>
+    /// Stores a blob; `hash` must be the hash of the bytes. A stream cannot be sent again: see `should_retry`.
+    pub async fn put_blob<S, E>(&self, hash: BlobHash, bytes: S) -> Result<(), HttpClientError>
     where
         S: Stream<Item = Result<Bytes, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
     {
-        let progress = Progress::start();
+        let progress = TransferProgress::start();
         let request = self
             .http
             .put(self.url(&format!("/api/v1/blobs/{hash}")))
             .header(header::CONTENT_TYPE, "application/octet-stream")
-            .body(reqwest::Body::wrap_stream(progress.clone().noting(bytes)));
-        let response = self.send(request, &progress, self.silence).await?;
-        self.accepted(response, &progress, self.patience())
+            .body(reqwest::Body::wrap_stream(progress.clone().recording(bytes)));
+        let response = self.send(request, &progress, self.idle_timeout).await?;
+        self.check_status(response, &progress, self.single_attempt_timeouts())
             .await
             .map(drop)
             .map_err(|failed| failed.error)
     }
 
     /// The blob's size, if it exists.
-    pub async fn has_blob(&self, hash: BlobHash) -> Result<Option<u64>, ClientError> {
+    pub async fn has_blob(&self, hash: BlobHash) -> Result<Option<u64>, HttpClientError> {
         let call = self.call(Method::HEAD, &format!("/api/v1/blobs/{hash}"));
-        match self.answer(call).await {
+        match self.send_with_retries(call).await {
             Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
             Err(error) => Err(error),
             Ok((headers, _)) => {
                 let length = headers.get(header::CONTENT_LENGTH);
                 let size = length.and_then(|length| length.to_str().ok()?.parse().ok());
-                size.map(Some).ok_or(ClientError::Answer {
+                size.map(Some).ok_or(HttpClientError::UnexpectedResponse {
                     server: self.base.to_string(),
-                    problem: "it says no Content-Length for a blob".into(),
+                    problem: "the Content-Length of a blob is missing".into(),
                 })
             }
         }
     }
 
-    pub async fn get_blob(&self, hash: BlobHash) -> Result<Blob, ClientError> {
+    pub async fn get_blob(&self, hash: BlobHash) -> Result<BlobDownload, HttpClientError> {
         let call = self.call(Method::GET, &format!("/api/v1/blobs/{hash}"));
         let response = self.open(&call).await?;
-        Ok(self.bytes(response, self.silence).boxed())
+        Ok(self.stream_body(response, self.idle_timeout).boxed())
     }
 
-    pub async fn executors(&self) -> Result<Vec<Executor>, ClientError> {
-        let answer: Executors = self.json(self.call(Method::GET, "/api/v1/executors")).await?;
-        Ok(answer.executors)
+    pub async fn executors(&self) -> Result<Vec<ExecutorState>, HttpClientError> {
+        let list: ExecutorsResponse = self.json(self.call(Method::GET, "/api/v1/executors")).await?;
+        Ok(list.executors)
     }
 
-    pub async fn judicators(&self) -> Result<Vec<Judicator>, ClientError> {
-        let answer: Judicators = self.json(self.call(Method::GET, "/api/v1/judicators")).await?;
-        Ok(answer.judicators)
+    pub async fn judicators(&self) -> Result<Vec<JudicatorState>, HttpClientError> {
+        let list: JudicatorsResponse = self.json(self.call(Method::GET, "/api/v1/judicators")).await?;
+        Ok(list.judicators)
     }
 
-    pub async fn stats(&self) -> Result<Stats, ClientError> {
+    pub async fn stats(&self) -> Result<Stats, HttpClientError> {
         self.json(self.call(Method::GET, "/api/v1/stats")).await
     }
 
-    /// For calls that are made once: whether one that began then and failed with this should be made again.
-    pub fn is_worth_repeating(&self, error: &ClientError, began: Instant) -> bool {
-        self.repeat.allows(error, began.elapsed())
+    /// For requests that the client does not repeat itself: whether the caller should send it again.
+    pub fn should_retry(&self, error: &HttpClientError, began: Instant) -> bool {
+        self.retry_policy.should_retry(error, began.elapsed())
     }
 
-    /// Whether the server can serve requests; the error says why not. One attempt.
-    pub async fn ready(&self) -> Result<(), ClientError> {
+    /// Whether the server can serve requests; the error says why not. The request is not repeated.
+    pub async fn ready(&self) -> Result<(), HttpClientError> {
         self.open(&self.call(Method::GET, "/readyz")).await.map(drop)
     }
 
     fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
-        // The base may lie below a folder of a reverse proxy.
+        // A reverse proxy may serve the API below a path.
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         url
     }
 
-    fn call(&self, method: Method, path: &str) -> Call {
-        Call {
+    fn call(&self, method: Method, path: &str) -> RepeatableRequest {
+        RepeatableRequest {
             method,
             url: self.url(path),
             body: None,
             wait: Duration::ZERO,
-            answer: Answer::Json,
+            response: ResponseKind::Json,
         }
     }
 
-    async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
-        let (_, body) = self.answer(call).await?;
-        serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
+    async fn json<T: DeserializeOwned>(&self, call: RepeatableRequest) -> Result<T, HttpClientError> {
+        let (_, body) = self.send_with_retries(call).await?;
+        serde_json::from_slice(&body).map_err(|error| HttpClientError::UnexpectedResponse {
             server: self.base.to_string(),
             problem: error.to_string(),
         })
     }
 
-    /// The whole answer, after as many attempts as the options allow.
-    async fn answer(&self, call: Call) -> Result<(HeaderMap, Bytes), ClientError> {
-        let mut attempts = self.repeat.begin(call.wait);
+    /// Sends the request, repeats it as the options allow, and reads the whole response.
+    async fn send_with_retries(
+        &self,
+        call: RepeatableRequest,
+    ) -> Result<(HeaderMap, Bytes), HttpClientError> {
+        let mut attempts = self.retry_policy.begin(call.wait);
         loop {
-            let patience = Patience {
-                silence: attempts.silence(),
-                deadline: (call.answer == Answer::Json).then(|| attempts.deadline()),
+            let timeouts = ResponseTimeouts {
+                idle_timeout: attempts.idle_timeout(),
+                deadline: (call.response == ResponseKind::Json).then(|| attempts.deadline()),
             };
-            match self.attempt(&call, patience).await {
-                Ok(answer) => return Ok(answer),
+            match self.attempt(&call, timeouts).await {
+                Ok(response) => return Ok(response),
                 Err(failed) => attempts.pause_after(failed).await?,
             }
         }
     }
 
-    async fn attempt(&self, call: &Call, patience: Patience) -> Result<(HeaderMap, Bytes), Failed> {
-        let progress = Progress::start();
-        let request = self.request(call, &progress);
-        let silence = patience.silence + call.wait;
-        let response = self.send(request, &progress, silence).await?;
-        let response = self.accepted(response, &progress, patience).await?;
+    async fn attempt(
+        &self,
+        call: &RepeatableRequest,
+        timeouts: ResponseTimeouts,
+    ) -> Result<(HeaderMap, Bytes), AttemptError> {
+        let progress = TransferProgress::start();
+        let request = self.build_request(call, &progress);
+        let idle_timeout = timeouts.idle_timeout + call.wait;
+        let response = self.send(request, &progress, idle_timeout).await?;
+        let response = self.check_status(response, &progress, timeouts).await?;
         let headers = response.headers().clone();
-        Ok((headers, self.read(response, &progress, patience).await?))
+        Ok((headers, self.read_body(response, &progress, timeouts).await?))
     }
 
-    /// For calls that are made once. Only their refusals are read whole.
-    fn patience(&self) -> Patience {
-        Patience {
-            silence: self.silence,
+    /// For requests that are not repeated. The deadline applies to error responses only, as others are streamed.
+    fn single_attempt_timeouts(&self) -> ResponseTimeouts {
+        ResponseTimeouts {
+            idle_timeout: self.idle_timeout,
             deadline: Some(Instant::now()),
         }
     }
 
-    /// The beginning of an answer that may be long. One attempt.
-    async fn open(&self, call: &Call) -> Result<Response, ClientError> {
-        let progress = Progress::start();
-        let request = self.request(call, &progress);
-        let response = self.send(request, &progress, self.silence).await?;
-        self.accepted(response, &progress, self.patience())
+    /// Sends the request once and returns the response before its body.
+    async fn open(&self, call: &RepeatableRequest) -> Result<Response, HttpClientError> {
+        let progress = TransferProgress::start();
+        let request = self.build_request(call, &progress);
+        let response = self.send(request, &progress, self.idle_timeout).await?;
+        self.check_status(response, &progress, self.single_attempt_timeouts())
             .await
             .map_err(|failed| failed.error)
     }
 
-    fn request(&self, call: &Call, progress: &Progress) -> RequestBuilder {
+    fn build_request(&self, call: &RepeatableRequest, progress: &TransferProgress) -> RequestBuilder {
         let mut url = call.url.clone();
         if !call.wait.is_zero() {
             url.query_pairs_mut()
@@ -314,10 +329,10 @@ impl Client {
         let request = self.http.request(call.method.clone(), url);
         let Some(body) = &call.body else { return request };
         let request = request.header(header::CONTENT_TYPE, "application/json");
-        if body.len() <= WHOLE_BODY {
+        if body.len() <= MAX_SINGLE_CHUNK_BODY {
             return request.body(body.clone());
         }
-        let parts = progress.clone().noting(progress::parts(body.clone()));
+        let parts = progress.clone().recording(progress::chunks(body.clone()));
         request
             .header(header::CONTENT_LENGTH, body.len())
             .body(reqwest::Body::wrap_stream(parts))
@@ -326,148 +341,151 @@ impl Client {
     async fn send(
         &self,
         request: RequestBuilder,
-        progress: &Progress,
-        silence: Duration,
-    ) -> Result<Response, ClientError> {
-        let answer = match progress.unless_silent(silence, request.send()).await {
-            Some(answer) => answer.map_err(|error| self.broken(error)),
-            None => Err(self.silent(silence)),
+        progress: &TransferProgress,
+        idle_timeout: Duration,
+    ) -> Result<Response, HttpClientError> {
+        let response = match progress.or_idle_timeout(idle_timeout, request.send()).await {
+            Some(response) => response.map_err(|error| self.request_error(error)),
+            None => Err(self.timeout_error(idle_timeout)),
         };
-        if !matches!(answer, Err(ClientError::Connect { .. })) {
-            self.repeat.note_reached();
+        if !matches!(response, Err(HttpClientError::Connect { .. })) {
+            self.retry_policy.record_connected();
         }
-        answer
+        response
     }
 
-    async fn accepted(
+    async fn check_status(
         &self,
         response: Response,
-        progress: &Progress,
-        patience: Patience,
-    ) -> Result<Response, Failed> {
-        progress.note();
+        progress: &TransferProgress,
+        timeouts: ResponseTimeouts,
+    ) -> Result<Response, AttemptError> {
+        progress.record();
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let after = response.headers().get(header::RETRY_AFTER);
         let retry_after = after.and_then(|after| after.to_str().ok()?.parse().ok());
-        let patience = Patience {
-            deadline: patience.deadline.or(Some(Instant::now())),
-            ..patience
+        let timeouts = ResponseTimeouts {
+            deadline: timeouts.deadline.or(Some(Instant::now())),
+            ..timeouts
         };
-        let body = self.read(response, progress, patience).await?;
-        Err(Failed {
-            error: ClientError::refused(self.base.as_str(), status, &body),
+        let body = self.read_body(response, progress, timeouts).await?;
+        Err(AttemptError {
+            error: HttpClientError::from_response(self.base.as_str(), status, &body),
             retry_after: retry_after.map(Duration::from_secs),
         })
     }
 
-    async fn read(
+    async fn read_body(
         &self,
         response: Response,
-        progress: &Progress,
-        patience: Patience,
-    ) -> Result<Bytes, ClientError> {
-        let Patience { silence, deadline } = patience;
+        progress: &TransferProgress,
+        timeouts: ResponseTimeouts,
+    ) -> Result<Bytes, HttpClientError> {
+        let ResponseTimeouts {
+            idle_timeout,
+            deadline,
+        } = timeouts;
         let began = Instant::now();
-        let whole = self.read_all(response, progress, silence);
+        let whole = self.read_body_until_idle(response, progress, idle_timeout);
         let Some(deadline) = deadline else {
             return whole.await;
         };
-        let deadline = deadline.max(began + silence);
+        let deadline = deadline.max(began + idle_timeout);
         match tokio::time::timeout_at(deadline.into(), whole).await {
             Ok(whole) => whole,
-            Err(_) => Err(ClientError::Unfinished {
+            Err(_) => Err(HttpClientError::IncompleteResponse {
                 server: self.base.to_string(),
                 spent: began.elapsed(),
             }),
         }
     }
 
-    async fn read_all(
+    async fn read_body_until_idle(
         &self,
         mut response: Response,
-        progress: &Progress,
-        silence: Duration,
-    ) -> Result<Bytes, ClientError> {
+        progress: &TransferProgress,
+        idle_timeout: Duration,
+    ) -> Result<Bytes, HttpClientError> {
         let mut body = Vec::new();
         loop {
-            progress.note();
-            match progress.unless_silent(silence, response.chunk()).await {
+            progress.record();
+            match progress.or_idle_timeout(idle_timeout, response.chunk()).await {
                 Some(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
                 Some(Ok(None)) => return Ok(body.into()),
-                Some(Err(error)) => return Err(self.broken(error)),
-                None => return Err(self.silent(silence)),
+                Some(Err(error)) => return Err(self.request_error(error)),
+                None => return Err(self.timeout_error(idle_timeout)),
             }
         }
     }
 
-    fn bytes(
+    fn stream_body(
         &self,
         response: Response,
-        silence: Duration,
-    ) -> impl Stream<Item = Result<Bytes, ClientError>> + Send + 'static {
+        idle_timeout: Duration,
+    ) -> impl Stream<Item = Result<Bytes, HttpClientError>> + Send + 'static {
         let client = self.clone();
         futures::stream::unfold(Some(response), move |response| {
             let client = client.clone();
             async move {
                 let mut response = response?;
-                match tokio::time::timeout(silence, response.chunk()).await {
+                match tokio::time::timeout(idle_timeout, response.chunk()).await {
                     Ok(Ok(Some(chunk))) => Some((Ok(chunk), Some(response))),
                     Ok(Ok(None)) => None,
-                    Ok(Err(error)) => Some((Err(client.broken(error)), None)),
-                    Err(_) => Some((Err(client.silent(silence)), None)),
+                    Ok(Err(error)) => Some((Err(client.request_error(error)), None)),
+                    Err(_) => Some((Err(client.timeout_error(idle_timeout)), None)),
                 }
             }
         })
     }
 
-    fn broken(&self, error: reqwest::Error) -> ClientError {
-        ClientError::broken(self.base.to_string(), error)
+    fn request_error(&self, error: reqwest::Error) -> HttpClientError {
+        HttpClientError::from_reqwest(self.base.to_string(), error)
     }
 
-    fn silent(&self, silence: Duration) -> ClientError {
-        ClientError::Silent {
+    fn timeout_error(&self, idle_timeout: Duration) -> HttpClientError {
+        HttpClientError::Timeout {
             server: self.base.to_string(),
-            silence,
+            idle_timeout,
         }
     }
 }
 
-impl Step {
+impl StepName {
     pub fn as_str(self) -> &'static str {
         match self {
-            Step::Compile => "compile",
-            Step::Execute => "execute",
+            StepName::Compile => "compile",
+            StepName::Execute => "execute",
         }
     }
 }
 
-impl Output {
+impl OutputName {
     pub fn as_str(self) -> &'static str {
         match self {
-            Output::Stdout => "stdout",
-            Output::Stderr => "stderr",
+            OutputName::Stdout => "stdout",
+            OutputName::Stderr => "stderr",
         }
     }
 }
 
-fn base(server: &str) -> Result<Url, ClientError> {
+fn parse_base_url(server: &str) -> Result<Url, HttpClientError> {
     let server = server.trim();
     let text = if server.contains("://") {
         server.to_string()
     } else {
         format!("http://{server}")
     };
-    let wrong = |problem: &str| ClientError::Server {
+    let invalid = |problem: &str| HttpClientError::InvalidAddress {
         server: server.to_string(),
         problem: problem.to_string(),
     };
-    let url = Url::parse(&text).map_err(|error| wrong(&error.to_string()))?;
+    let url = Url::parse(&text).map_err(|error| invalid(&error.to_string()))?;
     match (url.scheme(), url.host_str()) {
         ("http" | "https", Some(_)) => Ok(url),
-        ("http" | "https", None) => Err(wrong("it names no host")),
-        _ => Err(wrong("only http:// and https:// are spoken here")),
+        ("http" | "https", None) => Err(invalid("the host is missing")),
+        _ => Err(invalid("only http:// and https:// are supported")),
     }
 }

@@ -1,17 +1,17 @@
-//! A command: text for the shell, or a list for no shell.
+//! A command in JSON: text is a shell command, a list is a program and its arguments.
 
 use std::fmt;
 
-use model::Command;
+use model::StepCommand;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{SerializeSeq, Serializer};
 
-use crate::bounds::{self, Kind};
+use crate::item_limits::{self, CountedItem};
 
-pub(crate) fn serialize<S: Serializer>(command: &Command, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(command: &StepCommand, serializer: S) -> Result<S::Ok, S::Error> {
     match command {
-        Command::Shell(text) => serializer.serialize_str(text),
-        Command::Argv(words) => {
+        StepCommand::Shell(text) => serializer.serialize_str(text),
+        StepCommand::Argv(words) => {
             let mut list = serializer.serialize_seq(Some(words.len()))?;
             words.iter().try_for_each(|word| list.serialize_element(word))?;
             list.end()
@@ -19,26 +19,30 @@ pub(crate) fn serialize<S: Serializer>(command: &Command, serializer: S) -> Resu
     }
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Command, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StepCommand, D::Error> {
+    /// A serde visitor for text or a list of texts.
     struct CommandVisitor;
 
     impl<'de> Visitor<'de> for CommandVisitor {
-        type Value = Command;
+        type Value = StepCommand;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("text or a list of texts")
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<Command, E> {
-            Ok(Command::Shell(text.to_string()))
+        fn visit_str<E: Error>(self, text: &str) -> Result<StepCommand, E> {
+            Ok(StepCommand::Shell(text.to_string()))
         }
 
-        fn visit_string<E: Error>(self, text: String) -> Result<Command, E> {
-            Ok(Command::Shell(text))
+        fn visit_string<E: Error>(self, text: String) -> Result<StepCommand, E> {
+            Ok(StepCommand::Shell(text))
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Command, A::Error> {
-            Ok(Command::Argv(bounds::read_list(Kind::Words, list)?))
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<StepCommand, A::Error> {
+            Ok(StepCommand::Argv(item_limits::read_list(
+                CountedItem::Words,
+                list,
+            )?))
         }
     }
 

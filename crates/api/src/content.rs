@@ -1,115 +1,121 @@
-//! The content of a file or of the input: text, base64, or the name of a blob.
+//! The content of a file or of the input in JSON: text, base64, or the hash of a blob.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use model::{BlobHash, Content, File};
+use model::{BlobHash, Content, TaskFile};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::name;
+use crate::serde_text;
 
-/// `{"text" | "base64" | "blob": ..., "executable": ...}`
+/// The JSON object `{"text" | "base64" | "blob": ..., "executable": ...}`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields {
+struct ContentFields {
     text: Option<String>,
-    base64: Option<Base64>,
-    blob: Option<Hash>,
+    base64: Option<Base64Bytes>,
+    blob: Option<BlobHashText>,
     executable: Option<bool>,
 }
 
-struct Base64(Bytes);
-struct Hash(BlobHash);
+/// Bytes that are base64 text in JSON.
+struct Base64Bytes(Bytes);
 
-/// A file as it was written, before it is known whether it is a file: `{"zip": {"base64": ...}}` looks like one.
-pub(crate) struct Written {
+/// A blob's hash that is hexadecimal text in JSON.
+struct BlobHashText(BlobHash);
+
+/// The value of one path in `source` or `data`: a file, or the zip of `{"zip": {"base64": ...}}`.
+pub(crate) struct ParsedFile {
     pub(crate) content: Content,
     pub(crate) executable: Option<bool>,
-    /// Given as base64 or blob, as a zip is.
-    pub(crate) opaque: bool,
+    /// True for base64 and blob, the two forms in which a zip can be given.
+    pub(crate) may_be_zip: bool,
 }
 
-impl Written {
-    pub(crate) fn file(self) -> File {
-        File {
+impl ParsedFile {
+    pub(crate) fn into_file(self) -> TaskFile {
+        TaskFile {
             content: self.content,
             executable: self.executable.unwrap_or(false),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Written {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written, D::Error> {
-        struct WrittenVisitor;
+impl<'de> Deserialize<'de> for ParsedFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParsedFile, D::Error> {
+        /// A serde visitor for text or an object with a content.
+        struct ParsedFileVisitor;
 
-        impl<'de> Visitor<'de> for WrittenVisitor {
-            type Value = Written;
+        impl<'de> Visitor<'de> for ParsedFileVisitor {
+            type Value = ParsedFile;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("text, or an object with one of text, base64, blob")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Written, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<ParsedFile, E> {
                 self.visit_string(text.to_string())
             }
 
-            fn visit_string<E: Error>(self, text: String) -> Result<Written, E> {
-                Ok(Written {
+            fn visit_string<E: Error>(self, text: String) -> Result<ParsedFile, E> {
+                Ok(ParsedFile {
                     content: Content::Inline(text.into()),
                     executable: None,
-                    opaque: false,
+                    may_be_zip: false,
                 })
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
-                let fields = Fields::deserialize(MapAccessDeserializer::new(map))?;
-                let (content, opaque) = match (fields.text, fields.base64, fields.blob) {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ParsedFile, A::Error> {
+                let fields = ContentFields::deserialize(MapAccessDeserializer::new(map))?;
+                let (content, may_be_zip) = match (fields.text, fields.base64, fields.blob) {
                     (Some(text), None, None) => (Content::Inline(text.into()), false),
-                    (None, Some(Base64(bytes)), None) => (Content::Inline(bytes), true),
-                    (None, None, Some(Hash(hash))) => (Content::Blob(hash), true),
+                    (None, Some(Base64Bytes(bytes)), None) => (Content::Inline(bytes), true),
+                    (None, None, Some(BlobHashText(hash))) => (Content::Blob(hash), true),
                     (None, None, None) => {
                         return Err(A::Error::custom("has no content; give one of text, base64, blob"));
                     }
                     _ => return Err(A::Error::custom("give only one of text, base64, blob")),
                 };
-                Ok(Written {
+                Ok(ParsedFile {
                     content,
                     executable: fields.executable,
-                    opaque,
+                    may_be_zip,
                 })
             }
         }
 
-        deserializer.deserialize_any(WrittenVisitor)
+        deserializer.deserialize_any(ParsedFileVisitor)
     }
 }
 
-impl<'de> Deserialize<'de> for Base64 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Base64, D::Error> {
-        name::read(deserializer, "base64 text", |text| {
+impl<'de> Deserialize<'de> for Base64Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Base64Bytes, D::Error> {
+        serde_text::deserialize_text(deserializer, "base64 text", |text| {
             STANDARD
                 .decode(text)
-                .map(|bytes| Base64(bytes.into()))
+                .map(|bytes| Base64Bytes(bytes.into()))
                 .map_err(|error| format!("is not standard padded base64: {error}"))
         })
     }
 }
 
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
-        name::read(deserializer, "a SHA-256 in hex", |text| text.parse().map(Hash))
+impl<'de> Deserialize<'de> for BlobHashText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BlobHashText, D::Error> {
+        serde_text::deserialize_text(deserializer, "a SHA-256 in hex", |text| {
+            text.parse().map(BlobHashText)
+        })
     }
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
-    let written = Written::deserialize(deserializer)?;
-    match written.executable {
+    let parsed = ParsedFile::deserialize(deserializer)?;
+    match parsed.executable {
         Some(_) => Err(D::Error::custom("'executable' is for files; leave it out here")),
-        None => Ok(written.content),
+        None => Ok(parsed.content),
     }
 }
 
@@ -123,7 +129,7 @@ pub(crate) fn serialize<S: Serializer>(content: &Content, serializer: S) -> Resu
     }
 }
 
-pub(crate) fn serialize_file<S: Serializer>(file: &File, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_file<S: Serializer>(file: &TaskFile, serializer: S) -> Result<S::Ok, S::Error> {
     if file.executable {
         serialize_fields(&file.content, Some(true), serializer)
     } else {
@@ -131,7 +137,7 @@ pub(crate) fn serialize_file<S: Serializer>(file: &File, serializer: S) -> Resul
     }
 }
 
-/// Says `executable` even where it is false, if it is given: that keeps a file named `zip` a file.
+/// Writes `executable` if it is given, even if it is false: `"executable": false` marks a file that is named `zip`.
 pub(crate) fn serialize_fields<S: Serializer>(
     content: &Content,
     executable: Option<bool>,

@@ -1,99 +1,105 @@
-//! `source` and `data`: files by their path, or one zip that holds them.
+//! The fields `source` and `data` in JSON: files by path, or one zip that holds all of them.
 
 use std::collections::btree_map::Entry;
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use model::{Content, File, FilePath};
+use model::{Content, TaskFile, WorkspacePath};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::bounds::{Count, Kind, rest_of_map};
-use crate::content::{self, Written};
-use crate::name;
+use crate::content::{self, ParsedFile};
+use crate::item_limits::{CountedItem, ItemCounter, count_rest_of_map};
+use crate::serde_text;
 
+/// The files of a task as a user sends them: a map from path to file, or one zip.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Files {
-    Listed(model::Files),
-    /// Unpacked when the task is added.
+pub enum FilesOrZip {
+    ByPath(model::TaskFiles),
+    /// The gateway unpacks it when the task is added.
     Zip(Content),
 }
 
-/// The one name that may stand for all files.
+/// The key that holds all files as a zip, if its value has the form of a zip.
 const ZIP: &str = "zip";
 
-impl Files {
+impl FilesOrZip {
     pub fn is_empty(&self) -> bool {
-        matches!(self, Files::Listed(files) if files.is_empty())
+        matches!(self, FilesOrZip::ByPath(files) if files.is_empty())
     }
 }
 
-impl Default for Files {
-    fn default() -> Files {
-        Files::Listed(model::Files::new())
+impl Default for FilesOrZip {
+    fn default() -> FilesOrZip {
+        FilesOrZip::ByPath(model::TaskFiles::new())
     }
 }
 
-impl From<model::Files> for Files {
-    fn from(files: model::Files) -> Files {
-        Files::Listed(files)
+impl From<model::TaskFiles> for FilesOrZip {
+    fn from(files: model::TaskFiles) -> FilesOrZip {
+        FilesOrZip::ByPath(files)
     }
 }
 
-struct Path;
+/// Deserializes a key of the map as a path.
+struct WorkspacePathSeed;
 
-impl<'de> DeserializeSeed<'de> for Path {
-    type Value = FilePath;
+impl<'de> DeserializeSeed<'de> for WorkspacePathSeed {
+    type Value = WorkspacePath;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FilePath, D::Error> {
-        name::read(deserializer, "a file's path", |text| FilePath::new(text))
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WorkspacePath, D::Error> {
+        serde_text::deserialize_text(deserializer, "a file's path", |text| WorkspacePath::new(text))
     }
 }
 
-impl<'de> Deserialize<'de> for Files {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Files, D::Error> {
+impl<'de> Deserialize<'de> for FilesOrZip {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FilesOrZip, D::Error> {
+        /// A serde visitor for both forms.
         struct FilesVisitor;
 
         impl<'de> Visitor<'de> for FilesVisitor {
-            type Value = Files;
+            type Value = FilesOrZip;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of files by path, or {\"zip\": {\"base64\" or \"blob\": ...}}")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Files, A::Error> {
-                let mut files = model::Files::new();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FilesOrZip, A::Error> {
+                let mut files = model::TaskFiles::new();
                 let mut zip = None;
-                let mut count = Count::new(Kind::Files);
+                let mut count = ItemCounter::new(CountedItem::Files);
                 loop {
                     if count.is_full() {
-                        count.end(rest_of_map(&mut map)?)?;
+                        count.finish(count_rest_of_map(&mut map)?)?;
                         break;
                     }
-                    let Some(path) = map.next_key_seed(Path)? else {
+                    let Some(path) = map.next_key_seed(WorkspacePathSeed)? else {
                         break;
                     };
                     count.add()?;
-                    let written: Written = map.next_value()?;
-                    if path.as_str() == ZIP && written.opaque && written.executable.is_none() && zip.is_none()
+                    let parsed: ParsedFile = map.next_value()?;
+                    if path.as_str() == ZIP
+                        && parsed.may_be_zip
+                        && parsed.executable.is_none()
+                        && zip.is_none()
                     {
-                        zip = Some(written.content);
+                        zip = Some(parsed.content);
                         continue;
                     }
                     match files.entry(path) {
-                        Entry::Vacant(place) => drop(place.insert(written.file())),
-                        Entry::Occupied(place) => {
-                            return Err(A::Error::custom(format!("'{}' is given twice", place.key())));
+                        Entry::Vacant(entry) => drop(entry.insert(parsed.into_file())),
+                        Entry::Occupied(entry) => {
+                            return Err(A::Error::custom(format!("'{}' is given twice", entry.key())));
                         }
                     }
                 }
                 match zip {
-                    None => Ok(Files::Listed(files)),
-                    Some(zip) if files.is_empty() => Ok(Files::Zip(zip)),
+                    None => Ok(FilesOrZip::ByPath(files)),
+                    Some(zip) if files.is_empty() => Ok(FilesOrZip::Zip(zip)),
                     Some(_) => Err(A::Error::custom(
-                        "'zip' stands alone: put all files into it, or none; \
-                         if it is a file of that name, say \"executable\": false in it",
+                        "'zip' stands alone: put all files into the zip, or give each file by its path; \
+                         for a file named zip, add \"executable\": false to it",
                     )),
                 }
             }
@@ -103,33 +109,34 @@ impl<'de> Deserialize<'de> for Files {
     }
 }
 
-impl Serialize for Files {
+impl Serialize for FilesOrZip {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Files::Listed(files) => {
+            FilesOrZip::ByPath(files) => {
                 let mut map = serializer.serialize_map(Some(files.len()))?;
                 for (path, file) in files {
-                    map.serialize_entry(path.as_str(), &Listed { path, file })?;
+                    map.serialize_entry(path.as_str(), &FileEntry { path, file })?;
                 }
                 map.end()
             }
-            Files::Zip(content) => {
+            FilesOrZip::Zip(content) => {
                 let mut map = serializer.serialize_map(Some(1))?;
-                map.serialize_entry(ZIP, &Archive(content))?;
+                map.serialize_entry(ZIP, &ZipContent(content))?;
                 map.end()
             }
         }
     }
 }
 
-struct Listed<'a> {
-    path: &'a FilePath,
-    file: &'a File,
+/// A file to serialize, with the path that decides its form.
+struct FileEntry<'a> {
+    path: &'a WorkspacePath,
+    file: &'a TaskFile,
 }
 
-impl Serialize for Listed<'_> {
+impl Serialize for FileEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let File { content, executable } = self.file;
+        let TaskFile { content, executable } = self.file;
         if self.path.as_str() == ZIP {
             content::serialize_fields(content, Some(*executable), serializer)
         } else {
@@ -138,9 +145,10 @@ impl Serialize for Listed<'_> {
     }
 }
 
-struct Archive<'a>(&'a Content);
+/// The content of a zip to serialize, which is never written as text.
+struct ZipContent<'a>(&'a Content);
 
-impl Serialize for Archive<'_> {
+impl Serialize for ZipContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         match self.0 {
@@ -155,15 +163,19 @@ impl Serialize for Archive<'_> {
 mod tests {
     use super::*;
 
-    fn check(json: &str, written: &str) {
-        let files: Files = serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"));
+    fn check(json: &str, parsed: &str) {
+        let files: FilesOrZip = serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"));
         let again = serde_json::to_string(&files).unwrap();
-        assert_eq!(again, written);
-        assert_eq!(serde_json::from_str::<Files>(&again).unwrap(), files, "{json}");
+        assert_eq!(again, parsed);
+        assert_eq!(
+            serde_json::from_str::<FilesOrZip>(&again).unwrap(),
+            files,
+            "{json}"
+        );
     }
 
     #[test]
-    fn files_come_in_every_form() {
+    fn files_are_read_in_every_form_and_written_in_one() {
         let hash = "a7".repeat(32);
         check("{}", "{}");
         check(r#"{"main.cpp": "int x;"}"#, r#"{"main.cpp":"int x;"}"#);
@@ -188,10 +200,10 @@ mod tests {
             r#"{"zip": {"base64": "//8=", "executable": false}}"#,
             r#"{"zip":{"base64":"//8=","executable":false}}"#,
         );
-        assert!(serde_json::from_str::<Files>(r#"{"zip": {"base64": ""}, "a": ""}"#).is_err());
+        assert!(serde_json::from_str::<FilesOrZip>(r#"{"zip": {"base64": ""}, "a": ""}"#).is_err());
         assert!(matches!(
             serde_json::from_str(r#"{"zip": {"base64": "aGk="}}"#),
-            Ok(Files::Zip(_))
+            Ok(FilesOrZip::Zip(_))
         ));
     }
 }

@@ -1,21 +1,20 @@
-//! The JSON of the HTTP API: its types, how they turn into the model's and back, their OpenAPI schema,
-//! and a client that speaks it.
+//! The HTTP API in JSON: its types, their conversion from and to the model, their OpenAPI schema, and a client.
 //!
-//! The gateway reads and writes these types; the command line and every Rust program use [`Client`].
-//! This room knows neither the RPC wire nor a store nor how a request is answered.
+//! The gateway reads and writes these types; the command line and other Rust programs use [`HttpClient`].
+//! This crate knows neither the RPC protocol nor a store nor how the gateway handles a request.
 //!
-//! What a person may write in two ways (`"2s"` or `2`, text or a list) is read in both and written in one, so
-//! that what was answered can be sent again: durations are written in seconds, sizes in bytes.
+//! Some values may be written in two ways (`"2s"` or `2`, text or a list). Both are accepted, and one is written:
+//! durations in seconds, sizes in bytes. So a response can be sent again as a request.
 
-mod bounds;
+mod byte_size;
 mod client;
 mod command;
 mod content;
-mod event;
+mod duration;
 mod files;
+mod integer;
+mod item_limits;
 mod limits;
-mod name;
-mod nearest;
 mod new_task;
 mod node;
 mod object;
@@ -23,26 +22,24 @@ mod outcome;
 mod parse;
 mod problem;
 mod search;
-mod size;
-mod span;
+mod serde_text;
 mod task;
 mod time;
-mod whole;
 
 pub mod schema;
 
-pub use client::{Blob, Client, ClientError, ClientOptions, Output, Step};
-pub use event::Event;
-pub use files::Files;
+pub use byte_size::ByteSize;
+pub use client::{BlobDownload, HttpClient, HttpClientError, HttpClientOptions, OutputName, StepName};
+pub use duration::HumanDuration;
+pub use files::FilesOrZip;
 pub use limits::Limits;
-pub use nearest::nearest;
-pub use new_task::{Compile, Execute, NewTask, NewTasks};
-pub use node::{Executor, Executors, Judicator, Judicators, Part, Stats};
+pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};
+pub use node::{
+    ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Stats,
+};
 pub use outcome::{Outcome, TaskResult};
-pub use parse::{ParseError, parse, parse_batch};
+pub use parse::{ParseError, closest_match, parse_json, parse_task_batch};
 pub use problem::Problem;
-pub use search::{Added, Brief, Page, parse_query, query_pairs};
-pub use size::Size;
-pub use span::Span;
-pub use task::Task;
-pub use time::{parse_time, show_time};
+pub use search::{AddedTasks, Page, TaskSummary, parse_query, query_pairs};
+pub use task::{Task, TaskEvent};
+pub use time::{format_time, parse_time};

@@ -1,47 +1,47 @@
-//! What a step may use.
+//! The resource limits of a step in JSON.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::object::objects;
-use crate::{Size, Span, schema, whole};
+use crate::object::impl_json_objects;
+use crate::{ByteSize, HumanDuration, integer, schema};
 
-/// What a step may use. What is left out or null is as the operator has set it.
+/// The resource limits of a step. A limit that is left out or null is the operator's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Limits {
-    /// From start to end.
+    /// Wall clock time from start to end.
     #[schema(value_type = Option<schema::Duration>)]
-    pub wall: Option<Span>,
+    pub wall: Option<HumanDuration>,
     /// CPU time of all processes of the step together.
     #[schema(value_type = Option<schema::Duration>)]
-    pub cpu: Option<Span>,
-    /// Of all processes of the step together.
+    pub cpu: Option<HumanDuration>,
+    /// Memory of all processes of the step together.
     #[schema(value_type = Option<schema::Size>)]
-    pub memory: Option<Size>,
-    /// On each of stdout and stderr; more ends the step.
+    pub memory: Option<ByteSize>,
+    /// Bytes on each of stdout and stderr. A step that writes more is ended.
     #[schema(value_type = Option<schema::Size>)]
-    pub output: Option<Size>,
+    pub output: Option<ByteSize>,
     /// Processes and threads at one time.
-    #[serde(deserialize_with = "whole::deserialize_optional")]
+    #[serde(deserialize_with = "integer::deserialize_optional")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 4294967295i64)]
     pub processes: Option<u32>,
-    /// Of the largest file that the step may write; more ends the process that writes it.
+    /// Size of the largest file that the step may write. A process that writes more is killed.
     #[schema(value_type = Option<schema::Size>)]
-    pub file_size: Option<Size>,
+    pub file_size: Option<ByteSize>,
     /// Files that a process may have open at one time.
-    #[serde(deserialize_with = "whole::deserialize_optional")]
+    #[serde(deserialize_with = "integer::deserialize_optional")]
     #[schema(value_type = Option<u64>, minimum = 4, maximum = 4294967295i64)]
     pub open_files: Option<u32>,
-    /// Of each process.
+    /// Stack size of each process.
     #[schema(value_type = Option<schema::StackSize>)]
-    pub stack: Option<Size>,
-    /// Of all the task's files together. Both steps have the same files: the larger one of theirs counts.
+    pub stack: Option<ByteSize>,
+    /// Size of all the task's files together. Both steps share these files, so the larger limit of the two applies.
     #[schema(value_type = Option<schema::Size>)]
-    pub space: Option<Size>,
+    pub space: Option<ByteSize>,
 }
 
-objects! {
+impl_json_objects! {
     Limits: "limits as a JSON object";
 }
 
@@ -59,15 +59,15 @@ impl From<model::Limits> for Limits {
             space,
         } = limits;
         Limits {
-            wall: wall.map(Span),
-            cpu: cpu.map(Span),
-            memory: memory.map(Size),
-            output: output.map(Size),
+            wall: wall.map(HumanDuration),
+            cpu: cpu.map(HumanDuration),
+            memory: memory.map(ByteSize),
+            output: output.map(ByteSize),
             processes,
-            file_size: file_size.map(Size),
+            file_size: file_size.map(ByteSize),
             open_files,
-            stack: stack.map(Size),
-            space: space.map(Size),
+            stack: stack.map(ByteSize),
+            space: space.map(ByteSize),
         }
     }
 }
@@ -86,15 +86,15 @@ impl From<Limits> for model::Limits {
             space,
         } = limits;
         model::Limits {
-            wall: wall.map(|Span(wall)| wall),
-            cpu: cpu.map(|Span(cpu)| cpu),
-            memory: memory.map(|Size(memory)| memory),
-            output: output.map(|Size(output)| output),
+            wall: wall.map(|HumanDuration(wall)| wall),
+            cpu: cpu.map(|HumanDuration(cpu)| cpu),
+            memory: memory.map(|ByteSize(memory)| memory),
+            output: output.map(|ByteSize(output)| output),
             processes,
-            file_size: file_size.map(|Size(file_size)| file_size),
+            file_size: file_size.map(|ByteSize(file_size)| file_size),
             open_files,
-            stack: stack.map(|Size(stack)| stack),
-            space: space.map(|Size(space)| space),
+            stack: stack.map(|ByteSize(stack)| stack),
+            space: space.map(|ByteSize(space)| space),
         }
     }
 }

@@ -1,123 +1,125 @@
-//! A task as a user writes it.
+//! A task in a request.
 
 use std::collections::BTreeMap;
 
-use model::{Command, CompileStep, Content, ExecuteStep, NetworkName, TaskId, UserName};
+use model::{Content, NetworkName, StepCommand, TaskId, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::object::objects;
-use crate::{Files, Limits, bounds, command, content, name, schema, whole};
+use crate::object::impl_json_objects;
+use crate::{FilesOrZip, Limits, command, content, integer, item_limits, schema, serde_text};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTask {
-    /// Chosen by the caller, so that adding twice is adding once. Left out, a new one is made.
+    /// Chosen by the caller, so that adding the task twice adds it once. If it is left out, the server generates one.
     #[serde(
-        with = "name::optional::task",
+        with = "serde_text::optional::task",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<schema::ChosenId>)]
     pub id: Option<TaskId>,
-    /// Who owns the task; with tokens, the token's user.
+    /// The owner of the task. On a server with tokens, the token's user.
     #[serde(
-        with = "name::optional::user",
+        with = "serde_text::optional::user",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<schema::User>)]
     pub user: Option<UserName>,
-    /// Higher first; among equals, oldest first.
-    #[serde(default, deserialize_with = "whole::deserialize")]
+    /// Tasks of higher priority run first; within a priority, the oldest task runs first.
+    #[serde(default, deserialize_with = "integer::deserialize")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: i32,
-    /// Files laid out where the commands run.
-    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    /// Files that are written to the workspace, the directory in which the commands run.
+    #[serde(default, skip_serializing_if = "FilesOrZip::is_empty")]
     #[schema(value_type = schema::Files)]
-    pub source: Files,
-    /// Files laid out in `data/` beside the source.
-    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    pub source: FilesOrZip,
+    /// Files that are written to `data/` in the workspace.
+    #[serde(default, skip_serializing_if = "FilesOrZip::is_empty")]
     #[schema(value_type = schema::Files)]
-    pub data: Files,
+    pub data: FilesOrZip,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compile: Option<Compile>,
-    pub execute: Execute,
+    pub compile: Option<CompileStep>,
+    pub execute: ExecuteStep,
 }
 
-/// Many tasks to add: all of them or none.
+/// A batch of tasks: either all are added or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewTasks {
-    #[serde(deserialize_with = "bounds::tasks")]
+    #[serde(deserialize_with = "item_limits::tasks")]
     #[schema(min_items = 1)]
     pub tasks: Vec<NewTask>,
 }
 
-/// The step that comes first; when it fails, the task has failed.
+/// The step that runs first. If it fails, the task ends as `compile_failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
-pub struct Compile {
+#[schema(as = Compile)]
+pub struct CompileStep {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
-    pub command: Command,
-    /// Its own variables: it gets none of the execute step's.
-    #[serde(default, deserialize_with = "bounds::variables")]
+    pub command: StepCommand,
+    /// Environment variables. The compile step does not get those of the execute step.
+    #[serde(default, deserialize_with = "item_limits::variables")]
     #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
-    /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
-    #[serde(with = "name::optional::network", default)]
+    /// The network that the step may use, by its name in the executors' configuration. If it is left out, none.
+    #[serde(with = "serde_text::optional::network", default)]
     #[schema(value_type = Option<schema::Network>)]
     pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
 }
 
-/// The step that does the work.
+/// The step that runs the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields)]
-pub struct Execute {
+#[schema(as = Execute)]
+pub struct ExecuteStep {
     #[serde(with = "command")]
     #[schema(value_type = schema::Command)]
-    pub command: Command,
-    /// Further words of the command; those of a shell text come at its end, as they are.
-    #[serde(default, deserialize_with = "bounds::words")]
+    pub command: StepCommand,
+    /// More arguments. They are appended to a shell command as `"$@"`, so the shell does not expand them.
+    #[serde(default, deserialize_with = "item_limits::words")]
     #[schema(value_type = Vec<schema::Word>)]
     pub args: Vec<String>,
-    #[serde(default, deserialize_with = "bounds::variables")]
+    #[serde(default, deserialize_with = "item_limits::variables")]
     #[schema(value_type = schema::Environment)]
     pub env: BTreeMap<String, String>,
     /// Standard input.
     #[serde(with = "content", default = "Content::empty")]
     #[schema(value_type = schema::Content)]
     pub input: Content,
-    /// Which network it may use, by the name that the executors' operator gave it. Left out, none.
-    #[serde(with = "name::optional::network", default)]
+    /// The network that the step may use, by its name in the executors' configuration. If it is left out, none.
+    #[serde(with = "serde_text::optional::network", default)]
     #[schema(value_type = Option<schema::Network>)]
     pub network: Option<NetworkName>,
     #[serde(default)]
     pub limits: Limits,
 }
 
-objects! {
+impl_json_objects! {
     NewTask: "a task as a JSON object";
     NewTasks: "an object like {\"tasks\": [...]}";
-    Compile: "a compile step as a JSON object";
-    Execute: "an execute step as a JSON object";
+    CompileStep: "a compile step as a JSON object";
+    ExecuteStep: "an execute step as a JSON object";
 }
 
 impl NewTask {
-    /// A task that only runs this; everything else may be set afterwards.
-    pub fn new(command: Command) -> NewTask {
+    /// A task with this execute command and no files, input or limits.
+    pub fn new(command: StepCommand) -> NewTask {
         NewTask {
             id: None,
             user: None,
             priority: 0,
-            source: Files::default(),
-            data: Files::default(),
+            source: FilesOrZip::default(),
+            data: FilesOrZip::default(),
             compile: None,
-            execute: Execute {
+            execute: ExecuteStep {
                 command,
                 args: Vec::new(),
                 env: BTreeMap::new(),
@@ -129,26 +131,9 @@ impl NewTask {
     }
 }
 
-impl From<CompileStep> for Compile {
-    fn from(step: CompileStep) -> Compile {
-        let CompileStep {
-            command,
-            env,
-            network,
-            limits,
-        } = step;
-        Compile {
-            command,
-            env,
-            network,
-            limits: limits.into(),
-        }
-    }
-}
-
-impl From<Compile> for CompileStep {
-    fn from(step: Compile) -> CompileStep {
-        let Compile {
+impl From<model::CompileStep> for CompileStep {
+    fn from(step: model::CompileStep) -> CompileStep {
+        let model::CompileStep {
             command,
             env,
             network,
@@ -163,9 +148,26 @@ impl From<Compile> for CompileStep {
     }
 }
 
-impl From<ExecuteStep> for Execute {
-    fn from(step: ExecuteStep) -> Execute {
-        let ExecuteStep {
+impl From<CompileStep> for model::CompileStep {
+    fn from(step: CompileStep) -> model::CompileStep {
+        let CompileStep {
+            command,
+            env,
+            network,
+            limits,
+        } = step;
+        model::CompileStep {
+            command,
+            env,
+            network,
+            limits: limits.into(),
+        }
+    }
+}
+
+impl From<model::ExecuteStep> for ExecuteStep {
+    fn from(step: model::ExecuteStep) -> ExecuteStep {
+        let model::ExecuteStep {
             command,
             args,
             env,
@@ -173,7 +175,7 @@ impl From<ExecuteStep> for Execute {
             network,
             limits,
         } = step;
-        Execute {
+        ExecuteStep {
             command,
             args,
             env,
@@ -184,9 +186,9 @@ impl From<ExecuteStep> for Execute {
     }
 }
 
-impl From<Execute> for ExecuteStep {
-    fn from(step: Execute) -> ExecuteStep {
-        let Execute {
+impl From<ExecuteStep> for model::ExecuteStep {
+    fn from(step: ExecuteStep) -> model::ExecuteStep {
+        let ExecuteStep {
             command,
             args,
             env,
@@ -194,7 +196,7 @@ impl From<Execute> for ExecuteStep {
             network,
             limits,
         } = step;
-        ExecuteStep {
+        model::ExecuteStep {
             command,
             args,
             env,

@@ -1,125 +1,132 @@
-//! What is known of the nodes and of all tasks together.
+//! Executors, judicators and statistics in JSON.
 
 use std::collections::BTreeMap;
 
-use model::{ExecutorName, Moment, Status};
+use model::{ExecutorName, TaskStatus, UnixTime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{name, schema};
+use crate::{schema, serde_text};
 
+/// The executors of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Executors {
-    pub executors: Vec<Executor>,
+#[schema(as = Executors)]
+pub struct ExecutorsResponse {
+    pub executors: Vec<ExecutorState>,
 }
 
-/// Runs tasks.
+/// An executor: a node that runs tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Executor {
-    #[serde(with = "name::executor")]
+#[schema(as = Executor)]
+pub struct ExecutorState {
+    #[serde(with = "serde_text::executor")]
     #[schema(value_type = String)]
     pub name: ExecutorName,
-    /// Its present session, or its last.
+    /// The current session, or the last one if the executor is gone.
     pub session: String,
-    /// `alive`, or `gone`: it said goodbye or was not heard of for longer than its lease.
+    /// `alive`, or `gone` if it has stopped or has not reported for longer than its lease.
     #[schema(example = "alive")]
     pub health: String,
     pub slots: u32,
-    /// Tasks that it holds now.
+    /// Number of tasks that are assigned to it now.
     pub tasks: u32,
     pub host: String,
     pub version: String,
-    /// What one task can have there. Left out by executors of older versions.
+    /// The resources that it can give to one task. Missing for executors of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// When this session began.
-    #[serde(with = "name::time")]
+    /// When the session began.
+    #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
-    pub since: Moment,
-    #[serde(with = "name::time")]
+    pub since: UnixTime,
+    #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
-    pub report_time: Moment,
+    pub report_time: UnixTime,
 }
 
-/// What an executor can give to one task.
+/// The resources that an executor can give to one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Capacity {
-    /// Bytes of memory and of files together: a task's files are in memory.
+    /// Bytes of memory and files together, as a task's files are in memory.
     pub memory: u64,
     /// Processes and threads at one time.
     pub processes: u32,
-    /// Files that all processes of the task together may have open.
+    /// Open files of all processes of the task together.
     pub open_files: u64,
 }
 
+/// The judicators of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Judicators {
-    pub judicators: Vec<Judicator>,
+#[schema(as = Judicators)]
+pub struct JudicatorsResponse {
+    pub judicators: Vec<JudicatorState>,
 }
 
-/// Keeps the tasks and decides who runs what.
+/// A judicator: a node that keeps the tasks and assigns them to executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Judicator {
+#[schema(as = Judicator)]
+pub struct JudicatorState {
     pub name: String,
-    /// Where other nodes call it. Empty where it is gone, or is a single node that no other can join.
+    /// The address at which other nodes call it. Empty if it is gone, or if it is a single node without such an address.
     pub address: String,
-    /// `alive`, or `gone`: a node of the cluster whose judicator does not serve.
+    /// `alive`, or `gone` if the node is part of the cluster and its judicator does not serve.
     #[schema(example = "alive")]
     pub health: String,
     pub leader: bool,
-    /// The kind of store it keeps tasks in.
+    /// The type of its store.
     #[schema(example = "sqlite")]
     pub store: String,
     pub version: String,
-    /// When it began to serve.
+    /// When it started to serve.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        with = "name::optional::time"
+        with = "serde_text::optional::time"
     )]
     #[schema(value_type = Option<schema::Time>)]
-    pub since: Option<Moment>,
-    /// Its member of etcd, in a cluster.
+    pub since: Option<UnixTime>,
+    /// The etcd member on the node. Only in a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub etcd: Option<Part>,
-    /// Its member of the MongoDB replica set, in a cluster.
+    pub etcd: Option<ClusterMemberState>,
+    /// The member of the MongoDB replica set on the node. Only in a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mongodb: Option<Part>,
+    pub mongodb: Option<ClusterMemberState>,
 }
 
-/// A server that a judicator stands on.
+/// A member of etcd or of the MongoDB replica set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Part {
+#[schema(as = Part)]
+pub struct ClusterMemberState {
     pub address: String,
-    /// Its part among the others.
+    /// The role of the member, in the words of etcd or MongoDB.
     #[schema(example = "primary")]
     pub state: String,
-    /// Empty where it does not answer.
+    /// Empty if the member does not respond.
     pub version: String,
-    /// For how long it has been running. Left out where nobody knows.
+    /// Missing if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime_seconds: Option<u64>,
 }
 
-/// All tasks and nodes in numbers.
+/// Numbers of tasks by status, of executors and of slots, and the throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
-    /// How many tasks have each status; every status is there.
+    /// Number of tasks by status. Every status is present.
     pub counts: BTreeMap<String, u64>,
     pub executors: u32,
     pub slots: u32,
-    /// Tasks that executors hold now.
+    /// Number of tasks that are assigned to executors now.
     pub held: u32,
-    /// Tasks done for each second, over the last `window_seconds`.
+    /// Tasks that were finished per second, averaged over the last `window_seconds`.
     pub tasks_per_second: f64,
     pub window_seconds: f64,
-    /// What an operator should know, in words. Left out if there is nothing.
+    /// A message to the operator, for example that no executor is connected. Missing if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-impl From<model::ExecutorState> for Executor {
-    fn from(state: model::ExecutorState) -> Executor {
+impl From<model::ExecutorState> for ExecutorState {
+    fn from(state: model::ExecutorState) -> ExecutorState {
         let model::ExecutorState {
             name,
             session,
@@ -137,7 +144,7 @@ impl From<model::ExecutorState> for Executor {
             processes: capacity.processes,
             open_files: capacity.open_files,
         });
-        Executor {
+        ExecutorState {
             capacity,
             name,
             session: session.to_string(),
@@ -152,8 +159,8 @@ impl From<model::ExecutorState> for Executor {
     }
 }
 
-impl From<model::JudicatorState> for Judicator {
-    fn from(state: model::JudicatorState) -> Judicator {
+impl From<model::JudicatorState> for JudicatorState {
+    fn from(state: model::JudicatorState) -> JudicatorState {
         let model::JudicatorState {
             name,
             address,
@@ -165,7 +172,7 @@ impl From<model::JudicatorState> for Judicator {
             etcd,
             mongodb,
         } = state;
-        Judicator {
+        JudicatorState {
             name,
             address,
             health: health.as_str().to_string(),
@@ -179,15 +186,15 @@ impl From<model::JudicatorState> for Judicator {
     }
 }
 
-impl From<model::PartState> for Part {
-    fn from(part: model::PartState) -> Part {
-        let model::PartState {
+impl From<model::ClusterMemberState> for ClusterMemberState {
+    fn from(part: model::ClusterMemberState) -> ClusterMemberState {
+        let model::ClusterMemberState {
             address,
             state,
             version,
             uptime,
         } = part;
-        Part {
+        ClusterMemberState {
             address,
             state,
             version,
@@ -207,9 +214,9 @@ impl From<model::Stats> for Stats {
             tasks_per_second,
             window,
         } = stats;
-        let count = |status: Status| counts.get(&status).copied().unwrap_or(0);
+        let count = |status: TaskStatus| counts.get(&status).copied().unwrap_or(0);
         Stats {
-            counts: Status::ALL
+            counts: TaskStatus::ALL
                 .into_iter()
                 .map(|status| (status.to_string(), count(status)))
                 .collect(),

@@ -1,7 +1,7 @@
-//! Structures that are read from JSON objects only.
+//! Deserializing structs from JSON objects only.
 //!
-//! What serde derives would also take a list with the fields in their order. Nobody means that, and it would
-//! turn a mistake into a task.
+//! The code that serde derives also accepts a JSON list with the fields in declaration order. A user who sends a list
+//! has made a mistake, which must be reported and not become a task.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,16 +9,18 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-/// A structure whose derived reading was put aside by `#[serde(remote = "Self")]`.
-pub(crate) trait Object: Sized {
+/// A struct whose derived deserializer is an inherent function, because of `#[serde(remote = "Self")]`.
+pub(crate) trait JsonObject: Sized {
+    /// Ends the error message "expected ...".
     const EXPECTED: &'static str;
 
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+    fn deserialize_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
-pub(crate) struct ObjectVisitor<T>(pub(crate) PhantomData<T>);
+/// A serde visitor that accepts a JSON object and nothing else.
+pub(crate) struct JsonObjectVisitor<T>(pub(crate) PhantomData<T>);
 
-impl<'de, T: Object> Visitor<'de> for ObjectVisitor<T> {
+impl<'de, T: JsonObject> Visitor<'de> for JsonObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,24 +28,24 @@ impl<'de, T: Object> Visitor<'de> for ObjectVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-        T::read(MapAccessDeserializer::new(map))
+        T::deserialize_fields(MapAccessDeserializer::new(map))
     }
 }
 
-/// Gives structures with `#[serde(remote = "Self")]` their serde traits back.
-macro_rules! objects {
+/// Implements serde's traits for structs with `#[serde(remote = "Self")]`.
+macro_rules! impl_json_objects {
     ($($type:ident: $expected:literal;)*) => {$(
-        impl $crate::object::Object for $type {
+        impl $crate::object::JsonObject for $type {
             const EXPECTED: &'static str = $expected;
 
-            fn read<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            fn deserialize_fields<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 $type::deserialize(deserializer)
             }
         }
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_map($crate::object::ObjectVisitor(std::marker::PhantomData))
+                deserializer.deserialize_map($crate::object::JsonObjectVisitor(std::marker::PhantomData))
             }
         }
 
@@ -55,4 +57,4 @@ macro_rules! objects {
     )*};
 }
 
-pub(crate) use objects;
+pub(crate) use impl_json_objects;

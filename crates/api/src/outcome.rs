@@ -1,34 +1,34 @@
-//! How steps ended.
+//! The outcomes of a task's steps in JSON.
 
-use model::{Captured, Reason};
+use model::{CapturedOutput, OutcomeReason};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{name, schema};
+use crate::{schema, serde_text};
 
-/// The outcomes of the steps. A task that did not compile has no outcome of `execute`.
+/// The outcomes of a task's steps. A task whose compile step failed has no outcome of `execute`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskResult {
     pub compile: Option<Outcome>,
     pub execute: Option<Outcome>,
 }
 
-/// How a step ended. A program that fails, hangs or floods is an outcome, not an error.
+/// How a step ended. A program that fails, hangs or writes too much output is an outcome, not an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
-    #[serde(with = "name::reason")]
+    #[serde(with = "serde_text::reason")]
     #[schema(value_type = schema::Reason)]
-    pub reason: Reason,
+    pub reason: OutcomeReason,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub wall_seconds: f64,
     pub cpu_seconds: f64,
-    /// The most it used at one time.
+    /// Peak memory of the step.
     pub memory_bytes: u64,
-    /// Bytes that are not UTF-8 are shown as U+FFFD; the raw URL has them as they are.
+    /// Bytes that are not UTF-8 are replaced by U+FFFD; `GET /api/v1/tasks/{id}/{step}/{output}` returns the exact bytes.
     pub stdout: String,
     pub stderr: String,
-    /// There was more than is kept.
+    /// True if the step wrote more than was kept.
     pub stdout_truncated: bool,
     pub stderr_truncated: bool,
 }
@@ -63,14 +63,14 @@ impl From<model::Outcome> for Outcome {
             memory_bytes: memory,
             stdout_truncated: stdout.truncated,
             stderr_truncated: stderr.truncated,
-            stdout: lossy(stdout),
-            stderr: lossy(stderr),
+            stdout: to_text_lossy(stdout),
+            stderr: to_text_lossy(stderr),
         }
     }
 }
 
-/// What is UTF-8, as nearly all output is, is not copied.
-fn lossy(captured: Captured) -> String {
+/// Valid UTF-8, which nearly all output is, is not copied.
+fn to_text_lossy(captured: CapturedOutput) -> String {
     String::from_utf8(captured.bytes.into())
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -1,45 +1,46 @@
-//! Reading JSON so that a mistake is named by its place.
+//! Parsing the JSON of a request. Errors name the path of the wrong field.
 
-use model::Invalid;
+use model::InvalidField;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use thiserror::Error;
 
-use crate::{NewTasks, bounds, nearest};
+use crate::{NewTasks, item_limits};
 
+/// Why the JSON of a request cannot be parsed.
 #[derive(Debug, Error)]
 pub enum ParseError {
     #[error("the body is empty; send a JSON object")]
     Empty,
-    /// It is no JSON at all.
+    /// The text is not JSON.
     #[error("the body is not valid JSON at line {line}, column {column}: {problem}")]
     Malformed {
         line: usize,
         column: usize,
         problem: String,
     },
-    /// It is JSON, and says something that cannot be.
+    /// The text is JSON with an invalid value.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
 }
 
-/// Reads what a stranger may have sent; see `bounds` for how much it may hold.
-pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
-    parse_with(json, usize::MAX)
+/// Parses JSON from an untrusted client, within the limits of `item_limits`.
+pub fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
+    parse_bounded(json, usize::MAX)
 }
 
-/// The same for a batch of at most this many tasks.
-pub fn parse_batch(json: &[u8], most: usize) -> Result<NewTasks, ParseError> {
-    parse_with(json, most)
+/// Parses a batch of at most this many tasks.
+pub fn parse_task_batch(json: &[u8], most: usize) -> Result<NewTasks, ParseError> {
+    parse_bounded(json, most)
 }
 
-fn parse_with<T: DeserializeOwned>(json: &[u8], tasks: usize) -> Result<T, ParseError> {
-    // Keeping track of the place costs time that only a mistake is worth: it is read a second time then.
-    let read = bounds::within(tasks, || serde_json::from_slice(json));
-    read.or_else(|_| bounds::within(tasks, || explain(json)))
+fn parse_bounded<T: DeserializeOwned>(json: &[u8], tasks: usize) -> Result<T, ParseError> {
+    // Tracking the path takes time, so JSON is parsed a second time with it only after an error.
+    let parsed = item_limits::with_budget(tasks, || serde_json::from_slice(json));
+    parsed.or_else(|_| item_limits::with_budget(tasks, || parse_with_path(json)))
 }
 
-fn explain<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
+fn parse_with_path<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
     if json.iter().all(u8::is_ascii_whitespace) {
         return Err(ParseError::Empty);
     }
@@ -50,10 +51,10 @@ fn explain<T: DeserializeOwned>(json: &[u8]) -> Result<T, ParseError> {
             Err(error) => Err(malformed(&error)),
         },
         Err(error) => {
-            let place = error.path().to_string();
+            let path = error.path().to_string();
             let error = error.into_inner();
             Err(match error.classify() {
-                Category::Data => ParseError::Invalid(invalid(&place, &message(&error))),
+                Category::Data => ParseError::Invalid(invalid_field(&path, &message(&error))),
                 Category::Io | Category::Syntax | Category::Eof => malformed(&error),
             })
         }
@@ -68,56 +69,56 @@ fn malformed(error: &serde_json::Error) -> ParseError {
     }
 }
 
-/// serde_json's message without the position that it ends in.
+/// The message of serde_json without the position at its end.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
     text.strip_suffix(&position).unwrap_or(&text).to_string()
 }
 
-/// serde says what it misses and what it does not know in words of its own; here they become fields.
-fn invalid(place: &str, message: &str) -> Invalid {
-    let place = if place == "." { "" } else { place };
+/// Extracts the names of missing and unknown fields from serde's messages.
+fn invalid_field(path: &str, message: &str) -> InvalidField {
+    let path = if path == "." { "" } else { path };
     if let Some(name) = message
         .strip_prefix("missing field ")
         .map(|name| name.trim_matches('`'))
     {
-        return Invalid::new(name, "is missing").within_place(place);
+        return InvalidField::new(name, "is missing").within_path(path);
     }
     if let Some((name, known)) = message
         .strip_prefix("unknown field ")
         .and_then(|rest| rest.split_once(", "))
     {
         let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-        return Invalid::new(
-            place_of_unknown(place, name.trim_matches('`')),
-            nearest::unknown("field", name.trim_matches('`'), &known),
+        return InvalidField::new(
+            path_of_unknown(path, name.trim_matches('`')),
+            unknown_name("field", name.trim_matches('`'), &known),
         );
     }
-    let place = if place.is_empty() { "body" } else { place };
-    if let Some((problem, limit, actual)) = beyond(message) {
-        return Invalid::beyond(place, problem, limit, actual);
+    let path = if path.is_empty() { "body" } else { path };
+    if let Some((problem, limit, actual)) = split_limit_error(message) {
+        return InvalidField::over_limit(path, problem, limit, actual);
     }
-    Invalid::new(place, plain(message))
+    InvalidField::new(path, in_words_of_json(message))
 }
 
-/// The problem, the limit and what there is, of a message of `bounds`.
-fn beyond(message: &str) -> Option<(&str, &str, &str)> {
+/// Splits a message of `item_limits` into the problem, the limit and the actual number.
+fn split_limit_error(message: &str) -> Option<(&str, &str, &str)> {
     let (problem, numbers) = message.strip_suffix(')')?.split_once(" (limit ")?;
     let (limit, actual) = numbers.split_once(", actual ")?;
     Some((problem, limit, actual))
 }
 
-fn place_of_unknown(place: &str, name: &str) -> String {
-    if place == name || place.ends_with(&format!(".{name}")) {
-        place.to_string()
+fn path_of_unknown(path: &str, name: &str) -> String {
+    if path == name || path.ends_with(&format!(".{name}")) {
+        path.to_string()
     } else {
-        Invalid::new(name, "").within_place(place).field
+        InvalidField::new(name, "").within_path(path).field
     }
 }
 
-/// The names of Rust's types mean nothing to a person who writes JSON.
-fn plain(message: &str) -> String {
+/// Replaces serde's names of types by those of JSON.
+fn in_words_of_json(message: &str) -> String {
     const WORDS: [(&str, &str); 3] = [
         ("expected a sequence", "expected a list"),
         ("invalid type: sequence", "invalid type: list"),
@@ -128,17 +129,32 @@ fn plain(message: &str) -> String {
         .fold(message.to_string(), |text, (from, to)| text.replace(from, to))
 }
 
-trait WithinPlace {
-    fn within_place(self, place: &str) -> Self;
+/// Prefixes the field of an error with a path, which may be empty.
+trait WithinPath {
+    fn within_path(self, path: &str) -> Self;
 }
 
-impl WithinPlace for Invalid {
-    fn within_place(self, place: &str) -> Invalid {
-        if place.is_empty() {
-            self
-        } else {
-            self.within(place)
-        }
+impl WithinPath for InvalidField {
+    fn within_path(self, path: &str) -> InvalidField {
+        if path.is_empty() { self } else { self.within(path) }
+    }
+}
+
+/// The known name that is most similar to `name`, if any is similar enough to be what the user meant.
+pub fn closest_match<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
+        .filter(|(similarity, _)| *similarity > 0.75)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The error message for a name that is not known, with a suggestion.
+pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str]) -> String {
+    match closest_match(name, known) {
+        Some(candidate) => format!("is not a known {kind}; did you mean '{candidate}'?"),
+        None => format!("is not a known {kind}; the known ones are {}", known.join(", ")),
     }
 }
 
@@ -148,7 +164,7 @@ mod tests {
     use crate::{NewTask, NewTasks};
 
     fn check(json: &str, field: &str, problem: &str) {
-        match parse::<NewTask>(json.as_bytes()) {
+        match parse_json::<NewTask>(json.as_bytes()) {
             Err(ParseError::Invalid(invalid)) => {
                 assert_eq!(invalid.field, field, "{json}: {invalid}");
                 assert!(invalid.problem.contains(problem), "{json}: {invalid}");
@@ -158,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_by_their_place() {
+    fn errors_name_the_path_of_the_wrong_field() {
         check("{}", "execute", "is missing");
         check("[]", "body", "expected a task");
         check("7", "body", "expected a task");
@@ -223,7 +239,7 @@ mod tests {
         check(
             r#"{"execute": {"command": "x", "network": "The LAN"}}"#,
             "execute.network",
-            "small letters",
+            "lower-case letters",
         );
         check(
             r#"{"compile": {"command": "x", "network": ""}}"#,
@@ -268,18 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn places_in_a_batch_are_numbered() {
+    fn paths_in_a_batch_have_the_index_of_the_task() {
         let json = br#"{"tasks": [{"execute": {"command": "true"}}, {"execute": {"command": {}}}]}"#;
-        match parse::<NewTasks>(json) {
+        match parse_json::<NewTasks>(json) {
             Err(ParseError::Invalid(invalid)) => assert_eq!(invalid.field, "tasks[1].execute.command"),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_is_no_json_says_where() {
-        assert!(matches!(parse::<NewTask>(b" \n"), Err(ParseError::Empty)));
-        let check = |json: &[u8], expected: (usize, usize)| match parse::<NewTask>(json) {
+    fn malformed_json_is_reported_with_line_and_column() {
+        assert!(matches!(parse_json::<NewTask>(b" \n"), Err(ParseError::Empty)));
+        let check = |json: &[u8], expected: (usize, usize)| match parse_json::<NewTask>(json) {
             Err(ParseError::Malformed { line, column, .. }) => assert_eq!((line, column), expected),
             other => panic!("{other:?}"),
         };
@@ -288,7 +304,10 @@ mod tests {
         check(b"{\"user\": \"\xff\"}", (1, 11));
         let mut bomb = br#"{"execute": {"command": "#.to_vec();
         bomb.extend(vec![b'['; 1 << 20]);
-        assert!(matches!(parse::<NewTask>(&bomb), Err(ParseError::Invalid(_))));
-        assert!(parse::<serde_json::Value>(&vec![b'['; 10 << 20]).is_err());
+        assert!(matches!(
+            parse_json::<NewTask>(&bomb),
+            Err(ParseError::Invalid(_))
+        ));
+        assert!(parse_json::<serde_json::Value>(&vec![b'['; 10 << 20]).is_err());
     }
 }

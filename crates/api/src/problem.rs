@@ -1,14 +1,14 @@
-//! What is wrong with a request, as RFC 9457 has it.
+//! Problem details for HTTP APIs (RFC 9457).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a request was refused, and what to change.
+/// Why the server refused a request, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Names the kind of problem; leads to its description.
+    /// The kind of problem, as a link to its description.
     #[serde(rename = "type")]
     #[schema(example = "/api/docs#invalid")]
     pub kind: String,

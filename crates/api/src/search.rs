@@ -1,66 +1,68 @@
-//! Looking for tasks: the parameters of a search, and a page of what was found.
+//! Searching for tasks: the query parameters and the page of results.
 
-use model::{Cursor, ExecutorName, Invalid, Moment, Query, Status, TaskId, UserName};
+use model::{ExecutorName, InvalidField, SearchCursor, TaskId, TaskQuery, TaskStatus, UnixTime, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{name, nearest, parse_time, schema, show_time};
+use crate::{format_time, parse, parse_time, schema, serde_text};
 
-/// A page of tasks.
+/// A page of search results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Page {
-    pub tasks: Vec<Brief>,
-    /// Give it as `after` for the next page; null on the last.
-    #[serde(with = "name::optional::cursor")]
+    pub tasks: Vec<TaskSummary>,
+    /// The value of `after` for the next page; null on the last page.
+    #[serde(with = "serde_text::optional::cursor")]
     #[schema(value_type = Option<String>)]
-    pub next: Option<Cursor>,
-    /// False if the server looked at part of the tasks only, as a search for a text does where there are many. Then
-    /// `next` says where to go on, and the page may be short or empty although more tasks match.
-    #[serde(default = "complete_if_unsaid")]
+    pub next: Option<SearchCursor>,
+    /// False if the server examined only part of the tasks, which happens when a text is searched among many tasks.
+    /// The search continues at `next`; the page may be short or empty although more tasks match.
+    #[serde(default = "complete_if_missing")]
     #[schema(required = true)]
     pub complete: bool,
 }
 
-/// Servers that do not say it look at all tasks.
-fn complete_if_unsaid() -> bool {
+/// Servers of older versions do not send the field; they always examine all tasks.
+fn complete_if_missing() -> bool {
     true
 }
 
-/// The tasks of a batch, in the order given.
+/// The added tasks of a batch, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Added {
-    pub tasks: Vec<Brief>,
+#[schema(as = Added)]
+pub struct AddedTasks {
+    pub tasks: Vec<TaskSummary>,
 }
 
-/// A task on a list.
+/// A task in a list: its main fields, without files and result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Brief {
-    #[serde(with = "name::task")]
+#[schema(as = Brief)]
+pub struct TaskSummary {
+    #[serde(with = "serde_text::task")]
     #[schema(value_type = schema::Id)]
     pub id: TaskId,
-    #[serde(with = "name::user")]
+    #[serde(with = "serde_text::user")]
     #[schema(value_type = String)]
     pub user: UserName,
     pub priority: i32,
-    /// The execute command on one line. One of more than 1 KiB is cut and ends in `…`; the task itself has all of it.
+    /// The execute command on one line. A command of more than 1 KiB is truncated and ends in `…`.
     pub command: String,
-    #[serde(with = "name::status")]
+    #[serde(with = "serde_text::status")]
     #[schema(value_type = schema::Status)]
-    pub status: Status,
+    pub status: TaskStatus,
     pub done: bool,
-    #[serde(with = "name::optional::executor")]
+    #[serde(with = "serde_text::optional::executor")]
     #[schema(value_type = Option<String>)]
     pub executor: Option<ExecutorName>,
     pub attempt: u32,
-    #[serde(with = "name::time")]
+    #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
-    pub add_time: Moment,
-    #[serde(with = "name::optional::time")]
+    pub add_time: UnixTime,
+    #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
-    pub start_time: Option<Moment>,
-    #[serde(with = "name::optional::time")]
+    pub start_time: Option<UnixTime>,
+    #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
-    pub finish_time: Option<Moment>,
+    pub finish_time: Option<UnixTime>,
 }
 
 impl From<model::Page> for Page {
@@ -78,9 +80,9 @@ impl From<model::Page> for Page {
     }
 }
 
-impl From<model::Brief> for Brief {
-    fn from(brief: model::Brief) -> Brief {
-        let model::Brief {
+impl From<model::TaskSummary> for TaskSummary {
+    fn from(summary: model::TaskSummary) -> TaskSummary {
+        let model::TaskSummary {
             id,
             user,
             priority,
@@ -91,14 +93,14 @@ impl From<model::Brief> for Brief {
             add_time,
             start_time,
             finish_time,
-        } = brief;
-        Brief {
+        } = summary;
+        TaskSummary {
             id,
             user,
             priority,
             command,
             status,
-            done: status.done(),
+            done: status.is_done(),
             executor,
             attempt: attempt.0,
             add_time,
@@ -108,8 +110,8 @@ impl From<model::Brief> for Brief {
     }
 }
 
-/// How long a page is when nobody says.
-const LIMIT: usize = 100;
+/// The length of a page if `limit` is not given.
+const DEFAULT_LIMIT: usize = 100;
 
 const PARAMETERS: [&str; 11] = [
     "id",
@@ -125,28 +127,30 @@ const PARAMETERS: [&str; 11] = [
     "after",
 ];
 
-/// Reads the parameters of a search. An empty one is as good as none, so that a form can be sent as it is.
-pub fn parse_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, Invalid> {
-    let mut query = Query {
-        limit: LIMIT,
-        ..Query::default()
+/// Parses the query parameters of a search. An empty value counts as not given, as HTML forms send empty fields.
+pub fn parse_query<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<TaskQuery, InvalidField> {
+    let mut query = TaskQuery {
+        limit: DEFAULT_LIMIT,
+        ..TaskQuery::default()
     };
     for (name, value) in pairs {
         if !PARAMETERS.contains(&name) {
-            return Err(Invalid::new(
+            return Err(InvalidField::new(
                 name,
-                nearest::unknown("parameter", name, &PARAMETERS),
+                parse::unknown_name("parameter", name, &PARAMETERS),
             ));
         }
         if !value.is_empty() {
-            set(&mut query, name, value).map_err(|problem| Invalid::new(name, problem))?;
+            set_parameter(&mut query, name, value).map_err(|problem| InvalidField::new(name, problem))?;
         }
     }
-    if query.limit == 0 || query.limit > Query::LIMIT {
-        return Err(Invalid::beyond(
+    if query.limit == 0 || query.limit > TaskQuery::MAX_PAGE {
+        return Err(InvalidField::over_limit(
             "limit",
-            format!("must be from 1 to {}", Query::LIMIT),
-            Query::LIMIT,
+            format!("must be from 1 to {}", TaskQuery::MAX_PAGE),
+            TaskQuery::MAX_PAGE,
             query.limit,
         ));
     }
@@ -154,7 +158,7 @@ pub fn parse_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     Ok(query)
 }
 
-fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
+fn set_parameter(query: &mut TaskQuery, name: &str, value: &str) -> Result<(), String> {
     match name {
         "id" => {
             for id in value.split(',') {
@@ -179,9 +183,12 @@ fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
         "text" => query.text = Some(value.to_string()),
         "order" => query.order = value.parse()?,
         "limit" => {
-            query.limit = value
-                .parse()
-                .map_err(|_| format!("'{value}' is not a whole number from 1 to {}", Query::LIMIT))?;
+            query.limit = value.parse().map_err(|_| {
+                format!(
+                    "'{value}' is not a whole number from 1 to {}",
+                    TaskQuery::MAX_PAGE
+                )
+            })?;
         }
         _ => query.after = Some(value.parse()?),
     }
@@ -189,8 +196,8 @@ fn set(query: &mut Query, name: &str, value: &str) -> Result<(), String> {
 }
 
 /// Writes a search as the parameters that `parse_query` reads.
-pub fn query_pairs(query: &Query) -> Vec<(&'static str, String)> {
-    let Query {
+pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
+    let TaskQuery {
         ids,
         id_prefix,
         user,
@@ -205,22 +212,22 @@ pub fn query_pairs(query: &Query) -> Vec<(&'static str, String)> {
     } = query;
     let mut pairs = Vec::new();
     let mut put = |name, value: Option<String>| pairs.extend(value.map(|value| (name, value)));
-    put("id", list(ids));
+    put("id", join_with_commas(ids));
     put("id_prefix", id_prefix.as_ref().map(ToString::to_string));
     put("user", user.as_ref().map(ToString::to_string));
-    put("status", list(statuses));
+    put("status", join_with_commas(statuses));
     put("executor", executor.as_ref().map(ToString::to_string));
-    put("from", from.map(show_time));
-    put("until", until.map(show_time));
+    put("from", from.map(format_time));
+    put("until", until.map(format_time));
     put("text", text.clone());
     put("order", Some(order.to_string()));
-    // Zero is what nobody has set.
+    // Zero means that the limit is not set.
     put("limit", (*limit > 0).then(|| limit.to_string()));
     put("after", after.map(|after| after.to_string()));
     pairs
 }
 
-fn list<T: ToString>(items: &[T]) -> Option<String> {
+fn join_with_commas<T: ToString>(items: &[T]) -> Option<String> {
     let words: Vec<_> = items.iter().map(ToString::to_string).collect();
     (!words.is_empty()).then(|| words.join(","))
 }
@@ -230,21 +237,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_survives_its_parameters() {
-        let query = Query {
-            ids: vec![TaskId::generate(), TaskId::generate()],
+    fn a_query_survives_formatting_and_parsing() {
+        let query = TaskQuery {
+            ids: vec![TaskId(uuid::Uuid::now_v7()), TaskId(uuid::Uuid::now_v7())],
             id_prefix: Some("01890a5d-ac".parse().unwrap()),
             user: Some(UserName::new("Ada L").unwrap()),
-            statuses: vec![Status::Pending, Status::RunFailed],
+            statuses: vec![TaskStatus::Pending, TaskStatus::RunFailed],
             executor: Some(ExecutorName::new("e-1").unwrap()),
-            from: Some(Moment(5)),
-            until: Some(Moment(1_767_225_600_123_456)),
+            from: Some(UnixTime(5)),
+            until: Some(UnixTime(1_767_225_600_123_456)),
             text: Some("g++ & co".into()),
-            order: model::Order::Oldest,
+            order: model::SortOrder::Oldest,
             limit: 7,
-            after: Some(Cursor {
-                add_time: Moment(1),
-                id: TaskId::generate(),
+            after: Some(SearchCursor {
+                add_time: UnixTime(1),
+                id: TaskId(uuid::Uuid::now_v7()),
                 fingerprint: 9,
             }),
         };
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_are_named() {
+    fn errors_name_the_wrong_parameter() {
         let check = |name: &str, value: &str, problem: &str| {
             let invalid = parse_query([(name, value)]).unwrap_err();
             assert_eq!(invalid.field, name);
@@ -262,14 +269,14 @@ mod tests {
         };
         check("stauts", "pending", "did you mean 'status'?");
         check("q", "x", "the known ones are");
-        check("status", "pending,done", "'done' is no status");
+        check("status", "pending,done", "'done' is not a status");
         check("id", "7", "UUID");
         check("id_prefix", "018", "from 4 to 36 characters");
         check("id_prefix", "task", "'task' is not the beginning of a UUID");
         check("limit", "0", "from 1 to 1000");
         check("limit", "1001", "from 1 to 1000");
         check("limit", "-1", "whole number");
-        check("order", "random", "oldest and newest");
+        check("order", "random", "oldest or newest");
         check("from", "now", "not a time");
         check("after", "x", "not a cursor");
         check("executor", "a b", "letters");

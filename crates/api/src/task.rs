@@ -1,56 +1,75 @@
-//! A task as it is answered.
+//! A task in a response.
 
-use model::{ExecutorName, Moment, Status, TaskId, UserName};
+use model::{ExecutorName, TaskId, TaskStatus, UnixTime, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Compile, Execute, Files, TaskResult, name, schema};
+use crate::{CompileStep, ExecuteStep, FilesOrZip, TaskResult, schema, serde_text};
 
-/// A task with everything known of it.
+/// A task with its status, its specification and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Task {
-    #[serde(with = "name::task")]
+    #[serde(with = "serde_text::task")]
     #[schema(value_type = schema::Id)]
     pub id: TaskId,
-    #[serde(with = "name::user")]
+    #[serde(with = "serde_text::user")]
     #[schema(value_type = String)]
     pub user: UserName,
     pub priority: i32,
-    #[serde(with = "name::status")]
+    #[serde(with = "serde_text::status")]
     #[schema(value_type = schema::Status)]
-    pub status: Status,
+    pub status: TaskStatus,
     /// A task that is done never changes again.
     pub done: bool,
-    /// Who holds it now.
-    #[serde(with = "name::optional::executor")]
+    /// The executor that has the task now.
+    #[serde(with = "serde_text::optional::executor")]
     #[schema(value_type = Option<String>)]
     pub executor: Option<ExecutorName>,
-    /// How often it was handed out.
+    /// How many times the task was handed to an executor.
     pub attempt: u32,
-    #[serde(with = "name::time")]
+    #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
-    pub add_time: Moment,
-    /// When the present or last attempt was handed out.
-    #[serde(with = "name::optional::time")]
+    pub add_time: UnixTime,
+    /// When the current or last attempt was handed to its executor.
+    #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
-    pub start_time: Option<Moment>,
-    /// When its executor last said something new of it.
-    #[serde(with = "name::optional::time")]
+    pub start_time: Option<UnixTime>,
+    /// When an executor last reported a change of the task.
+    #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
-    pub report_time: Option<Moment>,
-    #[serde(with = "name::optional::time")]
+    pub report_time: Option<UnixTime>,
+    #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
-    pub finish_time: Option<Moment>,
+    pub finish_time: Option<UnixTime>,
     #[schema(value_type = schema::Files)]
-    pub source: Files,
+    pub source: FilesOrZip,
     #[schema(value_type = schema::Files)]
-    pub data: Files,
-    pub compile: Option<Compile>,
-    pub execute: Execute,
-    /// How its steps ended.
+    pub data: FilesOrZip,
+    pub compile: Option<CompileStep>,
+    pub execute: ExecuteStep,
+    /// The outcomes of the steps.
     pub result: Option<TaskResult>,
-    /// Why the platform could not run it, where that is so.
+    /// Why the platform could not run the task. Null for all other tasks.
     pub trouble: Option<String>,
+}
+
+/// A change of a task's status, as an event of the stream of a task's events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Event)]
+pub struct TaskEvent {
+    #[serde(with = "serde_text::task")]
+    #[schema(value_type = schema::Id)]
+    pub id: TaskId,
+    #[serde(with = "serde_text::status")]
+    #[schema(value_type = schema::Status)]
+    pub status: TaskStatus,
+    pub done: bool,
+    #[serde(with = "serde_text::optional::executor")]
+    #[schema(value_type = Option<String>)]
+    pub executor: Option<ExecutorName>,
+    #[serde(with = "serde_text::time")]
+    #[schema(value_type = schema::Time)]
+    pub time: UnixTime,
 }
 
 impl From<model::Task> for Task {
@@ -74,7 +93,7 @@ impl From<model::Task> for Task {
             user: spec.user,
             priority: spec.priority,
             status,
-            done: status.done(),
+            done: status.is_done(),
             executor,
             attempt: attempt.0,
             add_time,
@@ -96,10 +115,10 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use model::{Attempt, Captured, Outcome, Reason, TaskSpec};
+    use model::{AttemptNumber, CapturedOutput, Outcome, OutcomeReason, TaskSpec};
 
     use super::*;
-    use crate::{NewTask, parse};
+    use crate::{NewTask, parse_json};
 
     const WRITTEN: &str = r#"{
         "user": "alice", "priority": 3,
@@ -112,8 +131,8 @@ mod tests {
     }"#;
 
     fn task() -> Task {
-        let new: NewTask = parse(WRITTEN.as_bytes()).unwrap();
-        let (Files::Listed(source), Files::Listed(data)) = (new.source, new.data) else {
+        let new: NewTask = parse_json(WRITTEN.as_bytes()).unwrap();
+        let (FilesOrZip::ByPath(source), FilesOrZip::ByPath(data)) = (new.source, new.data) else {
             panic!("files are listed");
         };
         model::Task {
@@ -126,28 +145,28 @@ mod tests {
                 source,
                 data,
             },
-            status: Status::RunFailed,
+            status: TaskStatus::RunFailed,
             executor: None,
             session: None,
-            attempt: Attempt(1),
-            add_time: Moment(1_767_225_600_000_001),
-            start_time: Some(Moment(1_767_225_600_000_002)),
+            attempt: AttemptNumber(1),
+            add_time: UnixTime(1_767_225_600_000_001),
+            start_time: Some(UnixTime(1_767_225_600_000_002)),
             report_time: None,
-            finish_time: Some(Moment(1_767_225_600_100_000)),
+            finish_time: Some(UnixTime(1_767_225_600_100_000)),
             result: Some(model::TaskResult {
                 compile: None,
                 execute: Some(Outcome {
-                    reason: Reason::Signalled,
+                    reason: OutcomeReason::Signalled,
                     exit_code: None,
                     signal: Some(11),
                     wall: Duration::from_millis(3),
                     cpu: Duration::from_millis(1),
                     memory: 1_234_567,
-                    stdout: Captured {
+                    stdout: CapturedOutput {
                         bytes: Bytes::from_static(b"caf\xc3\xa9 \xff"),
                         truncated: true,
                     },
-                    stderr: Captured::default(),
+                    stderr: CapturedOutput::default(),
                 }),
             }),
             trouble: None,
@@ -162,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn a_task_as_it_is_answered() {
+    fn a_task_in_a_response() {
         insta::assert_json_snapshot!(task());
     }
 
     #[test]
-    fn what_is_answered_can_be_sent_again() {
-        let answered = serde_json::to_string(&task()).unwrap();
-        let read: Task = serde_json::from_str(&answered).unwrap();
+    fn a_task_from_a_response_can_be_sent_as_a_request() {
+        let response = serde_json::to_string(&task()).unwrap();
+        let read: Task = serde_json::from_str(&response).unwrap();
         assert_eq!(read, task());
         let again = NewTask {
             id: None,
@@ -180,7 +199,7 @@ mod tests {
             compile: read.compile,
             execute: read.execute,
         };
-        let sent: NewTask = parse(serde_json::to_string(&again).unwrap().as_bytes()).unwrap();
-        assert_eq!(sent, parse(WRITTEN.as_bytes()).unwrap());
+        let sent: NewTask = parse_json(serde_json::to_string(&again).unwrap().as_bytes()).unwrap();
+        assert_eq!(sent, parse_json(WRITTEN.as_bytes()).unwrap());
     }
 }

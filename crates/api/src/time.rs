@@ -1,14 +1,14 @@
-//! Points in time as RFC 3339 with microseconds, always in UTC.
+//! Points in time as RFC 3339 text. They are written in UTC with microseconds.
 
 use std::borrow::Cow;
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::Pieces;
-use model::Moment;
+use model::UnixTime;
 
-pub fn show_time(moment: Moment) -> String {
-    // The model can hold moments that no calendar names; they are shown as the last one that it does.
-    let time = Timestamp::from_microsecond(moment.0).unwrap_or(if moment.0 < 0 {
+pub fn format_time(time: UnixTime) -> String {
+    // A `UnixTime` may be out of the range of `Timestamp`; it is shown as the nearest time in range.
+    let time = Timestamp::from_microsecond(time.0).unwrap_or(if time.0 < 0 {
         Timestamp::MIN
     } else {
         Timestamp::MAX
@@ -16,14 +16,14 @@ pub fn show_time(moment: Moment) -> String {
     format!("{time:.6}")
 }
 
-/// Takes every time of RFC 3339, whatever its offset and the digits of its fraction.
-pub fn parse_time(text: &str) -> Result<Moment, String> {
+/// Accepts every RFC 3339 time, with any offset and any number of fractional digits.
+pub fn parse_time(text: &str) -> Result<UnixTime, String> {
     timestamp(&to_nanoseconds(text))
-        .map(|time| Moment(time.as_microsecond()))
+        .map(|time| UnixTime(time.as_microsecond()))
         .ok_or_else(|| format!("'{text}' is not a time; write it like 2026-01-31T12:00:00Z"))
 }
 
-/// A time of the last or the first day that in UTC lies beyond what can be counted is the last or the first that can.
+/// A time of the first or last supported day may be out of range in UTC; it becomes the first or last supported time.
 fn timestamp(text: &str) -> Option<Timestamp> {
     if let Ok(time) = text.parse() {
         return Some(time);
@@ -38,7 +38,7 @@ fn timestamp(text: &str) -> Option<Timestamp> {
     }))
 }
 
-/// Without the digits of the fraction that the parser does not take and no clock here has.
+/// Removes fractional digits beyond nanoseconds, which the parser does not accept.
 fn to_nanoseconds(text: &str) -> Cow<'_, str> {
     const DIGITS: usize = 9;
     let Some((whole, rest)) = text.split_once('.') else {
@@ -57,21 +57,21 @@ mod tests {
 
     #[test]
     fn times_survive_text() {
-        assert_eq!(show_time(Moment(0)), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(format_time(UnixTime(0)), "1970-01-01T00:00:00.000000Z");
         assert_eq!(
-            show_time(Moment(1_767_225_600_123_456)),
+            format_time(UnixTime(1_767_225_600_123_456)),
             "2026-01-01T00:00:00.123456Z"
         );
-        for moment in [Moment(0), Moment(1_767_225_600_123_456), Moment(-5)] {
-            assert_eq!(parse_time(&show_time(moment)), Ok(moment));
+        for moment in [UnixTime(0), UnixTime(1_767_225_600_123_456), UnixTime(-5)] {
+            assert_eq!(parse_time(&format_time(moment)), Ok(moment));
         }
         assert_eq!(
             parse_time("2026-01-01T01:00:00+01:00"),
-            Ok(Moment(1_767_225_600_000_000))
+            Ok(UnixTime(1_767_225_600_000_000))
         );
         assert_eq!(
             parse_time("2026-01-01T00:00:00.123456789012Z"),
-            Ok(Moment(1_767_225_600_123_456))
+            Ok(UnixTime(1_767_225_600_123_456))
         );
         for (time, day) in [
             ("9999-12-31T23:59:59-14:00", "9999-12-30"),
@@ -79,10 +79,10 @@ mod tests {
             ("9999-12-31T23:59:60Z", "9999-12-30"),
             ("0000-01-01T00:00:00+14:00", "-000001-12-31"),
         ] {
-            let shown = show_time(parse_time(time).unwrap());
+            let shown = format_time(parse_time(time).unwrap());
             assert!(shown.starts_with(day), "{time} is shown as {shown}");
         }
-        assert!(show_time(Moment(i64::MAX)).starts_with("9999-12-"));
+        assert!(format_time(UnixTime(i64::MAX)).starts_with("9999-12-"));
         for bad in [
             "",
             "yesterday",

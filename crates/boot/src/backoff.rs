@@ -1,30 +1,31 @@
-//! How long to wait before a service that died is started again.
+//! How long boot waits before it restarts a service.
 
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(200);
+const FIRST_DELAY: Duration = Duration::from_millis(200);
 
-/// Deaths soon after a start, one after the other.
+/// The restart backoff of one service: the number of consecutive exits soon after a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EarlyDeaths(u32);
+pub(crate) struct RestartBackoff(u32);
 
-impl EarlyDeaths {
-    /// A service that lived for longer than the longest pause costs no more by being started at once than by being
-    /// waited for, so such a life begins the count anew.
-    pub(crate) fn after(self, lived: Duration, most: Duration) -> EarlyDeaths {
-        match lived >= most.max(FIRST) {
-            true => EarlyDeaths(1),
-            false => EarlyDeaths(self.0.saturating_add(1)),
+impl RestartBackoff {
+    /// Counts an exit. A service that ran for at least the maximum delay resets the count: restarting it at once costs no more
+    /// than waiting for it.
+    pub(crate) fn after_exit(self, ran_for: Duration, max_delay: Duration) -> RestartBackoff {
+        match ran_for >= max_delay.max(FIRST_DELAY) {
+            true => RestartBackoff(1),
+            false => RestartBackoff(self.0.saturating_add(1)),
         }
     }
 
-    /// None the first time; then doubling. Never none for what keeps dying, whatever is configured.
-    pub(crate) fn pause(self, most: Duration) -> Duration {
+    /// No delay after the first exit, then a doubling delay. At least `FIRST_DELAY`, whatever is configured, so that a failing
+    /// service cannot restart in a busy loop.
+    pub(crate) fn delay(self, max_delay: Duration) -> Duration {
         match self.0 {
             0 | 1 => Duration::ZERO,
-            deaths => {
-                let doublings = deaths.saturating_sub(2).min(20);
-                (FIRST * (1 << doublings)).min(most.max(FIRST))
+            exits => {
+                let doublings = exits.saturating_sub(2).min(20);
+                (FIRST_DELAY * (1 << doublings)).min(max_delay.max(FIRST_DELAY))
             }
         }
     }
@@ -35,16 +36,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_until_the_longest_and_begin_anew_after_a_good_life() {
-        fn check(lives: &[u64], most: u64, expected: &[u64]) {
-            let most = Duration::from_millis(most);
-            let mut deaths = EarlyDeaths::default();
-            let mut pauses = Vec::new();
-            for lived in lives {
-                deaths = deaths.after(Duration::from_millis(*lived), most);
-                pauses.push(u64::try_from(deaths.pause(most).as_millis()).unwrap());
+    fn delays_double_up_to_the_maximum_and_reset_after_a_long_run() {
+        fn check(runs: &[u64], max_delay: u64, expected: &[u64]) {
+            let max_delay = Duration::from_millis(max_delay);
+            let mut backoff = RestartBackoff::default();
+            let mut delays = Vec::new();
+            for ran_for in runs {
+                backoff = backoff.after_exit(Duration::from_millis(*ran_for), max_delay);
+                delays.push(u64::try_from(backoff.delay(max_delay).as_millis()).unwrap());
             }
-            assert_eq!(pauses, expected, "{lives:?}");
+            assert_eq!(delays, expected, "{runs:?}");
         }
         check(&[5], 10_000, &[0]);
         check(&[5, 5, 5, 5], 10_000, &[0, 200, 400, 800]);
@@ -56,8 +57,11 @@ mod tests {
         check(&[5, 5, 9_999, 5], 10_000, &[0, 200, 400, 800]);
         check(&[5, 5, 10_000, 5, 5], 10_000, &[0, 200, 0, 200, 400]);
         check(&[60_000, 60_000], 10_000, &[0, 0]);
-        // No setting makes it spin.
+        // No setting allows a busy loop.
         check(&[5, 5, 5], 0, &[0, 200, 200]);
-        assert_eq!(EarlyDeaths(u32::MAX).pause(Duration::MAX), FIRST * (1 << 20));
+        assert_eq!(
+            RestartBackoff(u32::MAX).delay(Duration::MAX),
+            FIRST_DELAY * (1 << 20)
+        );
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why boot cannot begin, or cannot go on. A service that fails is not among these: it is started again.
+/// Why boot cannot start or has to stop. A service that fails is never such an error: boot restarts it.
 #[derive(Debug, Error)]
 pub enum BootError {
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    BootPlan(#[from] PlanError),
     #[error("could not {step} {path}")]
-    Folder {
+    Io {
         step: &'static str,
         path: PathBuf,
         #[source]
@@ -21,48 +21,48 @@ pub enum BootError {
          stop it with `conclave stop`, or give this node another data folder"
     )]
     Running { pid: u32, path: PathBuf },
-    #[error("{path} is locked by another process; end that, or give this node a data folder of its own")]
+    #[error("{path} is locked by another process; stop that process, or give this node another data folder")]
     Locked { path: PathBuf },
     #[error("could not listen for signals")]
     Signals(#[source] io::Error),
     #[error("could not start the thread that prints logs")]
-    Printer(#[source] io::Error),
-    #[error("a loop that keeps the services alive broke; all services were stopped")]
-    Keeper(#[source] tokio::task::JoinError),
+    LogPrinter(#[source] io::Error),
+    #[error("a supervisor task of boot failed; all services were stopped")]
+    SupervisorTask(#[source] tokio::task::JoinError),
 }
 
-/// A mistake in the plan, made before anything was started.
+/// A mistake in a boot plan. Boot checks the plan before it starts anything.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    #[error("there is no service to keep alive")]
+    #[error("the plan has no services")]
     Empty,
-    #[error("{name:?} cannot name a service; use letters, digits, `-` and `_`, and not \"boot\"")]
+    #[error("invalid service name {name:?}; use letters, digits, `-` and `_`, and not \"boot\"")]
     Name { name: String },
-    #[error("the service {name:?} is there twice")]
+    #[error("the service {name:?} is listed twice")]
     Twice { name: String },
-    #[error("the service {name:?} needs {needs:?}, which is not started before it")]
+    #[error("the service {name:?} needs {needs:?}, which is not listed before it")]
     Needs { name: String, needs: String },
     #[error("cannot print the log of {name:?}: this node has no such service; it has {known}")]
     Print { name: String, known: String },
 }
 
-/// Why a verb of an operator cannot be done on the node of this folder.
+/// Why an operator's command (status, hold, stop) cannot be carried out on a node.
 #[derive(Debug, Error)]
 pub enum NodeError {
     #[error(
-        "no node was started in {}; name its data folder with --data. A judicator, executor or gateway that was started \
-         alone, without --cluster, is not found in this way: stop it with Ctrl-C or SIGTERM",
+        "no node was started in {}; set its data folder with --data. A judicator, executor or gateway that was started \
+         without --cluster is not found this way: stop it with Ctrl-C or SIGTERM",
         .run.parent().unwrap_or(.run).display()
     )]
     NoNode { run: PathBuf },
     #[error("could not {step} {path}")]
-    Folder {
+    Io {
         step: &'static str,
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("{path} does not hold the status of a node; was it written by another version?")]
+    #[error("{path} is not a valid status file; was it written by another version?")]
     Unreadable {
         path: PathBuf,
         #[source]
@@ -74,33 +74,34 @@ pub enum NodeError {
         "this node is a single process (`conclave {kind}`) and has no services to hold; \
          for maintenance stop it with `conclave stop`"
     )]
-    Single { kind: String },
+    SingleProcess { kind: String },
     #[error("the node of {run} is not running")]
     NotRunning { run: PathBuf },
-    #[error("could not end process {pid}")]
+    #[error("could not send a signal to process {pid}")]
     Signal {
         pid: u32,
         #[source]
         source: io::Error,
     },
     #[error(
-        "process {pid} has not ended within {patience:?}, and goes on stopping; \
-         `conclave status` shows what it waits for, a second `conclave stop` stops it at once"
+        "process {pid} has not exited within {timeout:?} and is still stopping; \
+         `conclave status` shows what it waits for, a second `conclave stop` kills its services"
     )]
-    StillStopping { pid: u32, patience: Duration },
+    StillStopping { pid: u32, timeout: Duration },
 }
 
-/// `map_err(BootError::at("open", &path))`
 impl BootError {
+    /// For `map_err`: the failed step and its path.
     pub(crate) fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BootError {
         let path = path.to_path_buf();
-        move |source| BootError::Folder { step, path, source }
+        move |source| BootError::Io { step, path, source }
     }
 }
 
 impl NodeError {
+    /// For `map_err`: the failed step and its path.
     pub(crate) fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NodeError {
         let path = path.to_path_buf();
-        move |source| NodeError::Folder { step, path, source }
+        move |source| NodeError::Io { step, path, source }
     }
 }

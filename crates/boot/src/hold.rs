@@ -1,4 +1,4 @@
-//! A held service is left alone: not started, and not started again when it ends.
+//! `conclave hold` and `conclave unhold`: boot does not start or restart a held service.
 
 use std::fs;
 use std::io;
@@ -8,56 +8,57 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::board::Line;
-use crate::folder::Folder;
 use crate::pidfile::{self, PidFile};
-use crate::{NodeError, Status};
+use crate::run_folder::RunFolder;
+use crate::shared_status::ServiceStatusUpdater;
+use crate::{NodeError, NodeStatus};
 
-/// How soon a hold is noticed. It costs two calls to the system for each service.
-pub(crate) const TICK: Duration = Duration::from_millis(500);
+/// How often boot looks for holds. Each look costs two system calls for each service.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Leaves the service alone from now on, whether boot runs or not. A running service goes on.
+/// Holds the service from now on, whether boot runs or not. A running service keeps running.
 pub fn hold(run: &Path, service: &str) -> Result<(), NodeError> {
-    Status::read(run)?.find(service)?;
-    let path = Folder::new(run).hold(service);
+    NodeStatus::read(run)?.find_service(service)?;
+    let path = RunFolder::new(run).hold_file(service);
     fs::write(&path, "").map_err(NodeError::at("write", &path))
 }
 
-/// What is not held is left as it is. A lock on the pid file is its holder's to let go.
+/// Ends a hold; no effect on a service that is not held. A lock on the pid file stays until its holder releases it.
 pub fn unhold(run: &Path, service: &str) -> Result<(), NodeError> {
-    Status::read(run)?.find(service)?;
-    let path = Folder::new(run).hold(service);
+    NodeStatus::read(run)?.find_service(service)?;
+    let path = RunFolder::new(run).hold_file(service);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NodeError::at("remove", &path)(error)),
         _ => Ok(()),
     }
 }
 
-/// The right to start a service, or `None` while an operator has it.
-pub(crate) fn claim(folder: &Folder, service: &str) -> io::Result<Option<PidFile>> {
-    match folder.hold(service).try_exists()? {
+/// Locks the pid file of a service that boot is about to start. `None` while the service is held.
+pub(crate) fn lock_pid_file_unless_held(folder: &RunFolder, service: &str) -> io::Result<Option<PidFile>> {
+    match folder.hold_file(service).try_exists()? {
         true => Ok(None),
-        false => PidFile::try_lock(&folder.pid(service)),
+        false => PidFile::try_lock(&folder.pid_file(service)),
     }
 }
 
-/// One service that operators may hold, and who has to know.
-pub(crate) struct Watched {
+/// A service that is watched for holds, and the receivers of the result.
+pub(crate) struct HoldWatch {
     pub(crate) service: String,
     pub(crate) held: watch::Sender<bool>,
-    pub(crate) line: Line,
+    pub(crate) status: ServiceStatusUpdater,
 }
 
-/// Sees holds come and go. What cannot be looked at counts as not held: starting it will tell why.
-pub(crate) async fn watch(folder: Folder, services: Vec<Watched>) {
-    let mut ticks = tokio::time::interval(TICK);
+/// Publishes when a hold begins or ends. If the files cannot be read, the service counts as not held: its start then fails
+/// with the reason.
+pub(crate) async fn watch_holds(folder: RunFolder, services: Vec<HoldWatch>) {
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         for watched in &services {
-            let held = folder.hold(&watched.service).exists()
-                || pidfile::is_locked(&folder.pid(&watched.service)).unwrap_or_default();
-            watched.line.hold(held);
+            let held = folder.hold_file(&watched.service).exists()
+                || pidfile::is_locked(&folder.pid_file(&watched.service)).unwrap_or_default();
+            watched.status.set_held(held);
             watched
                 .held
                 .send_if_modified(|known| std::mem::replace(known, held) != held);

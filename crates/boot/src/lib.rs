@@ -1,43 +1,44 @@
-//! Keeps the services of a node alive: starts them in order, restarts what dies, stops them in reverse.
+//! Supervises the services of a node: starts them in order, restarts those that exit, stops them in reverse order.
 //!
-//! Reading order follows a service: `plan` says what there is, `run` starts everything, `keep` is the loop of one
-//! service, `child` one life of it, `tether` how it speaks to boot, `log` where its output goes. Beside them stand
-//! the verbs of an operator: `status`, `hold`, `stop`.
-//! This room knows processes, pid files, logs and signals. It does not know what its services do.
+//! Reading order follows a service: `plan` lists the services, `run` starts a supervisor for each of them,
+//! `service_supervisor` is the restart loop of one service, `service_process` is one process of it. `boot_connection` is
+//! how a service sends messages to boot, `message_stream` is how boot receives them, and `service_log` is where the
+//! output of a service goes. The operator's commands are `status`, `hold` and `stop`.
+//! This crate knows processes, pid files, logs and signals. It does not know what its services do.
 
 mod error;
-mod folder;
 mod plan;
+mod run_folder;
 
 mod run;
 
 mod backoff;
-mod child;
-mod keep;
+mod boot_connection;
+mod message_stream;
 mod pidfile;
 pub mod process;
-mod repeats;
+mod repeat_filter;
+mod service_process;
+mod service_supervisor;
 mod signals;
-mod tether;
-mod words;
 
-mod board;
 mod hold;
 mod lock;
-mod single;
+mod shared_status;
+mod single_node;
 mod status;
 mod stop;
 
-mod log;
-mod print;
+mod log_printer;
+mod service_log;
 
-pub mod leash;
+pub mod parent_death;
 
+pub use boot_connection::{BootConnection, ServiceMessage, report_failure_on_stdin};
 pub use error::{BootError, NodeError, PlanError};
 pub use hold::{hold, unhold};
-pub use plan::{Node, Plan, PrintLog, Service, Settings};
-pub use run::{Stopped, run};
-pub use single::SingleNode;
-pub use status::{ServiceStatus, State, Status};
+pub use plan::{BootPlan, BootSettings, NodeIdentity, PrintLog, ServiceSpec};
+pub use run::{ShutdownKind, run};
+pub use single_node::SingleNode;
+pub use status::{NodeStatus, ServiceState, ServiceStatus};
 pub use stop::stop;
-pub use tether::{Tether, Word, say_why};

@@ -1,52 +1,51 @@
-//! One boot for each data folder.
+//! The lock that allows only one boot for each data folder.
 
 use std::time::{Duration, Instant};
 
 use crate::BootError;
-use crate::folder::Folder;
 use crate::pidfile::{self, PidFile};
-use crate::process::Identity;
+use crate::process::ProcessIdentity;
+use crate::run_folder::RunFolder;
 
-/// Whoever asks for the status has the lock for a moment, too, which is longer on a busy machine. That must not keep a
-/// boot from starting.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A flock cannot be awaited with a deadline, so it is tried at this interval.
-const RETRY: Duration = Duration::from_millis(20);
+/// How long to wait for the lock. `conclave status` holds it for a moment, which must not keep boot from starting.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// A flock has no timeout, so it is tried at this interval.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Held by boot as long as it lives.
+/// The locked `boot.pid`; boot holds it until it exits.
 #[derive(Debug)]
 pub(crate) struct BootLock {
     _file: PidFile,
 }
 
 impl BootLock {
-    pub(crate) async fn take(folder: &Folder) -> Result<BootLock, BootError> {
-        let path = folder.boot_pid();
-        let begun = Instant::now();
+    pub(crate) async fn acquire(folder: &RunFolder) -> Result<BootLock, BootError> {
+        let path = folder.boot_pid_file();
+        let started = Instant::now();
         loop {
             if let Some(mut file) = PidFile::try_lock(&path).map_err(BootError::at("lock", &path))? {
-                if let Some(own) = Identity::own() {
+                if let Some(own) = ProcessIdentity::own() {
                     file.write(&own).map_err(BootError::at("write", &path))?;
                 }
                 return Ok(BootLock { _file: file });
             }
-            // What the file says is that of the holder only if that process lives.
-            if let Some(other) = pidfile::peek(&path).filter(Identity::is_alive) {
+            // The process in the file is the holder of the lock only if it is alive.
+            if let Some(other) = pidfile::read_without_lock(&path).filter(ProcessIdentity::is_alive) {
                 return Err(BootError::Running { pid: other.pid, path });
             }
-            if begun.elapsed() >= PATIENCE {
+            if started.elapsed() >= LOCK_TIMEOUT {
                 return Err(BootError::Locked { path });
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 }
 
-/// The boot that runs on this folder.
-pub(crate) fn holder(folder: &Folder) -> std::io::Result<Option<Identity>> {
-    let path = folder.boot_pid();
+/// The boot process that runs on this folder, if there is one.
+pub(crate) fn running_boot(folder: &RunFolder) -> std::io::Result<Option<ProcessIdentity>> {
+    let path = folder.boot_pid_file();
     Ok(match pidfile::is_locked(&path)? {
-        true => pidfile::peek(&path).filter(Identity::is_alive),
+        true => pidfile::read_without_lock(&path).filter(ProcessIdentity::is_alive),
         false => None,
     })
 }
@@ -59,12 +58,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn asking_for_the_status_keeps_no_boot_from_starting() {
+    async fn reading_the_status_does_not_keep_boot_from_starting() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::new(root.path());
-        let reader = File::create(folder.boot_pid()).unwrap();
+        let folder = RunFolder::new(root.path());
+        let reader = File::create(folder.boot_pid_file()).unwrap();
         reader.lock_shared().unwrap();
-        let mut taking = pin!(BootLock::take(&folder));
+        let mut taking = pin!(BootLock::acquire(&folder));
         let tried = tokio::time::timeout(Duration::ZERO, &mut taking).await;
         assert!(tried.is_err(), "{tried:?}");
         reader.unlock().unwrap();

@@ -1,18 +1,18 @@
-//! Which process a service is, in a file that is locked by whoever decides about it.
+//! Pid files. A pid file names the process of a service; the holder of its lock decides whether the service starts.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::process::Identity;
+use crate::process::ProcessIdentity;
 
-/// Locked as long as it lives. Not passed on to any process that is started meanwhile.
+/// A locked pid file. The lock is released on drop, and child processes do not inherit it.
 #[derive(Debug)]
 pub(crate) struct PidFile(File);
 
 impl PidFile {
-    /// `None` if somebody else has it locked.
+    /// `None` if another process has locked the file.
     pub(crate) fn try_lock(path: &Path) -> io::Result<Option<PidFile>> {
         let file = open(path)?;
         match file.try_lock() {
@@ -22,16 +22,16 @@ impl PidFile {
         }
     }
 
-    pub(crate) fn read(&mut self) -> io::Result<Option<Identity>> {
+    pub(crate) fn read(&mut self) -> io::Result<Option<ProcessIdentity>> {
         let mut bytes = Vec::new();
         self.0.rewind()?;
         self.0.read_to_end(&mut bytes)?;
-        // Garbage is nobody, and must not keep the service from being started.
-        Ok(Identity::parse(&String::from_utf8_lossy(&bytes)))
+        // Invalid content counts as no process; it must not keep the service from starting.
+        Ok(ProcessIdentity::parse(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// In place: the lock is the file's, and another file under this name would not be locked.
-    pub(crate) fn write(&mut self, identity: &Identity) -> io::Result<()> {
+    /// Writes in place, because the lock belongs to this file and not to its name.
+    pub(crate) fn write(&mut self, identity: &ProcessIdentity) -> io::Result<()> {
         self.clear()?;
         self.0.write_all(identity.to_string().as_bytes())
     }
@@ -42,19 +42,19 @@ impl PidFile {
     }
 }
 
-/// A lock is let go explicitly: a process that is just being started may still have the descriptor.
+/// Unlocks explicitly: a child process between fork and exec may still have the descriptor.
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// Who is said to be in the file, whether or not it is locked.
-pub(crate) fn peek(path: &Path) -> Option<Identity> {
-    Identity::parse(&std::fs::read_to_string(path).ok()?)
+/// Reads the process in a pid file, whether or not the file is locked.
+pub(crate) fn read_without_lock(path: &Path) -> Option<ProcessIdentity> {
+    ProcessIdentity::parse(&std::fs::read_to_string(path).ok()?)
 }
 
-/// Whether somebody has it locked. Those who only ask do not get in each other's way.
+/// Whether a process has locked the file. Takes a shared lock, so that several readers do not block each other.
 pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -67,7 +67,7 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// For this user alone: whoever may open a file may lock it, and keep a node from starting.
+/// Only for this user: any process that can open the file could lock it and keep a node from starting.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .create(true)
@@ -76,7 +76,7 @@ fn open(path: &Path) -> io::Result<File> {
         .write(true)
         .mode(0o600)
         .open(path)?;
-    // An earlier version let everybody read it.
+    // Earlier versions created the file readable for all users.
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
@@ -88,21 +88,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_has_it_at_a_time() {
+    fn only_one_process_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pid");
         assert!(!is_locked(&path).unwrap());
-        assert_eq!(peek(&path), None);
+        assert_eq!(read_without_lock(&path), None);
 
         let mut held = PidFile::try_lock(&path).unwrap().unwrap();
         assert!(is_locked(&path).unwrap());
         assert!(PidFile::try_lock(&path).unwrap().is_none());
-        let own = Identity::own().unwrap();
-        // Written over a longer one.
+        let own = ProcessIdentity::own().unwrap();
+        // Overwrites a longer content.
         held.0.write_all(&[b'9'; 500]).unwrap();
         held.write(&own).unwrap();
         assert_eq!(held.read().unwrap().as_ref(), Some(&own));
-        assert_eq!(peek(&path).as_ref(), Some(&own));
+        assert_eq!(read_without_lock(&path).as_ref(), Some(&own));
 
         drop(held);
         assert!(!is_locked(&path).unwrap());

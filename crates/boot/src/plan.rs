@@ -1,4 +1,4 @@
-//! What boot is asked to keep alive. Decided elsewhere; only checked here.
+//! The boot plan: which services boot supervises. The caller makes the plan; boot only checks it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,49 +6,52 @@ use std::time::Duration;
 
 use crate::PlanError;
 
+/// What boot supervises, and where it keeps its files.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub node: Node,
-    /// Where pid files, marks of holding and `status.json` are.
+pub struct BootPlan {
+    pub node: NodeIdentity,
+    /// The run folder: pid files, holds and `status.json`.
     pub run: PathBuf,
-    /// Where each service has its log file.
+    /// The folder of the services' log files.
     pub log: PathBuf,
-    /// In the order in which they are started.
-    pub services: Vec<Service>,
-    pub settings: Settings,
+    /// In start order.
+    pub services: Vec<ServiceSpec>,
+    pub settings: BootSettings,
     pub print_log: PrintLog,
 }
 
-/// Whose services these are, for `conclave status`.
+/// The kind and the name of a node, for `conclave status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct NodeIdentity {
     pub kind: String,
     pub name: String,
 }
 
+/// How to start one service.
 #[derive(Clone, Debug)]
-pub struct Service {
-    /// Names its files, too: letters, digits, `-` and `_`.
+pub struct ServiceSpec {
+    /// Also part of file names: letters, digits, `-` and `_`.
     pub name: String,
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// An earlier service that has to be ready before this one is started.
+    /// An earlier service that has to be ready before this one starts.
     pub needs: Option<String>,
 }
 
+/// Timeouts and log limits that apply to all services.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long a service may take to end by itself before it is killed.
+pub struct BootSettings {
+    /// How long a service may take to exit after SIGTERM before it is killed.
     pub stop_grace: Duration,
-    /// The longest pause before a restart.
-    pub restart_most: Duration,
-    /// From how many bytes on a log file is put aside.
-    pub log_size: u64,
-    /// How many log files that were put aside are kept for each service.
-    pub log_keep: u32,
+    /// The longest delay before a restart.
+    pub max_restart_delay: Duration,
+    /// A log file that has reached this many bytes is rotated.
+    pub max_log_size: u64,
+    /// How many rotated log files are kept for each service.
+    pub rotated_logs_kept: u32,
 }
 
-/// Whose log goes to the terminal as well.
+/// Which services' logs are also printed to the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrintLog {
     None,
@@ -56,7 +59,7 @@ pub enum PrintLog {
     Names(Vec<String>),
 }
 
-impl Plan {
+impl BootPlan {
     pub(crate) fn check(&self) -> Result<(), PlanError> {
         let names: Vec<&str> = self
             .services
@@ -66,18 +69,18 @@ impl Plan {
         if names.is_empty() {
             return Err(PlanError::Empty);
         }
-        for (at, service) in self.services.iter().enumerate() {
+        for (index, service) in self.services.iter().enumerate() {
             let name = service.name.as_str();
-            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-            // Boot has a pid file beside those of its services.
-            if name.is_empty() || name == "boot" || !name.chars().all(fits) {
+            let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            // `boot` is reserved for the pid file of boot itself.
+            if name.is_empty() || name == "boot" || !name.chars().all(is_allowed) {
                 return Err(PlanError::Name { name: name.into() });
             }
-            if names[..at].contains(&name) {
+            if names[..index].contains(&name) {
                 return Err(PlanError::Twice { name: name.into() });
             }
             if let Some(needs) = &service.needs
-                && !names[..at].contains(&needs.as_str())
+                && !names[..index].contains(&needs.as_str())
             {
                 return Err(PlanError::Needs {
                     name: name.into(),
@@ -110,10 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_that_cannot_be_kept_is_refused() {
+    fn an_invalid_plan_is_refused() {
         fn check(services: &[(&str, Option<&str>)], print_log: PrintLog, expected: &str) {
-            let plan = Plan {
-                node: Node {
+            let plan = BootPlan {
+                node: NodeIdentity {
                     kind: "judicator".into(),
                     name: "a".into(),
                 },
@@ -121,37 +124,37 @@ mod tests {
                 log: "/log".into(),
                 services: services
                     .iter()
-                    .map(|(name, needs)| Service {
+                    .map(|(name, needs)| ServiceSpec {
                         name: name.to_string(),
                         program: "true".into(),
                         args: Vec::new(),
                         needs: needs.map(str::to_string),
                     })
                     .collect(),
-                settings: Settings {
+                settings: BootSettings {
                     stop_grace: Duration::ZERO,
-                    restart_most: Duration::ZERO,
-                    log_size: 0,
-                    log_keep: 0,
+                    max_restart_delay: Duration::ZERO,
+                    max_log_size: 0,
+                    rotated_logs_kept: 0,
                 },
                 print_log,
             };
-            let said = plan
+            let error = plan
                 .check()
                 .map_or_else(|error| error.to_string(), |()| String::new());
             assert!(
                 if expected.is_empty() {
-                    said.is_empty()
+                    error.is_empty()
                 } else {
-                    said.contains(expected)
+                    error.contains(expected)
                 },
-                "{services:?}: {said}"
+                "{services:?}: {error}"
             );
         }
         let names = |name: &str| PrintLog::Names(vec![name.to_string()]);
         check(&[("a", None), ("b", Some("a"))], PrintLog::All, "");
         check(&[("a", None)], names("a"), "");
-        check(&[], PrintLog::None, "no service");
+        check(&[], PrintLog::None, "no services");
         check(&[("boot", None)], PrintLog::None, "\"boot\"");
         check(&[("../a", None)], PrintLog::None, "\"../a\"");
         check(&[("a", None), ("a", None)], PrintLog::None, "twice");

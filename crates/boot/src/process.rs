@@ -1,6 +1,6 @@
-//! A process, told from every other that has or had its number.
+//! Identifies processes beyond their pid.
 //!
-//! Numbers are used again. The number together with the moment of the start and the run of the machine is not.
+//! The kernel reuses pids. A pid together with the start time of the process and the boot id of the kernel is unique.
 
 use std::fmt;
 use std::fs;
@@ -12,104 +12,107 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The runtime can await a foreign descriptor only with unsafe code. Strangers are waited for seldom enough to look.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often an exit is polled for: Tokio cannot await a pidfd without unsafe code, and boot rarely waits for processes that
+/// are not its children.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Identifies one process, even after its pid is reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     pub pid: u32,
-    /// In clock ticks since the machine started.
-    pub started: u64,
-    /// One run of the machine.
-    pub machine: String,
+    /// In clock ticks since the kernel booted.
+    pub start_time: u64,
+    /// The kernel's boot id: it changes when the machine restarts.
+    pub kernel_boot_id: String,
 }
 
-impl Identity {
-    /// `None` if there is no such process, or it has ended and only waits to be reaped.
-    pub fn of(pid: u32) -> Option<Identity> {
-        let stat = Stat::read(pid)?;
-        (!stat.ended()).then(|| Identity {
+impl ProcessIdentity {
+    /// `None` if there is no such process, or only a zombie.
+    pub fn of(pid: u32) -> Option<ProcessIdentity> {
+        let stat = ProcStat::read(pid)?;
+        (!stat.has_exited()).then(|| ProcessIdentity {
             pid,
-            started: stat.started,
-            machine: machine(),
+            start_time: stat.start_time,
+            kernel_boot_id: read_kernel_boot_id(),
         })
     }
 
-    pub fn own() -> Option<Identity> {
-        Identity::of(std::process::id())
+    pub fn own() -> Option<ProcessIdentity> {
+        ProcessIdentity::of(std::process::id())
     }
 
     pub fn is_alive(&self) -> bool {
-        Identity::of(self.pid).as_ref() == Some(self)
+        ProcessIdentity::of(self.pid).as_ref() == Some(self)
     }
 
-    /// `None` if it is gone, whoever has its number now.
-    pub fn open(&self) -> io::Result<Option<Process>> {
+    /// Opens a handle. `None` if the process has exited, even if another process has its pid now.
+    pub fn open_handle(&self) -> io::Result<Option<ProcessHandle>> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
         let fd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
-            // The number is free, or has passed to a thread.
+            // The pid is free, or belongs to a thread.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Only once it is held, so that its number cannot pass to another in between.
+        // Checked after the descriptor is open, so that the pid cannot be reused in between.
         if !self.is_alive() {
             return Ok(None);
         }
-        Ok(Some(Process { pid: self.pid, fd }))
+        Ok(Some(ProcessHandle { pid: self.pid, fd }))
     }
 
-    pub(crate) fn parse(text: &str) -> Option<Identity> {
+    pub(crate) fn parse(text: &str) -> Option<ProcessIdentity> {
         let mut lines = text.lines();
-        let identity = Identity {
+        let identity = ProcessIdentity {
             pid: lines.next()?.parse().ok()?,
-            started: lines.next()?.parse().ok()?,
-            machine: lines.next()?.to_string(),
+            start_time: lines.next()?.parse().ok()?,
+            kernel_boot_id: lines.next()?.to_string(),
         };
-        // A text that was cut off must not be taken for a process.
-        (text.ends_with('\n') && lines.next().is_none() && !identity.machine.is_empty()).then_some(identity)
+        // A truncated text must not be taken for a process.
+        (text.ends_with('\n') && lines.next().is_none() && !identity.kernel_boot_id.is_empty())
+            .then_some(identity)
     }
 }
 
-/// As it stands in a pid file. The number comes first, alone on its line, as is the custom.
-impl fmt::Display for Identity {
+/// The format of a pid file. The pid has the first line for itself, as is usual.
+impl fmt::Display for ProcessIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n{}\n{}", self.pid, self.started, self.machine)
+        writeln!(f, "{}\n{}\n{}", self.pid, self.start_time, self.kernel_boot_id)
     }
 }
 
-/// A process held by descriptor: whatever is done to it is done to no other.
+/// A handle (pidfd) on a process: a signal through it can never reach another process.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessHandle {
     pid: u32,
     fd: OwnedFd,
 }
 
-impl Process {
+impl ProcessHandle {
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns when it has ended.
-    pub async fn ended(&self) {
-        while !self.has_ended() {
-            tokio::time::sleep(LOOK).await;
+    /// Returns when the process has exited.
+    pub async fn wait_for_exit(&self) {
+        while !self.has_exited() {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_exited(&self) -> bool {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
     }
 
-    /// Stopped by SIGSTOP or a debugger: nothing that it is asked reaches it.
+    /// Whether the process is stopped by SIGSTOP or a debugger, so that it does not react to SIGTERM.
     pub fn is_stopped(&self) -> bool {
-        Stat::read(self.pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+        ProcStat::read(self.pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
     }
 
-    /// Asks it to end. It is woken if it was stopped, for it could not even hear otherwise.
+    /// Sends SIGTERM, and SIGCONT so that a stopped process receives it.
     pub fn terminate(&self) -> io::Result<()> {
         self.send(Signal::TERM)?;
         self.send(Signal::CONT)
@@ -119,12 +122,12 @@ impl Process {
         self.send(Signal::KILL)
     }
 
-    /// TERM, grace, KILL. Returns when it has ended.
-    pub async fn end(&self, grace: Duration) -> io::Result<()> {
+    /// Sends SIGTERM, and SIGKILL after the grace period. Returns when the process has exited.
+    pub async fn terminate_then_kill(&self, grace: Duration) -> io::Result<()> {
         self.terminate()?;
-        if tokio::time::timeout(grace, self.ended()).await.is_err() {
+        if tokio::time::timeout(grace, self.wait_for_exit()).await.is_err() {
             self.kill()?;
-            self.ended().await;
+            self.wait_for_exit().await;
         }
         Ok(())
     }
@@ -137,49 +140,37 @@ impl Process {
     }
 }
 
-/// Ends the process that has this number now: TERM, grace, KILL. Returns when it has ended.
-pub async fn end(pid: u32, grace: Duration) -> io::Result<()> {
-    match Identity::of(pid)
-        .map(|identity| identity.open())
-        .transpose()?
-        .flatten()
-    {
-        Some(process) => process.end(grace).await,
-        None => Ok(()),
-    }
-}
-
-/// What of `/proc/PID/stat` tells processes apart.
+/// The fields of `/proc/PID/stat` that identify a process and its state.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct ProcStat {
     state: u8,
-    started: u64,
+    start_time: u64,
 }
 
-impl Stat {
-    fn read(pid: u32) -> Option<Stat> {
-        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+impl ProcStat {
+    fn read(pid: u32) -> Option<ProcStat> {
+        ProcStat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    fn parse(line: &[u8]) -> Option<Stat> {
-        // The name stands in parentheses and may itself contain them, or spaces, or anything else.
+    fn parse(line: &[u8]) -> Option<ProcStat> {
+        // The name is in parentheses, and can itself contain parentheses and spaces.
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
         let mut fields = str::from_utf8(&line[name_ends + 1..])
             .ok()?
             .split_ascii_whitespace();
-        // proc(5) counts from one and starts before the name: the third and the 22nd.
+        // Fields 3 and 22 in proc(5), which counts from 1 and includes pid and name.
         let state = *fields.next()?.as_bytes().first()?;
-        let started = fields.nth(22 - 4)?.parse().ok()?;
-        Some(Stat { state, started })
+        let start_time = fields.nth(22 - 4)?.parse().ok()?;
+        Some(ProcStat { state, start_time })
     }
 
-    fn ended(&self) -> bool {
+    fn has_exited(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
 
-/// Empty where the kernel does not tell; then a restart of the machine is told by the time of the start alone.
-fn machine() -> String {
+/// `unknown` if the kernel does not have one; then only the start time tells processes apart after a restart.
+fn read_kernel_boot_id() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     match text.trim() {
         "" => "unknown".to_string(),
@@ -195,72 +186,75 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_whatever_the_name() {
+    fn stat_lines_are_parsed_whatever_the_process_name() {
         fn check(name: &[u8], state: &str, expected: Option<(u8, u64)>) {
             let rest = format!(" {state} 7 7 7 0 -1 4194304 134 0 0 0 1 2 3 4 20 0 6 0 8815 2818048 390");
             let line = [b"42 (", name, b")", rest.as_bytes()].concat();
-            let stat = Stat::parse(&line).map(|stat| (stat.state, stat.started));
+            let stat = ProcStat::parse(&line).map(|stat| (stat.state, stat.start_time));
             assert_eq!(stat, expected, "{}", line.escape_ascii());
         }
         check(b"cat", "R", Some((b'R', 8815)));
         check(b"a) R 1 (b", "T", Some((b'T', 8815)));
         check(b"\xff\n ", "Z", Some((b'Z', 8815)));
-        assert_eq!(Stat::parse(b""), None);
-        assert_eq!(Stat::parse(b"42 (cat) R 7"), None);
+        assert_eq!(ProcStat::parse(b""), None);
+        assert_eq!(ProcStat::parse(b"42 (cat) R 7"), None);
     }
 
     #[test]
-    fn only_a_whole_text_is_a_process() {
-        let identity = Identity {
+    fn only_a_complete_pid_file_is_parsed() {
+        let identity = ProcessIdentity {
             pid: 7,
-            started: 8815,
-            machine: "a-b".into(),
+            start_time: 8815,
+            kernel_boot_id: "a-b".into(),
         };
         let text = identity.to_string();
-        assert_eq!(Identity::parse(&text), Some(identity));
+        assert_eq!(ProcessIdentity::parse(&text), Some(identity));
         for cut in 0..text.len() {
-            assert_eq!(Identity::parse(&text[..cut]), None, "{:?}", &text[..cut]);
+            assert_eq!(ProcessIdentity::parse(&text[..cut]), None, "{:?}", &text[..cut]);
         }
         for text in ["7\n", "x\n1\na\n", "7\n8815\n\n", "7\n8815\na-b\nmore\n"] {
-            assert_eq!(Identity::parse(text), None, "{text:?}");
+            assert_eq!(ProcessIdentity::parse(text), None, "{text:?}");
         }
     }
 
     #[tokio::test]
-    async fn another_process_with_the_number_is_not_it() {
+    async fn another_process_with_the_same_pid_is_not_mistaken_for_it() {
         let mut child = Command::new("sleep")
             .arg("60")
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let real = Identity::of(child.id()).unwrap();
+        let real = ProcessIdentity::of(child.id()).unwrap();
         let others = [
-            Identity {
-                started: real.started - 1,
+            ProcessIdentity {
+                start_time: real.start_time - 1,
                 ..real.clone()
             },
-            Identity {
-                machine: "another run".into(),
+            ProcessIdentity {
+                kernel_boot_id: "another boot".into(),
                 ..real.clone()
             },
         ];
         for other in &others {
             assert!(!other.is_alive());
-            assert!(other.open().unwrap().is_none());
+            assert!(other.open_handle().unwrap().is_none());
         }
         assert!(real.is_alive());
-        let process = real.open().unwrap().unwrap();
-        process.end(Duration::from_secs(10)).await.unwrap();
-        // Ended, though nobody has reaped it yet.
+        let process = real.open_handle().unwrap().unwrap();
+        process
+            .terminate_then_kill(Duration::from_secs(10))
+            .await
+            .unwrap();
+        // It is a zombie until it is reaped.
         assert!(!real.is_alive());
-        assert!(real.open().unwrap().is_none());
+        assert!(real.open_handle().unwrap().is_none());
         child.wait().unwrap();
-        // What is gone can be ended again.
-        process.end(Duration::ZERO).await.unwrap();
+        // Terminating it again has no effect.
+        process.terminate_then_kill(Duration::ZERO).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_stopped_process_is_ended_too() {
+    async fn a_stopped_process_is_terminated_too() {
         for script in [
             "echo up; exec sleep 60",
             "trap '' TERM; echo up; while :; do sleep 0.01; done",
@@ -274,13 +268,16 @@ mod tests {
                 .unwrap();
             let mut up = [0; 3];
             child.stdout.take().unwrap().read_exact(&mut up).unwrap();
-            let identity = Identity::of(child.id()).unwrap();
-            let process = identity.open().unwrap().unwrap();
+            let identity = ProcessIdentity::of(child.id()).unwrap();
+            let process = identity.open_handle().unwrap().unwrap();
             process.send(Signal::STOP).unwrap();
             while !process.is_stopped() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            process.end(Duration::from_millis(50)).await.unwrap();
+            process
+                .terminate_then_kill(Duration::from_millis(50))
+                .await
+                .unwrap();
             assert!(!identity.is_alive(), "{script}");
             child.wait().unwrap();
         }

@@ -1,188 +1,194 @@
-//! Starts the keepers of all services, and stops them in reverse.
+//! Starts a supervisor for each service, and stops them in reverse order.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::board::Board;
-use crate::folder::{self, Folder};
-use crate::hold::{self, Watched};
-use crate::keep::{Keeper, Order, Signs};
+use crate::hold::{self, HoldWatch};
 use crate::lock::BootLock;
-use crate::log::{self, Log};
-use crate::print::Printer;
-use crate::signals::{Signalled, Signals};
-use crate::{BootError, Plan};
+use crate::log_printer::LogPrinter;
+use crate::run_folder::{self, RunFolder};
+use crate::service_log::{self, ServiceLog};
+use crate::service_supervisor::{ServiceSupervisor, SupervisorChannels, SupervisorCommand};
+use crate::shared_status::SharedNodeStatus;
+use crate::signals::{BootSignal, BootSignals};
+use crate::{BootError, BootPlan};
 
-/// How boot came to its end.
+/// How boot has shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// By the first signal: every service had its grace.
-    InOrder,
-    /// By a second one, with this number: every service was killed.
-    AtOnce(i32),
+pub enum ShutdownKind {
+    /// After one signal: every service had its grace period.
+    Graceful,
+    /// After a second signal, with this number: every service was killed.
+    Forced(i32),
 }
 
-/// Keeps the services of the plan alive until SIGINT or SIGTERM. The first signal stops them in reverse order, a
-/// second kills them at once. At SIGHUP `on_hangup` is called, then the signal is passed on to all services. To be run
-/// on the main thread, by a runtime without others.
-pub async fn run(plan: Plan, mut on_hangup: impl FnMut()) -> Result<Stopped, BootError> {
+/// Supervises the services of the plan until SIGINT or SIGTERM. The first signal stops them in reverse order, a second one
+/// kills them. On SIGHUP it calls `on_hangup` and forwards the signal to all services. Must run on the main thread, in a
+/// current-thread runtime.
+pub async fn run(plan: BootPlan, mut on_hangup: impl FnMut()) -> Result<ShutdownKind, BootError> {
     plan.check()?;
-    let folder = Folder::new(&plan.run);
-    folder::make(folder.path()).map_err(BootError::at("make the folder", folder.path()))?;
-    folder::make(&plan.log).map_err(BootError::at("make the folder", &plan.log))?;
-    let mut signals = Signals::listen().map_err(BootError::Signals)?;
-    let _lock = BootLock::take(&folder).await?;
-    let board = Board::new(&plan);
-    board
+    let folder = RunFolder::new(&plan.run);
+    run_folder::create_folder(folder.path()).map_err(BootError::at("create", folder.path()))?;
+    run_folder::create_folder(&plan.log).map_err(BootError::at("create", &plan.log))?;
+    let mut signals = BootSignals::listen().map_err(BootError::Signals)?;
+    let _lock = BootLock::acquire(&folder).await?;
+    let status = SharedNodeStatus::new(&plan);
+    status
         .write(&folder)
-        .map_err(BootError::at("write", &folder.status()))?;
+        .map_err(BootError::at("write", &folder.status_file()))?;
 
     let logs = logs(&plan);
     let printer = printer(&plan, &logs)?;
-    let Crew {
-        mut keepers,
-        orders,
+    let ServiceSupervisors {
+        mut tasks,
+        commands,
         hangups,
-        watched,
-    } = Crew::of(&plan, &board, &logs);
+        hold_watches,
+    } = ServiceSupervisors::start(&plan, &status, &logs);
 
-    // All that runs beside the keepers. None of it ends by itself, and all of it ends with this set.
-    let mut beside = JoinSet::new();
-    beside.spawn(board.clone().keep_written(folder.clone()));
-    beside.spawn(hold::watch(folder.clone(), watched));
-    beside.spawn(log::put_aside_when_large(logs));
+    // The other long-lived tasks. None of them ends by itself; dropping the set aborts them.
+    let mut background = JoinSet::new();
+    background.spawn(status.clone().write_on_change(folder.clone()));
+    background.spawn(hold::watch_holds(folder.clone(), hold_watches));
+    background.spawn(service_log::rotate_large_logs(logs));
 
-    let broken = loop {
+    let failed_task = loop {
         tokio::select! {
             signal = signals.next() => match signal {
-                Signalled::Stop(signal) => {
-                    tracing::info!("signal {signal}: stopping all services; a second signal stops them at once");
+                BootSignal::Shutdown(signal) => {
+                    tracing::info!(signal, "stopping all services; a second signal kills them");
                     break None;
                 }
-                Signalled::HangUp => {
-                    tracing::info!("SIGHUP: passing it on to all services");
+                BootSignal::HangUp => {
+                    tracing::info!("received SIGHUP; forwarding it to all services");
                     on_hangup();
                     hangups.send_modify(|count| *count += 1);
                 }
             },
-            // Nobody told a keeper to end, so this is a mistake of ours. Its service is no longer kept alive, and a
-            // node that cannot keep its word should stop and be seen to.
-            ended = keepers.join_next() => break ended.and_then(Result::err),
-            Some(ended) = beside.join_next() => break ended.err(),
+            // No task should end before a command, so this is a bug. Its service is no longer supervised, and the node stops
+            // so that the operator notices.
+            ended = tasks.join_next() => break ended.and_then(Result::err),
+            Some(ended) = background.join_next() => break ended.err(),
         }
     };
-    let stopped = tokio::select! {
-        () = stop_in_order(&orders) => Stopped::InOrder,
-        signal = signals.next_stop() => {
-            tracing::warn!("signal {signal}: killing all services");
-            for order in &orders {
-                order.send_replace(Order::Kill);
+    let shutdown = tokio::select! {
+        () = stop_in_order(&commands) => ShutdownKind::Graceful,
+        signal = signals.next_shutdown() => {
+            tracing::warn!(signal, "received a second signal; killing all services");
+            for command in &commands {
+                command.send_replace(SupervisorCommand::Kill);
             }
-            for order in &orders {
-                order.closed().await;
+            for command in &commands {
+                command.closed().await;
             }
-            Stopped::AtOnce(signal)
+            ShutdownKind::Forced(signal)
         }
     };
-    beside.shutdown().await;
-    if let Err(error) = board.write(&folder) {
-        tracing::warn!("could not write {}: {error}", folder.status().display());
+    background.shutdown().await;
+    if let Err(error) = status.write(&folder) {
+        tracing::warn!(path = %folder.status_file().display(), %error, "could not write the status file");
     }
     if let Some(printer) = printer {
         printer.finish();
     }
-    match broken {
-        Some(error) => Err(BootError::Keeper(error)),
-        None => Ok(stopped),
+    match failed_task {
+        Some(error) => Err(BootError::SupervisorTask(error)),
+        None => Ok(shutdown),
     }
 }
 
-/// The last one started is stopped first, so that none loses what it needs while it still works.
-async fn stop_in_order(orders: &[watch::Sender<Order>]) {
-    for order in orders.iter().rev() {
-        order.send_replace(Order::Stop);
-        // Closed when its keeper has ended, and dropped its end.
-        order.closed().await;
+/// Stops the services in reverse start order, so that no service loses the one that it needs.
+async fn stop_in_order(commands: &[watch::Sender<SupervisorCommand>]) {
+    for command in commands.iter().rev() {
+        command.send_replace(SupervisorCommand::Stop);
+        // The channel closes when the supervisor has ended.
+        command.closed().await;
     }
 }
 
-/// Keepers at work, and the ends by which they are spoken to.
-struct Crew {
-    keepers: JoinSet<()>,
-    /// In the order of the services.
-    orders: Vec<watch::Sender<Order>>,
-    /// How many SIGHUPs there were.
+/// The running supervisors, and the channels to them.
+struct ServiceSupervisors {
+    tasks: JoinSet<()>,
+    /// In start order.
+    commands: Vec<watch::Sender<SupervisorCommand>>,
+    /// The number of SIGHUPs so far.
     hangups: watch::Sender<u64>,
-    watched: Vec<Watched>,
+    hold_watches: Vec<HoldWatch>,
 }
 
-impl Crew {
-    fn of(plan: &Plan, board: &Board, logs: &[Arc<Log>]) -> Crew {
-        let mut crew = Crew {
-            keepers: JoinSet::new(),
-            orders: Vec::new(),
+impl ServiceSupervisors {
+    fn start(plan: &BootPlan, status: &SharedNodeStatus, logs: &[Arc<ServiceLog>]) -> ServiceSupervisors {
+        let mut supervisors = ServiceSupervisors {
+            tasks: JoinSet::new(),
+            commands: Vec::new(),
             hangups: watch::Sender::new(0),
-            watched: Vec::new(),
+            hold_watches: Vec::new(),
         };
-        let mut readies: Vec<(&str, watch::Receiver<bool>)> = Vec::new();
+        let mut ready_channels: Vec<(&str, watch::Receiver<bool>)> = Vec::new();
         for (index, (service, log)) in plan.services.iter().zip(logs).enumerate() {
             let needed = service.needs.as_deref().and_then(|needs| {
-                let found = readies.iter().find(|(name, _)| *name == needs);
+                let found = ready_channels.iter().find(|(name, _)| *name == needs);
                 found.map(|(_, ready)| ready.clone())
             });
             let (ready, is_ready) = watch::channel(false);
-            readies.push((&service.name, is_ready));
-            let (order, orders) = watch::channel(Order::Keep);
-            crew.orders.push(order);
+            ready_channels.push((&service.name, is_ready));
+            let (command, commands) = watch::channel(SupervisorCommand::KeepRunning);
+            supervisors.commands.push(command);
             let (held, is_held) = watch::channel(false);
-            crew.watched.push(Watched {
+            supervisors.hold_watches.push(HoldWatch {
                 service: service.name.clone(),
                 held,
-                line: board.line(index),
+                status: status.updater(index),
             });
-            let keeper = Keeper {
+            let supervisor = ServiceSupervisor {
                 service: service.clone(),
                 settings: plan.settings,
-                folder: Folder::new(&plan.run),
+                folder: RunFolder::new(&plan.run),
                 log: Arc::clone(log),
-                line: board.line(index),
-                signs: Signs {
-                    order: orders,
-                    hangups: crew.hangups.subscribe(),
+                status: status.updater(index),
+                channels: SupervisorChannels {
+                    command: commands,
+                    hangups: supervisors.hangups.subscribe(),
                     held: is_held,
                     needed,
                     ready,
                 },
             };
-            crew.keepers.spawn(keeper.run());
+            supervisors.tasks.spawn(supervisor.run());
         }
-        crew
+        supervisors
     }
 }
 
-fn logs(plan: &Plan) -> Vec<Arc<Log>> {
+fn logs(plan: &BootPlan) -> Vec<Arc<ServiceLog>> {
     let settings = &plan.settings;
     plan.services
         .iter()
         .map(|service| {
             let path = plan.log.join(format!("{}.log", service.name));
-            Arc::new(Log::new(path, settings.log_size, settings.log_keep))
+            Arc::new(ServiceLog::new(
+                path,
+                settings.max_log_size,
+                settings.rotated_logs_kept,
+            ))
         })
         .collect()
 }
 
-fn printer(plan: &Plan, logs: &[Arc<Log>]) -> Result<Option<Printer>, BootError> {
-    let tails: Vec<_> = plan
+fn printer(plan: &BootPlan, logs: &[Arc<ServiceLog>]) -> Result<Option<LogPrinter>, BootError> {
+    let followers: Vec<_> = plan
         .services
         .iter()
         .zip(logs)
         .filter(|(service, _)| plan.prints(&service.name))
         .map(|(service, log)| (service.name.clone(), log.follow()))
         .collect();
-    match tails.is_empty() {
+    match followers.is_empty() {
         true => Ok(None),
-        false => Printer::start(tails).map(Some).map_err(BootError::Printer),
+        false => LogPrinter::start(followers)
+            .map(Some)
+            .map_err(BootError::LogPrinter),
     }
 }

@@ -1,43 +1,45 @@
-//! The first SIGINT or SIGTERM stops in order, the second at once. SIGHUP is passed on.
+//! The signals that boot handles: SIGINT and SIGTERM for a shutdown, SIGHUP to reload.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub(crate) struct Signals {
+/// The signal handlers of boot.
+pub(crate) struct BootSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-pub(crate) enum Signalled {
-    /// With its number.
-    Stop(i32),
+/// A signal that boot has received.
+pub(crate) enum BootSignal {
+    /// SIGINT or SIGTERM, with its number.
+    Shutdown(i32),
     HangUp,
 }
 
-impl Signals {
-    /// From here on signals no longer end the process by themselves.
-    pub(crate) fn listen() -> io::Result<Signals> {
-        Ok(Signals {
+impl BootSignals {
+    /// Installs the handlers. From now on these signals no longer terminate the process.
+    pub(crate) fn listen() -> io::Result<BootSignals> {
+        Ok(BootSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    pub(crate) async fn next(&mut self) -> Signalled {
+    pub(crate) async fn next(&mut self) -> BootSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Signalled::Stop(SignalKind::interrupt().as_raw_value()),
-            _ = self.terminate.recv() => Signalled::Stop(SignalKind::terminate().as_raw_value()),
-            _ = self.hangup.recv() => Signalled::HangUp,
+            _ = self.interrupt.recv() => BootSignal::Shutdown(SignalKind::interrupt().as_raw_value()),
+            _ = self.terminate.recv() => BootSignal::Shutdown(SignalKind::terminate().as_raw_value()),
+            _ = self.hangup.recv() => BootSignal::HangUp,
         }
     }
 
-    /// The number of the next signal that stops.
-    pub(crate) async fn next_stop(&mut self) -> i32 {
+    /// The number of the next SIGINT or SIGTERM.
+    pub(crate) async fn next_shutdown(&mut self) -> i32 {
         loop {
-            if let Signalled::Stop(number) = self.next().await {
+            if let BootSignal::Shutdown(number) = self.next().await {
                 return number;
             }
         }

@@ -1,4 +1,4 @@
-//! How a node is: written by boot at every change, read by whoever asks.
+//! The status of a node: boot writes it at every change, `conclave status` reads it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,110 +8,115 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::Folder;
-use crate::process::Identity;
+use crate::process::ProcessIdentity;
+use crate::run_folder::RunFolder;
 use crate::{NodeError, lock};
 
-/// A node, as `status.json` has it.
+/// The content of `status.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Boot itself. `None` if none runs.
+pub struct NodeStatus {
+    /// The process of boot; `None` if it does not run.
     pub pid: Option<u32>,
-    /// Since when this boot runs, or ran.
+    /// When this boot started.
     pub since: Timestamp,
-    /// Judicator, executor or gateway; or `up`, which is one process.
+    /// `judicator`, `executor` or `gateway`; `up` for a single process.
     pub kind: String,
     pub name: String,
-    /// Of the program that runs.
+    /// The version of the running program.
     #[serde(default)]
     pub version: String,
-    /// The run of the machine that all process numbers belong to.
-    pub machine: String,
-    /// Where a single process serves, by protocol. The services of other nodes say it in their logs.
+    /// The boot id of the kernel that all pids belong to.
+    #[serde(rename = "machine")]
+    pub kernel_boot_id: String,
+    /// The addresses of a single process, by protocol. Services of other nodes log theirs.
     #[serde(default)]
     pub addresses: BTreeMap<String, String>,
-    /// None where the node is a single process.
+    /// Empty if the node is a single process.
     pub services: Vec<ServiceStatus>,
 }
 
+/// The status of one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
     pub name: String,
-    pub state: State,
+    pub state: ServiceState,
     /// The process that boot started.
     pub pid: Option<u32>,
-    /// When that process began, in the machine's own count; it tells it from a later one with its number.
-    pub pid_began: Option<u64>,
-    /// The process that does the work, where the service is a wrapper around another program.
+    /// When that process started, in clock ticks since the kernel booted; identifies it if its pid is reused.
+    #[serde(rename = "pid_began")]
+    pub pid_start_time: Option<u64>,
+    /// The process of the wrapped program, if the service is a wrapper (etcd, mongod).
     pub server_pid: Option<u32>,
-    pub server_began: Option<u64>,
-    /// Since when it is in this state; for a held service that runs, since when it runs.
+    #[serde(rename = "server_began")]
+    pub server_start_time: Option<u64>,
+    /// Since when the service is in this state; for a held service that runs, since when it runs.
     pub since: Timestamp,
-    /// How often this boot has started it again.
+    /// How often this boot has restarted the service.
     pub restarts: u64,
-    /// How it ended last.
+    /// How the last process of the service exited.
     pub last_exit: Option<String>,
-    /// What it does or waits for, in words.
+    /// What the service is doing or waiting for.
     pub doing: Option<String>,
 }
 
+/// The state of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// The service it needs is not ready yet.
+pub enum ServiceState {
+    /// The service that this one needs is not ready yet.
     Waiting,
-    /// It is there, and has not said yet that it serves.
+    /// The process runs, and the service is not ready yet.
     Starting,
     Running,
-    /// It keeps dying, and rests before it is started again.
+    /// The service keeps exiting, and boot waits before the next restart.
     BackingOff,
-    /// An operator has it: it is left alone. It may still run.
+    /// An operator holds the service: boot does not start it. It may still run.
     Held,
     Stopping,
     Stopped,
 }
 
-impl State {
+impl ServiceState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Starting => "starting",
-            State::Running => "running",
-            State::BackingOff => "backing off",
-            State::Held => "held",
-            State::Stopping => "stopping",
-            State::Stopped => "stopped",
+            ServiceState::Waiting => "waiting",
+            ServiceState::Starting => "starting",
+            ServiceState::Running => "running",
+            ServiceState::BackingOff => "backing off",
+            ServiceState::Held => "held",
+            ServiceState::Stopping => "stopping",
+            ServiceState::Stopped => "stopped",
         }
     }
 }
 
-impl Status {
-    /// As boot wrote it, and then held against what is really there: processes that are gone are not named, and
-    /// without boot no service is said to be kept alive.
-    pub fn read(run: &Path) -> Result<Status, NodeError> {
-        let folder = Folder::new(run);
-        let path = folder.status();
-        let boot = lock::holder(&folder).map_err(NodeError::at("look at", &folder.boot_pid()))?;
+impl NodeStatus {
+    /// Reads the status file and corrects it: processes that have exited are removed, and without boot no service counts as
+    /// running.
+    pub fn read(run: &Path) -> Result<NodeStatus, NodeError> {
+        let folder = RunFolder::new(run);
+        let path = folder.status_file();
+        let boot = lock::running_boot(&folder).map_err(NodeError::at("lock", &folder.boot_pid_file()))?;
         let text = fs::read(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => NodeError::NoNode {
                 run: run.to_path_buf(),
             },
             _ => NodeError::at("read", &path)(source),
         })?;
-        let written: Status =
+        let written: NodeStatus =
             serde_json::from_slice(&text).map_err(|source| NodeError::Unreadable { path, source })?;
-        Ok(written.held_against(boot.map(|boot| boot.pid), |identity| identity.is_alive()))
+        Ok(written.checked_against_processes(boot.map(|boot| boot.pid), |identity| identity.is_alive()))
     }
 
-    /// Whether the node is one process, and no boot with its services.
+    /// Whether the node is a single process without services.
     pub fn is_single(&self) -> bool {
         self.services.is_empty()
     }
 
-    /// The service of this name, or the error that names those there are.
-    pub(crate) fn find(&self, name: &str) -> Result<&ServiceStatus, NodeError> {
+    /// The service with this name, or an error that lists the services.
+    pub(crate) fn find_service(&self, name: &str) -> Result<&ServiceStatus, NodeError> {
         if self.is_single() {
-            return Err(NodeError::Single {
+            return Err(NodeError::SingleProcess {
                 kind: self.kind.clone(),
             });
         }
@@ -129,36 +134,40 @@ impl Status {
             })
     }
 
-    fn held_against(mut self, boot: Option<u32>, is_alive: impl Fn(&Identity) -> bool) -> Status {
+    fn checked_against_processes(
+        mut self,
+        boot: Option<u32>,
+        is_alive: impl Fn(&ProcessIdentity) -> bool,
+    ) -> NodeStatus {
         let alive = |pid: Option<u32>, began: Option<u64>| {
-            let identity = Identity {
+            let identity = ProcessIdentity {
                 pid: pid?,
-                started: began?,
-                machine: self.machine.clone(),
+                start_time: began?,
+                kernel_boot_id: self.kernel_boot_id.clone(),
             };
-            is_alive(&identity).then_some((identity.pid, identity.started))
+            is_alive(&identity).then_some((identity.pid, identity.start_time))
         };
-        // Another boot than the one that wrote this has not got to writing yet.
+        // Another boot has started and has not written its status yet.
         let outdated = boot.is_some() && boot != self.pid;
         for service in &mut self.services {
-            (service.pid, service.pid_began) = alive(service.pid, service.pid_began).unzip();
-            (service.server_pid, service.server_began) =
-                alive(service.server_pid, service.server_began).unzip();
+            (service.pid, service.pid_start_time) = alive(service.pid, service.pid_start_time).unzip();
+            (service.server_pid, service.server_start_time) =
+                alive(service.server_pid, service.server_start_time).unzip();
             service.state = match (boot, service.pid) {
-                _ if outdated => State::Waiting,
+                _ if outdated => ServiceState::Waiting,
                 (Some(_), _) => service.state,
-                // Its boot was killed. It will end by itself.
-                (None, Some(_)) => State::Stopping,
-                (None, None) => State::Stopped,
+                // Boot was killed, so the service is about to exit.
+                (None, Some(_)) => ServiceState::Stopping,
+                (None, None) => ServiceState::Stopped,
             };
         }
         self.pid = boot;
         self
     }
 
-    /// Whole or not at all, whoever reads meanwhile.
-    pub(crate) fn write(&self, folder: &Folder) -> io::Result<()> {
-        let path = folder.status();
+    /// Replaces the file atomically.
+    pub(crate) fn write(&self, folder: &RunFolder) -> io::Result<()> {
+        let path = folder.status_file();
         let new = path.with_extension("json.new");
         let mut file = fs::File::create(&new)?;
         serde_json::to_writer_pretty(&mut file, self)?;
@@ -171,14 +180,14 @@ impl Status {
 mod tests {
     use super::*;
 
-    fn service(state: State, pid: Option<u32>, server: Option<u32>) -> ServiceStatus {
+    fn service(state: ServiceState, pid: Option<u32>, server: Option<u32>) -> ServiceStatus {
         ServiceStatus {
             name: "etcd".into(),
             state,
             pid,
-            pid_began: pid.map(u64::from),
+            pid_start_time: pid.map(u64::from),
             server_pid: server,
-            server_began: server.map(u64::from),
+            server_start_time: server.map(u64::from),
             since: Timestamp::UNIX_EPOCH,
             restarts: 0,
             last_exit: None,
@@ -186,61 +195,61 @@ mod tests {
         }
     }
 
-    fn node(service: ServiceStatus) -> Status {
-        Status {
+    fn node(service: ServiceStatus) -> NodeStatus {
+        NodeStatus {
             pid: Some(100),
             since: Timestamp::UNIX_EPOCH,
             kind: "judicator".into(),
             name: "a".into(),
             version: String::new(),
             addresses: BTreeMap::new(),
-            machine: "m".into(),
+            kernel_boot_id: "m".into(),
             services: vec![service],
         }
     }
 
     #[test]
-    fn what_was_written_is_held_against_what_is_there() {
-        fn check(boot: Option<u32>, alive: &[u32], expected: (State, Option<u32>, Option<u32>)) {
-            let seen = node(service(State::Running, Some(1), Some(2)))
-                .held_against(boot, |identity| alive.contains(&identity.pid));
-            let service = &seen.services[0];
-            assert_eq!(seen.pid, boot);
+    fn the_written_status_is_corrected_by_the_processes_that_exist() {
+        fn check(boot: Option<u32>, alive: &[u32], expected: (ServiceState, Option<u32>, Option<u32>)) {
+            let read = node(service(ServiceState::Running, Some(1), Some(2)))
+                .checked_against_processes(boot, |identity| alive.contains(&identity.pid));
+            let service = &read.services[0];
+            assert_eq!(read.pid, boot);
             assert_eq!(
                 (service.state, service.pid, service.server_pid),
                 expected,
                 "{boot:?} {alive:?}"
             );
         }
-        check(Some(100), &[1, 2], (State::Running, Some(1), Some(2)));
-        check(Some(100), &[1], (State::Running, Some(1), None));
-        check(None, &[1, 2], (State::Stopping, Some(1), Some(2)));
-        check(None, &[2], (State::Stopped, None, Some(2)));
-        check(None, &[], (State::Stopped, None, None));
-        check(Some(101), &[1], (State::Waiting, Some(1), None));
+        check(Some(100), &[1, 2], (ServiceState::Running, Some(1), Some(2)));
+        check(Some(100), &[1], (ServiceState::Running, Some(1), None));
+        check(None, &[1, 2], (ServiceState::Stopping, Some(1), Some(2)));
+        check(None, &[2], (ServiceState::Stopped, None, Some(2)));
+        check(None, &[], (ServiceState::Stopped, None, None));
+        check(Some(101), &[1], (ServiceState::Waiting, Some(1), None));
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn the_status_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
-        let status = node(service(State::BackingOff, Some(1), None));
-        status.write(&Folder::new(folder.path())).unwrap();
+        let status = node(service(ServiceState::BackingOff, Some(1), None));
+        status.write(&RunFolder::new(folder.path())).unwrap();
         let text = fs::read_to_string(folder.path().join("status.json")).unwrap();
         assert!(text.contains("\"state\": \"backing_off\""), "{text}");
         assert!(text.contains("\"since\": \"1970-01-01T00:00:00Z\""), "{text}");
-        assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
-        // Nobody runs here, and no process 1 of such a machine.
-        let seen = Status::read(folder.path()).unwrap();
-        assert_eq!((seen.pid, seen.services[0].state), (None, State::Stopped));
+        assert_eq!(serde_json::from_str::<NodeStatus>(&text).unwrap(), status);
+        // No boot runs here, and there is no process 1 with such a kernel boot id.
+        let read = NodeStatus::read(folder.path()).unwrap();
+        assert_eq!((read.pid, read.services[0].state), (None, ServiceState::Stopped));
     }
 
     #[test]
-    fn what_is_no_node_is_named() {
+    fn a_folder_without_a_valid_status_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let wrong = Status::read(folder.path()).unwrap_err().to_string();
-        assert!(wrong.contains("no node was started in"), "{wrong}");
+        let error = NodeStatus::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no node was started in"), "{error}");
         fs::write(folder.path().join("status.json"), "{}").unwrap();
-        let wrong = Status::read(folder.path()).unwrap_err().to_string();
-        assert!(wrong.contains("status.json"), "{wrong}");
+        let error = NodeStatus::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("status.json"), "{error}");
     }
 }

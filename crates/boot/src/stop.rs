@@ -1,16 +1,16 @@
-//! Stop the node of a folder from outside.
+//! `conclave stop`: stops the node of a data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::folder::Folder;
+use crate::run_folder::RunFolder;
 use crate::{NodeError, lock};
 
-/// Asks boot to stop and waits until it is gone with all its services. Needs a runtime.
-pub async fn stop(run: &Path, patience: Duration) -> Result<(), NodeError> {
-    let folder = Folder::new(run);
-    let exists = |path: PathBuf| path.try_exists().map_err(NodeError::at("look at", &path));
-    if !exists(folder.status())? && !exists(folder.boot_pid())? {
+/// Sends SIGTERM to boot and waits until it has exited, with all its services. Needs a Tokio runtime.
+pub async fn stop(run: &Path, timeout: Duration) -> Result<(), NodeError> {
+    let folder = RunFolder::new(run);
+    let exists = |path: PathBuf| path.try_exists().map_err(NodeError::at("read", &path));
+    if !exists(folder.status_file())? && !exists(folder.boot_pid_file())? {
         return Err(NodeError::NoNode {
             run: run.to_path_buf(),
         });
@@ -18,19 +18,19 @@ pub async fn stop(run: &Path, patience: Duration) -> Result<(), NodeError> {
     let not_running = || NodeError::NotRunning {
         run: run.to_path_buf(),
     };
-    let boot = lock::holder(&folder)
-        .map_err(NodeError::at("look at", &folder.boot_pid()))?
+    let boot = lock::running_boot(&folder)
+        .map_err(NodeError::at("lock", &folder.boot_pid_file()))?
         .ok_or_else(not_running)?;
     let failed = |source| NodeError::Signal {
         pid: boot.pid,
         source,
     };
-    let process = boot.open().map_err(failed)?.ok_or_else(not_running)?;
+    let process = boot.open_handle().map_err(failed)?.ok_or_else(not_running)?;
     process.terminate().map_err(failed)?;
-    tokio::time::timeout(patience, process.ended())
+    tokio::time::timeout(timeout, process.wait_for_exit())
         .await
         .map_err(|_| NodeError::StillStopping {
             pid: boot.pid,
-            patience,
+            timeout,
         })
 }

@@ -11,8 +11,8 @@ NOT_OF_FORM = (
     "send only one of them",  # an id and a key that makes another one
     "is given twice",  # a file as source and as data, or as a zip and otherwise
     "also the folder of",  # a file named like the folder of another one
-    "is the same as that of tasks[",  # two tasks of a batch with one id
-    "also otherwise; choose one",  # a zip and files in one form
+    "is also the id of tasks[",  # two tasks of a batch with one id
+    "as a zip and as files; choose one",  # a zip and files in one form
 )
 
 

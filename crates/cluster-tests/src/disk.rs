@@ -1,4 +1,4 @@
-//! Small file systems of their own: one to be filled, one to be frozen or watched.
+//! Small file systems for tests: one to fill up, one to freeze or to observe.
 
 use std::fs;
 use std::io;
@@ -6,34 +6,35 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Unmounted when dropped. It takes root to mount one.
-pub struct Disk {
+/// A small tmpfs that a test can fill up. Unmounted when dropped. Mounting needs root.
+pub struct TmpfsDisk {
     folder: PathBuf,
 }
 
-impl Disk {
-    /// Mounts so many bytes of room at the folder, which is made.
-    pub fn mount(folder: &Path, size: &str) -> Disk {
+impl TmpfsDisk {
+    /// Creates the folder and mounts a tmpfs of this size there.
+    pub fn mount(folder: &Path, size: &str) -> TmpfsDisk {
         fs::create_dir_all(folder).expect("a folder to mount at");
         let options = format!("size={size},mode=0755");
         run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs"], folder);
-        Disk {
+        TmpfsDisk {
             folder: folder.to_path_buf(),
         }
     }
 
-    /// Fills all but so many bytes.
+    /// Fills the file system until only `left` bytes are free.
     pub fn fill(&self, left: u64) {
         let free = nix::sys::statvfs::statvfs(&self.folder).expect("statvfs");
         let free = free.blocks_available() as u64 * free.fragment_size() as u64;
         let ballast = vec![0; usize::try_from(free.saturating_sub(left)).expect("a small disk")];
         match fs::write(self.ballast(), ballast) {
-            // Somebody else has taken some of it meanwhile, and the rest is ballast.
+            // Another process has written in the meantime; the file system is full, as wanted.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
             written => written.expect("ballast"),
         }
     }
 
+    /// Undoes `fill`.
     pub fn free(&self) {
         fs::remove_file(self.ballast()).expect("ballast");
     }
@@ -43,27 +44,27 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for TmpfsDisk {
     fn drop(&mut self) {
         run("umount", &["--lazy"], &self.folder);
     }
 }
 
-/// A file system on a loop device that nothing else uses, so that the device's counters are its own. While it is frozen,
-/// writers block in the kernel and cannot be killed. Thawed and unmounted when dropped. It takes root.
+/// An ext4 file system on its own loop device, which can be frozen and whose I/O is counted. While it is frozen, writers
+/// block in the kernel and cannot be killed. Thawed and unmounted when dropped. Mounting needs root.
 pub struct LoopDisk {
     folder: PathBuf,
 }
 
-/// Of a device, since it is there.
+/// I/O counters of a block device, since it was attached.
 #[derive(Clone, Copy, Debug)]
-pub struct Traffic {
+pub struct BlockDeviceCounters {
     pub read_bytes: u64,
     pub flushes: u64,
 }
 
 impl LoopDisk {
-    /// Mounts it at the folder, which is made; its image lies beside that.
+    /// Creates the folder and mounts the file system there; the image file lies beside the folder.
     pub fn mount(folder: &Path) -> LoopDisk {
         fs::create_dir_all(folder).expect("a folder to mount at");
         let image = folder.with_extension("img");
@@ -71,14 +72,14 @@ impl LoopDisk {
         file.set_len(32 << 20).expect("an image");
         run("mkfs.ext4", &["-q"], &image);
         let image = image.to_str().expect("a path that is text");
-        // Not even reading may write to it.
+        // noatime: reads must not cause writes.
         run("mount", &["-o", "loop,noatime", image], folder);
         LoopDisk {
             folder: folder.to_path_buf(),
         }
     }
 
-    pub fn traffic(&self) -> Traffic {
+    pub fn counters(&self) -> BlockDeviceCounters {
         let device = fs::metadata(&self.folder).expect("a mounted folder").dev();
         let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
         let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).expect("a device");
@@ -86,8 +87,8 @@ impl LoopDisk {
             .split_whitespace()
             .map(|figure| figure.parse().expect("a number"))
             .collect();
-        Traffic {
-            // In sectors, which are always counted as so long.
+        BlockDeviceCounters {
+            // The kernel counts sectors of 512 bytes, whatever the device's block size is.
             read_bytes: figures[2] * 512,
             flushes: figures[15],
         }
@@ -104,7 +105,7 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        // It fails where it is not frozen.
+        // Fails if the file system is not frozen.
         let _ = Command::new("fsfreeze")
             .arg("--unfreeze")
             .arg(&self.folder)

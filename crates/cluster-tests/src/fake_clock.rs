@@ -1,15 +1,16 @@
-//! A wall clock that a test sets while a node runs; the monotonic clock stays the kernel's.
+//! A wall clock that a test can set while a node runs (libfaketime). The monotonic clock stays the kernel's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// A wall clock with an offset that the test sets.
 #[derive(Clone, Debug)]
 pub struct FakeClock {
     offset: PathBuf,
 }
 
 impl FakeClock {
-    /// Shows the right time until it is set.
+    /// A clock without an offset.
     pub fn new(file: &Path) -> FakeClock {
         let clock = FakeClock {
             offset: file.to_path_buf(),
@@ -18,12 +19,12 @@ impl FakeClock {
         clock
     }
 
-    /// How far it is from the right time, like `+8d`. Processes see it within a second.
+    /// Sets the offset, for example `+8d`. Processes see the change within a second.
     pub fn set(&self, offset: &str) {
         std::fs::write(&self.offset, offset).expect("the clock is set");
     }
 
-    /// The command and all that it starts read this clock.
+    /// Makes the command and its descendants read this clock.
     pub fn give_to(&self, command: &mut Command) {
         let library = format!(
             "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -36,7 +37,7 @@ impl FakeClock {
         command
             .env("LD_PRELOAD", library)
             .env("FAKETIME_TIMESTAMP_FILE", &self.offset)
-            // A process that reads the file at every look at the clock is much slower.
+            // Without a cache, processes read the file for every clock read, which is much slower.
             .env("FAKETIME_CACHE_DURATION", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }

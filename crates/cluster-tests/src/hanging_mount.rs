@@ -1,7 +1,7 @@
-//! A file system whose one file cannot be read: the reader hangs in the kernel (state D), and SIGKILL does not end it.
+//! A FUSE file system whose one file never answers a read: the reader hangs in the kernel (state D) and SIGKILL does not
+//! end it.
 //!
-//! A FUSE server that answers everything but the read. The kernel lets a reader be killed only until the server has
-//! taken its request.
+//! The server answers every request but READ. A reader can be killed only until the server has taken its request.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use std::thread::JoinHandle;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-/// Unmounted when dropped, with which every reader goes on. It takes root, and `/dev/fuse`.
+/// The mounted file system. Dropping it unmounts it, which ends every hanging read. Needs root and `/dev/fuse`.
 pub struct HangingMount {
     folder: PathBuf,
     server: Option<JoinHandle<()>>,
 }
 
 impl HangingMount {
-    /// Mounts it at the folder, which is made.
+    /// Creates the folder and mounts the file system there.
     pub fn mount(folder: &Path) -> HangingMount {
         fs::create_dir_all(folder).expect("a folder to mount at");
         let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -43,7 +43,7 @@ impl HangingMount {
         }
     }
 
-    /// The file that never ends to be read.
+    /// The file whose reads hang.
     pub fn file(&self) -> PathBuf {
         self.folder.join(FILE)
     }
@@ -51,7 +51,7 @@ impl HangingMount {
 
 impl Drop for HangingMount {
     fn drop(&mut self) {
-        // With force, every request that waits is ended. If this process is killed, the kernel does the same.
+        // MNT_FORCE aborts all pending requests. If this process is killed, the kernel does the same.
         let flags = MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
         umount2(&self.folder, flags).expect("umount");
         let ended = self.server.take().map(JoinHandle::join);
@@ -66,13 +66,13 @@ const FILE: &str = "file";
 const ROOT_NODE: u64 = 1;
 const FILE_NODE: u64 = 2;
 
-/// Until it is unmounted. The messages are those of `linux/fuse.h`.
+/// Serves requests until the file system is unmounted. `linux/fuse.h` defines the messages.
 fn serve(mut device: File) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let length = match device.read(&mut buffer) {
             Ok(length) => length,
-            // A request was withdrawn before it was read.
+            // The request was aborted before it was read.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
             Err(_) => return,
         };
@@ -98,7 +98,7 @@ fn serve(mut device: File) {
         message.extend(error.to_ne_bytes());
         message.extend(&request[8..16]);
         message.extend(body);
-        // It fails if nobody waits for it any more.
+        // Fails if the request was aborted.
         let _ = device.write(&message);
     }
 }
@@ -109,7 +109,7 @@ fn number(request: &[u8], at: usize, bytes: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Version 7.31, nothing special, writes of 4 KiB.
+/// Protocol version 7.31, no optional features, writes of 4 KiB.
 fn init() -> Vec<u8> {
     let words: [u32; 16] = [7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
@@ -125,14 +125,14 @@ fn attributes(node: u64) -> Vec<u8> {
         _ => (libc::S_IFREG | 0o644, 4096),
     };
     let long: [u64; 6] = [node, size, 0, 0, 0, 0];
-    // Three parts of times, then mode, links, user, group, device, block size, flags.
+    // Nanoseconds of three times, then mode, links, user, group, device, block size, flags.
     let short: [u32; 10] = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0];
     let long = long.iter().flat_map(|number| number.to_ne_bytes());
     long.chain(short.iter().flat_map(|number| number.to_ne_bytes()))
         .collect()
 }
 
-/// By no page cache: a reader that waits for a page can be killed.
+/// Direct I/O, because a reader that waits for the page cache can be killed.
 fn opened() -> Vec<u8> {
     const DIRECT: u32 = 1;
     [&[0; 8], &DIRECT.to_ne_bytes()[..], &[0; 4]].concat()

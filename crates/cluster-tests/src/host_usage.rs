@@ -1,4 +1,4 @@
-//! The use of a machine as a whole, by the figures of its kernel and not by those of a control group.
+//! Resource usage of a whole machine, from the kernel's counters instead of a control group's.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(5);
 const PAGE: u64 = 4096;
 
-/// At one time; or how much more at one time than at another.
+/// Resource usage of a machine at one time, or the difference between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUsage {
-    /// Memory that nobody can have. The kernel has it as what it could still give.
+    /// MemTotal - MemAvailable.
     pub memory_bytes: u64,
-    /// Of the kernel's own objects, those in caches that it could give up included.
+    /// Kernel objects (Slab), including reclaimable caches.
     pub slab_bytes: u64,
+    /// Kernel objects that cannot be reclaimed (SUnreclaim).
     pub fixed_slab_bytes: u64,
-    /// What waits in TCP and UDP sockets of all network namespaces.
+    /// Buffers of TCP and UDP sockets in all network namespaces.
     pub socket_bytes: u64,
     pub open_files: u64,
     /// Processes and threads.
@@ -25,7 +26,7 @@ pub struct HostUsage {
 }
 
 impl HostUsage {
-    /// Files with the figures, for a caller that reads them on another machine and hands their text to `parse`.
+    /// The files to read, for a caller that reads them on another machine and passes their text to `parse`.
     pub const FILES: [&str; 4] = [
         "/proc/meminfo",
         "/proc/net/sockstat",
@@ -33,7 +34,7 @@ impl HostUsage {
         "/proc/loadavg",
     ];
 
-    /// Of this machine, now.
+    /// The current usage of this machine.
     pub fn read() -> HostUsage {
         let text: String = HostUsage::FILES
             .iter()
@@ -42,7 +43,7 @@ impl HostUsage {
         HostUsage::parse(&text).unwrap_or_else(|| panic!("figures are missing: {text}"))
     }
 
-    /// From all lines of these files.
+    /// Parses the concatenated text of `FILES`.
     pub fn parse(text: &str) -> Option<HostUsage> {
         let words_after = |name: &str| {
             let mut lines = text.lines().map(str::split_whitespace);
@@ -53,14 +54,14 @@ impl HostUsage {
             let mut words = words_after(name)?.skip_while(|word| *word != "mem");
             words.nth(1)?.parse::<u64>().ok()
         };
-        // In use, never more than 0 free, the most there may be.
+        // file-nr: allocated, free (always 0), maximum.
         let open_files = text
             .lines()
             .find_map(|line| match line.split('\t').collect::<Vec<_>>()[..] {
                 [used, "0", _] => used.parse().ok(),
                 _ => None,
             });
-        // The fourth word is the number of runnable processes, a slash, and the number of all.
+        // loadavg: the fourth field is RUNNABLE/TOTAL.
         let processes = text.lines().find_map(|line| {
             let (_, all) = line.split_whitespace().nth(3)?.split_once('/')?;
             all.parse().ok()
@@ -75,21 +76,21 @@ impl HostUsage {
         })
     }
 
-    /// How much more this is, figure by figure.
+    /// The increase since `before` of each counter; 0 where it fell.
     #[must_use]
-    pub fn over(&self, before: &HostUsage) -> HostUsage {
+    pub fn increase_since(&self, before: &HostUsage) -> HostUsage {
         self.with(before, u64::saturating_sub)
     }
 
-    /// The larger of both, figure by figure.
+    /// The larger value of each counter.
     #[must_use]
     pub fn max(&self, other: &HostUsage) -> HostUsage {
         self.with(other, u64::max)
     }
 
-    /// Whether no figure is above that of the bound.
+    /// Whether no counter exceeds that of the bound.
     pub fn is_within(&self, bound: &HostUsage) -> bool {
-        self.over(bound) == HostUsage::default()
+        self.increase_since(bound) == HostUsage::default()
     }
 
     fn with(&self, other: &HostUsage, join: fn(u64, u64) -> u64) -> HostUsage {
@@ -104,15 +105,15 @@ impl HostUsage {
     }
 }
 
-/// Looks at this machine again and again, and remembers the highest of each figure.
-pub struct HostWatch {
+/// Samples the usage of this machine in a thread, and keeps the maximum of each counter.
+pub struct HostUsageMonitor {
     before: HostUsage,
     stop: Arc<AtomicBool>,
     looking: JoinHandle<HostUsage>,
 }
 
-impl HostWatch {
-    pub fn start() -> HostWatch {
+impl HostUsageMonitor {
+    pub fn start() -> HostUsageMonitor {
         let (before, stop) = (HostUsage::read(), Arc::new(AtomicBool::new(false)));
         let looking = std::thread::spawn({
             let stop = Arc::clone(&stop);
@@ -125,22 +126,22 @@ impl HostWatch {
                 most
             }
         });
-        HostWatch {
+        HostUsageMonitor {
             before,
             stop,
             looking,
         }
     }
 
-    /// What there was at first.
+    /// The usage when the monitor started.
     pub fn before(&self) -> HostUsage {
         self.before
     }
 
-    /// How much more there was at most.
+    /// Stops sampling, and returns the largest increase of each counter.
     pub fn end(self) -> HostUsage {
         self.stop.store(true, Ordering::Relaxed);
-        self.looking.join().expect("figures").over(&self.before)
+        self.looking.join().expect("figures").increase_since(&self.before)
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
     use super::HostUsage;
 
     #[test]
-    fn figures_are_read_as_the_kernel_writes_them() {
+    fn kernel_counters_are_parsed() {
         let text = "MemTotal:        1000 kB\nMemFree:          100 kB\nMemAvailable:     400 kB\nSlab:              50 kB\n\
             SReclaimable:      20 kB\nSUnreclaim:        30 kB\nsockets: used 100\n\
             TCP: inuse 5 orphan 0 tw 0 alloc 6 mem 2\nUDP: inuse 1 mem 1\nUDPLITE: inuse 0\n\
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_more_is_over() {
+    fn differences_do_not_go_below_zero() {
         let few = HostUsage {
             open_files: 5,
             processes: 9,
@@ -179,8 +180,8 @@ mod tests {
             processes: 4,
             ..HostUsage::default()
         };
-        assert_eq!(many.over(&few).open_files, 2);
-        assert_eq!(many.over(&few).processes, 0);
+        assert_eq!(many.increase_since(&few).open_files, 2);
+        assert_eq!(many.increase_since(&few).processes, 0);
         assert!(!many.is_within(&few));
         assert!(few.is_within(&many.max(&few)));
     }

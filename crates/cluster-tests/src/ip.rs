@@ -1,8 +1,8 @@
-//! `ip` of iproute2, which takes root.
+//! Runs `ip` of iproute2, which needs root.
 
 use std::process::Command;
 
-/// Panics with what it said when it fails.
+/// Runs `ip`, and panics with its error message if it fails.
 pub(crate) fn ip(args: &str) {
     if let Err(why) = try_ip(args) {
         panic!("ip {args} failed (it needs root): {why}");

@@ -1,50 +1,51 @@
-//! Whole systems of real processes, for tests: started from the `conclave` binary, spoken to over HTTP, hurt by
-//! signals.
+//! The harness for tests of whole systems: starts real `conclave` processes, talks to them over HTTP and the command
+//! line, and injects faults (signals, cut networks, full disks, wrong clocks).
 //!
-//! This room uses nothing of the others but the HTTP client: what it sees is what a user sees.
+//! Of the product's crates it uses `api` and `model` only, so tests observe what a user observes.
 
-mod await_that;
-mod claim;
-mod cli;
-mod cluster;
+mod conclave_cli;
+mod control_groups;
 mod disk;
-mod dns;
+mod dns_server;
 mod fake_clock;
-mod gateways;
-mod groups;
-mod guest;
+mod gateway_clients;
+mod guest_machine;
 mod hanging_mount;
-mod history;
 mod host_usage;
 mod ip;
-mod lan;
-mod load;
-mod network;
-mod node;
-mod relay;
-mod remains;
-mod system;
-mod web;
+mod load_generator;
+mod node_process;
+mod raw_http_client;
+mod resource_claim;
+mod run_history;
+mod task_leftovers;
+mod tcp_relay;
+mod test_cluster;
+mod test_system;
+mod veth_network;
+mod virtual_lan;
+mod wait_until;
 
-pub use await_that::await_that;
-pub use cli::{Cli, Said};
-pub use cluster::{
-    Cluster, ETCD, ETCD_PEER, Forming, HTTP, MONGOD, Machine, Process, RPC, Roster, SERVICE, Service, Status,
-};
-pub use disk::{Disk, LoopDisk, Traffic};
-pub use dns::Dns;
+pub use conclave_cli::{CommandOutput, ConclaveCli};
+pub use control_groups::{control_groups_beneath, control_groups_named};
+pub use disk::{BlockDeviceCounters, LoopDisk, TmpfsDisk};
+pub use dns_server::DnsServer;
 pub use fake_clock::FakeClock;
-pub use gateways::Gateways;
-pub use groups::{groups_beneath, groups_named};
-pub use guest::{Guest, Ran, Step};
+pub use gateway_clients::GatewayClients;
+pub use guest_machine::{GuestCommand, GuestMachine, GuestOutputs};
 pub use hanging_mount::HangingMount;
-pub use history::{History, Run};
-pub use host_usage::{HostUsage, HostWatch};
-pub use lan::{Host, Lan};
-pub use load::Load;
-pub use network::Network;
-pub use node::{Node, conclave, lives};
-pub use relay::Relay;
-pub use remains::Remains;
-pub use system::{System, shell};
-pub use web::{Answer, Web};
+pub use host_usage::{HostUsage, HostUsageMonitor};
+pub use load_generator::LoadGenerator;
+pub use node_process::{NodeProcess, conclave, is_alive};
+pub use raw_http_client::{HttpResponse, RawHttpClient};
+pub use run_history::{RunHistory, TaskRun};
+pub use task_leftovers::TaskLeftovers;
+pub use tcp_relay::TcpRelay;
+pub use test_cluster::{
+    ClusterNode, ClusterProcess, ETCD, ETCD_PEER, FormationMethod, HTTP, JudicatorList, MONGOD,
+    NodeStatusJson, RPC, SERVICE, ServiceStatusJson, TestCluster,
+};
+pub use test_system::{TestSystem, shell};
+pub use veth_network::VethNetwork;
+pub use virtual_lan::{LanHost, VirtualLan};
+pub use wait_until::wait_until;

@@ -1,10 +1,8 @@
-//! The command line. Each verb's own arguments stand in its file under `commands`.
+//! The command line. The arguments of each command are declared in the command's file under `commands`.
 
 mod client;
 mod cluster;
-mod local;
 mod missing_dashes;
-mod name;
 mod node;
 mod task;
 mod task_ref;
@@ -14,124 +12,125 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     add, backup, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold,
-    judicator, judicators, leave, remove, run, sandbox, search, service, stats, status, stop, unhold, up,
-    watch,
+    judicator, judicators, leave, remove, run, sandbox, search, service, stats, status, stop, up, watch,
 };
 
 pub(crate) use client::{ClientFlags, ServerFlags};
-pub(crate) use cluster::{ClusterFlags, FounderFlags, NameFlag};
-pub(crate) use local::LocalFlags;
-pub(crate) use name::{executor_name, user_name};
-pub(crate) use node::{ExecutorFlags, GatewayFlags, NodeFlags, flag, list_flag};
-pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags};
-pub(crate) use task_ref::{FindError, TaskRef, task_ref};
+pub(crate) use cluster::{BootstrapFlags, ClusterFlags, NodeNameFlag};
+pub(crate) use node::{
+    ExecutorFlags, GatewayFlags, LocalNodeFlags, NodeFlags, config_flag, config_list_flag,
+};
+pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags, executor_name, user_name};
+pub(crate) use task_ref::{TaskLookupError, TaskRef, task_ref};
 
 /// Runs command-line tasks on many machines, and never loses one.
 #[derive(Debug, Parser)]
 #[command(name = "conclave", version, max_term_width = 110)]
-pub(crate) struct Cli {
+pub(crate) struct CommandLine {
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) command: CliCommand,
     #[command(flatten)]
     server: ServerFlags,
 }
 
-impl Cli {
-    /// Ends the process if the line cannot be understood, as `Parser::parse` does.
-    pub(crate) fn from_process() -> Verb {
-        let words: Vec<_> = std::env::args_os().collect();
-        match Cli::try_parse_from(&words).and_then(Cli::verb) {
-            Ok(verb) => verb,
-            Err(error) => missing_dashes::explain(error, &words).exit(),
+impl CommandLine {
+    /// Parses the arguments of this process. Exits with a message if they are invalid, as `Parser::parse` does.
+    pub(crate) fn parse_or_exit() -> CliCommand {
+        let arguments: Vec<_> = std::env::args_os().collect();
+        match CommandLine::try_parse_from(&arguments).and_then(CommandLine::into_command) {
+            Ok(command) => command,
+            Err(error) => missing_dashes::suggest_double_dash(error, &arguments).exit(),
         }
     }
 
-    /// The verb with the flags that stand before its name.
-    fn verb(self) -> Result<Verb, clap::Error> {
-        let Cli { mut verb, server } = self;
-        match (verb.client_flags(), server.given()) {
-            (Some(flags), _) => flags.take_missing(server),
+    /// The command, with the server flags that were given before its name.
+    fn into_command(self) -> Result<CliCommand, clap::Error> {
+        let CommandLine { mut command, server } = self;
+        match (command.client_flags(), server.first_given_flag()) {
+            (Some(flags), _) => flags.fill_missing_from(server),
             (None, Some(flag)) => {
-                return Err(Cli::command().error(
+                return Err(CommandLine::command().error(
                     ErrorKind::ArgumentConflict,
-                    format!("{flag} is for commands that talk to a server; this one does not"),
+                    format!("{flag} applies only to commands that call a server, and this command does not"),
                 ));
             }
             (None, None) => {}
         }
-        Ok(verb)
+        Ok(command)
     }
 }
 
+/// A command of the command line, with its arguments.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum CliCommand {
     /// Start everything on this machine: judicator, executor and gateway in one process
-    Up(up::Args),
-    /// Start a judicator alone
-    Judicator(judicator::Args),
-    /// Start an executor alone, for judicators elsewhere
-    Executor(executor::Args),
-    /// Start a gateway alone, for judicators elsewhere
-    Gateway(gateway::Args),
-    /// Show this machine's node: whether it runs, and how its services are
-    Status(status::Args),
-    /// Leave a service of this node of a cluster alone, for maintenance, until `unhold`
-    Hold(hold::Args),
-    /// Keep a service of this node of a cluster alive again
-    Unhold(unhold::Args),
+    Up(up::UpArgs),
+    /// Start a judicator only
+    Judicator(judicator::JudicatorArgs),
+    /// Start an executor only, which connects to judicators elsewhere
+    Executor(executor::ExecutorArgs),
+    /// Start a gateway only, which connects to judicators elsewhere
+    Gateway(gateway::GatewayArgs),
+    /// Show whether this machine's node runs, and the state of its services
+    Status(status::StatusArgs),
+    /// Pause the supervision of a service of this cluster node, for maintenance, until `unhold`
+    Hold(hold::HoldArgs),
+    /// Resume the supervision of a service of this cluster node
+    Unhold(hold::HoldArgs),
     /// Stop this machine's node
-    Stop(stop::Args),
-    /// Copy the tasks and blobs of this machine's `conclave up` to a folder, while it runs
-    Backup(backup::Args),
-    /// Take this node out of its cluster for good, and stop it
-    Leave(leave::Args),
-    /// Take another node, which is lost, out of the cluster for good
-    Remove(remove::Args),
-    /// Write a file with which MongoDB's own tools reach the cluster's replica set
-    Credentials(credentials::Args),
-    /// One service of a node; started by boot
+    Stop(stop::StopArgs),
+    /// Copy the tasks and blobs of this machine's `conclave up` to a folder while it runs
+    Backup(backup::BackupArgs),
+    /// Remove this node from its cluster permanently, and stop it
+    Leave(leave::LeaveArgs),
+    /// Remove another node, which is lost, from the cluster permanently
+    Remove(remove::RemoveArgs),
+    /// Write a file of credentials for MongoDB's tools, such as mongodump
+    Credentials(credentials::CredentialsArgs),
+    /// Run one service of a cluster node; boot starts it
     #[command(hide = true)]
-    Service(service::Args),
-    /// Add a task, wait for it, pass its output through and exit as it did
-    Run(run::Args),
-    /// Add one task or many, and print their ids
-    Add(add::Args),
-    /// Show a task, or write out what it printed
-    Get(get::Args),
+    Service(service::ServiceArgs),
+    /// Add a task, wait for it, print its output and exit with its exit code
+    Run(run::RunArgs),
+    /// Add one or more tasks and print their ids
+    Add(add::AddArgs),
+    /// Show a task, or print its output
+    Get(get::GetArgs),
     /// List tasks
-    Search(search::Args),
+    Search(search::SearchArgs),
     /// Cancel tasks
-    Cancel(cancel::Args),
-    /// Follow a task until it is done
-    Watch(watch::Args),
+    Cancel(cancel::CancelArgs),
+    /// Print each status of a task until it is done
+    Watch(watch::WatchArgs),
     /// List executors
-    Executors(executors::Args),
+    Executors(executors::ExecutorsArgs),
     /// List judicators
-    Judicators(judicators::Args),
+    Judicators(judicators::JudicatorsArgs),
     /// Show counts and rates
-    Stats(stats::Args),
+    Stats(stats::StatsArgs),
     /// Measure how fast this machine runs tasks
-    Bench(bench::Args),
-    /// Run one command in a cell, without any judicator; or say what this machine can enforce
-    Sandbox(sandbox::Args),
-    /// Show every setting, its value and where it came from
-    Config(config::Args),
-    /// Print a shell's completions
-    Completions(completions::Args),
+    Bench(bench::BenchArgs),
+    /// Run one command in a cell without a judicator, or show what this machine can enforce
+    Sandbox(sandbox::SandboxArgs),
+    /// Show every setting, its value and its origin
+    Config(config::ConfigArgs),
+    /// Print the completion script of a shell
+    Completions(completions::CompletionsArgs),
 }
 
-impl Verb {
+impl CliCommand {
+    /// The flags of a command that calls a server.
     fn client_flags(&mut self) -> Option<&mut ClientFlags> {
         match self {
-            Verb::Run(args) => Some(&mut args.client),
-            Verb::Add(args) => Some(&mut args.client),
-            Verb::Get(args) => Some(&mut args.client),
-            Verb::Search(args) => Some(&mut args.client),
-            Verb::Cancel(args) => Some(&mut args.client),
-            Verb::Watch(args) => Some(&mut args.client),
-            Verb::Executors(args) => Some(&mut args.client),
-            Verb::Judicators(args) => Some(&mut args.client),
-            Verb::Stats(args) => Some(&mut args.client),
+            CliCommand::Run(args) => Some(&mut args.client),
+            CliCommand::Add(args) => Some(&mut args.client),
+            CliCommand::Get(args) => Some(&mut args.client),
+            CliCommand::Search(args) => Some(&mut args.client),
+            CliCommand::Cancel(args) => Some(&mut args.client),
+            CliCommand::Watch(args) => Some(&mut args.client),
+            CliCommand::Executors(args) => Some(&mut args.client),
+            CliCommand::Judicators(args) => Some(&mut args.client),
+            CliCommand::Stats(args) => Some(&mut args.client),
             _ => None,
         }
     }
@@ -141,19 +140,19 @@ impl Verb {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Verb, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace()).and_then(Cli::verb)
+    fn parse(line: &str) -> Result<CliCommand, clap::Error> {
+        CommandLine::try_parse_from(line.split_whitespace()).and_then(CommandLine::into_command)
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+    fn the_declaration_of_the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn every_command_and_server_flag_is_documented() {
         let page = include_str!("../../../docs/cli.md");
-        let cli = Cli::command();
+        let cli = CommandLine::command();
         for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = format!("conclave {}", command.get_name());
             let named = |end: &str| page.contains(&format!("`{name}{end}"));
@@ -166,13 +165,16 @@ mod tests {
             );
         }
         let code = |word: &str| word.parse::<u8>().is_ok_and(|code| (110..=125).contains(&code));
-        for code in crate::exit::HELP.split_whitespace().filter(|word| code(word)) {
+        for code in crate::exit_code::EXIT_CODES_HELP
+            .split_whitespace()
+            .filter(|word| code(word))
+        {
             assert!(page.contains(code), "docs/cli.md does not name exit code {code}");
         }
     }
 
     #[test]
-    fn usual_lines_are_understood() {
+    fn valid_command_lines_are_accepted() {
         for line in [
             "conclave up --data /srv/c --listen 127.0.0.1:0 --rpc 127.0.0.1:0 --slots 4 --isolation none",
             "conclave up --config node.toml --set executor.self_kill=5s --insecure",
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn invalid_command_lines_are_refused() {
         for line in [
             "conclave run --env A -- b",
             "conclave run --wall soon -- b",

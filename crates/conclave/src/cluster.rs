@@ -1,20 +1,20 @@
-//! A node of a cluster: which services it has, what each is told, and how each is run.
+//! A cluster node: which services it has, their configuration, and how each is run.
 //!
-//! `conclave judicator --cluster` and its sisters are boot: they resolve the configuration, write each service's part
-//! of it to the run folder, and keep the services alive. A service is `conclave service NAME`, which reads that file
-//! and nothing else.
+//! `conclave judicator --cluster` (likewise `executor` and `gateway`) is boot: it resolves the configuration, writes each
+//! service's sections of it to the run folder, and supervises the services. A service is `conclave service NAME`, which
+//! reads only that file.
 
-mod access;
-mod kind;
+mod daemon_options;
+mod etcd_access;
+mod judicator_list;
 mod local;
-mod options;
+mod node_kind;
 mod own_address;
-mod roster;
+mod service_config;
 mod start;
-mod write;
 
 pub(crate) mod services;
 
-pub(crate) use kind::{Kind, Role};
 pub(crate) use local::LocalNode;
+pub(crate) use node_kind::{NodeKind, ServiceKind};
 pub(crate) use start::start;

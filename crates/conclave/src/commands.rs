@@ -1,4 +1,4 @@
-//! One file for each verb.
+//! One file for each command of the command line.
 
 pub(crate) mod add;
 pub(crate) mod backup;
@@ -23,7 +23,6 @@ pub(crate) mod service;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod stop;
-pub(crate) mod unhold;
 pub(crate) mod up;
 pub(crate) mod watch;
 
@@ -31,41 +30,41 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::args::Verb;
+use crate::args::CliCommand;
 
-pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
-    match verb {
-        Verb::Up(args) => up::run(args),
-        Verb::Judicator(args) => judicator::run(args),
-        Verb::Executor(args) => executor::run(args),
-        Verb::Gateway(args) => gateway::run(args),
-        Verb::Status(args) => client(status::run(args)),
-        Verb::Hold(args) => hold::run(args),
-        Verb::Unhold(args) => unhold::run(args),
-        Verb::Stop(args) => client(stop::run(args)),
-        Verb::Backup(args) => backup::run(args),
-        Verb::Leave(args) => client(leave::run(args)),
-        Verb::Remove(args) => client(remove::run(args)),
-        Verb::Credentials(args) => client(credentials::run(args)),
-        Verb::Service(args) => service::run(args),
-        Verb::Run(args) => client(run::run(args)),
-        Verb::Add(args) => client(add::run(args)),
-        Verb::Get(args) => client(get::run(args)),
-        Verb::Search(args) => client(search::run(args)),
-        Verb::Cancel(args) => client(cancel::run(args)),
-        Verb::Watch(args) => client(watch::run(args)),
-        Verb::Executors(args) => client(executors::run(args)),
-        Verb::Judicators(args) => client(judicators::run(args)),
-        Verb::Stats(args) => client(stats::run(args)),
-        Verb::Bench(args) => client(bench::run(args)),
-        Verb::Sandbox(args) => sandbox::run(args),
-        Verb::Config(args) => config::run(args),
-        Verb::Completions(args) => completions::run(args),
+pub(crate) fn run(command: CliCommand) -> Result<ExitCode> {
+    match command {
+        CliCommand::Up(args) => up::run(args),
+        CliCommand::Judicator(args) => judicator::run(args),
+        CliCommand::Executor(args) => executor::run(args),
+        CliCommand::Gateway(args) => gateway::run(args),
+        CliCommand::Status(args) => block_on(status::run(args)),
+        CliCommand::Hold(args) => hold::hold(args),
+        CliCommand::Unhold(args) => hold::unhold(args),
+        CliCommand::Stop(args) => block_on(stop::run(args)),
+        CliCommand::Backup(args) => backup::run(args),
+        CliCommand::Leave(args) => block_on(leave::run(args)),
+        CliCommand::Remove(args) => block_on(remove::run(args)),
+        CliCommand::Credentials(args) => block_on(credentials::run(args)),
+        CliCommand::Service(args) => service::run(args),
+        CliCommand::Run(args) => block_on(run::run(args)),
+        CliCommand::Add(args) => block_on(add::run(args)),
+        CliCommand::Get(args) => block_on(get::run(args)),
+        CliCommand::Search(args) => block_on(search::run(args)),
+        CliCommand::Cancel(args) => block_on(cancel::run(args)),
+        CliCommand::Watch(args) => block_on(watch::run(args)),
+        CliCommand::Executors(args) => block_on(executors::run(args)),
+        CliCommand::Judicators(args) => block_on(judicators::run(args)),
+        CliCommand::Stats(args) => block_on(stats::run(args)),
+        CliCommand::Bench(args) => block_on(bench::run(args)),
+        CliCommand::Sandbox(args) => sandbox::run(args),
+        CliCommand::Config(args) => config::run(args),
+        CliCommand::Completions(args) => completions::run(args),
     }
 }
 
-/// A client waits more than it works: one thread is enough, and quicker to start.
-fn client(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+/// Runs a client command on one thread: it mostly waits for the network, and one thread starts faster than many.
+fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,48 +1,48 @@
-//! The one binary: arguments, then configuration, then a node or a client's command.
+//! The `conclave` binary: reads the command line and the configuration, then runs a node or a client command.
 
 mod args;
-mod bench;
 mod cluster;
 mod commands;
 mod config;
-mod exit;
+mod exit_code;
 mod follow;
+mod interrupt;
 mod node;
-mod outputs;
 mod print;
 mod task;
+mod task_output;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a warden forks for every step it runs, and stays cheap to fork only as long as it
-    // is small and has one thread. The same goes for the process that measures what a bare spawn costs.
+    // These subcommands run before the command line is parsed. A warden forks for every step, which is cheap only while it
+    // is small and has one thread. The same holds for the process that measures the cost of a bare spawn.
     match std::env::args_os().nth(1) {
-        Some(verb) if verb == "warden" => return sandbox::warden::run(),
-        Some(verb) if verb == "leash" => return boot::leash::run(),
-        Some(verb) if verb == bench::spawns::VERB => return bench::spawns::run(),
-        Some(verb) if verb == bench::burn::VERB => return bench::burn::run(),
-        Some(verb) if node::VERBS.iter().any(|node| verb == *node) => {
-            if let Err(error) = node::survive_hangups() {
-                print::complain_about(&error);
+        Some(name) if name == "warden" => return sandbox::warden::run(),
+        Some(name) if name == "leash" => return boot::parent_death::exec_from_args(),
+        Some(name) if name == bench::spawns::SUBCOMMAND => return bench::spawns::run(),
+        Some(name) if name == bench::burn::SUBCOMMAND => return bench::burn::run(),
+        Some(name) if node::NODE_COMMANDS.iter().any(|node| name == *node) => {
+            if let Err(error) = node::catch_hangups() {
+                print::print_error(&error);
                 return ExitCode::FAILURE;
             }
         }
         _ => {}
     }
-    let verb = args::Cli::from_process();
-    let failure = match &verb {
-        args::Verb::Run(_) | args::Verb::Watch(_) => exit::OWN_FAILURE,
-        args::Verb::Get(get) if get.wait.is_some() => exit::OWN_FAILURE,
-        args::Verb::Sandbox(sandbox) if !sandbox.check => exit::OWN_FAILURE,
+    let command = args::CommandLine::parse_or_exit();
+    let failure = match &command {
+        args::CliCommand::Run(_) | args::CliCommand::Watch(_) => exit_code::CLIENT_FAILURE,
+        args::CliCommand::Get(get) if get.wait.is_some() => exit_code::CLIENT_FAILURE,
+        args::CliCommand::Sandbox(sandbox) if !sandbox.check => exit_code::CLIENT_FAILURE,
         _ => 1,
     };
-    match commands::run(verb) {
+    match commands::run(command) {
         Ok(code) => code,
-        // The reader of our output has seen enough.
+        // The reader of stdout, such as `head`, has closed the pipe.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print::complain_about(&error);
+            print::print_error(&error);
             ExitCode::from(failure)
         }
     }

@@ -1,17 +1,17 @@
-//! What every node command needs: its folder, its addresses, its log, its signals, and its parts in order.
+//! What every command that runs a node needs: data folder, listeners, log, signals, and long-lived components.
 
-mod folder;
+mod components;
+mod data_folder;
 mod listen;
 mod log;
 mod open_files;
 pub(crate) mod options;
-mod parts;
-mod problems;
+mod ready_line;
 mod reload;
 mod secrets;
-pub(crate) mod serving;
 mod signals;
 pub(crate) mod start;
+mod start_problems;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,33 +20,40 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use crate::config::{Config, Layers};
-use listen::{Guard, Listening};
+use crate::config::{Config, ConfigLayers};
+use listen::{AccessControl, ListenRequest};
 
-pub(crate) use folder::Folder;
-pub(crate) use log::LogLevel;
-pub(crate) use parts::{Part, Parts};
-pub(crate) use problems::Problems;
-pub(crate) use reload::{Reload, Renewed, read_log_level};
-pub(crate) use secrets::Secrets;
-pub(crate) use serving::Serving;
-pub(crate) use signals::{Signals, survive_hangups};
+pub(crate) use components::{NodeComponent, NodeComponents};
+pub(crate) use data_folder::NodeFolder;
+pub(crate) use log::LogLevelHandle;
+pub(crate) use ready_line::ReadyLine;
+pub(crate) use reload::{ReloadOnHangup, ReloadedFiles, reload_log_level};
+pub(crate) use secrets::NodeSecrets;
+pub(crate) use signals::{StopSignals, catch_hangups};
+pub(crate) use start_problems::StartProblems;
 
-/// Commands that go on for as long as the machine does, and read their files again at SIGHUP.
-pub(crate) const VERBS: [&str; 5] = ["up", "judicator", "executor", "gateway", "service"];
+/// Commands that run a node until they are stopped. SIGHUP makes them reload files instead of ending them.
+pub(crate) const NODE_COMMANDS: [&str; 5] = ["up", "judicator", "executor", "gateway", "service"];
 
-const LAST_WAIT: Duration = Duration::from_secs(5);
+/// How long the runtime waits for blocking tasks at the end of the process.
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs a node until it is told to stop, or a part of it fails.
-pub(crate) fn run<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
+/// Runs a node, on one thread per core, until a signal stops it or one of its components fails.
+pub(crate) fn run<F>(
+    layers: ConfigLayers,
+    serve: impl FnOnce(Config, ReloadOnHangup) -> F,
+) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
     run_on(Builder::new_multi_thread(), layers, serve)
 }
 
-/// The same, on as many threads as the gateway is to have.
-pub(crate) fn run_gateway<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
+/// Runs a gateway node on `gateway.threads` threads.
+pub(crate) fn run_gateway<F>(
+    layers: ConfigLayers,
+    serve: impl FnOnce(Config, ReloadOnHangup) -> F,
+) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
@@ -55,8 +62,11 @@ where
     run_on(builder, layers, serve)
 }
 
-/// The same, on the thread that calls. A daemon's server ends with the thread that started it.
-pub(crate) fn run_here<F>(layers: Layers, serve: impl FnOnce(Config, Reload) -> F) -> Result<ExitCode>
+/// Runs a node on the calling thread. The kernel kills a daemon's server when the thread that started it ends.
+pub(crate) fn run_on_this_thread<F>(
+    layers: ConfigLayers,
+    serve: impl FnOnce(Config, ReloadOnHangup) -> F,
+) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
@@ -65,60 +75,65 @@ where
 
 fn run_on<F>(
     mut builder: Builder,
-    layers: Layers,
-    serve: impl FnOnce(Config, Reload) -> F,
+    layers: ConfigLayers,
+    serve: impl FnOnce(Config, ReloadOnHangup) -> F,
 ) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
     let config = layers.config()?;
     let level = log_to_stderr(&config)?;
-    open_files::raise();
+    open_files::raise_limit();
     let runtime = builder
         .enable_all()
         .build()
-        .context("could not start the runtime's threads")?;
-    let served = runtime.block_on(async {
-        let reload = Reload::listen(layers, level)?;
+        .context("could not start the threads of the async runtime")?;
+    let result = runtime.block_on(async {
+        let reload = ReloadOnHangup::listen(layers, level)?;
         serve(config, reload).await
     });
-    // What is left are connections that did not end in time. Dropping them lets go of the store, which closes.
-    runtime.shutdown_timeout(LAST_WAIT);
-    served.map(|()| ExitCode::SUCCESS)
+    // Some connections may not have ended in time. Dropping them releases the store, which then closes.
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-pub(crate) fn log_to_stderr(config: &Config) -> Result<LogLevel> {
+pub(crate) fn log_to_stderr(config: &Config) -> Result<LogLevelHandle> {
     log::start(&config.node.log)
 }
 
-/// Without secrets, because they could not be read, it is only found out whether the address can be had.
+/// Opens the listener of the HTTP API. `secrets` is `None` if they could not be read; then this only checks that the address is
+/// free.
 pub(crate) async fn bind_http(
     config: &Config,
-    secrets: Option<&Secrets>,
+    secrets: Option<&NodeSecrets>,
     flag: &'static str,
 ) -> Result<TcpListener> {
-    listen::bind(Listening {
+    listen::bind(ListenRequest {
         address: &config.gateway.listen,
         service: "the HTTP API",
         flag,
-        guard: secrets.map_or(Guard::Asked, |secrets| secrets.http_guard(config)),
-        guard_key: "secrets.tokens_file",
+        access_control: secrets.map_or(AccessControl::Authenticated, |secrets| {
+            secrets.http_access_control(config)
+        }),
+        secret_key: "secrets.tokens_file",
     })
     .await
 }
 
-/// The same for RPC.
+/// Opens the listener for RPC, as [`bind_http`] does.
 pub(crate) async fn bind_rpc(
     config: &Config,
-    secrets: Option<&Secrets>,
+    secrets: Option<&NodeSecrets>,
     flag: &'static str,
 ) -> Result<TcpListener> {
-    listen::bind(Listening {
+    listen::bind(ListenRequest {
         address: &config.judicator.listen,
-        service: "the judicator's calls",
+        service: "the judicator's RPC",
         flag,
-        guard: secrets.map_or(Guard::Asked, |secrets| secrets.rpc_guard(config)),
-        guard_key: "secrets.cluster_file",
+        access_control: secrets.map_or(AccessControl::Authenticated, |secrets| {
+            secrets.rpc_access_control(config)
+        }),
+        secret_key: "secrets.cluster_file",
     })
     .await
 }

@@ -1,11 +1,11 @@
-//! What clients show: tables for people, JSON for programs, and never a panic when the reader goes away.
+//! What commands print: tables for people, JSON for programs. A closed pipe is an error to handle, never a panic.
 
-mod advice;
-mod out;
-mod pairs;
+mod error;
+mod key_value_list;
+mod stdout;
 mod table;
 
-pub(crate) use advice::complain_about;
-pub(crate) use out::{Form, Out, complain, is_closed_pipe};
-pub(crate) use pairs::Pairs;
-pub(crate) use table::Table;
+pub(crate) use error::print_error;
+pub(crate) use key_value_list::KeyValueList;
+pub(crate) use stdout::{OutputFormat, Stdout, is_closed_pipe, print_message};
+pub(crate) use table::TextTable;

@@ -1,53 +1,55 @@
-//! The etcd daemon: a member on a judicator's node, a proxy to the members on the others.
+//! The etcd daemon: it runs a member on a judicator's node, and `etcd grpc-proxy` on every other node.
 //!
 //! ```text
-//! DATA/etcd/data        etcd's own folder; nobody but etcd writes there, and nobody ever deletes it
-//! DATA/etcd/served      which cluster this node belongs to: with it, and without data, it can only join
-//! DATA/etcd/founding    what was promised to the other founders of a cluster
-//! DATA/etcd/address     the address that DNS gave this node, where that is not the configured one
-//! DATA/etcd/left        this node left its cluster for good
-//! DATA/etcd/endpoints   where the members serve clients, a line for each, as last seen
+//! DATA/etcd/data        etcd's own data; only etcd writes there, and nothing ever deletes it
+//! DATA/etcd/served      the cluster that this node belongs to; a node that has this file but no data can only join
+//! DATA/etcd/founding    what this node promised to the other founders of a new cluster
+//! DATA/etcd/address     the address that DNS gave this node, if it differs from the configured one
+//! DATA/etcd/left        exists if this node left its cluster for good
+//! DATA/etcd/endpoints   the client addresses of all members as last seen, one on each line
 //! ```
+//!
+//! Reading order: `decision` is the pure decision how to start; `bootstrap` is the loop that observes the peers
+//! (`bootstrap/observe_peers`, `peer`, `cluster_view`), shows this node's proposal to them (`proposal_server`), asks
+//! for a decision and carries it out (`join`). `member` and `proxy` run the server from then on.
 
-mod admission;
 mod options;
+mod pre_join_check;
 
 mod arguments;
-mod certificate;
-mod notes;
-mod plan;
+mod decision;
+mod local_state;
 mod preflight;
 
-mod dial;
-mod look;
+mod client;
+mod cluster_view;
 mod peer;
-mod propose;
+mod proposal_server;
 mod resolve;
 
 mod auth;
-mod expel;
+mod bootstrap;
+mod health_check;
 mod join;
 mod leave;
 mod member;
 mod members;
 mod proxy;
 mod remove;
-mod settle;
-mod silence;
 mod uptime;
 
 mod error;
 
-pub use admission::{Admission, Objection};
-pub use dial::DialError;
-pub(crate) use dial::refuses_login;
-pub use error::EtcdError;
-pub use leave::{Departure, leave, may_leave};
-pub use member::member;
-pub use members::{MemberSeen, MemberState, members, members_after_election};
-pub use notes::{known_cluster, known_endpoints};
-pub use options::{Options, ProxyOptions, Seeds, Start};
+pub use client::EtcdRequestError;
+pub(crate) use client::is_login_refused;
+pub use error::EtcdDaemonError;
+pub use leave::{LeaveClusterResult, check_can_leave, leave};
+pub use local_state::{saved_cluster_id, saved_endpoints};
+pub use member::run_member;
+pub use members::{EtcdMember, EtcdMemberState, list_members, list_members_after_election};
+pub use options::{BootstrapMode, EtcdMemberOptions, EtcdProxyOptions, ProxySeeds};
+pub use pre_join_check::{PreJoinCheck, PreJoinFailure};
 pub use preflight::{preflight, preflight_proxy};
-pub use proxy::proxy;
-pub use remove::remove;
-pub use resolve::Resolver;
+pub use proxy::run_proxy;
+pub use remove::remove_member;
+pub use resolve::DnsResolver;

@@ -1,17 +1,19 @@
-//! The wrappers around etcd and mongod that boot starts.
+//! The daemons around etcd and mongod that boot starts.
 //!
-//! A daemon decides how its server is to be started (a new cluster, an old one, one to be joined), starts it on a
-//! leash, watches until it serves, tells boot, and looks after its membership from then on. What has to be decided is
-//! decided by functions over values; the loops only look and act. No daemon ever deletes data.
+//! A daemon decides how to start its server (found a cluster, join one, continue with existing data), starts it so
+//! that it ends together with the daemon, waits until it serves, reports to boot, and manages the node's membership
+//! from then on. Pure functions make the decisions; the loops only observe and act. No daemon ever deletes a data
+//! folder.
 //!
-//! This room knows etcd and mongod as servers. It does not know what Conclave keeps in them.
+//! This crate knows etcd and mongod as servers. It does not know what Conclave stores in them.
 
-mod causes;
-mod election;
+mod election_retry;
 pub mod etcd;
 pub mod mongodb;
 mod server;
+mod state_file;
+mod status_reporter;
 
-pub use server::StartError;
+pub use server::ServerStartError;
 pub use server::port::PortError;
 pub use server::program::ProgramError;

@@ -1,4 +1,4 @@
-//! A real server as the child of its daemon: started on a leash, watched, stopped.
+//! The process of a server (etcd or mongod): started, awaited and stopped by its daemon.
 
 pub(crate) mod port;
 pub(crate) mod program;
@@ -14,37 +14,40 @@ use std::os::unix::process::ExitStatusExt;
 use thiserror::Error;
 use tokio::process::{Child, Command};
 
-/// Dropping it kills the server: a daemon that gives up leaves nothing behind.
+/// A running etcd or mongod, a child process of the daemon. Dropping it kills the process, so that a daemon that
+/// fails leaves no server behind.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     what: &'static str,
     child: Child,
     pid: u32,
 }
 
+/// Why a server's program could not be executed.
 #[derive(Debug, Error)]
 #[error("could not start {what} as {program:?}")]
-pub struct StartError {
+pub struct ServerStartError {
     what: &'static str,
     program: PathBuf,
     #[source]
     source: std::io::Error,
 }
 
-impl Server {
-    /// `leash` is the command that ties the server's life to ours; it is given our process id and becomes the
-    /// server. An empty one starts the server directly. The server writes to our own output, which boot made its
+impl ServerProcess {
+    /// `parent_death_wrapper` is a command that makes the kernel end the server when the daemon ends: it is called
+    /// with the daemon's process id, the program and its arguments, and then becomes the server. If it is empty, the
+    /// server is started directly. The server inherits the daemon's output, which boot has connected to the service's
     /// log.
     ///
-    /// A leash is tied to the thread that starts it, so this is to be called where that thread lives as long as
-    /// the process: on a runtime of one thread.
+    /// The kernel ends the server when the *thread* that started it ends, so this has to be called on a thread that
+    /// lives as long as the process: on a runtime with one thread.
     pub(crate) fn start(
         what: &'static str,
         program: &Path,
         args: Vec<OsString>,
-        leash: &[OsString],
-    ) -> Result<Server, StartError> {
-        let mut command = match leash.split_first() {
+        parent_death_wrapper: &[OsString],
+    ) -> Result<ServerProcess, ServerStartError> {
+        let mut command = match parent_death_wrapper.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
                 command
@@ -60,51 +63,51 @@ impl Server {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| StartError {
+            .map_err(|source| ServerStartError {
                 what,
                 program: program.to_path_buf(),
                 source,
             })?;
-        // A child has an id until it was waited for, and nobody has waited yet.
+        // The child has an id until somebody has waited for it, which has not happened yet.
         let pid = child.id().unwrap_or_default();
-        tracing::info!(pid, "{what} started");
-        Ok(Server { what, child, pid })
+        tracing::info!(pid, "started {what}");
+        Ok(ServerProcess { what, child, pid })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns when the server has ended, and tells how. May be dropped and called again.
-    pub(crate) async fn ended(&mut self) -> String {
+    /// Returns when the server has ended, with a description of how. Cancel-safe: it may be dropped and called again.
+    pub(crate) async fn wait(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => format!("{} {}", self.what, in_words(status)),
-            Err(error) => format!("{} cannot be waited for: {error}", self.what),
+            Ok(status) => format!("{} {}", self.what, describe_exit(status)),
+            Err(error) => format!("could not wait for {}: {error}", self.what),
         }
     }
 
-    /// Asks it to end, and makes it end when it has not within `grace`. Returns when it is gone, and tells how it
-    /// went.
-    pub(crate) async fn stop(mut self, grace: Duration) -> String {
+    /// Sends SIGTERM, and SIGKILL if the server has not ended within `timeout`. Returns when it has ended, with a
+    /// description of how.
+    pub(crate) async fn stop(mut self, timeout: Duration) -> String {
         self.signal(Signal::SIGTERM);
-        let Ok(how) = tokio::time::timeout(grace, self.ended()).await else {
-            tracing::warn!("{} did not end within {grace:?} and is killed", self.what);
+        let Ok(exit) = tokio::time::timeout(timeout, self.wait()).await else {
+            tracing::warn!("{} did not end within {timeout:?}; killing it", self.what);
             return self.kill().await;
         };
-        tracing::info!("{how}");
-        how
+        tracing::info!("{exit}");
+        exit
     }
 
-    /// Ends it at once. Returns when it is gone, and tells how it went.
+    /// Sends SIGKILL. Returns when the server has ended, with a description of how.
     pub(crate) async fn kill(mut self) -> String {
         self.signal(Signal::SIGKILL);
-        // Not within the log line: what stands there happens only if lines of its level are written.
-        let how = self.ended().await;
-        tracing::info!("{how}");
-        how
+        // Not inside the log macro, which evaluates its arguments only if the level is enabled.
+        let exit = self.wait().await;
+        tracing::info!("{exit}");
+        exit
     }
 
-    /// The child's id is ours only until the child was waited for.
+    /// Once the child was waited for, the kernel may have given its id to another process.
     fn signal(&self, signal: Signal) {
         let running = self.child.id().and_then(|pid| i32::try_from(pid).ok());
         if let Some(pid) = running {
@@ -113,7 +116,7 @@ impl Server {
     }
 }
 
-fn in_words(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "ended".to_string(),
         (Some(code), _) => format!("ended with exit code {code}"),
@@ -129,53 +132,53 @@ fn in_words(status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
-    fn sh(script: &str, leash: &[OsString]) -> Server {
-        Server::start(
+    fn sh(script: &str, wrapper: &[OsString]) -> ServerProcess {
+        ServerProcess::start(
             "sh",
             Path::new("/bin/sh"),
             vec!["-c".into(), script.into()],
-            leash,
+            wrapper,
         )
         .unwrap()
     }
 
     #[tokio::test]
-    async fn the_end_is_told_in_words() {
-        for (script, words) in [
+    async fn the_exit_is_described_by_code_or_signal() {
+        for (script, description) in [
             ("exit 0", "sh ended"),
             ("exit 3", "sh ended with exit code 3"),
             ("kill -9 $$", "sh was ended by SIGKILL"),
         ] {
-            assert_eq!(sh(script, &[]).ended().await, words);
+            assert_eq!(sh(script, &[]).wait().await, description);
         }
     }
 
     #[tokio::test]
-    async fn what_does_not_end_when_asked_is_killed() {
+    async fn a_server_that_ignores_sigterm_is_killed() {
         let folder = tempfile::tempdir().unwrap();
-        let deaf = folder.path().join("deaf");
-        nix::unistd::mkfifo(&deaf, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let ready = folder.path().join("ready");
+        nix::unistd::mkfifo(&ready, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let server = sh(
-            &format!("trap '' TERM; echo > {deaf:?}; while :; do sleep 0.05; done"),
+            &format!("trap '' TERM; echo > {ready:?}; while :; do sleep 0.05; done"),
             &[],
         );
         let pid = server.pid();
-        assert_eq!(std::fs::read(&deaf).unwrap(), b"\n");
-        let how = server.stop(Duration::from_millis(200)).await;
-        assert_eq!(how, "sh was ended by SIGKILL");
+        assert_eq!(std::fs::read(&ready).unwrap(), b"\n");
+        let exit = server.stop(Duration::from_millis(200)).await;
+        assert_eq!(exit, "sh was ended by SIGKILL");
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }
 
     #[tokio::test]
-    async fn a_leash_is_given_our_process_id_and_the_program() {
+    async fn the_wrapper_gets_the_daemon_process_id_and_the_program() {
         let ours = std::process::id();
-        let leash = ["/bin/sh", "-c", &format!("test $0 = {ours} && exec \"$@\"")].map(OsString::from);
-        assert_eq!(sh("exit 5", &leash).ended().await, "sh ended with exit code 5");
+        let wrapper = ["/bin/sh", "-c", &format!("test $0 = {ours} && exec \"$@\"")].map(OsString::from);
+        assert_eq!(sh("exit 5", &wrapper).wait().await, "sh ended with exit code 5");
     }
 
     #[tokio::test]
-    async fn a_missing_program_is_named() {
-        let error = Server::start("etcd", Path::new("/nowhere/etcd"), Vec::new(), &[]).unwrap_err();
+    async fn the_error_names_a_missing_program() {
+        let error = ServerProcess::start("etcd", Path::new("/nowhere/etcd"), Vec::new(), &[]).unwrap_err();
         assert_eq!(error.to_string(), "could not start etcd as \"/nowhere/etcd\"");
     }
 }

@@ -1,11 +1,11 @@
-//! Blobs kept for later tasks, up to so many bytes, the longest unused going first.
+//! A cache of blobs on disk with a size limit and least-recently-used eviction.
 //!
-//! A blob that a task here needs is pinned and stays. Before a use its file is checked against its name, unless it has
-//! been checked within the last hour and nobody has touched it since.
+//! A blob that an attempt needs is pinned and not evicted. Before each use its file is verified against its hash, unless it
+//! was verified within the last hour and has not changed since.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,62 +13,65 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::BlobHash;
-use sha2::{Digest, Sha256};
 
-/// A disk may lose a bit that nobody has touched; a blob that many tasks use is not read in full for each of them.
-const CHECK_EVERY: Duration = Duration::from_secs(3600);
+/// An unchanged file is verified again after this time, because a disk can corrupt data.
+const VERIFY_INTERVAL: Duration = Duration::from_secs(3600);
 
-pub(crate) struct Cache {
+/// The blobs on the executor's disk.
+pub(crate) struct BlobCache {
     folder: PathBuf,
     limit: u64,
-    /// Held while files are put or removed, so that no removal hits a file that was just put. Before the shelf's lock.
+    /// Held while files are added or removed, so that an eviction does not remove a file that was just added. Locked before
+    /// the index.
     files: Mutex<()>,
-    /// Nobody waits for the disk while holding this one.
-    shelf: Mutex<Shelf>,
-    making_room: AtomicBool,
+    /// Never held during disk operations.
+    index: Mutex<CacheIndex>,
+    is_evicting: AtomicBool,
 }
 
+/// Which blobs are in the cache.
 #[derive(Default)]
-struct Shelf {
-    blobs: HashMap<BlobHash, Blob>,
+struct CacheIndex {
+    blobs: HashMap<BlobHash, CachedBlob>,
     bytes: u64,
-    /// Counts uses, as a clock for which came last.
+    /// A logical clock: counts the uses of all blobs.
     uses: u64,
 }
 
-struct Blob {
+/// One blob in the cache.
+struct CachedBlob {
     size: u64,
     last_use: u64,
     pins: usize,
-    /// None: it is from an earlier life, which may have ended in the middle of a write.
-    checked: Option<Check>,
+    /// `None`: an earlier process wrote the file, and may have been killed during the write.
+    verified: Option<Verification>,
 }
 
-/// When a file was found to be whole, and what says that it is still the same.
+/// When a file was verified, and its fingerprint at that time.
 #[derive(Clone, Copy)]
-struct Check {
+struct Verification {
     at: Instant,
-    stamp: Stamp,
+    fingerprint: FileFingerprint,
 }
 
-/// Whoever writes to a file, or puts another in its place, changes this.
+/// Inode, size and change time of a file: they change when the file is written or replaced.
 #[derive(Clone, Copy, PartialEq)]
-struct Stamp {
+struct FileFingerprint {
     inode: u64,
     size: u64,
     changed: (i64, i64),
 }
 
-/// Keeps its blobs on the shelf until dropped.
-pub(crate) struct Pins {
-    cache: Arc<Cache>,
+/// Protects blobs from eviction until it is dropped.
+pub(crate) struct BlobPins {
+    cache: Arc<BlobCache>,
     hashes: Vec<BlobHash>,
 }
 
-impl Cache {
-    pub(crate) fn open(folder: PathBuf, limit: u64) -> io::Result<Arc<Cache>> {
+impl BlobCache {
+    pub(crate) fn open(folder: PathBuf, limit: u64) -> io::Result<Arc<BlobCache>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let mut shelf = Shelf::default();
+        let mut index = CacheIndex::default();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             match entry
@@ -78,29 +81,29 @@ impl Cache {
             {
                 Some(hash) => {
                     let size = entry.metadata()?.len();
-                    shelf.bytes += size;
-                    shelf.blobs.insert(
+                    index.bytes += size;
+                    index.blobs.insert(
                         hash,
-                        Blob {
+                        CachedBlob {
                             size,
                             last_use: 0,
                             pins: 0,
-                            checked: None,
+                            verified: None,
                         },
                     );
                 }
-                // Half of a blob that was on its way.
+                // A partial download.
                 None => fs::remove_file(entry.path())?,
             }
         }
-        let cache = Cache {
+        let cache = BlobCache {
             folder,
             limit,
             files: Mutex::new(()),
-            shelf: Mutex::new(shelf),
-            making_room: AtomicBool::new(false),
+            index: Mutex::new(index),
+            is_evicting: AtomicBool::new(false),
         };
-        cache.make_room();
+        cache.evict();
         Ok(Arc::new(cache))
     }
 
@@ -108,22 +111,27 @@ impl Cache {
         self.folder.join(hash.to_string())
     }
 
-    /// Where a blob is to be written before `keep`.
-    pub(crate) fn incoming(&self, hash: &BlobHash) -> PathBuf {
+    /// Where a blob is downloaded to before `insert`.
+    pub(crate) fn partial_path(&self, hash: &BlobHash) -> PathBuf {
         self.folder.join(format!("{hash}.part"))
     }
 
-    /// Pins the blob if it is here and whole. Reads all of it where that is not known, and counts the bytes.
-    pub(crate) fn take(self: &Arc<Self>, hash: BlobHash, pins: &mut Pins, progress: &AtomicU64) -> bool {
-        let checked = match self.lock().use_once(&hash) {
-            Some(checked) => checked,
+    /// Pins the blob if the cache has it and its file is valid. `progress` counts the bytes that were read to verify it.
+    pub(crate) fn pin_if_valid(
+        self: &Arc<Self>,
+        hash: BlobHash,
+        pins: &mut BlobPins,
+        progress: &AtomicU64,
+    ) -> bool {
+        let verified = match self.lock().pin(&hash) {
+            Some(verified) => verified,
             None => return false,
         };
-        // Even one that was checked may be gone or changed: others can reach the folder.
-        match check(&self.path(&hash), &hash, checked, progress) {
-            Ok(Some(check)) => {
+        // The file may have been removed or changed by another process, even if it was verified before.
+        match verify_file(&self.path(&hash), &hash, verified, progress) {
+            Ok(Some(verification)) => {
                 if let Some(blob) = self.lock().blobs.get_mut(&hash) {
-                    blob.checked = Some(check);
+                    blob.verified = Some(verification);
                 }
                 pins.hashes.push(hash);
                 true
@@ -135,36 +143,36 @@ impl Cache {
         }
     }
 
-    /// Puts the finished file at `incoming` on the shelf, pinned.
-    pub(crate) fn keep(self: &Arc<Self>, hash: BlobHash, size: u64, pins: &mut Pins) -> io::Result<()> {
+    /// Moves the finished file at `partial_path` into the cache and pins it.
+    pub(crate) fn insert(self: &Arc<Self>, hash: BlobHash, size: u64, pins: &mut BlobPins) -> io::Result<()> {
         {
             let _files = self.files();
-            fs::rename(self.incoming(&hash), self.path(&hash))?;
-            let check = Check {
+            fs::rename(self.partial_path(&hash), self.path(&hash))?;
+            let check = Verification {
                 at: Instant::now(),
-                stamp: Stamp::of(&self.path(&hash))?,
+                fingerprint: FileFingerprint::of(&self.path(&hash))?,
             };
-            let mut shelf = self.lock();
-            shelf.uses += 1;
-            let last_use = shelf.uses;
-            let blob = Blob {
+            let mut index = self.lock();
+            index.uses += 1;
+            let last_use = index.uses;
+            let blob = CachedBlob {
                 size,
                 last_use,
                 pins: 1,
-                checked: Some(check),
+                verified: Some(check),
             };
-            if let Some(old) = shelf.blobs.insert(hash, blob) {
-                shelf.bytes -= old.size;
+            if let Some(old) = index.blobs.insert(hash, blob) {
+                index.bytes -= old.size;
             }
-            shelf.bytes += size;
+            index.bytes += size;
         }
         pins.hashes.push(hash);
-        self.make_room();
+        self.evict();
         Ok(())
     }
 
-    pub(crate) fn pins(self: &Arc<Self>) -> Pins {
-        Pins {
+    pub(crate) fn pins(self: &Arc<Self>) -> BlobPins {
+        BlobPins {
             cache: self.clone(),
             hashes: Vec::new(),
         }
@@ -178,34 +186,34 @@ impl Cache {
         }
     }
 
-    /// Removes what is unpinned and too much, in a thread of its own: callers need not wait for the disk.
-    pub(crate) fn make_room_soon(self: &Arc<Self>) {
-        if !self.is_too_full() || self.making_room.swap(true, Ordering::Relaxed) {
+    /// Evicts in a new thread, so that callers do not wait for the disk.
+    pub(crate) fn evict_in_background(self: &Arc<Self>) {
+        if !self.is_over_limit() || self.is_evicting.swap(true, Ordering::Relaxed) {
             return;
         }
         let cache = self.clone();
-        let making = move || {
-            cache.make_room();
-            cache.making_room.store(false, Ordering::Relaxed);
+        let evict = move || {
+            cache.evict();
+            cache.is_evicting.store(false, Ordering::Relaxed);
         };
         let thread = std::thread::Builder::new().name("cache".into());
-        if let Err(error) = thread.spawn(making) {
-            tracing::warn!(%error, "could not start a thread to shrink the cache");
-            self.making_room.store(false, Ordering::Relaxed);
+        if let Err(error) = thread.spawn(evict) {
+            tracing::warn!(%error, "could not start a thread to evict blobs from the cache");
+            self.is_evicting.store(false, Ordering::Relaxed);
         }
     }
 
-    fn is_too_full(&self) -> bool {
+    fn is_over_limit(&self) -> bool {
         self.lock().bytes > self.limit
     }
 
-    /// Removes what is unpinned until the rest is within the limit.
-    fn make_room(&self) {
-        if !self.is_too_full() {
+    /// Removes unpinned blobs, the least recently used first, until the cache is within its limit.
+    fn evict(&self) {
+        if !self.is_over_limit() {
             return;
         }
         let _files = self.files();
-        let removed = self.lock().remove_until(self.limit);
+        let removed = self.lock().evict_down_to(self.limit);
         for hash in removed {
             remove_file(&self.path(&hash));
         }
@@ -215,19 +223,19 @@ impl Cache {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
-    /// Pins a blob that is there, and says what is known of it.
-    fn use_once(&mut self, hash: &BlobHash) -> Option<Option<Check>> {
+impl CacheIndex {
+    /// Pins a blob; the inner value is its last verification. `None` if the cache does not have it.
+    fn pin(&mut self, hash: &BlobHash) -> Option<Option<Verification>> {
         self.uses += 1;
         let blob = self.blobs.get_mut(hash)?;
         blob.last_use = self.uses;
         blob.pins += 1;
-        Some(blob.checked)
+        Some(blob.verified)
     }
 
     fn remove(&mut self, hash: &BlobHash) -> bool {
@@ -236,7 +244,7 @@ impl Shelf {
         removed.is_some()
     }
 
-    fn remove_until(&mut self, limit: u64) -> Vec<BlobHash> {
+    fn evict_down_to(&mut self, limit: u64) -> Vec<BlobHash> {
         let mut removed = Vec::new();
         while self.bytes > limit {
             let unpinned = self.blobs.iter().filter(|(_, blob)| blob.pins == 0);
@@ -251,44 +259,45 @@ impl Shelf {
     }
 }
 
-impl Pins {
-    pub(crate) fn join(&mut self, mut other: Pins) {
+impl BlobPins {
+    pub(crate) fn join(&mut self, mut other: BlobPins) {
         self.hashes.append(&mut other.hashes);
     }
 }
 
-/// Only lets go: the report loop drops pins too, and must not wait for the disk. Others make room afterwards.
-impl Drop for Pins {
+/// Does not evict: the report loop drops pins, and must not wait for the disk.
+impl Drop for BlobPins {
     fn drop(&mut self) {
-        let mut shelf = self.cache.lock();
+        let mut index = self.cache.lock();
         for hash in &self.hashes {
-            if let Some(blob) = shelf.blobs.get_mut(hash) {
+            if let Some(blob) = index.blobs.get_mut(hash) {
                 blob.pins = blob.pins.saturating_sub(1);
             }
         }
     }
 }
 
-/// What is known of the file after this: nothing, if it is not the blob's.
-fn check(
+/// Verifies the file against its hash unless `known` still holds. `None` if the content is wrong.
+fn verify_file(
     path: &Path,
     hash: &BlobHash,
-    known: Option<Check>,
+    known: Option<Verification>,
     progress: &AtomicU64,
-) -> io::Result<Option<Check>> {
-    let (at, stamp) = (Instant::now(), Stamp::of(path)?);
-    let still = |check: &Check| check.stamp == stamp && at - check.at < CHECK_EVERY;
-    if let Some(known) = known.filter(still) {
+) -> io::Result<Option<Verification>> {
+    let (at, fingerprint) = (Instant::now(), FileFingerprint::of(path)?);
+    let still_holds =
+        |known: &Verification| known.fingerprint == fingerprint && at - known.at < VERIFY_INTERVAL;
+    if let Some(known) = known.filter(still_holds) {
         return Ok(Some(known));
     }
-    let whole = hash_of(path, progress)? == *hash;
-    Ok(whole.then_some(Check { at, stamp }))
+    let whole = hash_file(path, progress)? == *hash;
+    Ok(whole.then_some(Verification { at, fingerprint }))
 }
 
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Stamp> {
+impl FileFingerprint {
+    fn of(path: &Path) -> io::Result<FileFingerprint> {
         let metadata = fs::metadata(path)?;
-        Ok(Stamp {
+        Ok(FileFingerprint {
             inode: metadata.ino(),
             size: metadata.len(),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -296,19 +305,10 @@ impl Stamp {
     }
 }
 
-fn hash_of(path: &Path, progress: &AtomicU64) -> io::Result<BlobHash> {
-    let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut part = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut part)? {
-            0 => return Ok(BlobHash(hasher.finalize().into())),
-            length => {
-                hasher.update(&part[..length]);
-                progress.fetch_add(length as u64, Ordering::Relaxed);
-            }
-        }
-    }
+fn hash_file(path: &Path, progress: &AtomicU64) -> io::Result<BlobHash> {
+    BlobHash::of_reader(File::open(path)?, |length| {
+        progress.fetch_add(length as u64, Ordering::Relaxed);
+    })
 }
 
 fn remove_file(path: &Path) {
@@ -323,17 +323,17 @@ fn remove_file(path: &Path) {
 mod tests {
     use super::*;
 
-    fn put(cache: &Arc<Cache>, bytes: &[u8], pins: &mut Pins) -> BlobHash {
-        let hash = BlobHash(Sha256::digest(bytes).into());
-        fs::write(cache.incoming(&hash), bytes).unwrap();
-        cache.keep(hash, bytes.len() as u64, pins).unwrap();
+    fn put(cache: &Arc<BlobCache>, bytes: &[u8], pins: &mut BlobPins) -> BlobHash {
+        let hash = BlobHash::of(bytes);
+        fs::write(cache.partial_path(&hash), bytes).unwrap();
+        cache.insert(hash, bytes.len() as u64, pins).unwrap();
         hash
     }
 
     #[test]
-    fn the_longest_unused_goes_first_and_the_pinned_stay() {
+    fn eviction_removes_the_least_recently_used_unpinned_blob() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path().to_path_buf(), 20).unwrap();
+        let cache = BlobCache::open(folder.path().to_path_buf(), 20).unwrap();
         let mut pinned = cache.pins();
         let first = put(&cache, b"0123456789", &mut pinned);
         let mut loose = cache.pins();
@@ -345,48 +345,48 @@ mod tests {
         assert!(here(&first) && !here(&second) && here(&third));
         drop(pinned);
         drop(loose);
-        cache.make_room();
+        cache.evict();
         let mut pins = cache.pins();
-        assert!(cache.take(first, &mut pins, &AtomicU64::new(0)));
-        assert!(!cache.take(second, &mut pins, &AtomicU64::new(0)));
+        assert!(cache.pin_if_valid(first, &mut pins, &AtomicU64::new(0)));
+        assert!(!cache.pin_if_valid(second, &mut pins, &AtomicU64::new(0)));
     }
 
     #[test]
-    fn what_an_earlier_life_left_is_checked() {
+    fn files_of_an_earlier_process_are_verified() {
         let folder = tempfile::tempdir().unwrap();
-        let sound = BlobHash(Sha256::digest(b"sound").into());
-        let cut = BlobHash(Sha256::digest(b"cut off").into());
+        let sound = BlobHash::of(b"sound");
+        let cut = BlobHash::of(b"cut off");
         fs::write(folder.path().join(sound.to_string()), b"sound").unwrap();
         fs::write(folder.path().join(cut.to_string()), b"cut").unwrap();
         fs::write(folder.path().join("x.part"), b"half").unwrap();
-        let cache = Cache::open(folder.path().to_path_buf(), 1000).unwrap();
+        let cache = BlobCache::open(folder.path().to_path_buf(), 1000).unwrap();
         let mut pins = cache.pins();
-        assert!(cache.take(sound, &mut pins, &AtomicU64::new(0)));
-        assert!(!cache.take(cut, &mut pins, &AtomicU64::new(0)));
+        assert!(cache.pin_if_valid(sound, &mut pins, &AtomicU64::new(0)));
+        assert!(!cache.pin_if_valid(cut, &mut pins, &AtomicU64::new(0)));
         assert!(!cache.path(&cut).exists());
         assert!(!folder.path().join("x.part").exists());
         fs::remove_file(cache.path(&sound)).unwrap();
         assert!(
-            !cache.take(sound, &mut pins, &AtomicU64::new(0)),
-            "checked, but gone"
+            !cache.pin_if_valid(sound, &mut pins, &AtomicU64::new(0)),
+            "verified, but gone"
         );
     }
 
     #[test]
-    fn a_blob_that_was_changed_after_its_first_use_is_not_used_again() {
+    fn a_file_that_changed_after_its_first_use_is_discarded() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path().to_path_buf(), 1000).unwrap();
+        let cache = BlobCache::open(folder.path().to_path_buf(), 1000).unwrap();
         let mut pins = cache.pins();
         let hash = put(&cache, b"whole", &mut pins);
         let mut take = || {
             let progress = AtomicU64::new(0);
             (
-                cache.take(hash, &mut pins, &progress),
+                cache.pin_if_valid(hash, &mut pins, &progress),
                 progress.load(Ordering::Relaxed),
             )
         };
-        assert_eq!(take(), (true, 0), "it was checked when it came");
-        // The clock of a file system may tick as seldom as this.
+        assert_eq!(take(), (true, 0), "it was verified when it was inserted");
+        // File systems can have timestamps this coarse.
         std::thread::sleep(Duration::from_millis(20));
         fs::write(cache.path(&hash), b"wh0le").unwrap();
         assert_eq!(take(), (false, 5));

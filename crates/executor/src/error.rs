@@ -4,31 +4,31 @@ use std::path::PathBuf;
 use model::ExecutorName;
 use thiserror::Error;
 
-/// Why an executor cannot go on. A task that fails is not among these.
+/// Why an executor cannot start or has to stop. A task that fails is never such an error.
 #[derive(Debug, Error)]
 pub enum ExecutorError {
     #[error("could not {step} {path}")]
-    Home {
+    DataFolder {
         step: &'static str,
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("another executor uses {path}; stop it, or give this one a data folder of its own")]
+    #[error("another executor uses {path}; stop it, or give this executor another data folder")]
     InUse { path: PathBuf },
-    #[error("could not end the processes that an earlier executor left behind")]
-    Strays(#[source] sandbox::StraysError),
+    #[error("could not kill processes that an earlier executor left behind")]
+    OrphanedProcesses(#[source] sandbox::KillOrphansError),
     #[error(
-        "an executor named {name} is already at work on host {host}; \
+        "an executor named {name} is already running on host {host}; \
          give one of the two another name (executor.name)"
     )]
     Occupied { name: ExecutorName, host: String },
-    #[error("the judicator refuses this executor: {0}")]
-    Refused(model::Invalid),
-    #[error("could not start a thread for a slot")]
+    #[error("the judicator refused the report of this executor: {0}")]
+    Refused(model::InvalidField),
+    #[error("could not start the thread of a slot")]
     Thread(#[source] io::Error),
     #[error(transparent)]
-    Component(#[from] supervise::ComponentFailed),
-    #[error("could not make ready to run tasks")]
-    Walls(#[from] sandbox::WallError),
+    Component(#[from] supervise::ComponentFailure),
+    #[error("could not prepare the sandbox")]
+    Sandbox(#[from] sandbox::EnforcementError),
 }

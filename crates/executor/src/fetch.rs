@@ -1,4 +1,4 @@
-//! Brings a task's blobs here before it is passed to a slot.
+//! Downloads the blobs of a task before the task is queued for a slot.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -7,43 +7,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use model::{Assignment, BlobHash, Complete, End, pause_after};
+use model::{Assignment, AttemptEnd, BlobHash, BlobHasher, CompletedAttempt, retry_delay};
 use rpc::{CallError, Calls};
-use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
-use crate::cache::Pins;
-use crate::control::Control;
-use crate::work::{Bench, Ending, Event, Job};
+use crate::attempt_control::AttemptControl;
+use crate::cache::BlobPins;
+use crate::slot_pool::{AttemptEndCause, PreparedAttempt, SlotEvent, SlotPool};
 
-/// How often a blob is asked for while the judicator does not answer.
-const TRIES: u32 = 8;
-/// How often it is asked for when its bytes do not come: another judicator may do better.
-const STALLS: u32 = 2;
+/// How often a download is tried while the judicator is unavailable.
+const MAX_TRIES: u32 = 8;
+/// How often a download is tried when it stalls; the retry may go to another judicator.
+const MAX_STALLS: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) struct Fetcher {
+/// Downloads blobs into the cache and then queues the attempts that need them.
+pub(crate) struct BlobFetcher {
     pub(crate) calls: Arc<dyn Calls>,
-    pub(crate) bench: Arc<Bench>,
-    /// One at a time for each blob: tasks that share one wait for the first, and learn if it did not come.
-    pub(crate) underway: Mutex<HashMap<BlobHash, Arc<tokio::sync::Mutex<Option<String>>>>>,
-    /// For how long a transfer may stand still.
+    pub(crate) slot_pool: Arc<SlotPool>,
+    /// A lock for each blob that is being downloaded, so that attempts which share a blob download it once. It holds the
+    /// reason if the download has stalled.
+    pub(crate) in_progress: Mutex<HashMap<BlobHash, Arc<tokio::sync::Mutex<Option<String>>>>>,
+    /// How long a download may stand still.
     pub(crate) stall: Duration,
 }
 
-impl Fetcher {
-    /// Passes the task on when all is here. Without blobs that is at once, in the caller's own time.
-    pub(crate) fn prepare(self: &Arc<Self>, assignment: Assignment, control: Arc<Control>) {
+impl BlobFetcher {
+    /// Queues the attempt when all blobs are in the cache. Without blobs it does so before it returns.
+    pub(crate) fn fetch_and_enqueue(self: &Arc<Self>, assignment: Assignment, control: Arc<AttemptControl>) {
         let Assignment {
-            handout,
+            attempt_id,
             spec,
             platform_losses,
         } = assignment;
         let blobs = spec.blobs();
-        let mut pins = self.bench.cache.pins();
+        let mut pins = self.slot_pool.cache.pins();
         if blobs.is_empty() {
-            return self.bench.push(Job {
-                handout,
+            return self.slot_pool.enqueue(PreparedAttempt {
+                attempt_id,
                 spec,
                 platform_losses,
                 control,
@@ -52,35 +53,39 @@ impl Fetcher {
         }
         let fetcher = self.clone();
         tokio::spawn(async move {
-            // An attempt whose blobs nobody brings any more would be held for ever.
-            let bringing = AssertUnwindSafe(fetcher.bring_all(blobs, &mut pins, &control)).catch_unwind();
-            let brought = bringing.await;
+            // Without this a panic would leave the attempt in the table for ever.
+            let fetching = AssertUnwindSafe(fetcher.fetch_all(blobs, &mut pins, &control)).catch_unwind();
+            let fetched = fetching.await;
             let panicked = |_| {
-                Err(NotBrought::ours(
+                Err(FetchFailure::of_executor(
                     "the executor panicked while it fetched a blob".into(),
                 ))
             };
-            if let Err(NotBrought { why, ending }) = brought.unwrap_or_else(panicked) {
-                // A task that was taken away meanwhile needs no verdict.
-                let ending = match control.is_withdrawn() {
-                    true => Ending::Withdrawn,
+            if let Err(FetchFailure { why, cause }) = fetched.unwrap_or_else(panicked) {
+                // A revoked attempt has no end to report.
+                let cause = match control.is_revoked() {
+                    true => AttemptEndCause::NoResult,
                     false => {
-                        let end = match ending {
-                            // No executor can run it.
-                            Ending::BlobLost => End::Broken(why),
-                            _ => End::PlatformFailure(why),
+                        let end = match cause {
+                            // No executor can run the task.
+                            AttemptEndCause::BlobLost => AttemptEnd::Broken(why),
+                            _ => AttemptEnd::PlatformFailure(why),
                         };
-                        let pause = pause_after(&end, platform_losses);
-                        fetcher.bench.keep(Complete { handout, end }, pause);
-                        ending
+                        let pause = retry_delay(&end, platform_losses);
+                        fetcher
+                            .slot_pool
+                            .spool_end(CompletedAttempt { attempt_id, end }, pause);
+                        cause
                     }
                 };
                 drop(pins);
-                fetcher.bench.tell(Event::Ended(handout, ending));
-                return fetcher.bench.cache.make_room_soon();
+                fetcher
+                    .slot_pool
+                    .send_event(SlotEvent::AttemptEnded(attempt_id, cause));
+                return fetcher.slot_pool.cache.evict_in_background();
             }
-            fetcher.bench.push(Job {
-                handout,
+            fetcher.slot_pool.enqueue(PreparedAttempt {
+                attempt_id,
                 spec,
                 platform_losses,
                 control,
@@ -89,69 +94,79 @@ impl Fetcher {
         });
     }
 
-    async fn bring_all(
+    async fn fetch_all(
         &self,
         blobs: impl IntoIterator<Item = BlobHash>,
-        pins: &mut Pins,
-        control: &Control,
-    ) -> Result<(), NotBrought> {
+        pins: &mut BlobPins,
+        control: &AttemptControl,
+    ) -> Result<(), FetchFailure> {
         for hash in blobs {
-            self.bring(hash, pins, control).await?;
+            self.fetch(hash, pins, control).await?;
         }
         Ok(())
     }
 
-    async fn bring(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), NotBrought> {
-        let turn = {
-            let mut underway = self.underway.lock().unwrap_or_else(PoisonError::into_inner);
-            underway.retain(|_, turn| Arc::strong_count(turn) > 1);
-            underway.entry(hash).or_default().clone()
+    async fn fetch(
+        &self,
+        hash: BlobHash,
+        pins: &mut BlobPins,
+        control: &AttemptControl,
+    ) -> Result<(), FetchFailure> {
+        let download = {
+            let mut in_progress = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            in_progress.retain(|_, download| Arc::strong_count(download) > 1);
+            in_progress.entry(hash).or_default().clone()
         };
-        let mut stalled = match turn.try_lock() {
-            Ok(turn) => turn,
+        let mut stall_reason = match download.try_lock() {
+            Ok(stall_reason) => stall_reason,
             Err(_) => {
-                let turn = turn.lock().await;
-                // Tasks that wait for the same blob do not wait one after the other.
-                if let Some(why) = &*turn {
-                    return Err(NotBrought::ours(why.clone()));
+                let stall_reason = download.lock().await;
+                // A stalled download fails all attempts that waited for it; otherwise each would wait in turn.
+                if let Some(why) = &*stall_reason {
+                    return Err(FetchFailure::of_executor(why.clone()));
                 }
-                turn
+                stall_reason
             }
         };
-        let brought = self.bring_alone(hash, pins, control).await;
-        *stalled = match &brought {
-            Err(Trouble::Stalled(_)) => brought.as_ref().err().map(|trouble| trouble.of(&hash)),
+        let fetched = self.fetch_without_sharing(hash, pins, control).await;
+        *stall_reason = match &fetched {
+            Err(FetchError::Stalled(_)) => fetched.as_ref().err().map(|error| error.describe(&hash)),
             _ => None,
         };
-        brought.map_err(|trouble| NotBrought {
-            why: trouble.of(&hash),
-            ending: trouble.ending(),
+        fetched.map_err(|error| FetchFailure {
+            why: error.describe(&hash),
+            cause: error.cause(),
         })
     }
 
-    async fn bring_alone(&self, hash: BlobHash, pins: &mut Pins, control: &Control) -> Result<(), Trouble> {
-        if self.take(hash, pins).await? {
+    async fn fetch_without_sharing(
+        &self,
+        hash: BlobHash,
+        pins: &mut BlobPins,
+        control: &AttemptControl,
+    ) -> Result<(), FetchError> {
+        if self.pin_cached(hash, pins).await? {
             return Ok(());
         }
         let mut pause = FIRST_PAUSE;
         let mut stalls = 0;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let downloaded = self.download(hash, pins).await;
             if downloaded.is_err() {
-                // Half a blob counts in no limit, and may be what has filled the disk.
-                let part = self.bench.cache.incoming(&hash);
+                // A partial file does not count towards the cache limit, and may have filled the disk.
+                let part = self.slot_pool.cache.partial_path(&hash);
                 let _ = tokio::time::timeout(self.stall, tokio::fs::remove_file(part)).await;
             }
             match downloaded {
-                Err(Trouble::Stalled(what)) => {
+                Err(FetchError::Stalled(what)) => {
                     stalls += 1;
-                    tracing::warn!(%hash, what, stall = ?self.stall, "a blob does not come");
-                    if stalls == STALLS || control.is_withdrawn() {
-                        return Err(Trouble::Stalled(what));
+                    tracing::warn!(%hash, what, stall = ?self.stall, "blob download stalled");
+                    if stalls == MAX_STALLS || control.is_revoked() {
+                        return Err(FetchError::Stalled(what));
                     }
                 }
-                Err(Trouble::Call(error)) if error.is_transient() && !control.is_withdrawn() => {
-                    tracing::debug!(%hash, %error, "a blob did not come; trying again");
+                Err(FetchError::Call(error)) if error.is_transient() && !control.is_revoked() => {
+                    tracing::debug!(%hash, %error, "blob download failed; retrying");
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
@@ -161,18 +176,18 @@ impl Fetcher {
         Err(CallError::Unavailable("no judicator answered".into()).into())
     }
 
-    /// Whether the blob is here. The first use in this life reads the whole file.
-    async fn take(&self, hash: BlobHash, pins: &mut Pins) -> Result<bool, Trouble> {
-        let cache = self.bench.cache.clone();
+    /// Whether the cache has the blob. The first use in this process reads the whole file.
+    async fn pin_cached(&self, hash: BlobHash, pins: &mut BlobPins) -> Result<bool, FetchError> {
+        let cache = self.slot_pool.cache.clone();
         let progress = Arc::new(AtomicU64::new(0));
         let counted = progress.clone();
-        let mut taking = tokio::task::spawn_blocking(move || {
+        let mut pinning = tokio::task::spawn_blocking(move || {
             let mut pins = cache.pins();
-            (cache.take(hash, &mut pins, &counted), pins)
+            (cache.pin_if_valid(hash, &mut pins, &counted), pins)
         });
         let mut seen = 0;
         loop {
-            match tokio::time::timeout(self.stall, &mut taking).await {
+            match tokio::time::timeout(self.stall, &mut pinning).await {
                 Ok(Ok((found, taken))) => {
                     pins.join(taken);
                     return Ok(found);
@@ -181,7 +196,7 @@ impl Fetcher {
                 Err(_) => {
                     let read = progress.load(Ordering::Relaxed);
                     if read == seen {
-                        return Err(Trouble::Stalled("the disk gave no byte of it"));
+                        return Err(FetchError::Stalled("no data read from the disk"));
                     }
                     seen = read;
                 }
@@ -189,92 +204,102 @@ impl Fetcher {
         }
     }
 
-    async fn download(&self, hash: BlobHash, pins: &mut Pins) -> Result<(), Trouble> {
+    async fn download(&self, hash: BlobHash, pins: &mut BlobPins) -> Result<(), FetchError> {
         let mut bytes = self
-            .within("no judicator answered", self.calls.get_blob(hash))
+            .with_stall_timeout("no judicator answered", self.calls.get_blob(hash))
             .await??;
-        let path = self.bench.cache.incoming(&hash);
-        let full = "the disk took no byte of it";
-        let mut file = self.within(full, tokio::fs::File::create(&path)).await??;
-        let mut hasher = Sha256::new();
+        let path = self.slot_pool.cache.partial_path(&hash);
+        let disk_stalled = "no data written to the disk";
+        let mut file = self
+            .with_stall_timeout(disk_stalled, tokio::fs::File::create(&path))
+            .await??;
+        let mut hasher = BlobHasher::default();
         let mut size = 0;
-        while let Some(part) = self.within("no byte of it came", bytes.next()).await? {
+        while let Some(part) = self.with_stall_timeout("no data received", bytes.next()).await? {
             let part = part?;
             size += part.len() as u64;
             hasher.update(&part);
-            self.within(full, file.write_all(&part)).await??;
+            self.with_stall_timeout(disk_stalled, file.write_all(&part))
+                .await??;
         }
-        self.within(full, file.flush()).await??;
-        let actual = BlobHash(hasher.finalize().into());
+        self.with_stall_timeout(disk_stalled, file.flush()).await??;
+        let actual = hasher.finish();
         if actual != hash {
-            // Cut short on the way; what is there is complete, or it would not be there.
-            return Err(CallError::Unavailable(format!("blob {hash} arrived as {actual}")).into());
+            // The transfer was cut short: the store checks the hash of what it sends.
+            return Err(CallError::Unavailable(format!("blob {hash} arrived with hash {actual}")).into());
         }
-        let cache = self.bench.cache.clone();
-        let keeping = tokio::task::spawn_blocking(move || {
+        let cache = self.slot_pool.cache.clone();
+        let inserting = tokio::task::spawn_blocking(move || {
             let mut pins = cache.pins();
-            cache.keep(hash, size, &mut pins).map(|()| pins)
+            cache.insert(hash, size, &mut pins).map(|()| pins)
         });
-        let kept = self.within(full, keeping).await?;
-        pins.join(kept.map_err(std::io::Error::other)??);
+        let inserted = self.with_stall_timeout(disk_stalled, inserting).await?;
+        pins.join(inserted.map_err(std::io::Error::other)??);
         Ok(())
     }
 
-    /// Each step is progress; one that takes longer than this will not come.
-    async fn within<T>(&self, else_what: &'static str, step: impl Future<Output = T>) -> Result<T, Trouble> {
+    /// Awaits one step of a download; `what` is the reason if it stalls.
+    async fn with_stall_timeout<T>(
+        &self,
+        what: &'static str,
+        step: impl Future<Output = T>,
+    ) -> Result<T, FetchError> {
         let waited = tokio::time::timeout(self.stall, step).await;
-        waited.map_err(|_| Trouble::Stalled(else_what))
+        waited.map_err(|_| FetchError::Stalled(what))
     }
 }
 
-/// Why a task's blobs are not here, and what that says of the executor.
-struct NotBrought {
+/// Why the blobs of an attempt could not be fetched, and how that ends the attempt.
+struct FetchFailure {
     why: String,
-    ending: Ending,
+    cause: AttemptEndCause,
 }
 
-impl NotBrought {
-    fn ours(why: String) -> NotBrought {
-        let ending = Ending::Broken;
-        NotBrought { why, ending }
+impl FetchFailure {
+    fn of_executor(why: String) -> FetchFailure {
+        let cause = AttemptEndCause::ExecutorFailure;
+        FetchFailure { why, cause }
     }
 }
 
-enum Trouble {
+/// Why one blob could not be fetched.
+enum FetchError {
     Call(CallError),
-    Keep(std::io::Error),
-    /// Nothing happened for too long.
+    Store(std::io::Error),
+    /// No progress for longer than the stall timeout.
     Stalled(&'static str),
 }
 
-impl Trouble {
-    /// A blob that the store does not have is no trouble of this executor: other tasks run as well as before.
-    fn ending(&self) -> Ending {
+impl FetchError {
+    /// A blob that the store has lost is not a failure of this executor, which can still run other tasks.
+    fn cause(&self) -> AttemptEndCause {
         match self {
-            Trouble::Call(CallError::NoBlob(_) | CallError::DamagedBlob(_)) => Ending::BlobLost,
-            Trouble::Call(_) | Trouble::Keep(_) | Trouble::Stalled(_) => Ending::Broken,
+            FetchError::Call(CallError::NoBlob(_) | CallError::DamagedBlob(_)) => AttemptEndCause::BlobLost,
+            FetchError::Call(_) | FetchError::Store(_) | FetchError::Stalled(_) => {
+                AttemptEndCause::ExecutorFailure
+            }
         }
     }
 
-    fn of(&self, hash: &BlobHash) -> String {
+    fn describe(&self, hash: &BlobHash) -> String {
         match self {
-            Trouble::Call(error) => format!("could not get blob {hash}: {error}"),
-            Trouble::Keep(error) => format!("could not keep blob {hash}: {error}"),
-            Trouble::Stalled(what) => {
+            FetchError::Call(error) => format!("could not get blob {hash}: {error}"),
+            FetchError::Store(error) => format!("could not write blob {hash} to the cache: {error}"),
+            FetchError::Stalled(what) => {
                 format!("could not get blob {hash}: {what} for too long (executor.stall)")
             }
         }
     }
 }
 
-impl From<CallError> for Trouble {
-    fn from(error: CallError) -> Trouble {
-        Trouble::Call(error)
+impl From<CallError> for FetchError {
+    fn from(error: CallError) -> FetchError {
+        FetchError::Call(error)
     }
 }
 
-impl From<std::io::Error> for Trouble {
-    fn from(error: std::io::Error) -> Trouble {
-        Trouble::Keep(error)
+impl From<std::io::Error> for FetchError {
+    fn from(error: std::io::Error) -> FetchError {
+        FetchError::Store(error)
     }
 }

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use model::{Attempt, Command, Content, ExecuteStep, Handout, Limits, SessionId, TaskId, TaskSpec, UserName};
+use model::{
+    AttemptId, AttemptNumber, Content, ExecuteStep, Limits, SessionId, StepCommand, TaskId, TaskSpec,
+    UserName,
+};
 
 /// The first attempt of a new task.
-pub(crate) fn handout(session: SessionId) -> Handout {
-    Handout {
-        task: TaskId::generate(),
+pub(crate) fn attempt_id(session: SessionId) -> AttemptId {
+    AttemptId {
+        task: TaskId(uuid::Uuid::now_v7()),
         session,
-        attempt: Attempt(1),
+        attempt: AttemptNumber(1),
     }
 }
 
@@ -20,7 +23,7 @@ pub(crate) fn spec(input: Content) -> TaskSpec {
         priority: 0,
         compile: None,
         execute: ExecuteStep {
-            command: Command::Shell("true".into()),
+            command: StepCommand::Shell("true".into()),
             args: Vec::new(),
             env: BTreeMap::new(),
             input,

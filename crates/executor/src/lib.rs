@@ -1,139 +1,170 @@
-//! Reports to a judicator, is given tasks, and runs them in cells.
+//! The executor: reports to a judicator, receives tasks in the answers, and runs them in cells.
 //!
-//! Reading order follows a task: `report` asks for work, `slots` keeps the table of what is here, `fetch` brings
-//! the blobs, `queue` and `work` pass it to a slot's thread, `run` lays it out, compiles, executes and cleans up, `spool`
-//! keeps the result on disk until a judicator has answered for it. `control` notices a slot that does not go on.
-//! This room knows nothing of stores, HTTP or how a cell is built.
+//! Reading order follows a task. `report` is the loop that asks for work. `attempt_table` lists the attempts that this
+//! executor holds. `fetch` downloads their blobs. `queue` and `slot_pool` pass them to the thread of a slot. `run` writes
+//! the task's files, compiles, executes and cleans up. `spool` keeps each result on disk until a judicator has acknowledged
+//! it. `attempt_control` stops an attempt and detects a slot that makes no progress.
+//! This crate knows nothing of stores, of HTTP or of how a cell is built.
 
+mod attempt_control;
+mod attempt_table;
 mod cache;
-mod control;
+mod data_folder;
 mod error;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
-mod home;
 mod machine;
+mod memory_reserve;
 mod options;
 mod queue;
 mod report;
-mod reserve;
 mod run;
-mod slots;
+mod slot_pool;
 mod spool;
-mod work;
 mod workspace;
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use data_folder::ExecutorDataFolder;
 use rpc::Calls;
-use sandbox::{CellPlan, Ground, Isolation, Launcher, Wall, WallError};
+use sandbox::{
+    CommandIsolation, EnforcementError, PreparedSandbox, SandboxOptions, WaivableLimit, WardenLauncher,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use error::ExecutorError;
-pub use machine::{Division, Machine};
-pub use options::{Contact, Options};
-pub use run::{outcome_of, sandbox_limits, usual_environment};
-pub use work::WARDENS_OF_SLOT;
+pub use machine::{MachinePartitioning, MachineResources};
+pub use options::{ExecutorOptions, JudicatorLocation};
+pub use run::{default_environment, limits_for_sandbox, outcome_from_sandbox};
+pub use slot_pool::WARDENS_PER_SLOT;
 
-/// An executor that can run tasks: its folder is locked, its control groups are made, its wardens are started.
-pub struct Executor {
-    reporter: report::Reporter,
-    slots: report::SlotThreads,
-    ground: Option<Ground>,
+/// The current time of Tokio's clock, which a test can pause and advance.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
-impl Executor {
-    /// Makes everything ready. The error names all that keeps tasks from being run on this machine.
-    pub async fn prepare(options: Options, calls: Arc<dyn Calls>) -> Result<Executor, ExecutorError> {
-        let home = home::Home::enter(&options).await?;
-        let ground = match &options.cells {
-            Some(plan) => Some(prepare_cells(plan, &home, &options)?),
+/// An executor that is ready to run tasks: its data folder is locked, its control groups exist, its wardens run.
+pub struct ExecutorService {
+    reporter: report::Reporter,
+    slots: report::SlotThreads,
+    prepared_sandbox: Option<PreparedSandbox>,
+}
+
+impl ExecutorService {
+    /// Locks the data folder, creates the control groups and starts the wardens. The error lists everything that keeps
+    /// this machine from running tasks.
+    pub async fn prepare(
+        options: ExecutorOptions,
+        calls: Arc<dyn Calls>,
+    ) -> Result<ExecutorService, ExecutorError> {
+        let data_folder = ExecutorDataFolder::take_over(&options).await?;
+        let prepared_sandbox = match &options.cells {
+            Some(plan) => Some(prepare_cells(plan, &data_folder, &options)?),
             None => None,
         };
-        if let Some(Ground { remains, .. }) = &ground
-            && !remains.is_empty()
+        if let Some(PreparedSandbox { stuck_groups, .. }) = &prepared_sandbox
+            && !stuck_groups.is_empty()
         {
             tracing::error!(
-                ?remains,
-                "processes in control groups of an earlier executor were sent SIGKILL and hang in the kernel"
+                ?stuck_groups,
+                "processes of an earlier executor do not exit after SIGKILL; they hang in the kernel"
             );
         }
-        for statement in ground.iter().flat_map(|ground| &ground.statements) {
-            match statement.missing {
-                true => tracing::warn!(wall = statement.wall, by = statement.by, "a wall is missing"),
-                false => tracing::info!(wall = statement.wall, by = statement.by, "enforced"),
+        for status in prepared_sandbox
+            .iter()
+            .flat_map(|prepared_sandbox| &prepared_sandbox.protections)
+        {
+            match status.missing {
+                true => tracing::warn!(
+                    protection = status.protection,
+                    by = status.enforced_by,
+                    "sandbox protection is missing"
+                ),
+                false => tracing::info!(
+                    protection = status.protection,
+                    by = status.enforced_by,
+                    "sandbox protection is enforced"
+                ),
             }
         }
-        let isolation = ground
+        let isolation = prepared_sandbox
             .as_ref()
-            .map_or(Isolation::None, |ground| ground.isolation.clone());
-        let started = report::Reporter::new(options, home, isolation, calls)
+            .map_or(CommandIsolation::None, |prepared_sandbox| {
+                prepared_sandbox.isolation.clone()
+            });
+        let started = report::Reporter::new(options, data_folder, isolation, calls)
             .and_then(|reporter| Ok((reporter.start_slots()?, reporter)));
         match started {
-            Ok((slots, reporter)) => Ok(Executor {
+            Ok((slots, reporter)) => Ok(ExecutorService {
                 reporter,
                 slots,
-                ground,
+                prepared_sandbox,
             }),
             Err(error) => {
-                leave(ground);
+                remove_sandbox(prepared_sandbox);
                 Err(error)
             }
         }
     }
 
-    /// Runs tasks until told to stop; then gives back what it has not begun, lets what runs end within the grace
-    /// time, and says goodbye.
+    /// Runs tasks until `stop` is cancelled. Then it returns tasks that have not started, gives running tasks the grace
+    /// period to finish, and sends a last report that closes the session.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ExecutorError> {
-        let Executor {
+        let ExecutorService {
             reporter,
             slots,
-            ground,
+            prepared_sandbox,
         } = self;
         let ended = reporter.run(slots, stop).await;
-        leave(ground);
+        remove_sandbox(prepared_sandbox);
         ended
     }
 }
 
-/// Where limits are missing, it is tried whether cells can be made without them, so that the operator learns of
-/// everything at once.
-fn prepare_cells(plan: &CellPlan, home: &home::Home, options: &Options) -> Result<Ground, WallError> {
-    let name = home.group_name();
+/// Prepares the sandbox. If limits cannot be enforced, it also tests whether cells work without them, so that one error
+/// lists everything that the operator has to fix.
+fn prepare_cells(
+    plan: &SandboxOptions,
+    data_folder: &ExecutorDataFolder,
+    options: &ExecutorOptions,
+) -> Result<PreparedSandbox, EnforcementError> {
+    let name = data_folder.cgroup_name();
     let missing = match plan.prepare(&name) {
-        Err(missing @ WallError::Missing { .. }) => missing,
+        Err(missing @ EnforcementError::MissingLimits { .. }) => missing,
         prepared => return prepared,
     };
-    let without_limits = CellPlan {
-        without: Wall::ALL.to_vec(),
+    let without_limits = SandboxOptions {
+        waived_limits: WaivableLimit::ALL.to_vec(),
         ..plan.clone()
     };
-    let tried = without_limits.prepare(&name).and_then(|ground| {
+    let tried = without_limits.prepare(&name).and_then(|prepared_sandbox| {
         let (program, args) = options.warden.clone();
-        let launcher = Launcher {
-            isolation: ground.isolation.of_warden(0),
+        let launcher = WardenLauncher {
+            isolation: prepared_sandbox.isolation.for_warden(0),
             program,
             args,
             lock: None,
         };
-        let started = launcher.start().map(drop).map_err(WallError::from);
-        leave(Some(ground));
+        let started = launcher.start().map(drop).map_err(EnforcementError::from);
+        remove_sandbox(Some(prepared_sandbox));
         started
     });
     Err(match tried {
         Ok(()) => missing,
-        Err(cells) => WallError::Both {
+        Err(cells) => EnforcementError::MissingLimitsAndCells {
             limits: Box::new(missing),
             cells: Box::new(cells),
         },
     })
 }
 
-fn leave(ground: Option<Ground>) {
-    if let Some(Err(error)) = ground.map(Ground::leave) {
+fn remove_sandbox(prepared_sandbox: Option<PreparedSandbox>) {
+    if let Some(Err(error)) = prepared_sandbox.map(PreparedSandbox::remove) {
         tracing::warn!(
-            why = model::with_causes(&error),
-            "could not remove the control groups"
+            why = error_causes::with_causes(&error),
+            "could not remove the control groups of this executor"
         );
     }
 }

@@ -1,80 +1,80 @@
-//! What this machine has, and what of it one task can be given.
+//! The resources of this machine, and the share of them that one task can get.
 
-mod groups;
+mod cgroups;
 
 use std::fs;
 use std::path::Path;
 
-use model::{Capacity, FEWEST_OPEN_FILES, LimitPolicy};
+use model::{Capacity, LimitPolicy, MIN_OPEN_FILES_PER_PROCESS};
 
-use self::groups::Groups;
+use self::cgroups::OwnCgroups;
 
-/// Where the files of the kernel that tell it are.
 const PROC: &str = "/proc";
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
+/// The limits of this machine, or of the control groups that this process is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Bytes of memory that all processes together can have.
+pub struct MachineResources {
+    /// Bytes of memory for all processes together.
     pub memory: u64,
-    /// Processes and threads that there can be at one time.
+    /// The maximum number of processes and threads.
     pub processes: u64,
-    /// Files that can be open at one time.
+    /// The maximum number of open files.
     pub open_files: u64,
 }
 
-/// How a machine is divided.
+/// How the operator divides a machine into slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
+pub struct MachinePartitioning {
     pub slots: u32,
-    /// Bytes that tasks leave to everyone else.
+    /// Bytes of memory that must stay available to other processes.
     pub reserve: u64,
-    /// Bytes that the operator gives to each slot; none is an equal share.
+    /// Bytes of memory for each slot; `None` for an equal share.
     pub slot_memory: Option<u64>,
 }
 
-impl Machine {
-    /// What the kernel does not tell has no bound here.
-    pub fn read() -> Machine {
+impl MachineResources {
+    /// Reads the limits from the kernel. A limit that cannot be read counts as unlimited.
+    pub fn read() -> MachineResources {
         let proc = Path::new(PROC);
         let memory = memory_field(proc, "MemTotal").unwrap_or(u64::MAX);
         let [pids, threads] =
-            ["sys/kernel/pid_max", "sys/kernel/threads-max"].map(|file| number(&proc.join(file)));
-        let groups = own_groups();
-        let processes = [pids, threads, groups.process_limit()];
-        Machine {
-            memory: memory.min(groups.memory_limit().unwrap_or(u64::MAX)),
+            ["sys/kernel/pid_max", "sys/kernel/threads-max"].map(|file| read_number(&proc.join(file)));
+        let cgroups = own_cgroups();
+        let processes = [pids, threads, cgroups.process_limit()];
+        MachineResources {
+            memory: memory.min(cgroups.memory_limit().unwrap_or(u64::MAX)),
             processes: processes.into_iter().flatten().min().unwrap_or(u64::MAX),
-            open_files: number(&proc.join("sys/fs/file-max")).unwrap_or(u64::MAX),
+            open_files: read_number(&proc.join("sys/fs/file-max")).unwrap_or(u64::MAX),
         }
     }
 
-    /// A twentieth, but enough for the platform itself on a small machine, and no more than it needs on a large one.
-    pub fn usual_reserve(&self) -> u64 {
-        const LEAST: u64 = 256 << 20;
-        const MOST: u64 = 2 << 30;
-        whole_mebibytes((self.memory / 20).clamp(LEAST, MOST).min(self.memory / 8))
+    /// A twentieth of the memory, but at least what Conclave itself needs, at most 2 GiB, and at most an eighth.
+    pub fn default_memory_reserve(&self) -> u64 {
+        const MIN: u64 = 256 << 20;
+        const MAX: u64 = 2 << 30;
+        whole_mebibytes((self.memory / 20).clamp(MIN, MAX).min(self.memory / 8))
     }
 
-    /// Equal shares. A machine with many slots gives each at least what a task has that asks for nothing: seldom do all
-    /// tasks use all that they may, and the reserve holds if they do.
-    pub fn capacity(&self, division: Division) -> Capacity {
-        let Division {
+    /// What a slot can give to one task: an equal share, but at least the default limits of a task. With many slots the
+    /// shares can add up to more than the machine has: tasks rarely use all of it, and the reserve is enforced if they do.
+    pub fn capacity(&self, partitioning: MachinePartitioning) -> Capacity {
+        let MachinePartitioning {
             slots,
             reserve,
             slot_memory,
-        } = division;
-        let usual = LimitPolicy::default().default;
+        } = partitioning;
+        let default = LimitPolicy::default().default;
         let slots = u64::from(slots.max(1));
         let for_tasks = self.memory.saturating_sub(reserve);
-        let usual_memory = usual.memory.unwrap_or(0) + usual.space.unwrap_or(0);
-        let share = (for_tasks / slots).max(usual_memory.min(for_tasks));
+        let default_memory = default.memory.unwrap_or(0) + default.space.unwrap_or(0);
+        let share = (for_tasks / slots).max(default_memory.min(for_tasks));
         let memory = slot_memory.unwrap_or(share);
 
-        let processes = (self.processes / 2 / slots).max(u64::from(usual.processes.unwrap_or(1)));
-        // Else all tasks together could take the files of the whole machine.
+        let processes = (self.processes / 2 / slots).max(u64::from(default.processes.unwrap_or(1)));
+        // A quarter, so that all tasks together cannot use up the open files of the machine.
         let open_files = self.open_files / 4 / slots;
-        let with_files = (open_files / FEWEST_OPEN_FILES).max(1);
+        let with_files = (open_files / MIN_OPEN_FILES_PER_PROCESS).max(1);
         let processes = processes.min(self.processes / 2).min(with_files);
         Capacity {
             memory: whole_mebibytes(memory),
@@ -84,30 +84,30 @@ impl Machine {
     }
 }
 
-/// How much memory could be used now without taking it from anybody.
+/// Measures how much memory is available now.
 #[derive(Debug)]
-pub(crate) struct MemoryLook {
+pub(crate) struct AvailableMemoryProbe {
     proc: &'static Path,
-    groups: Groups,
+    cgroups: OwnCgroups,
 }
 
-impl MemoryLook {
-    pub(crate) fn new() -> MemoryLook {
-        MemoryLook {
+impl AvailableMemoryProbe {
+    pub(crate) fn new() -> AvailableMemoryProbe {
+        AvailableMemoryProbe {
             proc: Path::new(PROC),
-            groups: own_groups(),
+            cgroups: own_cgroups(),
         }
     }
 
-    /// Bytes, of the machine or of the smallest control group around this process. None if the kernel does not tell.
+    /// The available bytes of the machine, or of the control group of this process that has least. `None` if unknown.
     pub(crate) fn available(&self) -> Option<u64> {
         let machine = memory_field(self.proc, "MemAvailable");
-        machine.into_iter().chain(self.groups.available_memory()).min()
+        machine.into_iter().chain(self.cgroups.available_memory()).min()
     }
 }
 
-fn own_groups() -> Groups {
-    Groups::find(Path::new(PROC), Path::new(CONTROL_GROUPS))
+fn own_cgroups() -> OwnCgroups {
+    OwnCgroups::find(Path::new(PROC), Path::new(CONTROL_GROUPS))
 }
 
 fn memory_field(proc: &Path, name: &str) -> Option<u64> {
@@ -119,7 +119,7 @@ fn memory_field(proc: &Path, name: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-fn number(file: &Path) -> Option<u64> {
+fn read_number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
@@ -133,27 +133,31 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn machine(memory: u64) -> Machine {
-        Machine {
+    fn machine(memory: u64) -> MachineResources {
+        MachineResources {
             memory,
             processes: 32_768,
             open_files: 2_400_000,
         }
     }
 
-    fn capacity(machine: Machine, slots: u32) -> Capacity {
-        machine.capacity(Division {
+    fn capacity(machine: MachineResources, slots: u32) -> Capacity {
+        machine.capacity(MachinePartitioning {
             slots,
-            reserve: machine.usual_reserve(),
+            reserve: machine.default_memory_reserve(),
             slot_memory: None,
         })
     }
 
     #[test]
-    fn a_machine_is_shared_by_its_slots() {
+    fn memory_is_divided_among_the_slots() {
         let check = |memory: u64, slots: u32, reserve: u64, expected: u64| {
             let machine = machine(memory);
-            assert_eq!(machine.usual_reserve() >> 20, reserve, "reserve of {memory}");
+            assert_eq!(
+                machine.default_memory_reserve() >> 20,
+                reserve,
+                "reserve of {memory}"
+            );
             assert_eq!(
                 capacity(machine, slots).memory >> 20,
                 expected,
@@ -163,7 +167,7 @@ mod tests {
         check(24 * GIB, 2, 1228, 11_674);
         check(24 * GIB, 1, 1228, 23_348);
         check(512 * GIB, 64, 2048, 8160);
-        // Less than a task has by default would be of no use.
+        // A slot has at least the default memory of a task.
         check(64 * GIB, 64, 2048, 1280);
         check(4 * GIB, 8, 256, 1280);
         check(GIB, 4, 128, 896);
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn all_tasks_together_take_half_of_the_processes_and_a_quarter_of_the_files() {
         let check = |processes: u64, open_files: u64, slots: u32, expected: (u32, u64)| {
-            let machine = Machine {
+            let machine = MachineResources {
                 memory: GIB,
                 processes,
                 open_files,
@@ -187,20 +191,19 @@ mod tests {
         };
         check(32_768, 2_400_000, 2, (8192, 300_000));
         check(4_194_304, u64::MAX, 1, (2_097_152, u64::MAX / 4));
-        // Fewer processes than a task has by default would be of no use.
+        // A slot has at least the default number of processes of a task.
         check(32_768, 2_400_000, 64, (512, 9375));
-        // But each of them has some files.
+        // But each process needs some open files.
         check(4_194_304, 2_400_000, 1, (37_500, 600_000));
         check(32_768, 64_000, 4, (250, 4000));
         check(32_768, 6400, 64, (1, 25));
         check(600, 64_000, 1, (300, 16_000));
     }
 
-    /// Even where each process has no more files than a program needs.
     #[test]
-    fn files_of_all_processes_stay_within_a_quarter() {
+    fn all_processes_together_open_at_most_a_quarter_of_the_files() {
         for (open_files, slots) in [(52_000, 4), (8192, 2), (2_400_000, 1)] {
-            let machine = Machine {
+            let machine = MachineResources {
                 open_files,
                 ..machine(GIB)
             };
@@ -212,10 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_read() {
-        let machine = Machine::read();
+    fn the_limits_of_this_machine_can_be_read() {
+        let machine = MachineResources::read();
         assert!(machine.memory > 64 << 20 && machine.memory < u64::MAX);
         assert!(machine.processes >= 100 && machine.processes < u64::MAX);
-        assert!(MemoryLook::new().available().is_some_and(|bytes| bytes > 0));
+        assert!(
+            AvailableMemoryProbe::new()
+                .available()
+                .is_some_and(|bytes| bytes > 0)
+        );
     }
 }

@@ -3,53 +3,54 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{Capacity, ExecutorName};
-use sandbox::CellPlan;
+use sandbox::SandboxOptions;
 
+/// The settings of one executor.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// `None` for the host's name and a number that the data folder keeps.
+pub struct ExecutorOptions {
+    /// `None`: the executor uses the host name and the id in its data folder.
     pub name: Option<ExecutorName>,
     pub data: PathBuf,
-    /// How many tasks run at one time.
+    /// How many tasks run at the same time.
     pub slots: u32,
-    /// Bytes of memory that tasks leave to everyone else on the machine.
+    /// Bytes of memory that must stay available to other processes on the machine.
     pub reserve: u64,
-    /// What a slot can give to a task.
+    /// The resources that a slot can give to one task.
     pub capacity: Capacity,
     /// The longest time between two reports.
     pub heartbeat: Duration,
-    /// Without an answer for so long, the tasks are stopped. Below the lease.
+    /// Running tasks are stopped when no judicator has answered for this long. Shorter than the lease of a session.
     pub self_kill: Duration,
-    pub contact: Contact,
-    /// For how long a transfer may bring no byte, and a slot may take beyond the limits of its task, before the attempt
-    /// is given up.
+    pub judicator_location: JudicatorLocation,
+    /// How long a download may stand still, and how long a slot may take beyond the limits of its task, before the
+    /// attempt fails.
     pub stall: Duration,
-    /// How long running tasks may go on after a stop was asked for.
+    /// How long running tasks may continue after a stop was requested.
     pub stop_grace: Duration,
-    /// How many bytes of blobs are kept for later tasks.
+    /// The size of the blob cache in bytes.
     pub cache_bytes: u64,
-    /// How many bytes of each output are kept where the task sets no limit.
+    /// How many bytes of each output stream are kept if the task sets no limit.
     pub keep_output: u64,
     pub version: String,
-    /// How the cells are made that tasks run in. None: there are none, and tasks are trusted.
-    pub cells: Option<CellPlan>,
-    /// A program and arguments that end up in `sandbox::warden::run`.
+    /// How cells are created. `None`: tasks run without isolation and are trusted.
+    pub cells: Option<SandboxOptions>,
+    /// The command line that starts a warden; it has to call `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
 }
 
-/// Where the judicator is, and so what it means that a report is not answered.
+/// Where the judicator runs, which decides what a report without an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contact {
-    /// A call in this process. No judicator ends a session while it works on a report of it, and here the one that
-    /// works on it is the only one: an answer that does not come means that the store's disk does not, and not that
-    /// another executor may begin the tasks.
+pub enum JudicatorLocation {
+    /// In this process. A judicator does not expire a session while it handles a report of that session, and no other
+    /// judicator uses the store. So a missing answer means that the store's disk is slow, and not that another executor
+    /// may start the same tasks.
     SameProcess,
-    /// Another process, over a network that may be cut: without an answer nobody knows what the others think.
+    /// In another process. Without an answer the executor cannot know whether its session has expired.
     Remote,
 }
 
-impl Options {
-    /// Of the files that commands see.
+impl ExecutorOptions {
+    /// The root file system that commands see.
     pub(crate) fn root(&self) -> &Path {
         let own = self.cells.as_ref().and_then(|cells| cells.root.as_deref());
         own.unwrap_or(Path::new("/"))

@@ -1,125 +1,134 @@
-//! The report loop: says what has changed, takes what it is given, stops what is taken away.
+//! The report loop: sends the state of this executor to a judicator, and starts and stops attempts as the answer says.
 //!
-//! One report at a time. It is sent when something has changed (an attempt ended, a hint came), and otherwise at
-//! the heartbeat; what changes while one is under way goes into the next.
+//! There is at most one report in flight. The loop sends one when something has changed (an attempt ended, a hint
+//! arrived), and otherwise at the heartbeat. Changes during a report go into the next one.
 
-mod due;
-mod exchange;
-mod leave;
-mod overdue;
-mod rest;
+mod failure_backoff;
+mod hint_watch;
+mod revoke;
+mod schedule;
+mod send_report;
 mod session;
-mod stopping;
-mod watch;
-mod withdraw;
+mod shutdown;
+mod stop_phase;
+mod stuck_attempts;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::{Answer, Content, Executing, Handout, Intent, Presence, Report, ReportAnswer};
+use model::{
+    AttemptId, Content, ExecutingAttempt, ExecutorInfo, Report, ReportAnswer, ReportInstructions,
+    ReportIntent,
+};
 use rpc::{CallError, Calls};
-use sandbox::{Isolation, Launcher};
+use sandbox::{CommandIsolation, WardenLauncher};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use self::due::Due;
-use self::exchange::NoAnswer;
-pub(crate) use self::leave::SlotThreads;
-use self::rest::Rest;
-use self::session::{Occupied, Session};
-use self::stopping::{FAREWELL, Stopping};
-use self::watch::Watching;
-use self::withdraw::withdraw;
-use crate::cache::Cache;
-use crate::control::{Control, Looks};
-use crate::fetch::Fetcher;
-use crate::home::{Home, SessionFile, failed};
-use crate::run::shell_beneath;
-use crate::slots::Slots;
-use crate::spool::{Carried, Spool};
-use crate::work::{Bench, Ending, Equipment, Event};
-use crate::{Contact, ExecutorError, Options, workspace};
+use self::failure_backoff::FailureBackoff;
+use self::hint_watch::HintWatch;
+use self::revoke::revoke_and_log;
+use self::schedule::ReportSchedule;
+use self::send_report::AnswerTimeout;
+use self::session::{NameConflict, ReportSession};
+pub(crate) use self::shutdown::SlotThreads;
+use self::stop_phase::{GOODBYE_TIMEOUT, StopPhase};
+use crate::attempt_control::{AttemptControl, PauseDetector};
+use crate::attempt_table::AttemptTable;
+use crate::cache::BlobCache;
+use crate::data_folder::{ExecutorDataFolder, SessionFile, folder_error};
+use crate::fetch::BlobFetcher;
+use crate::run::shell_in_root;
+use crate::slot_pool::{AttemptEndCause, SlotEvent, SlotPool, SlotPoolSetup};
+use crate::spool::{ReportBatch, Spool};
+use crate::{ExecutorError, ExecutorOptions, JudicatorLocation, now, workspace};
 
-/// Results beyond this go into the next report.
+/// The limit on the bytes of results in one report; further results go into the next report.
 const REPORT_BYTES: usize = 32 << 20;
-/// The first report of a session ends the one before it, and with it all results of that which it does not carry:
-/// their tasks are run again. So it takes as many as a message can hold.
+/// The limit for the first report of a session. That report ends the previous session, and tasks whose results it does not
+/// carry run again, so it carries as much as one message can hold.
 const FIRST_REPORT_BYTES: usize = 96 << 20;
+/// The limit on the number of results in one report.
 const REPORT_RESULTS: usize = 1000;
+/// An answer with more bytes of task files than this may have been cut short by the judicator.
 const LARGE_ANSWER: u64 = 8 << 20;
+
+/// The report loop and the state that it owns.
 pub(crate) struct Reporter {
-    options: Options,
-    home: Home,
+    options: ExecutorOptions,
+    data_folder: ExecutorDataFolder,
     calls: Arc<dyn Calls>,
-    bench: Arc<Bench>,
-    fetcher: Arc<Fetcher>,
-    events: mpsc::UnboundedReceiver<(Instant, Event)>,
+    slot_pool: Arc<SlotPool>,
+    fetcher: Arc<BlobFetcher>,
+    events: mpsc::UnboundedReceiver<(Instant, SlotEvent)>,
     hint: Arc<Notify>,
-    session: Session,
-    slots: Slots,
-    controls: HashMap<Handout, Arc<Control>>,
-    /// Attempts that were told as lost while their slots' threads hang: one for each slot at the most.
-    given_up: HashSet<Handout>,
-    due: Due,
-    looks: Looks,
-    rest: Rest,
-    /// The last report could not carry all results.
-    left_over: bool,
-    /// How many bytes of results the next report may carry. Fewer after one that was not answered in time: it may
-    /// have been too much for the network, and would be again.
-    room: usize,
-    /// Until when the wardens were last told to go on.
-    in_touch_until: Instant,
-    /// That the tasks were stopped for lack of an answer was logged.
-    told_out_of_touch: bool,
-    stopping: Option<Stopping>,
+    session: ReportSession,
+    attempts: AttemptTable,
+    controls: HashMap<AttemptId, Arc<AttemptControl>>,
+    /// Attempts that were reported as lost while the threads of their slots still hang; at most one for each slot.
+    given_up: HashSet<AttemptId>,
+    schedule: ReportSchedule,
+    pause_detector: PauseDetector,
+    failure_backoff: FailureBackoff,
+    /// Whether the last report was too small for all results.
+    results_left_over: bool,
+    /// How many bytes of results the next report may carry. The loop halves it when an answer times out, because the
+    /// report may have been too large for the network.
+    result_bytes_limit: usize,
+    /// The deadline that was last sent to the wardens: they kill their tasks when it passes.
+    warden_deadline: Instant,
+    /// Whether the loop has logged that the wardens' deadline has passed.
+    logged_deadline_passed: bool,
+    stopping: Option<StopPhase>,
 }
 
-enum Sent {
+/// What became of one report.
+enum ReportDelivery {
     Answered,
     Unanswered,
-    /// The goodbye was answered.
-    Left,
+    /// The judicator has acknowledged the last report of the session; the executor may exit.
+    GoodbyeAnswered,
 }
 
 impl Reporter {
     pub(crate) fn new(
-        options: Options,
-        home: Home,
-        isolation: Isolation,
+        options: ExecutorOptions,
+        data_folder: ExecutorDataFolder,
+        isolation: CommandIsolation,
         calls: Arc<dyn Calls>,
     ) -> Result<Reporter, ExecutorError> {
-        let cache_folder = home.root.join("cache");
-        let cache = Cache::open(cache_folder.clone(), options.cache_bytes)
-            .map_err(failed("open the cache", &cache_folder))?;
-        let spool_file = home.root.join("spool");
-        let spool =
-            Spool::open(&spool_file, &home.interrupted).map_err(failed("open the spool", &spool_file))?;
-        // Only now: until it is spooled, what is in the workspaces tells which attempts were lost.
-        workspace::clear(&home.work()).map_err(failed("clear", &home.work()))?;
-        Reporter::assemble(options, home, isolation, calls, (cache, spool))
+        let cache_folder = data_folder.root.join("cache");
+        let cache = BlobCache::open(cache_folder.clone(), options.cache_bytes)
+            .map_err(folder_error("open the cache", &cache_folder))?;
+        let spool_file = data_folder.root.join("spool");
+        let spool = Spool::open(&spool_file, &data_folder.interrupted_attempts)
+            .map_err(folder_error("open the spool", &spool_file))?;
+        // The workspaces record which attempts were interrupted, so they are cleared only after the spool has those.
+        workspace::clear(&data_folder.workspaces())
+            .map_err(folder_error("clear", &data_folder.workspaces()))?;
+        Reporter::assemble(options, data_folder, isolation, calls, (cache, spool))
     }
 
     fn assemble(
-        options: Options,
-        home: Home,
-        isolation: Isolation,
+        options: ExecutorOptions,
+        data_folder: ExecutorDataFolder,
+        isolation: CommandIsolation,
         calls: Arc<dyn Calls>,
-        (cache, spool): (Arc<Cache>, Spool),
+        (cache, spool): (Arc<BlobCache>, Spool),
     ) -> Result<Reporter, ExecutorError> {
         let (program, args) = options.warden.clone();
-        let lock = Some(home.lock.clone());
-        let equipment = Equipment {
+        let lock = Some(data_folder.lock.clone());
+        let setup = SlotPoolSetup {
             slots: options.slots,
-            work: home.work(),
+            work: data_folder.workspaces(),
             cache,
             spool,
-            mark: home.mark.clone(),
+            process_marker: data_folder.process_marker.clone(),
             keep_output: options.keep_output,
-            shell: shell_beneath(options.root()),
+            shell: shell_in_root(options.root()),
             reserve: options.reserve,
-            launcher: Launcher {
+            launcher: WardenLauncher {
                 isolation,
                 program,
                 args,
@@ -127,46 +136,43 @@ impl Reporter {
             },
         };
         let (sender, events) = mpsc::unbounded_channel();
-        let bench = Bench::new(equipment, sender);
-        let fetcher = Arc::new(Fetcher {
+        let slot_pool = SlotPool::new(setup, sender);
+        let fetcher = Arc::new(BlobFetcher {
             calls: calls.clone(),
-            bench: bench.clone(),
-            underway: Default::default(),
+            slot_pool: slot_pool.clone(),
+            in_progress: Default::default(),
             stall: options.stall,
         });
-        let former = home.former_sessions.clone();
+        let previous = data_folder.previous_sessions.clone();
         Ok(Reporter {
-            session: Session::open(SessionFile::new(&home.root), former)
-                .map_err(failed("write the session in", &home.root))?,
-            slots: Slots::new(options.slots),
-            due: Due::new(options.heartbeat),
-            // At each report: the loop waits for an answer, then until the next is due.
-            looks: Looks::new(
-                (options.heartbeat + options.self_kill / 2) * 3 / 2,
-                Instant::now(),
-            ),
-            rest: Rest::default(),
-            left_over: false,
-            room: FIRST_REPORT_BYTES,
+            session: ReportSession::open(SessionFile::new(&data_folder.root), previous)
+                .map_err(folder_error("write the session in", &data_folder.root))?,
+            attempts: AttemptTable::new(options.slots),
+            schedule: ReportSchedule::new(options.heartbeat),
+            // The loop checks progress at each report: it waits for the answer, then for the next heartbeat.
+            pause_detector: PauseDetector::new((options.heartbeat + options.self_kill / 2) * 3 / 2, now()),
+            failure_backoff: FailureBackoff::default(),
+            results_left_over: false,
+            result_bytes_limit: FIRST_REPORT_BYTES,
             controls: HashMap::new(),
             given_up: HashSet::new(),
             hint: Arc::new(Notify::new()),
-            in_touch_until: Instant::now(),
-            told_out_of_touch: false,
+            warden_deadline: now(),
+            logged_deadline_passed: false,
             stopping: None,
             options,
-            home,
+            data_folder,
             calls,
-            bench,
+            slot_pool,
             fetcher,
             events,
         })
     }
 
-    /// Starts every slot with its wardens, so that a machine on which none starts is known at once.
+    /// Starts all slots and their wardens, so that a machine that cannot start a warden fails at startup.
     pub(crate) fn start_slots(&self) -> Result<SlotThreads, ExecutorError> {
         let (alive, ended) = mpsc::channel(1);
-        let threads = self.bench.start(&self.bench.spool.supervisor, alive)?;
+        let threads = self.slot_pool.start(&self.slot_pool.spool.supervisor, alive)?;
         Ok(SlotThreads { threads, ended })
     }
 
@@ -175,14 +181,15 @@ impl Reporter {
         slots: SlotThreads,
         stop: CancellationToken,
     ) -> Result<(), ExecutorError> {
-        let mut failures = self.bench.spool.supervisor.failures();
-        let (name, session) = (&self.home.name, self.session.id);
-        tracing::info!(%name, %session, slots = self.slots.total(), "executor starts");
-        let mut watching = Watching::start(&self.calls, name, session, &self.hint);
+        let mut failures = self.slot_pool.spool.supervisor.failures();
+        let (name, session) = (&self.data_folder.name, self.session.id);
+        tracing::info!(%name, %session, slots = self.attempts.total_slots(), "executor started");
+        let mut hint_watch = HintWatch::start(&self.calls, name, session, &self.hint);
         let ended = loop {
             tokio::select! {
                 () = self.wait_until_due(&stop) => {}
-                // Without its slot's thread a task would be held for ever, without the spool's no result would be written.
+                // Without the thread of its slot an attempt would never end; without the spool's thread no result would
+                // be written.
                 failed = failures.wait() => break Err(failed.into()),
             }
             if stop.is_cancelled() && self.stopping.is_none() {
@@ -191,122 +198,131 @@ impl Reporter {
             let before = self.session.id;
             match self.report(&stop).await {
                 Err(error) => break Err(error),
-                Ok(Sent::Left) => break Ok(()),
-                Ok(Sent::Answered | Sent::Unanswered) if self.out_of_time() => {
-                    tracing::warn!("leaving before a goodbye was answered; results wait in the spool");
+                Ok(ReportDelivery::GoodbyeAnswered) => break Ok(()),
+                Ok(ReportDelivery::Answered | ReportDelivery::Unanswered) if self.is_goodbye_overdue() => {
+                    tracing::warn!(
+                        "no judicator acknowledged the last report; exiting, results stay in the spool"
+                    );
                     break Ok(());
                 }
-                Ok(Sent::Answered | Sent::Unanswered) => {}
+                Ok(ReportDelivery::Answered | ReportDelivery::Unanswered) => {}
             }
             if self.session.id != before {
-                watching = Watching::start(&self.calls, &self.home.name, self.session.id, &self.hint);
+                hint_watch =
+                    HintWatch::start(&self.calls, &self.data_folder.name, self.session.id, &self.hint);
             }
         };
-        drop(watching);
-        self.doom_all();
-        self.bench.close();
-        self.leave(slots).await;
+        drop(hint_watch);
+        self.revoke_all();
+        self.slot_pool.close();
+        self.shut_down(slots).await;
         ended
     }
 
-    /// Takes in events until a report is due.
+    /// Handles events until the next report is due or a stop is requested.
     async fn wait_until_due(&mut self, stop: &CancellationToken) {
         loop {
             while let Ok(event) = self.events.try_recv() {
                 self.on_event(event);
             }
-            let now = Instant::now();
-            let stuck = self.bench.take_back_stuck(now);
-            self.on_given_back(stuck);
-            let stuck_at = self.bench.stuck_at();
-            self.go_on_stopping(now);
-            if self.rest.end_if_over(now) | self.bench.spool.end_pauses_if_over(now) {
-                self.due.on_hint();
+            let now = now();
+            let overdue = self.slot_pool.take_overdue(now);
+            self.on_given_back(overdue);
+            let overdue_at = self.slot_pool.overdue_at();
+            self.advance_stop(now);
+            if self.failure_backoff.end_if_over(now) | self.slot_pool.spool.end_pauses_if_over(now) {
+                self.schedule.request_report();
             }
-            let due = self.due.at(&self.slots, self.bench.waiting(), now);
-            if due <= now || self.out_of_time() {
+            let due = self
+                .schedule
+                .next_report_at(&self.attempts, self.slot_pool.waiting(), now);
+            if due <= now || self.is_goodbye_overdue() {
                 return;
             }
-            let stage_ends = self.stopping.as_ref().and_then(Stopping::until);
-            let pause_ends = self.bench.spool.next_pause_ends();
-            let wake = [stuck_at, stage_ends, self.rest.ends(), pause_ends]
+            let phase_ends = self.stopping.as_ref().and_then(StopPhase::ends_at);
+            let pause_ends = self.slot_pool.spool.next_pause_ends();
+            let wake = [overdue_at, phase_ends, self.failure_backoff.ends_at(), pause_ends]
                 .into_iter()
                 .flatten()
                 .filter(|at| *at > now)
                 .fold(due, Instant::min);
             tokio::select! {
                 Some(event) = self.events.recv() => self.on_event(event),
-                () = self.hint.notified() => self.due.on_hint(),
+                () = self.hint.notified() => self.schedule.request_report(),
                 () = stop.cancelled(), if self.stopping.is_none() => return,
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
     }
 
-    fn on_event(&mut self, (now, event): (Instant, Event)) {
+    fn on_event(&mut self, (now, event): (Instant, SlotEvent)) {
         match event {
-            Event::Began(handout, status) => self.slots.on_began(&handout, status, now),
-            Event::Ended(handout, ending) => {
-                if self.given_up.remove(&handout) {
-                    tracing::info!(task = %handout.task, "a slot that was given up goes on");
+            SlotEvent::AttemptStarted(attempt_id, status) => {
+                self.attempts.on_started(&attempt_id, status, now)
+            }
+            SlotEvent::AttemptEnded(attempt_id, cause) => {
+                if self.given_up.remove(&attempt_id) {
+                    tracing::info!(task = %attempt_id.task, "a slot that was out of service works again");
                     return self.on_slot_back();
                 }
-                self.slots.on_ended(&handout, now);
-                self.controls.remove(&handout);
-                self.due.on_ended(now);
-                match ending {
-                    Ending::Result => self.rest.on_success(),
-                    Ending::Broken => {
-                        self.rest.on_broken(now);
+                self.attempts.on_ended(&attempt_id, now);
+                self.controls.remove(&attempt_id);
+                self.schedule.on_ended(now);
+                match cause {
+                    AttemptEndCause::Result => self.failure_backoff.on_success(),
+                    AttemptEndCause::ExecutorFailure => {
+                        self.failure_backoff.on_failure(now);
                         self.give_back(|_| true);
                     }
-                    // While memory is low, nothing is taken anyway.
-                    Ending::EndedForMemory | Ending::BlobLost | Ending::Withdrawn => {}
+                    // No backoff: these say nothing about whether the next attempt will run.
+                    AttemptEndCause::KilledForMemory
+                    | AttemptEndCause::BlobLost
+                    | AttemptEndCause::NoResult => {}
                 }
             }
-            Event::SlotOut(why) => {
-                self.slots.on_out();
+            SlotEvent::SlotOutOfService(why) => {
+                self.attempts.on_slot_out_of_service();
                 tracing::error!(
                     why,
-                    out = self.slots.out(),
-                    "no warden starts in a slot; it is out of service"
+                    out = self.attempts.out_of_service(),
+                    "a slot cannot start a warden and is out of service"
                 );
-                self.count_slots_out();
+                self.record_slots_out_of_service();
             }
-            Event::SlotBack => {
-                tracing::info!("a slot has a warden again");
+            SlotEvent::SlotBackInService => {
+                tracing::info!("a slot has started a warden again");
                 self.on_slot_back();
             }
-            Event::CleanedUp(handout) => self.give_up(&handout, now),
-            Event::MemoryChanged => {
-                if self.bench.reserve.is_low() {
+            SlotEvent::ProcessesKilled(attempt_id) => self.give_up(&attempt_id, now),
+            SlotEvent::MemoryReserveChanged => {
+                if self.slot_pool.reserve.is_low() {
                     self.give_back(|_| true);
                 }
-                self.due.on_hint();
+                self.schedule.request_report();
             }
         }
     }
 
-    /// Sends one report and does as the answer says.
-    async fn report(&mut self, stop: &CancellationToken) -> Result<Sent, ExecutorError> {
-        let sent = Instant::now();
-        self.look_after_slots(sent);
-        let report = self.compose(sent);
+    /// Sends one report and applies the answer.
+    async fn report(&mut self, stop: &CancellationToken) -> Result<ReportDelivery, ExecutorError> {
+        let sent = now();
+        self.check_for_stuck_attempts(sent);
+        let report = self.compose_report(sent);
         let intent = report.intent;
-        self.due.on_sent(sent);
-        let answer = match self.exchange(report, stop).await {
+        self.schedule.on_sent(sent);
+        let answer = match self.send_report(report, stop).await {
             Ok(Ok(answer)) => answer,
-            // It will be no better next time.
+            // The judicator would refuse the same report again.
             Ok(Err(CallError::Invalid(invalid))) => return Err(ExecutorError::Refused(invalid)),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the judicator did not take the report; trying again");
+                tracing::warn!(%error, "report failed; retrying");
                 return Ok(self.on_unanswered());
             }
-            Err(NoAnswer { within }) => {
-                tracing::warn!(?within, "no answer to the report; trying again");
-                // One that our own haste cut short says nothing about what the way can carry.
-                if within >= FAREWELL.min(self.options.self_kill / 2) {
-                    self.room /= 2;
+            Err(AnswerTimeout { within }) => {
+                tracing::warn!(?within, "report timed out; retrying");
+                // A timeout that a stop has shortened says nothing about the network.
+                if within >= GOODBYE_TIMEOUT.min(self.options.self_kill / 2) {
+                    self.result_bytes_limit /= 2;
                 }
                 return Ok(self.on_unanswered());
             }
@@ -314,34 +330,35 @@ impl Reporter {
         match answer {
             ReportAnswer::Done(answer) => {
                 self.on_answer(answer, sent, intent);
-                Ok(if intent == Intent::Leave {
-                    Sent::Left
+                Ok(if intent == ReportIntent::Leave {
+                    ReportDelivery::GoodbyeAnswered
                 } else {
-                    Sent::Answered
+                    ReportDelivery::Answered
                 })
             }
             ReportAnswer::Stale => Ok(self.on_unanswered()),
-            // The first goodbye was heard, and its answer lost.
-            ReportAnswer::Ended if intent == Intent::Leave => {
-                self.on_answer(Answer::default(), sent, intent);
-                Ok(Sent::Left)
+            // The judicator has handled an earlier copy of this last report, whose answer was lost.
+            ReportAnswer::Ended if intent == ReportIntent::Leave => {
+                self.on_answer(ReportInstructions::default(), sent, intent);
+                Ok(ReportDelivery::GoodbyeAnswered)
             }
             ReportAnswer::Ended => {
-                tracing::warn!(session = %self.session.id, "the session was ended: we were silent for too long");
-                self.doom_all();
+                tracing::warn!(session = %self.session.id, "the judicator has expired this session; starting a new one");
+                self.revoke_all();
                 self.session.renew();
-                self.due.on_hint();
-                Ok(Sent::Unanswered)
+                self.schedule.request_report();
+                Ok(ReportDelivery::Unanswered)
             }
             ReportAnswer::Occupied { host, .. } => {
-                // A lost data folder looks the same until the old session's lease is over: wait that long.
+                // If this executor has lost its data folder, the name is free again when the lease of its old session
+                // ends, so it retries for that long.
                 match self.session.on_occupied(self.options.self_kill * 3) {
-                    Occupied::TryAgain => {
-                        tracing::warn!(name = %self.home.name, %host, "the name is taken; trying again until a lease is over");
+                    NameConflict::TryAgain => {
+                        tracing::warn!(name = %self.data_folder.name, %host, "another session uses this executor name; retrying until its lease would have ended");
                         Ok(self.on_unanswered())
                     }
-                    Occupied::Refused => Err(ExecutorError::Occupied {
-                        name: self.home.name.clone(),
+                    NameConflict::GiveUp => Err(ExecutorError::Occupied {
+                        name: self.data_folder.name.clone(),
                         host,
                     }),
                 }
@@ -349,42 +366,55 @@ impl Reporter {
         }
     }
 
-    fn on_unanswered(&mut self) -> Sent {
-        let now = Instant::now();
-        self.due.on_failed(now);
-        self.tell_if_out_of_touch(now);
-        Sent::Unanswered
+    fn on_unanswered(&mut self) -> ReportDelivery {
+        let now = now();
+        self.schedule.on_failed(now);
+        self.log_if_deadline_passed(now);
+        ReportDelivery::Unanswered
     }
 
-    fn compose(&mut self, now: Instant) -> Report {
-        let Carried {
+    fn compose_report(&mut self, now: Instant) -> Report {
+        let ReportBatch {
             complete,
-            left,
+            left_over,
             paused,
-        } = self.bench.spool.carry(self.room, REPORT_RESULTS);
-        self.left_over = !left.is_empty();
-        let mut executing: Vec<_> = self.slots.executing().collect();
-        // What is not named would be taken away.
-        executing.extend(left.into_iter().chain(paused).map(|handout| Executing {
-            handout,
-            status: None,
-        }));
+        } = self
+            .slot_pool
+            .spool
+            .next_batch(self.result_bytes_limit, REPORT_RESULTS);
+        self.results_left_over = !left_over.is_empty();
+        let mut executing: Vec<_> = self.attempts.executing().collect();
+        // The judicator releases an attempt that the report does not name.
+        executing.extend(
+            left_over
+                .into_iter()
+                .chain(paused)
+                .map(|attempt_id| ExecutingAttempt {
+                    attempt_id,
+                    status: None,
+                }),
+        );
         let (vacant, intent) = match &self.stopping {
-            // Results that pile up are bounded by taking no more tasks.
-            None if self.left_over || self.bench.reserve.is_low() => (0, Intent::Stay),
-            None => (self.rest.offer(self.slots.vacant(now)), Intent::Stay),
-            // Goodbye is said when there is nothing left to say after it.
-            Some(_) if executing.is_empty() && self.slots.is_empty() => (0, Intent::Leave),
-            Some(_) => (0, Intent::Stay),
+            // Taking no tasks while results are left over bounds the spool.
+            None if self.results_left_over || self.slot_pool.reserve.is_low() => (0, ReportIntent::Stay),
+            None => (
+                self.failure_backoff.limit_vacant(self.attempts.vacant(now)),
+                ReportIntent::Stay,
+            ),
+            // The last report is sent when there is nothing left to report afterwards.
+            Some(_) if executing.is_empty() && self.attempts.is_empty() => (0, ReportIntent::Leave),
+            Some(_) => (0, ReportIntent::Stay),
         };
-        let presence = Presence {
+        let executor_info = ExecutorInfo {
             slots: self.options.slots,
-            host: self.home.host.clone(),
+            host: self.data_folder.host.clone(),
             version: self.options.version.clone(),
             self_kill: self.options.self_kill,
             capacity: Some(self.options.capacity),
         };
-        let blank = self.session.next_report(self.home.name.clone(), presence);
+        let blank = self
+            .session
+            .next_report(self.data_folder.name.clone(), executor_info);
         Report {
             complete,
             executing,
@@ -394,80 +424,80 @@ impl Reporter {
         }
     }
 
-    fn on_answer(&mut self, answer: Answer, sent: Instant, intent: Intent) {
+    fn on_answer(&mut self, answer: ReportInstructions, sent: Instant, intent: ReportIntent) {
         self.session.on_answered(intent);
-        self.room = REPORT_BYTES;
-        self.slots.on_exchange(sent.elapsed());
-        self.slots.on_reported();
-        self.stay_in_touch(sent);
-        for handout in &answer.delete {
-            self.doom(handout);
+        self.result_bytes_limit = REPORT_BYTES;
+        self.attempts.on_report_answered(now() - sent);
+        self.attempts.on_reported();
+        self.extend_warden_deadline(sent);
+        for attempt_id in &answer.delete {
+            self.revoke(attempt_id);
         }
-        self.bench.spool.on_answered(&answer.delete);
-        self.due.on_answered(self.left_over);
+        self.slot_pool.spool.on_answered(&answer.delete);
+        self.schedule.on_answered(self.results_left_over);
         let mut bytes = 0;
-        // What an earlier answer had given, and did not reach us, is given again, also to who is about to leave. What is
-        // not taken is not named by the next report, and so given back.
-        let takes = self.stopping.is_none() && !self.bench.reserve.is_low();
+        // The judicator repeats assignments of an answer that was lost, even while this executor stops. An assignment that
+        // is not taken is missing in the next report, and the judicator releases it.
+        let takes = self.stopping.is_none() && !self.slot_pool.reserve.is_low();
         let assigned = if takes { answer.assign } else { Vec::new() };
         for assignment in assigned {
-            let handout = assignment.handout;
+            let attempt_id = assignment.attempt_id;
             bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
-            if self.bench.spool.contains(&handout) || !self.slots.on_assigned(handout, Instant::now()) {
+            if self.slot_pool.spool.contains(&attempt_id) || !self.attempts.on_assigned(attempt_id, now()) {
                 continue;
             }
-            let control = Arc::new(Control::new(self.options.stall));
-            self.controls.insert(handout, control.clone());
-            self.fetcher.prepare(assignment, control);
+            let control = Arc::new(AttemptControl::new(self.options.stall));
+            self.controls.insert(attempt_id, control.clone());
+            self.fetcher.fetch_and_enqueue(assignment, control);
         }
-        // An answer this large may have been cut short, and no hint would come for what was left out.
+        // The judicator may have left out tasks to bound the answer, and sends no hint for those.
         if bytes > LARGE_ANSWER {
-            self.due.on_hint();
+            self.schedule.request_report();
         }
     }
 
     fn on_stop(&mut self) {
-        let now = Instant::now();
-        tracing::info!(tasks = self.slots.all().len(), grace = ?self.options.stop_grace, "executor stops");
-        self.stopping = Some(Stopping::Grace(now + self.options.stop_grace));
-        // What has begun goes on for a while, also if that was not heard yet.
+        let now = now();
+        tracing::info!(tasks = self.attempts.attempt_ids().len(), grace = ?self.options.stop_grace, "executor is stopping");
+        self.stopping = Some(StopPhase::GracePeriod(now + self.options.stop_grace));
+        // An attempt that has started keeps running for the grace period, even if its event is still queued.
         while let Ok(event) = self.events.try_recv() {
             self.on_event(event);
         }
         self.give_back(|_| true);
-        // What still waits now waits for its blobs, or is being laid out. If it has begun in this very moment, it is
-        // named until nothing is left of it: only then may another begin it.
-        let has_begun = |handout: &Handout| {
-            let control = self.controls.get(handout);
-            control.is_some_and(|control| withdraw(handout, control))
+        // The other attempts that have not started wait for blobs or for their files. One that starts at this moment is
+        // named until all of its processes are gone: only then may another executor start it.
+        let has_started = |attempt_id: &AttemptId| {
+            let control = self.controls.get(attempt_id);
+            control.is_some_and(|control| revoke_and_log(attempt_id, control))
         };
-        let mut waiting = self.slots.waiting();
-        waiting.retain(|handout| !has_begun(handout));
+        let mut waiting = self.attempts.waiting();
+        waiting.retain(|attempt_id| !has_started(attempt_id));
         self.on_given_back(waiting);
-        self.go_on_stopping(now);
+        self.advance_stop(now);
     }
 
-    fn go_on_stopping(&mut self, now: Instant) {
+    fn advance_stop(&mut self, now: Instant) {
         let Some(stopping) = &mut self.stopping else {
             return;
         };
-        if self.slots.is_empty() {
+        if self.attempts.is_empty() {
             stopping.on_all_ended(now);
         }
-        if self.bench.spool.end_all_pauses() {
-            self.due.on_hint();
+        if self.slot_pool.spool.end_all_pauses() {
+            self.schedule.request_report();
         }
-        // What still runs is stopped, but named until nothing is left of it: only then may another begin it.
+        // A killed attempt is named until all of its processes are gone: only then may another executor start it.
         if stopping.end_grace_if_over(now) {
-            for (handout, control) in &self.controls {
-                withdraw(handout, control);
+            for (attempt_id, control) in &self.controls {
+                revoke_and_log(attempt_id, control);
             }
         }
     }
 
-    fn out_of_time(&self) -> bool {
+    fn is_goodbye_overdue(&self) -> bool {
         let stopping = self.stopping.as_ref();
-        stopping.is_some_and(|stopping| stopping.is_out_of_time(Instant::now()))
+        stopping.is_some_and(|stopping| stopping.is_goodbye_overdue(now()))
     }
 }
 

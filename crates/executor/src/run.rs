@@ -1,4 +1,5 @@
-//! One attempt: lay out, compile, execute, clean up. A program's failure is its outcome; ours is `Broken`.
+//! Runs one attempt: writes the files, compiles, executes, cleans up. A program's failure is an outcome; a failure of the
+//! executor is a [`RunFailure`].
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -6,130 +7,142 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use error_causes::with_causes;
 use model::{
-    Captured, Command, Content, Handout, Limits, NetworkName, Outcome, Reason, Status, TaskResult,
-    with_causes,
+    AttemptId, CapturedOutput, Content, Limits, NetworkName, Outcome, OutcomeReason, StepCommand, TaskResult,
+    TaskStatus,
 };
-use sandbox::{Fault, Input, Marker, Spec, StraysError, Warden, WardenError, kill_strays, kill_strays_while};
+use sandbox::{
+    CommandInput, CommandSpec, KillOrphansError, PlatformError, ProcessSelector, Warden, WardenError,
+    kill_orphans, kill_orphans_while,
+};
 
-use crate::control::{Control, Withdrawn};
-use crate::work::{Bench, Event, Job};
-use crate::workspace::{Supply, Workspace, WorkspaceError};
+use crate::attempt_control::{AttemptControl, AttemptRevoked};
+use crate::slot_pool::{PreparedAttempt, SlotEvent, SlotPool};
+use crate::workspace::{TaskFileSource, Workspace, WorkspaceError};
 
-/// Of each output, whatever limit the operator allows: a result is two steps with two outputs each, and must fit
-/// into one report, or no report would ever be taken again.
-const MOST_KEPT: u64 = 16 << 20;
+/// The maximum bytes that are kept of each output stream, whatever limit the operator allows. A result has up to four output
+/// streams and must fit into one report.
+const MAX_KEPT_OUTPUT: u64 = 16 << 20;
 
 /// Why an attempt has no result.
-pub(crate) enum Failure {
-    /// We could not run it; another executor may.
-    Broken(String),
-    /// The same, and the warden cannot be used again.
+pub(crate) enum RunFailure {
+    /// This executor could not run the attempt; another executor may.
+    ExecutorFailure(String),
+    /// Like `ExecutorFailure`, and the warden cannot be used again.
     WardenLost(String),
-    /// It was taken away; it has no result.
-    Withdrawn,
+    /// The attempt was revoked.
+    Revoked,
 }
 
-struct Step<'a> {
-    command: &'a Command,
+/// One step of the task, as it is passed to the sandbox.
+struct StepRun<'a> {
+    command: &'a StepCommand,
     args: &'a [String],
     env: &'a BTreeMap<String, String>,
-    input: Input,
+    input: CommandInput,
     network: Option<&'a NetworkName>,
     limits: Limits,
-    place: Place,
+    position: StepPosition,
 }
 
+/// Whether another step of the task follows in the same workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum StepPosition {
     First,
     Last,
 }
 
 pub(crate) fn run(
-    bench: &Bench,
+    slot_pool: &SlotPool,
     warden: &mut Warden,
     workspace: &mut Workspace,
-    job: &Job,
-) -> Result<TaskResult, Failure> {
-    if job.control.is_withdrawn() {
-        return Err(Failure::Withdrawn);
+    prepared: &PreparedAttempt,
+) -> Result<TaskResult, RunFailure> {
+    if prepared.control.is_revoked() {
+        return Err(RunFailure::Revoked);
     }
-    // Before the files are laid out: that can take long, and a slot that is busy with it is not free.
-    let first = job
+    // Before the files are written: that can take long, and the slot is busy meanwhile.
+    let first = prepared
         .spec
         .compile
         .as_ref()
-        .map_or(Status::Running, |_| Status::Compiling);
-    bench.tell(Event::Began(job.handout, first));
-    job.control.on_progress("make room for the files");
-    if let Some(space) = job.spec.space()
-        && let Err(error) = warden.give_space(space)
+        .map_or(TaskStatus::Running, |_| TaskStatus::Compiling);
+    slot_pool.send_event(SlotEvent::AttemptStarted(prepared.attempt_id, first));
+    prepared.control.on_step("make room for the files");
+    if let Some(space) = prepared.spec.space()
+        && let Err(error) = warden.set_task_space(space)
     {
-        return Err(on_warden_error(bench, job, workspace, error));
+        return Err(on_warden_error(slot_pool, prepared, workspace, error));
     }
-    let supply = Supply {
-        cache: &bench.cache,
-        progress: &|| job.control.go_on("lay out the files"),
+    let source = TaskFileSource {
+        cache: &slot_pool.cache,
+        progress: &|| prepared.control.start_step("lay out the files"),
     };
-    let laid_out = workspace.lay_out(warden, &job.handout, &job.spec, &supply);
+    let laid_out = workspace.lay_out(warden, &prepared.attempt_id, &prepared.spec, &source);
     let result = match laid_out {
-        Ok(()) => run_steps(bench, warden, workspace, job),
-        Err(WorkspaceError::Warden(error)) => Err(on_warden_error(bench, job, workspace, error)),
-        Err(WorkspaceError::Withdrawn(Withdrawn)) => Err(Failure::Withdrawn),
-        Err(error @ WorkspaceError::Failed { .. }) => Err(Failure::Broken(error.to_string())),
+        Ok(()) => run_steps(slot_pool, warden, workspace, prepared),
+        Err(WorkspaceError::Warden(error)) => Err(on_warden_error(slot_pool, prepared, workspace, error)),
+        Err(WorkspaceError::Revoked(AttemptRevoked)) => Err(RunFailure::Revoked),
+        Err(error @ WorkspaceError::Failed { .. }) => Err(RunFailure::ExecutorFailure(error.to_string())),
         Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
-            Ok(result_of_first_step(job, unable(Reason::DiskLimit, &error)))
+            Ok(result_of_first_step(
+                prepared,
+                outcome_of_unstarted_step(OutcomeReason::DiskLimit, &error),
+            ))
         }
     };
-    let progress = || job.control.on_progress("clear the workspace");
+    let progress = || prepared.control.on_step("clear the workspace");
     progress();
-    workspace.clear(&job.spec, &progress);
+    workspace.clear(&prepared.spec, &progress);
     result
 }
 
 fn run_steps(
-    bench: &Bench,
+    slot_pool: &SlotPool,
     warden: &mut Warden,
     workspace: &Workspace,
-    job: &Job,
-) -> Result<TaskResult, Failure> {
+    prepared: &PreparedAttempt,
+) -> Result<TaskResult, RunFailure> {
     let mut result = TaskResult::default();
-    if let Some(compile) = &job.spec.compile {
-        let step = Step {
+    if let Some(compile) = &prepared.spec.compile {
+        let step = StepRun {
             command: &compile.command,
             args: &[],
             env: &compile.env,
-            input: Input::Bytes(Vec::new()),
+            input: CommandInput::Bytes(Vec::new()),
             network: compile.network.as_ref(),
             limits: compile.limits,
-            place: Place::First,
+            position: StepPosition::First,
         };
-        let outcome = run_step(bench, warden, workspace, job, step)?;
+        let outcome = run_step(slot_pool, warden, workspace, prepared, step)?;
         let succeeded = outcome.succeeded();
         result.compile = Some(outcome);
         if !succeeded {
             return Ok(result);
         }
-        bench.tell(Event::Began(job.handout, Status::Running));
+        slot_pool.send_event(SlotEvent::AttemptStarted(
+            prepared.attempt_id,
+            TaskStatus::Running,
+        ));
     }
-    let execute = &job.spec.execute;
-    let step = Step {
+    let execute = &prepared.spec.execute;
+    let step = StepRun {
         command: &execute.command,
         args: &execute.args,
         env: &execute.env,
         input: input(workspace, &execute.input),
         network: execute.network.as_ref(),
         limits: execute.limits,
-        place: Place::Last,
+        position: StepPosition::Last,
     };
-    result.execute = Some(run_step(bench, warden, workspace, job, step)?);
+    result.execute = Some(run_step(slot_pool, warden, workspace, prepared, step)?);
     Ok(result)
 }
 
-/// There is no other step then: the first did not succeed.
-fn result_of_first_step(job: &Job, outcome: Outcome) -> TaskResult {
-    let (compile, execute) = match job.spec.compile {
+/// The result of a task whose first step failed, so that no other step runs.
+fn result_of_first_step(prepared: &PreparedAttempt, outcome: Outcome) -> TaskResult {
+    let (compile, execute) = match prepared.spec.compile {
         Some(_) => (Some(outcome), None),
         None => (None, Some(outcome)),
     };
@@ -137,47 +150,53 @@ fn result_of_first_step(job: &Job, outcome: Outcome) -> TaskResult {
 }
 
 fn run_step(
-    bench: &Bench,
+    slot_pool: &SlotPool,
     warden: &mut Warden,
     workspace: &Workspace,
-    job: &Job,
-    step: Step<'_>,
-) -> Result<Outcome, Failure> {
-    let spec = Spec {
-        argv: argv(bench.shell, step.command, step.args),
-        env: environment(bench, job, workspace, step.env),
+    prepared: &PreparedAttempt,
+    step: StepRun<'_>,
+) -> Result<Outcome, RunFailure> {
+    let spec = CommandSpec {
+        argv: argv(slot_pool.shell, step.command, step.args),
+        env: environment(slot_pool, prepared, workspace, step.env),
         directory: workspace.directory(),
         input: step.input,
-        limits: sandbox_limits(&step.limits),
-        keep: step.limits.output.unwrap_or(bench.keep_output).min(MOST_KEPT),
+        limits: limits_for_sandbox(&step.limits),
+        max_captured_bytes: step
+            .limits
+            .output
+            .unwrap_or(slot_pool.keep_output)
+            .min(MAX_KEPT_OUTPUT),
         network: step.network.map(NetworkName::to_string),
     };
-    let ticket = warden.ticket();
-    if !job.control.begin(&ticket) {
-        return Err(Failure::Withdrawn);
+    let run_handle = warden.new_run();
+    if !prepared.control.start_command(&run_handle) {
+        return Err(RunFailure::Revoked);
     }
-    job.control.on_begun("end the command", step.limits.wall);
-    let ran = match step.place {
-        Place::First => warden.run(&ticket, &spec),
-        Place::Last => warden.run_last(&ticket, &spec),
+    prepared
+        .control
+        .on_limited_step("end the command", step.limits.wall);
+    let ran = match step.position {
+        StepPosition::First => warden.run(&run_handle, &spec),
+        StepPosition::Last => warden.run_last(&run_handle, &spec),
     };
     match ran {
-        // We killed it, or the warden did because we were out of touch: the attempt is not ours any more.
-        Ok(outcome) => outcome_of(outcome).ok_or(Failure::Withdrawn),
-        // Told as a program that cannot be executed is: it is what the task asked for that is not there.
-        Err(WardenError::Run(fault @ Fault::Network { .. })) => Ok(Outcome {
+        // The executor killed the command, or the warden did when its deadline passed: the attempt is no longer ours.
+        Ok(outcome) => outcome_from_sandbox(outcome).ok_or(RunFailure::Revoked),
+        // Reported like a program that cannot be executed: the task asked for something that does not exist.
+        Err(WardenError::Run(fault @ PlatformError::NoSuchNetwork { .. })) => Ok(Outcome {
             exit_code: Some(NOT_EXECUTED),
-            ..unable(Reason::Exited, &fault)
+            ..outcome_of_unstarted_step(OutcomeReason::Exited, &fault)
         }),
-        Err(error) => Err(on_warden_error(bench, job, workspace, error)),
+        Err(error) => Err(on_warden_error(slot_pool, prepared, workspace, error)),
     }
 }
 
-/// The exit code by which a shell says that a program is there and cannot be executed.
+/// The exit code of a shell for a program that exists but cannot be executed.
 const NOT_EXECUTED: i32 = 126;
 
-/// The outcome of a step that could not begin because of what the task is, and would not on a second attempt.
-fn unable(reason: Reason, why: &dyn Error) -> Outcome {
+/// The outcome of a step that cannot start because of the task itself, so that a second attempt would fail as well.
+fn outcome_of_unstarted_step(reason: OutcomeReason, why: &dyn Error) -> Outcome {
     Outcome {
         reason,
         exit_code: None,
@@ -185,17 +204,17 @@ fn unable(reason: Reason, why: &dyn Error) -> Outcome {
         wall: Duration::ZERO,
         cpu: Duration::ZERO,
         memory: 0,
-        stdout: Captured::default(),
-        stderr: Captured {
+        stdout: CapturedOutput::default(),
+        stderr: CapturedOutput {
             bytes: format!("conclave: {why}\n").into(),
             truncated: false,
         },
     }
 }
 
-/// In the sandbox's own form.
-pub fn sandbox_limits(limits: &Limits) -> sandbox::Limits {
-    sandbox::Limits {
+/// Converts the limits of a step into those of the sandbox.
+pub fn limits_for_sandbox(limits: &Limits) -> sandbox::CommandLimits {
+    sandbox::CommandLimits {
         wall: limits.wall,
         cpu: limits.cpu,
         memory: limits.memory,
@@ -207,20 +226,20 @@ pub fn sandbox_limits(limits: &Limits) -> sandbox::Limits {
     }
 }
 
-/// None if it did not end of itself nor by its limits.
-pub fn outcome_of(outcome: sandbox::Outcome) -> Option<Outcome> {
+/// Converts the outcome of the sandbox. `None` if the command was killed by the executor and not by itself or its limits.
+pub fn outcome_from_sandbox(outcome: sandbox::CommandOutcome) -> Option<Outcome> {
     let reason = match outcome.reason {
-        sandbox::Reason::Exited => Reason::Exited,
-        sandbox::Reason::Signalled => Reason::Signalled,
-        sandbox::Reason::TimeLimit => Reason::TimeLimit,
-        sandbox::Reason::WallLimit => Reason::WallLimit,
-        sandbox::Reason::MemoryLimit => Reason::MemoryLimit,
-        sandbox::Reason::OutputLimit => Reason::OutputLimit,
-        sandbox::Reason::ProcessLimit => Reason::ProcessLimit,
-        sandbox::Reason::DiskLimit => Reason::DiskLimit,
-        sandbox::Reason::Cancelled | sandbox::Reason::Abandoned => return None,
+        sandbox::CommandEndReason::Exited => OutcomeReason::Exited,
+        sandbox::CommandEndReason::Signalled => OutcomeReason::Signalled,
+        sandbox::CommandEndReason::TimeLimit => OutcomeReason::TimeLimit,
+        sandbox::CommandEndReason::WallLimit => OutcomeReason::WallLimit,
+        sandbox::CommandEndReason::MemoryLimit => OutcomeReason::MemoryLimit,
+        sandbox::CommandEndReason::OutputLimit => OutcomeReason::OutputLimit,
+        sandbox::CommandEndReason::ProcessLimit => OutcomeReason::ProcessLimit,
+        sandbox::CommandEndReason::DiskLimit => OutcomeReason::DiskLimit,
+        sandbox::CommandEndReason::Cancelled | sandbox::CommandEndReason::Abandoned => return None,
     };
-    let captured = |captured: sandbox::Captured| Captured {
+    let captured = |captured: sandbox::CapturedStream| CapturedOutput {
         bytes: captured.bytes.into(),
         truncated: captured.truncated,
     };
@@ -236,54 +255,65 @@ pub fn outcome_of(outcome: sandbox::Outcome) -> Option<Outcome> {
     })
 }
 
-fn on_warden_error(bench: &Bench, job: &Job, workspace: &Workspace, error: WardenError) -> Failure {
+fn on_warden_error(
+    slot_pool: &SlotPool,
+    prepared: &PreparedAttempt,
+    workspace: &Workspace,
+    error: WardenError,
+) -> RunFailure {
     let why = with_causes(&error);
-    if !error.is_final() {
-        return Failure::Broken(why);
+    if !error.is_warden_lost() {
+        return RunFailure::ExecutorFailure(why);
     }
-    job.control.on_progress("end what a dead warden left");
-    if let Err(error) = end_strays(&job.handout, Some(workspace.root().to_path_buf())) {
+    prepared.control.on_step("kill what a dead warden left");
+    if let Err(error) = kill_attempt_processes(&prepared.attempt_id, Some(workspace.root().to_path_buf())) {
         let why = with_causes(&error);
-        tracing::error!(task = %job.handout.task, why, "could not end what a dead warden left behind");
+        tracing::error!(task = %prepared.attempt_id.task, why, "could not kill the processes that a dead warden left behind");
     }
-    tracing::warn!(task = %job.handout.task, why, executor = ?bench.mark.1, "a warden died under its task");
-    Failure::WardenLost(why)
+    tracing::warn!(task = %prepared.attempt_id.task, why, executor = ?slot_pool.process_marker.1, "a warden died while it ran a task");
+    RunFailure::WardenLost(why)
 }
 
-/// Ends the processes of an attempt whose warden cannot. They are known by its mark: other wardens are at work, and one
-/// of them may have the next attempt at the same task.
-pub(crate) fn end_strays(handout: &Handout, directory: Option<PathBuf>) -> Result<usize, StraysError> {
-    kill_strays(&Marker {
-        variable: Some((ATTEMPT.into(), mark(handout))),
-        directory,
+/// Kills the processes of an attempt whose warden cannot do so. They are found by an environment variable with the attempt
+/// number, because another warden may already run the next attempt of the same task.
+pub(crate) fn kill_attempt_processes(
+    attempt_id: &AttemptId,
+    directory: Option<PathBuf>,
+) -> Result<usize, KillOrphansError> {
+    kill_orphans(&ProcessSelector {
+        environment_variable: Some((ATTEMPT.into(), attempt_marker(attempt_id))),
+        working_directory: directory,
     })
 }
 
-/// Ends the processes at work in a slot's folder, for as long as no other attempt can be there.
-pub(crate) fn end_strays_in(directory: PathBuf, control: &Control) -> Result<usize, StraysError> {
-    let marker = Marker {
-        variable: None,
-        directory: Some(directory),
+/// Kills the processes whose working directory is in a workspace, as long as no other attempt can use the workspace.
+pub(crate) fn kill_processes_in_folder(
+    directory: PathBuf,
+    control: &AttemptControl,
+) -> Result<usize, KillOrphansError> {
+    let selector = ProcessSelector {
+        environment_variable: None,
+        working_directory: Some(directory),
     };
-    kill_strays_while(&marker, || control.hangs())
+    kill_orphans_while(&selector, || control.is_slot_stuck())
 }
 
-fn mark(handout: &Handout) -> OsString {
-    format!("{}/{}", handout.task, handout.attempt).into()
+fn attempt_marker(attempt_id: &AttemptId) -> OsString {
+    format!("{}/{}", attempt_id.task, attempt_id.attempt).into()
 }
 
-fn input(workspace: &Workspace, content: &Content) -> Input {
+fn input(workspace: &Workspace, content: &Content) -> CommandInput {
     match content {
-        Content::Inline(bytes) => Input::Bytes(bytes.to_vec()),
-        Content::Blob(_) => Input::File(workspace.input()),
+        Content::Inline(bytes) => CommandInput::Bytes(bytes.to_vec()),
+        Content::Blob(_) => CommandInput::File(workspace.input()),
     }
 }
 
 const TASK: &str = "CONCLAVE_TASK";
 const ATTEMPT: &str = "CONCLAVE_ATTEMPT";
 
-/// What every command finds that works in these folders.
-pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, OsString)> {
+/// The environment variables that every command gets.
+pub fn default_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, OsString)> {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     vec![
         ("PATH".into(), path.into()),
@@ -293,14 +323,14 @@ pub fn usual_environment(directory: &Path, temporary: &Path) -> Vec<(OsString, O
     ]
 }
 
-/// What every command finds, then what its step says, which wins; then our marks, which always stand.
+/// The default variables, overridden by those of the step, then the markers, which the step cannot override.
 fn environment(
-    bench: &Bench,
-    job: &Job,
+    slot_pool: &SlotPool,
+    prepared: &PreparedAttempt,
     workspace: &Workspace,
     own: &BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
-    let mut env = usual_environment(&workspace.directory(), &workspace.temporary());
+    let mut env = default_environment(&workspace.directory(), &workspace.temporary());
     let mut put = |name: OsString, value: OsString| match env.iter_mut().find(|(known, _)| *known == name) {
         Some(variable) => variable.1 = value,
         None => env.push((name, value)),
@@ -308,18 +338,21 @@ fn environment(
     for (name, value) in own {
         put(name.into(), value.into());
     }
-    put(TASK.into(), job.handout.task.to_string().into());
-    put(ATTEMPT.into(), mark(&job.handout));
-    put(bench.mark.0.clone(), bench.mark.1.clone());
+    put(TASK.into(), prepared.attempt_id.task.to_string().into());
+    put(ATTEMPT.into(), attempt_marker(&prepared.attempt_id));
+    put(
+        slot_pool.process_marker.0.clone(),
+        slot_pool.process_marker.1.clone(),
+    );
     env
 }
 
-/// Text goes to the shell, with the arguments as further words of its last command; a list is run as it is.
-fn argv(shell: &str, command: &Command, args: &[String]) -> Vec<OsString> {
+/// Text is passed to the shell, with the arguments appended to its last command; a list is executed as it is.
+fn argv(shell: &str, command: &StepCommand, args: &[String]) -> Vec<OsString> {
     let mut argv: Vec<OsString> = match command {
-        Command::Argv(words) => words.iter().map(Into::into).collect(),
-        Command::Shell(text) if args.is_empty() => vec![shell.into(), "-c".into(), text.into()],
-        Command::Shell(text) => {
+        StepCommand::Argv(words) => words.iter().map(Into::into).collect(),
+        StepCommand::Shell(text) if args.is_empty() => vec![shell.into(), "-c".into(), text.into()],
+        StepCommand::Shell(text) => {
             let text = format!("{} \"$@\"", text.trim_end());
             vec![shell.into(), "-c".into(), text.into(), shell.into()]
         }
@@ -328,9 +361,9 @@ fn argv(shell: &str, command: &Command, args: &[String]) -> Vec<OsString> {
     argv
 }
 
-/// The shell of those who run commands beneath this root, which need not be the machine's own.
-pub(crate) fn shell_beneath(root: &Path) -> &'static str {
-    // A link in there may only lead anywhere from within.
+/// The shell for commands in this root file system, which may differ from the machine's.
+pub(crate) fn shell_in_root(root: &Path) -> &'static str {
+    // A symbolic link is not followed: it resolves only inside the root.
     let has_bash = ["bin/bash", "usr/bin/bash", "usr/local/bin/bash"]
         .iter()
         .any(|path| root.join(path).symlink_metadata().is_ok());
@@ -342,35 +375,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_become_words() {
+    fn commands_are_converted_to_argument_lists() {
         let shell = "ksh";
-        let check = |command: Command, args: &[&str], expected: &[&str]| {
+        let check = |command: StepCommand, args: &[&str], expected: &[&str]| {
             let args: Vec<_> = args.iter().map(|arg| arg.to_string()).collect();
             let found = argv(shell, &command, &args);
             assert_eq!(found, expected.iter().map(OsString::from).collect::<Vec<_>>());
         };
-        check(Command::Shell("a | b".into()), &[], &[shell, "-c", "a | b"]);
+        check(StepCommand::Shell("a | b".into()), &[], &[shell, "-c", "a | b"]);
         check(
-            Command::Shell("./m\n".into()),
+            StepCommand::Shell("./m\n".into()),
             &["x y"],
             &[shell, "-c", "./m \"$@\"", shell, "x y"],
         );
         check(
-            Command::Argv(vec!["m".into(), "1".into()]),
+            StepCommand::Argv(vec!["m".into(), "1".into()]),
             &["2"],
             &["m", "1", "2"],
         );
     }
 
     #[test]
-    fn a_slot_that_has_gone_on_keeps_what_is_in_its_folder() {
+    fn processes_in_the_folder_of_a_slot_that_continued_are_not_killed() {
         let folder = tempfile::tempdir().unwrap();
         let mut sleep = std::process::Command::new("sleep");
         let mut next_attempt = sleep.arg("60").current_dir(folder.path()).spawn().unwrap();
-        // The attempt that hung is over.
-        let control = Control::new(Duration::from_secs(30));
-        assert!(!control.hangs());
-        let ended = end_strays_in(folder.path().to_path_buf(), &control);
+        // The attempt that was stuck has ended.
+        let control = AttemptControl::new(Duration::from_secs(30));
+        assert!(!control.is_slot_stuck());
+        let ended = kill_processes_in_folder(folder.path().to_path_buf(), &control);
         let ended_by_us = next_attempt.try_wait().unwrap();
         next_attempt.kill().unwrap();
         next_attempt.wait().unwrap();
@@ -378,11 +411,11 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_is_one_that_is_there() {
+    fn bash_is_used_if_the_root_has_it_and_sh_otherwise() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(shell_beneath(root.path()), "sh");
+        assert_eq!(shell_in_root(root.path()), "sh");
         std::fs::create_dir_all(root.path().join("usr/bin")).unwrap();
         std::os::unix::fs::symlink("/nowhere/bash", root.path().join("usr/bin/bash")).unwrap();
-        assert_eq!(shell_beneath(root.path()), "bash");
+        assert_eq!(shell_in_root(root.path()), "bash");
     }
 }

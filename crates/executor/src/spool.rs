@@ -1,13 +1,13 @@
-//! Results until a judicator has answered for them: a table in memory, and a journal on disk behind it.
+//! Results that no judicator has acknowledged: a table in memory, and a journal on disk behind it.
 //!
-//! The report loop and the slots see only the table, under a lock that nobody holds while waiting for a disk. One
-//! thread writes the journal: it appends what is new, empties the file when no result is left unanswered, and writes
-//! it anew when it holds mostly answered ones. So a disk that is slow or hangs delays no report, and a result is
-//! reported whether or not it is in the journal yet.
+//! The report loop and the slots use only the table; its lock is never held during disk operations. One thread writes the
+//! journal: it appends new results, truncates the file when all results are acknowledged, and rewrites it when most of it
+//! is acknowledged. So a slow or hanging disk delays no report, and a result is reported whether or not it is in the
+//! journal.
 //!
-//! After a kill of the process, the next life sends again what the journal holds; a result that was answered already is
-//! then answered as stale. A result that was not yet written is gone: if no report carried it, its task is run again.
-//! The journal is not synced: what a power failure takes here, it takes from a machine whose tasks run again anyway.
+//! When the process is killed, the next process reports the results of the journal again; the judicator ignores those that
+//! it already has. A result that was neither written nor reported is lost, and its task runs again. The journal is not
+//! synced to disk: a power failure also ends the attempts of the machine, whose tasks run again anyway.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,101 +16,105 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Handout};
+use model::{AttemptEnd, AttemptId, CompletedAttempt};
 use supervise::{Component, Supervisor};
 
 use self::journal::{Journal, JournalFile};
+use crate::now;
 
 mod journal;
 mod record;
 
-/// Past this length, a journal that holds mostly answered results is written anew.
+/// A journal longer than this is rewritten when most of it is acknowledged.
 const COMPACT_BYTES: u64 = 64 << 20;
-/// So many may pause at a time; any more are reported at once.
-const MOST_PAUSED: usize = 1000;
-/// After a failed write, the results that are only in memory are tried again this often.
-const RETRY: Duration = Duration::from_secs(5);
+/// How many results may be paused at the same time; further ones are reported at once.
+const MAX_PAUSED: usize = 1000;
+/// How long the writer waits after a failed write.
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The results of this executor that no judicator has acknowledged.
 pub(crate) struct Spool {
-    shared: Arc<Shared>,
-    /// Of all threads of the executor.
+    shared: Arc<SpoolShared>,
+    /// Supervises all threads of the executor.
     pub(crate) supervisor: Supervisor,
 }
 
-struct Shared {
-    table: Mutex<Table>,
+/// What the spool shares with its writer thread.
+struct SpoolShared {
+    table: Mutex<SpoolTable>,
     changed: Condvar,
 }
 
-/// Bounded by what the executor holds and by [`MOST_PAUSED`]: a judicator hands out tasks only in answers that also
-/// acknowledge results, and the executor takes none while its results, apart from paused ones, exceed one report.
+/// The results in memory. Their number is bounded by the attempts that the executor holds and by [`MAX_PAUSED`]: a judicator
+/// assigns tasks only in answers that also acknowledge results, and the executor takes none while its results, apart from
+/// paused ones, exceed one report.
 #[derive(Default)]
-struct Table {
-    waiting: BTreeMap<Handout, End>,
-    /// Platform failures among them whose tasks shall not be tried again yet. They are not carried until then.
-    paused: BTreeMap<Handout, Instant>,
-    /// Those of them that are not in the journal yet.
-    unwritten: BTreeSet<Handout>,
-    /// What the writer has taken of these, and has not written yet.
-    in_hand: BTreeSet<Handout>,
-    /// The journal is past [`COMPACT_BYTES`].
+struct SpoolTable {
+    unanswered: BTreeMap<AttemptId, AttemptEnd>,
+    /// Results, with the time until which no report carries them: platform failures whose tasks must not be retried yet.
+    paused: BTreeMap<AttemptId, Instant>,
+    /// Results that are not in the journal yet.
+    unwritten: BTreeSet<AttemptId>,
+    /// Results that the writer is writing.
+    being_written: BTreeSet<AttemptId>,
+    /// Whether the journal is longer than [`COMPACT_BYTES`].
     large: bool,
     closed: bool,
-    /// The writer has ended.
+    /// Whether the writer thread has ended.
     ended: bool,
 }
 
-/// What a report carries.
+/// The results for the next report.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Carried {
-    pub(crate) complete: Vec<Complete>,
-    /// Those that do not fit.
-    pub(crate) left: Vec<Handout>,
-    /// Those whose pause is not over.
-    pub(crate) paused: Vec<Handout>,
+pub(crate) struct ReportBatch {
+    pub(crate) complete: Vec<CompletedAttempt>,
+    /// Results that do not fit into the report.
+    pub(crate) left_over: Vec<AttemptId>,
+    /// Results whose pause is not over.
+    pub(crate) paused: Vec<AttemptId>,
 }
 
-/// How the writer's last write went.
+/// How the last write to the journal ended.
 #[derive(Clone, Copy, PartialEq)]
-enum Last {
-    Written,
+enum LastWrite {
+    Succeeded,
     Failed,
-    /// It was the last try, when no more results were to come.
-    FailedAtEnd,
+    /// The write after the spool was closed has failed; there is no retry.
+    FailedAtClose,
 }
 
-/// What the writer has to do next.
+/// What the writer thread does next.
 #[derive(Debug, PartialEq)]
-enum Work {
-    Append(Vec<Complete>),
-    Rewrite(Vec<Complete>),
-    End,
+enum JournalWork {
+    Append(Vec<CompletedAttempt>),
+    Rewrite(Vec<CompletedAttempt>),
+    Stop,
 }
 
 impl Spool {
-    /// What an earlier life left comes back as waiting, and so do the attempts that were interrupted at its end: they
-    /// are in the journal when this returns.
-    pub(crate) fn open(path: &Path, interrupted: &[Handout]) -> io::Result<Spool> {
+    /// Loads the results of an earlier process, adds the attempts that were interrupted when it was killed, and writes all of
+    /// them to the journal before it returns.
+    pub(crate) fn open(path: &Path, interrupted: &[AttemptId]) -> io::Result<Spool> {
         let (mut journal, found) = JournalFile::open(path)?;
-        let mut waiting: BTreeMap<_, _> = found
+        let mut unanswered: BTreeMap<_, _> = found
             .into_iter()
-            .map(|complete| (complete.handout, complete.end))
+            .map(|complete| (complete.attempt_id, complete.end))
             .collect();
-        for handout in interrupted {
-            waiting
-                .entry(*handout)
-                .or_insert_with(|| End::Broken("its executor was killed while it ran".into()));
+        for attempt_id in interrupted {
+            unanswered.entry(*attempt_id).or_insert_with(|| {
+                AttemptEnd::Broken("its executor was killed while the task was running".into())
+            });
         }
-        let table = Table {
-            waiting,
-            ..Table::default()
+        let table = SpoolTable {
+            unanswered,
+            ..SpoolTable::default()
         };
         journal.rewrite(&table.all())?;
         Spool::start(table, journal)
     }
 
-    fn start(table: Table, journal: impl Journal) -> io::Result<Spool> {
-        let shared = Arc::new(Shared {
+    fn start(table: SpoolTable, journal: impl Journal) -> io::Result<Spool> {
+        let shared = Arc::new(SpoolShared {
             table: Mutex::new(table),
             changed: Condvar::new(),
         });
@@ -120,30 +124,30 @@ impl Spool {
         Ok(Spool { shared, supervisor })
     }
 
-    /// The first end of an attempt stands. No report carries it before the pause is over.
-    pub(crate) fn keep(&self, complete: Complete, pause: Duration) {
+    /// Adds the end of an attempt, unless it already has one. No report carries it before the pause is over.
+    pub(crate) fn add(&self, complete: CompletedAttempt, pause: Duration) {
         let mut table = self.shared.table();
-        if let Entry::Vacant(place) = table.waiting.entry(complete.handout) {
-            place.insert(complete.end);
-            table.unwritten.insert(complete.handout);
-            if !pause.is_zero() && table.paused.len() < MOST_PAUSED {
-                table.paused.insert(complete.handout, Instant::now() + pause);
+        if let Entry::Vacant(entry) = table.unanswered.entry(complete.attempt_id) {
+            entry.insert(complete.end);
+            table.unwritten.insert(complete.attempt_id);
+            if !pause.is_zero() && table.paused.len() < MAX_PAUSED {
+                table.paused.insert(complete.attempt_id, now() + pause);
             }
             self.shared.changed.notify_all();
         }
     }
 
-    /// When the next pause is over.
+    /// When the next pause ends.
     pub(crate) fn next_pause_ends(&self) -> Option<Instant> {
         self.shared.table().paused.values().min().copied()
     }
 
-    /// Whether a pause has ended since: then a report is due.
+    /// Ends the pauses that are over. Returns whether there were any: then a report is due.
     pub(crate) fn end_pauses_if_over(&self, now: Instant) -> bool {
         self.end_pauses(|until| until <= now)
     }
 
-    /// An executor that leaves does not wait for them.
+    /// Ends all pauses, because an executor that stops does not wait for them.
     pub(crate) fn end_all_pauses(&self) -> bool {
         self.end_pauses(|_| true)
     }
@@ -155,50 +159,50 @@ impl Spool {
         paused.len() < before
     }
 
-    pub(crate) fn contains(&self, handout: &Handout) -> bool {
-        self.shared.table().waiting.contains_key(handout)
+    pub(crate) fn contains(&self, attempt_id: &AttemptId) -> bool {
+        self.shared.table().unanswered.contains_key(attempt_id)
     }
 
-    /// One result at least, and then as many as fit.
-    pub(crate) fn carry(&self, bytes: usize, results: usize) -> Carried {
-        let mut carried = Carried::default();
+    /// At least one result, and more as long as they fit into these limits.
+    pub(crate) fn next_batch(&self, bytes: usize, results: usize) -> ReportBatch {
+        let mut batch = ReportBatch::default();
         let mut total = 0;
         let table = self.shared.table();
-        for (handout, end) in &table.waiting {
-            if table.paused.contains_key(handout) {
-                carried.paused.push(*handout);
+        for (attempt_id, end) in &table.unanswered {
+            if table.paused.contains_key(attempt_id) {
+                batch.paused.push(*attempt_id);
                 continue;
             }
-            total += weight(end);
-            let complete = &mut carried.complete;
+            total += approximate_bytes(end);
+            let complete = &mut batch.complete;
             if complete.is_empty() || (total <= bytes && complete.len() < results) {
-                complete.push(Complete {
-                    handout: *handout,
+                complete.push(CompletedAttempt {
+                    attempt_id: *attempt_id,
                     end: end.clone(),
                 });
             } else {
-                carried.left.push(*handout);
+                batch.left_over.push(*attempt_id);
             }
         }
-        carried
+        batch
     }
 
-    pub(crate) fn on_answered(&self, handouts: &[Handout]) {
+    /// Removes results that a judicator has acknowledged.
+    pub(crate) fn on_answered(&self, attempt_ids: &[AttemptId]) {
         let mut table = self.shared.table();
-        for handout in handouts {
-            table.waiting.remove(handout);
-            table.paused.remove(handout);
-            table.unwritten.remove(handout);
-            table.in_hand.remove(handout);
+        for attempt_id in attempt_ids {
+            table.unanswered.remove(attempt_id);
+            table.paused.remove(attempt_id);
+            table.unwritten.remove(attempt_id);
+            table.being_written.remove(attempt_id);
         }
-        // Else the writer would find nothing to do.
-        if table.waiting.is_empty() || table.large {
+        // In other cases the writer has nothing to do.
+        if table.unanswered.is_empty() || table.large {
             self.shared.changed.notify_all();
         }
     }
 
-    /// Waits until everything is written. Gives up after so long, or when the disk refuses. Returns how many results were
-    /// not written.
+    /// Waits until all results are written, up to this time or until a write fails. Returns how many are not written.
     pub(crate) fn close(&self, within: Duration) -> usize {
         let deadline = Instant::now() + within;
         let mut table = self.shared.table();
@@ -215,8 +219,8 @@ impl Spool {
                 .wait_timeout(table, left)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        // What a disk that hangs was given may never be there.
-        let lost = table.unwritten.union(&table.in_hand).count();
+        // A write on a hanging disk may never finish.
+        let lost = table.unwritten.union(&table.being_written).count();
         if lost > 0 {
             tracing::error!(
                 results = lost,
@@ -227,45 +231,49 @@ impl Spool {
     }
 }
 
-impl Shared {
-    /// The writer's thread.
+impl SpoolShared {
+    /// The loop of the writer thread.
     fn write(&self, mut journal: impl Journal) {
-        let mut last = Last::Written;
+        let mut last = LastWrite::Succeeded;
         loop {
-            let (work, closed) = self.next(journal.length(), last);
+            let (work, closed) = self.next_work(journal.length(), last);
             let written = match &work {
-                Work::Append(results) => journal.append(results),
-                Work::Rewrite(results) => journal.rewrite(results),
-                Work::End => break,
+                JournalWork::Append(results) => journal.append(results),
+                JournalWork::Rewrite(results) => journal.rewrite(results),
+                JournalWork::Stop => break,
             };
             let mut table = self.table();
-            // Without what was answered meanwhile, which need not be written any more. A rewrite that failed has left
-            // the journal as it was.
-            let in_hand = std::mem::take(&mut table.in_hand);
+            // Results that were acknowledged during the write are no longer in this set. A failed rewrite leaves the
+            // journal unchanged.
+            let being_written = std::mem::take(&mut table.being_written);
             let Err(error) = written else {
-                last = Last::Written;
+                last = LastWrite::Succeeded;
                 continue;
             };
-            last = if closed { Last::FailedAtEnd } else { Last::Failed };
-            table.unwritten.extend(in_hand);
+            last = if closed {
+                LastWrite::FailedAtClose
+            } else {
+                LastWrite::Failed
+            };
+            table.unwritten.extend(being_written);
             let in_memory = table.unwritten.len();
             drop(table);
-            tracing::error!(%error, in_memory, "could not write to the spool; results are in memory only");
+            tracing::error!(%error, in_memory, "could not write to the spool; results are only in memory");
         }
         self.table().ended = true;
         self.changed.notify_all();
     }
 
-    /// And whether it is the last, as the spool is closed.
-    fn next(&self, length: u64, last: Last) -> (Work, bool) {
+    /// Waits for work. Also returns whether the spool is closed.
+    fn next_work(&self, length: u64, last: LastWrite) -> (JournalWork, bool) {
         let mut table = self.table();
         table.large = length > COMPACT_BYTES;
-        let retry = Instant::now() + RETRY;
+        let retry = Instant::now() + WRITE_RETRY_INTERVAL;
         loop {
             let left = retry.saturating_duration_since(Instant::now());
             match (last, table.closed) {
-                (Last::FailedAtEnd, _) => return (Work::End, true),
-                (Last::Failed, false) if !left.is_zero() => {
+                (LastWrite::FailedAtClose, _) => return (JournalWork::Stop, true),
+                (LastWrite::Failed, false) if !left.is_zero() => {
                     (table, _) = self
                         .changed
                         .wait_timeout(table, left)
@@ -274,53 +282,58 @@ impl Shared {
                 }
                 _ => {}
             }
-            match table.work(length) {
+            match table.pending_work(length) {
                 Some(work) => return (work, table.closed),
-                None if table.closed => return (Work::End, true),
+                None if table.closed => return (JournalWork::Stop, true),
                 None => table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, SpoolTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    /// What is to be done with a journal of this length.
-    fn work(&mut self, length: u64) -> Option<Work> {
-        let live = || self.waiting.values().map(weight).sum::<usize>() as u64;
-        if self.waiting.is_empty() && length > 0 || self.large && live() < length / 2 {
-            self.in_hand = std::mem::take(&mut self.unwritten);
-            return Some(Work::Rewrite(self.all()));
+impl SpoolTable {
+    /// What to write to a journal of this length, if anything.
+    fn pending_work(&mut self, length: u64) -> Option<JournalWork> {
+        let live = || self.unanswered.values().map(approximate_bytes).sum::<usize>() as u64;
+        if self.unanswered.is_empty() && length > 0 || self.large && live() < length / 2 {
+            self.being_written = std::mem::take(&mut self.unwritten);
+            return Some(JournalWork::Rewrite(self.all()));
         }
-        self.in_hand = std::mem::take(&mut self.unwritten);
-        let new = self.in_hand.iter().filter_map(|handout| self.complete(handout));
+        self.being_written = std::mem::take(&mut self.unwritten);
+        let new = self
+            .being_written
+            .iter()
+            .filter_map(|attempt_id| self.complete(attempt_id));
         let new: Vec<_> = new.collect();
-        (!new.is_empty()).then_some(Work::Append(new))
+        (!new.is_empty()).then_some(JournalWork::Append(new))
     }
 
-    fn all(&self) -> Vec<Complete> {
-        let handouts = self.waiting.keys();
-        handouts.filter_map(|handout| self.complete(handout)).collect()
+    fn all(&self) -> Vec<CompletedAttempt> {
+        let attempt_ids = self.unanswered.keys();
+        attempt_ids
+            .filter_map(|attempt_id| self.complete(attempt_id))
+            .collect()
     }
 
-    /// The bytes of the outputs are shared, not copied.
-    fn complete(&self, handout: &Handout) -> Option<Complete> {
-        let end = self.waiting.get(handout)?.clone();
-        Some(Complete {
-            handout: *handout,
+    /// Cheap: the bytes of the outputs are shared, not copied.
+    fn complete(&self, attempt_id: &AttemptId) -> Option<CompletedAttempt> {
+        let end = self.unanswered.get(attempt_id)?.clone();
+        Some(CompletedAttempt {
+            attempt_id: *attempt_id,
             end,
         })
     }
 }
 
-/// About how many bytes a result takes on the wire.
-fn weight(end: &End) -> usize {
+/// About how many bytes a result has on the wire.
+fn approximate_bytes(end: &AttemptEnd) -> usize {
     match end {
-        End::Broken(why) | End::PlatformFailure(why) => why.len(),
-        End::Result(result) => [&result.compile, &result.execute]
+        AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => why.len(),
+        AttemptEnd::Result(result) => [&result.compile, &result.execute]
             .into_iter()
             .flatten()
             .map(|outcome| outcome.stdout.bytes.len() + outcome.stderr.bytes.len() + 100)

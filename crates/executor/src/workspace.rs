@@ -1,37 +1,38 @@
-//! A warden's workspace: each task's files laid out in it, and nothing left of them afterwards.
+//! The workspace of a warden: the files of a task are written into it before the task and removed after it.
 //!
 //! ```text
-//! work/NUMBER/attempt which attempt began here last
-//! box/                where the commands run: the source files, and the data files in data/
+//! work/NUMBER/attempt the attempt that started here last
+//! box/                the working directory of the commands: source files, and the data files in data/
 //! tmp/                TMPDIR
-//! input               standard input, where it is a blob
+//! input               standard input, if it is a blob
 //! ```
 //!
-//! Without cells the others lie beside `attempt`; with cells they are in a file system that the warden makes for each
-//! task, and are reached through a descriptor.
+//! Without cells, `box`, `tmp` and `input` are beside `attempt`. With cells they are in a file system that the warden mounts
+//! for each task, and the executor reaches it through a file descriptor.
 
 mod in_cell;
 mod on_disk;
-mod pristine;
 mod remove;
+mod reusable_folder;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::{Attempt, Content, Handout, SessionId, TaskSpec};
+use model::{AttemptId, AttemptNumber, Content, SessionId, TaskSpec};
 use nix::fcntl::OFlag;
-use sandbox::{Isolation, Warden, WardenError};
+use sandbox::{CommandIsolation, Warden, WardenError};
 use thiserror::Error;
 use uuid::Uuid;
 
-use self::in_cell::InCell;
-use self::on_disk::OnDisk;
+use self::in_cell::CellWorkspace;
+use self::on_disk::DiskWorkspace;
 pub(crate) use self::remove::clear;
-use crate::cache::Cache;
-use crate::control::Withdrawn;
+use crate::attempt_control::AttemptRevoked;
+use crate::cache::BlobCache;
 
+/// Why the files of a task could not be written.
 #[derive(Debug, Error)]
 pub(crate) enum WorkspaceError {
     #[error("could not {step} {path}: {source}")]
@@ -43,53 +44,54 @@ pub(crate) enum WorkspaceError {
     #[error(transparent)]
     Warden(#[from] WardenError),
     #[error(transparent)]
-    Withdrawn(#[from] Withdrawn),
-    /// The task's own doing, as all below: its file system is nobody else's, and of the size that it has asked for.
+    Revoked(#[from] AttemptRevoked),
+    /// Caused by the task, like the variants below: the file system is only for this task, and has the size that it asked for.
     #[error("the task's files do not fit into its space of {bytes} bytes: raise `space` in its limits")]
     NoSpace { bytes: u64 },
     #[error(
-        "the task has more files and folders than the {files} that this executor has room for: give it fewer, or have \
-         the operator raise sandbox.files"
+        "the task has more files and folders than the {files} that this executor allows: use fewer, or ask the operator to \
+         raise sandbox.files"
     )]
     TooManyFiles { files: u64 },
 }
 
-/// Where a task's files come from.
-pub(crate) struct Supply<'a> {
-    pub(crate) cache: &'a Cache,
-    /// Called for each file, and for each part of a large one. An error ends the layout: the attempt was withdrawn.
-    pub(crate) progress: &'a dyn Fn() -> Result<(), Withdrawn>,
+/// Where the contents of a task's files come from.
+pub(crate) struct TaskFileSource<'a> {
+    pub(crate) cache: &'a BlobCache,
+    /// Called for each file and for each part of a large file. An error means that the attempt was revoked.
+    pub(crate) progress: &'a dyn Fn() -> Result<(), AttemptRevoked>,
 }
 
+/// The workspace of one warden.
 pub(crate) enum Workspace {
-    OnDisk(OnDisk),
-    InCell(InCell),
+    OnDisk(DiskWorkspace),
+    InCell(CellWorkspace),
 }
 
 impl Workspace {
-    pub(crate) fn new(work: &Path, number: usize, isolation: &Isolation) -> Workspace {
+    pub(crate) fn new(work: &Path, number: usize, isolation: &CommandIsolation) -> Workspace {
         let root = work.join(number.to_string());
         match isolation {
-            Isolation::None => Workspace::OnDisk(OnDisk::new(root)),
-            Isolation::Cell(_) => Workspace::InCell(InCell::new(root, isolation.owner())),
+            CommandIsolation::None => Workspace::OnDisk(DiskWorkspace::new(root)),
+            CommandIsolation::Cell(_) => Workspace::InCell(CellWorkspace::new(root, isolation.file_owner())),
         }
     }
 
-    /// Makes everything ready for the task's commands.
+    /// Writes the files of the task.
     pub(crate) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        handout: &Handout,
+        attempt_id: &AttemptId,
         spec: &TaskSpec,
-        supply: &Supply<'_>,
+        source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         match self {
-            Workspace::OnDisk(workspace) => workspace.lay_out(handout, spec, supply),
-            Workspace::InCell(workspace) => workspace.lay_out(warden, handout, spec, supply),
+            Workspace::OnDisk(workspace) => workspace.lay_out(attempt_id, spec, source),
+            Workspace::InCell(workspace) => workspace.lay_out(warden, attempt_id, spec, source),
         }
     }
 
-    /// Removes all that the last task had and left. What lies in a cell's file system goes with that.
+    /// Removes all files of the last task. The file system of a cell is removed by its warden.
     pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
         if let Workspace::OnDisk(workspace) = self {
             workspace.clear(spec, progress);
@@ -103,7 +105,7 @@ impl Workspace {
         }
     }
 
-    /// Where the commands run, as they see it.
+    /// The working directory of the commands, as they see it.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Workspace::OnDisk(workspace) => workspace.directory(),
@@ -118,7 +120,7 @@ impl Workspace {
         }
     }
 
-    /// As the warden sees it.
+    /// The file with the standard input, as the warden sees it.
     pub(crate) fn input(&self) -> PathBuf {
         match self {
             Workspace::OnDisk(workspace) => workspace.input(),
@@ -132,14 +134,19 @@ const TEMPORARY: &str = "tmp";
 const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
 
-/// Writes a file of the task, and makes the folders that it lies in.
-fn put(directory: &Path, path: &str, file: &model::File, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
+/// Writes a file of the task and creates its parent folders.
+fn write_task_file(
+    directory: &Path,
+    path: &str,
+    file: &model::TaskFile,
+    source: &TaskFileSource<'_>,
+) -> Result<(), WorkspaceError> {
     let path = directory.join(path);
     make_folders(directory, &path)?;
-    write(&path, mode(file), &file.content, supply)
+    write(&path, mode(file), &file.content, source)
 }
 
-fn mode(file: &model::File) -> u32 {
+fn mode(file: &model::TaskFile) -> u32 {
     if file.executable { 0o755 } else { 0o644 }
 }
 
@@ -150,99 +157,110 @@ fn make_folders(directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
             .recursive(true)
             .mode(0o755)
             .create(parent)
-            .map_err(failed("make", parent))?;
+            .map_err(io_error("create", parent))?;
     }
     Ok(())
 }
 
-/// So that the next life knows what was running when this one was killed.
-fn write_attempt(file: &File, handout: &Handout) -> io::Result<()> {
-    let Handout {
+/// Records the attempt, so that the next process knows what was running if this one is killed.
+fn write_attempt(file: &File, attempt_id: &AttemptId) -> io::Result<()> {
+    let AttemptId {
         task,
         session,
         attempt,
-    } = handout;
-    // Always of the same length: what is written over needs no cutting off.
+    } = attempt_id;
+    // All lines have the same length, so the file needs no truncation.
     let line = format!("{task} {session} {attempt:>10}\n");
     file.write_all_at(line.as_bytes(), 0)
 }
 
-fn write(path: &Path, mode: u32, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
-    (supply.progress)()?;
-    fill(create(path, mode)?, path, content, supply)
+fn write(
+    path: &Path,
+    mode: u32,
+    content: &Content,
+    source: &TaskFileSource<'_>,
+) -> Result<(), WorkspaceError> {
+    (source.progress)()?;
+    fill(create(path, mode)?, path, content, source)
 }
 
 fn create(path: &Path, mode: u32) -> Result<File, WorkspaceError> {
-    // The check at add time leaves no way for two files to meet here, and nothing is left of the last task;
-    // creating anew makes sure of both.
+    // `create_new`: the judicator has checked that no two files of a task collide, and the last task has left nothing.
     let mut create = OpenOptions::new();
     create.write(true).create_new(true).mode(mode);
-    create.open(path).map_err(failed("make", path))
+    create.open(path).map_err(io_error("create", path))
 }
 
-fn fill(mut out: File, path: &Path, content: &Content, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
+fn fill(
+    mut out: File,
+    path: &Path,
+    content: &Content,
+    source: &TaskFileSource<'_>,
+) -> Result<(), WorkspaceError> {
     match content {
-        Content::Inline(bytes) => out.write_all(bytes).map_err(failed("write", path)),
+        Content::Inline(bytes) => out.write_all(bytes).map_err(io_error("write", path)),
         Content::Blob(hash) => {
-            // A copy and no link: the task may write to its file, and the cached one must stay.
-            let blob = File::open(supply.cache.path(hash)).map_err(failed("open the blob for", path))?;
-            copy(&blob, &mut out, path, supply)
+            // A copy and not a hard link, because the task may write to its file.
+            let blob = File::open(source.cache.path(hash)).map_err(io_error("open the blob for", path))?;
+            copy(&blob, &mut out, path, source)
         }
     }
 }
 
+/// The size of one part of a large file.
 const PART: u64 = 4 << 20;
 
-/// Part by part, so that a large file shows progress.
-fn copy(from: &File, to: &mut File, path: &Path, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
-    // The kernel copies, where it can.
-    while io::copy(&mut from.take(PART), to).map_err(failed("write", path))? > 0 {
-        (supply.progress)()?;
+/// Copies in parts, so that a large file reports progress.
+fn copy(from: &File, to: &mut File, path: &Path, source: &TaskFileSource<'_>) -> Result<(), WorkspaceError> {
+    while io::copy(&mut from.take(PART), to).map_err(io_error("write", path))? > 0 {
+        (source.progress)()?;
     }
     Ok(())
 }
 
-/// The attempts that began last in each workspace. They may have ended since.
-pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<Handout>> {
+/// The attempt that started last in each workspace. It may have ended.
+pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<AttemptId>> {
     let mut attempts = Vec::new();
     for entry in fs::read_dir(work)? {
         let path = entry?.path().join(ATTEMPT);
         match read_line(&path) {
             Ok(line) => attempts.extend(read_attempt(&line)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            // A task could put anything there; whatever it is, it must not keep the executor from starting.
-            Err(error) => tracing::warn!(path = %path.display(), %error, "could not read which attempt ran"),
+            // A task without a cell can replace this file; that must not keep the executor from starting.
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "could not read the last attempt of a workspace")
+            }
         }
     }
     Ok(attempts)
 }
 
-/// Follows no link, waits for no pipe, and reads no more than such a line has.
+/// Does not follow a symbolic link, does not block on a pipe, and reads at most the length of such a line.
 fn read_line(path: &Path) -> io::Result<String> {
-    const LONGEST: u64 = 128;
+    const MAX_LENGTH: u64 = 128;
     let mut line = Vec::new();
     OpenOptions::new()
         .read(true)
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?
-        .take(LONGEST)
+        .take(MAX_LENGTH)
         .read_to_end(&mut line)?;
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-fn read_attempt(line: &str) -> Option<Handout> {
+fn read_attempt(line: &str) -> Option<AttemptId> {
     let mut words = line.split_whitespace();
     let task = words.next()?.parse().ok()?;
     let session = SessionId(Uuid::try_parse(words.next()?).ok()?);
-    let attempt = Attempt(words.next()?.parse().ok()?);
-    Some(Handout {
+    let attempt = AttemptNumber(words.next()?.parse().ok()?);
+    Some(AttemptId {
         task,
         session,
         attempt,
     })
 }
 
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
+fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
     let path = path.to_path_buf();
     move |source| WorkspaceError::Failed { step, path, source }
 }
@@ -258,34 +276,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_life_finds_the_attempt() {
+    fn the_next_process_finds_the_last_attempt() {
         let work = tempfile::tempdir().unwrap();
-        let session = SessionId::generate();
-        let handout = |attempt| Handout {
-            task: TaskId::generate(),
+        let session = SessionId(uuid::Uuid::now_v7());
+        let attempt_id = |attempt| AttemptId {
+            task: TaskId(uuid::Uuid::now_v7()),
             session,
-            attempt: Attempt(attempt),
+            attempt: AttemptNumber(attempt),
         };
-        let mut workspace = OnDisk::new(work.path().join("7"));
-        workspace.make(&|| ()).unwrap();
+        let mut workspace = DiskWorkspace::new(work.path().join("7"));
+        workspace.create_folders(&|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
-        let (first, second) = (handout(4_000_000_000), handout(2));
+        let (first, second) = (attempt_id(4_000_000_000), attempt_id(2));
         workspace.write_attempt(&first).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [first]);
         workspace.write_attempt(&second).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [second]);
     }
 
-    /// Of a task that brings gigabytes, nothing more is laid out when it is ended.
+    /// A task can have gigabytes of files.
     #[test]
-    fn a_layout_stops_when_the_attempt_is_withdrawn() {
+    fn writing_files_stops_when_the_attempt_is_revoked() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path().join("cache"), 1 << 30).unwrap();
+        let cache = BlobCache::open(folder.path().join("cache"), 1 << 30).unwrap();
         let hash = BlobHash([7; 32]);
         let blob = cache.path(&hash);
         fs::create_dir_all(blob.parent().unwrap()).unwrap();
         File::create(&blob).unwrap().set_len(5 * PART).unwrap();
-        let file = model::File {
+        let file = model::TaskFile {
             content: Content::Blob(hash),
             executable: false,
         };
@@ -294,19 +312,19 @@ mod tests {
             let progress = || {
                 calls.set(calls.get() + 1);
                 if calls.get() > most {
-                    Err(Withdrawn)
+                    Err(AttemptRevoked)
                 } else {
                     Ok(())
                 }
             };
-            let supply = Supply {
+            let source = TaskFileSource {
                 cache: &cache,
                 progress: &progress,
             };
-            let put = put(folder.path(), name, &file, &supply);
-            let is_withdrawn = matches!(put, Err(WorkspaceError::Withdrawn(_)));
+            let put = write_task_file(folder.path(), name, &file, &source);
+            let is_revoked = matches!(put, Err(WorkspaceError::Revoked(_)));
             let written = fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
-            (is_withdrawn, written)
+            (is_revoked, written)
         };
         assert_eq!(lay_out("not-begun", 0), (true, 0));
         assert_eq!(lay_out("begun", 2), (true, 2 * PART));
@@ -314,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_task_puts_there_stops_the_next_life() {
+    fn no_file_of_a_task_keeps_the_next_process_from_starting() {
         let work = tempfile::tempdir().unwrap();
         let slot = |slot: &str| {
             fs::create_dir(work.path().join(slot)).unwrap();

@@ -1,4 +1,4 @@
-//! Reading a request's body, up to a limit.
+//! Reading request bodies, with limits on their size and on the memory for all of them.
 
 use api::ParseError;
 use axum::body::Body;
@@ -7,93 +7,97 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::admission::{Admission, PATIENCE, UNCOUNTED};
-use crate::pool::Exhausted;
-use crate::refusal::Refusal;
+use crate::quota_pool::QuotaExceeded;
+use crate::request_error::RequestError;
+use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota, UNCOUNTED_BYTES};
 
-/// Parsing more than this would hold up everyone else on the thread.
-const LARGE: usize = 256 << 10;
+/// Larger bodies are parsed on a blocking thread, as they would delay other requests on the async thread.
+const LARGE_BODY: usize = 256 << 10;
 
-pub(crate) async fn read_json<T, P>(request: Request, limit: u64, parse: P) -> Result<T, Refusal>
+pub(crate) async fn read_json<T, P>(request: Request, limit: u64, parse: P) -> Result<T, RequestError>
 where
     T: Send + 'static,
     P: FnOnce(&[u8]) -> Result<T, ParseError> + Send + 'static,
 {
-    let admission = Admission::of(request.extensions())?;
-    let bytes = read(&admission, request, limit).await?;
-    admission.start_work()?;
-    parse_with(&admission, bytes, parse).await
+    let quota = RequestQuota::from_extensions(request.extensions())?;
+    let bytes = read_body(&quota, request, limit).await?;
+    quota.start_work()?;
+    parse_body(&quota, bytes, parse).await
 }
 
-pub(crate) async fn parse_with<T, P>(admission: &Admission, bytes: Bytes, parse: P) -> Result<T, Refusal>
+pub(crate) async fn parse_body<T, P>(quota: &RequestQuota, bytes: Bytes, parse: P) -> Result<T, RequestError>
 where
     T: Send + 'static,
     P: FnOnce(&[u8]) -> Result<T, ParseError> + Send + 'static,
 {
-    if bytes.len() <= LARGE {
+    if bytes.len() <= LARGE_BODY {
         return Ok(parse(&bytes)?);
     }
-    let admission = admission.clone();
+    let quota = quota.clone();
     let parsing = move || -> Result<T, ParseError> {
-        let _held = admission;
+        let _quota = quota;
         parse(&bytes)
     };
     let parsed = tokio::task::spawn_blocking(parsing).await;
-    Ok(parsed.map_err(|_| Refusal::Panicked)??)
+    Ok(parsed.map_err(|_| RequestError::Panicked)??)
 }
 
-async fn read(admission: &Admission, request: Request, limit: u64) -> Result<Bytes, Refusal> {
+async fn read_body(quota: &RequestQuota, request: Request, limit: u64) -> Result<Bytes, RequestError> {
     let (parts, body) = request.into_parts();
-    refuse_early(&parts.headers, limit)?;
-    let body = charged(admission, &parts.headers, body).await?;
-    // What a client announces is believed up to a point: the memory comes with the bytes.
-    let announced = content_length(&parts.headers).map_or(0, |length| length.min(LARGE as u64));
+    check_content_length(&parts.headers, limit)?;
+    let body = charge_body(quota, &parts.headers, body).await?;
+    // The capacity follows the announced length only up to a limit, as a client may announce any length.
+    let announced = content_length(&parts.headers).map_or(0, |length| length.min(LARGE_BODY as u64));
     let mut collected = Vec::with_capacity(usize::try_from(announced).unwrap_or(0));
     let mut stream = body.into_data_stream();
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(broken)?;
+        let chunk = chunk.map_err(body_error)?;
         if collected.len() as u64 + chunk.len() as u64 > limit {
-            return Err(Refusal::TooLarge { limit, actual: None });
+            return Err(RequestError::BodyTooLarge { limit, actual: None });
         }
         collected.extend_from_slice(&chunk);
     }
     Ok(collected.into())
 }
 
-fn broken(error: axum::Error) -> Refusal {
-    match error.into_inner().downcast::<Exhausted>() {
-        Ok(exhausted) => (*exhausted).into(),
-        Err(error) => Refusal::Broken(error.to_string()),
+fn body_error(error: axum::Error) -> RequestError {
+    match error.into_inner().downcast::<QuotaExceeded>() {
+        Ok(exceeded) => (*exceeded).into(),
+        Err(error) => RequestError::BodyInterrupted(error.to_string()),
     }
 }
 
-/// A body that is charged for what is read of it, for readers that keep it. A length that is announced is charged
-/// before anything is read: two bodies that are half there could only wait for each other.
-pub(crate) async fn charged(admission: &Admission, headers: &HeaderMap, body: Body) -> Result<Body, Refusal> {
+/// Charges a body that is kept in memory. If its length is announced, it is charged before the body is read, because two
+/// half-read bodies could wait for each other for ever. Otherwise it is charged while it is read.
+pub(crate) async fn charge_body(
+    quota: &RequestQuota,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Body, RequestError> {
     if let Some(announced) = content_length(headers) {
-        if announced > UNCOUNTED {
-            admission.recharge_within(PATIENCE, announced).await?;
+        if announced > UNCOUNTED_BYTES {
+            quota.set_charge_within(QUOTA_WAIT_TIMEOUT, announced).await?;
         }
         return Ok(body);
     }
-    let admission = admission.clone();
+    let quota = quota.clone();
     let mut read = 0;
     let chunks = body.into_data_stream().map(move |chunk| {
         let chunk = chunk?;
         read += chunk.len() as u64;
-        let more = read.saturating_sub(admission.bytes());
-        if read > UNCOUNTED && more > 0 {
-            admission.charge(more).map_err(axum::Error::new)?;
+        let more = read.saturating_sub(quota.charged_bytes());
+        if read > UNCOUNTED_BYTES && more > 0 {
+            quota.charge(more).map_err(axum::Error::new)?;
         }
         Ok::<_, axum::Error>(chunk)
     });
     Ok(Body::from_stream(chunks))
 }
 
-/// A body that says itself that it is too large is refused before any of it is kept.
-pub(crate) fn refuse_early(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
+/// Refuses a body whose announced length is too large, before it is read.
+pub(crate) fn check_content_length(headers: &HeaderMap, limit: u64) -> Result<(), RequestError> {
     match content_length(headers) {
-        Some(actual) if actual > limit => Err(Refusal::TooLarge {
+        Some(actual) if actual > limit => Err(RequestError::BodyTooLarge {
             limit,
             actual: Some(actual),
         }),
@@ -105,7 +109,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// What the body is said to be, without parameters, in lower case. Nothing said is taken for JSON.
+/// The media type of the body in lower case, without parameters. JSON if there is no `Content-Type`.
 pub(crate) fn media_type(headers: &HeaderMap) -> String {
     let text = headers
         .get(header::CONTENT_TYPE)
@@ -120,10 +124,10 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
 
 pub(crate) const JSON: &str = "application/json";
 
-pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), RequestError> {
     match media_type(headers) {
         json if json == JSON => Ok(()),
-        actual => Err(Refusal::MediaType {
+        actual => Err(RequestError::UnsupportedMediaType {
             expected: JSON,
             actual,
         }),

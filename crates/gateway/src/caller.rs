@@ -1,4 +1,4 @@
-//! Who is calling, and what is theirs.
+//! Authentication by token, and which tasks a caller may see.
 
 use std::sync::Arc;
 
@@ -9,26 +9,28 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use model::{Invalid, TaskId, UserName};
+use model::{InvalidField, TaskId, UserName};
 use rpc::CallError;
 
-use crate::admission::Admission;
 use crate::gateway::Gateway;
-use crate::loaded::Loaded;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedTask;
 
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// There are no tokens: everyone may do everything, under any name.
+    /// The server has no tokens: every client may do everything, under any user name.
     Anyone,
+    /// The user of the token.
     User(UserName),
 }
 
-/// The owner of a task when nobody says.
-const NOBODY: &str = "anonymous";
+/// The owner of a task that names no user.
+const DEFAULT_USER: &str = "anonymous";
 
-/// Lets in who has a token, when there are tokens.
-pub(crate) async fn require(
+/// Middleware that refuses requests without a valid token, if the server has tokens.
+pub(crate) async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
     next: Next,
@@ -36,12 +38,12 @@ pub(crate) async fn require(
     let caller = match &gateway.options.tokens {
         None => Caller::Anyone,
         Some(tokens) => {
-            let Some(token) = token(request.headers()) else {
-                return challenge(&request, Refusal::NoToken);
+            let Some(token) = token_from_headers(request.headers()) else {
+                return challenge(&request, RequestError::MissingToken);
             };
             match tokens.user(&token) {
                 Some(user) => Caller::User(user),
-                None => return challenge(&request, Refusal::UnknownToken),
+                None => return challenge(&request, RequestError::UnknownToken),
             }
         }
     };
@@ -49,8 +51,8 @@ pub(crate) async fn require(
     next.run(request).await
 }
 
-/// A program sends the token as it is; a browser sends it as the password that it asks a person for.
-fn token(headers: &HeaderMap) -> Option<String> {
+/// The token of a `Bearer` header, or the password of a `Basic` header, which browsers send.
+fn token_from_headers(headers: &HeaderMap) -> Option<String> {
     let (scheme, value) = headers
         .get(header::AUTHORIZATION)?
         .to_str()
@@ -66,8 +68,9 @@ fn token(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-fn challenge(request: &Request, refusal: Refusal) -> Response {
-    let mut response = refusal.into_response();
+/// Makes browsers ask for the token if the request is for a page.
+fn challenge(request: &Request, error: RequestError) -> Response {
+    let mut response = error.into_response();
     if !request.uri().path().starts_with("/api/") {
         let basic = HeaderValue::from_static("Basic realm=\"Conclave: any name, the token as password\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
@@ -76,23 +79,23 @@ fn challenge(request: &Request, refusal: Refusal) -> Response {
 }
 
 impl Caller {
-    /// The owner of a new task.
-    pub(crate) fn owner(&self, named: Option<UserName>) -> Result<UserName, Invalid> {
+    /// The owner of a new task that names this user.
+    pub(crate) fn owner(&self, named: Option<UserName>) -> Result<UserName, InvalidField> {
         match (self, named) {
             (Caller::Anyone, Some(named)) => Ok(named),
             (Caller::Anyone, None) => {
-                UserName::new(NOBODY).map_err(|error| Invalid::new("user", error.to_string()))
+                UserName::new(DEFAULT_USER).map_err(|error| InvalidField::new("user", error.to_string()))
             }
-            (Caller::User(user), Some(named)) if named != *user => Err(Invalid::new(
+            (Caller::User(user), Some(named)) if named != *user => Err(InvalidField::new(
                 "user",
-                format!("is '{named}', but the token is {user}'s; leave it out"),
+                format!("is '{named}', but the token belongs to '{user}'; leave the user out"),
             )),
             (Caller::User(user), _) => Ok(user.clone()),
         }
     }
 
-    /// Another user's task is as good as none: not even its existence is told.
-    pub(crate) fn own(&self, loaded: Loaded) -> Result<Loaded, Refusal> {
+    /// Fails as if the task did not exist if it belongs to another user.
+    pub(crate) fn check_owner(&self, loaded: LoadedTask) -> Result<LoadedTask, RequestError> {
         match self {
             Caller::User(user) if loaded.task.spec.user != *user => {
                 Err(CallError::NoTask(loaded.task.id).into())
@@ -101,24 +104,24 @@ impl Caller {
         }
     }
 
-    /// Looks first where the answer alone would tell or change too much.
-    pub(crate) async fn must_own(
+    /// Like `check_owner`, for calls that would change the task or reveal it before the owner is known.
+    pub(crate) async fn require_owner(
         &self,
         gateway: &Gateway,
-        admission: &Admission,
+        quota: &RequestQuota,
         id: TaskId,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         match self {
             Caller::Anyone => Ok(()),
             Caller::User(_) => {
-                let loaded = gateway.load(admission, gateway.calls.get(id, None)).await?;
-                self.own(loaded).map(drop)
+                let loaded = gateway.load_task(quota, gateway.calls.get(id, None)).await?;
+                self.check_owner(loaded).map(drop)
             }
         }
     }
 
-    /// Whose tasks a search may find.
-    pub(crate) fn searched(&self, named: Option<UserName>) -> Result<Option<UserName>, Invalid> {
+    /// The user whose tasks a search may find.
+    pub(crate) fn user_to_search(&self, named: Option<UserName>) -> Result<Option<UserName>, InvalidField> {
         match self {
             Caller::Anyone => Ok(named),
             Caller::User(_) => self.owner(named).map(Some),
@@ -127,11 +130,11 @@ impl Caller {
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Refusal;
+    type Rejection = RequestError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Refusal> {
-        // A route outside of `require` has no caller; refusing is the safe reading.
-        parts.extensions.get().cloned().ok_or(Refusal::NoToken)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, RequestError> {
+        // A route without `authenticate` has no caller; refusing the request is the safe choice.
+        parts.extensions.get().cloned().ok_or(RequestError::MissingToken)
     }
 }
 
@@ -144,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_in_two_ways() {
+    fn tokens_are_read_from_bearer_and_basic_headers() {
         let check = |value: &str, expected: Option<&str>| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-            assert_eq!(token(&headers).as_deref(), expected, "{value}");
+            assert_eq!(token_from_headers(&headers).as_deref(), expected, "{value}");
         };
         check("Bearer abc", Some("abc"));
         check("bearer  abc", Some("abc"));
@@ -156,18 +159,18 @@ mod tests {
         check("Basic !", None);
         check("Digest abc", None);
         check("abc", None);
-        assert_eq!(token(&HeaderMap::new()), None);
+        assert_eq!(token_from_headers(&HeaderMap::new()), None);
     }
 
     #[test]
-    fn a_token_names_the_owner() {
+    fn the_token_decides_the_owner() {
         let ada = Caller::User(user("ada"));
         assert_eq!(ada.owner(None), Ok(user("ada")));
         assert_eq!(ada.owner(Some(user("ada"))), Ok(user("ada")));
         assert_eq!(ada.owner(Some(user("bob"))).unwrap_err().field, "user");
         assert_eq!(Caller::Anyone.owner(Some(user("bob"))), Ok(user("bob")));
         assert_eq!(Caller::Anyone.owner(None), Ok(user("anonymous")));
-        assert_eq!(Caller::Anyone.searched(None), Ok(None));
-        assert_eq!(ada.searched(None), Ok(Some(user("ada"))));
+        assert_eq!(Caller::Anyone.user_to_search(None), Ok(None));
+        assert_eq!(ada.user_to_search(None), Ok(Some(user("ada"))));
     }
 }

@@ -1,10 +1,10 @@
-//! Refuses what another web site makes a browser send.
+//! Refuses requests that another web site makes a browser send.
 //!
-//! A page from anywhere may post a form to this machine's loopback, and a task is a command: without this,
-//! visiting a bad page would be enough to run one. Programs that are not browsers send none of these headers.
+//! Any web page can post a form to the loopback address of the visitor's machine, and a task is a command: without this
+//! check, visiting a malicious page could run a command. Programs other than browsers do not send these headers.
 //!
-//! A page may also make its own name point to this machine once it is loaded (DNS rebinding); to the browser,
-//! everything here is then that page's own, outputs included. Only the name itself gives it away.
+//! A web site can also point its own host name at this machine after its page is loaded (DNS rebinding). The browser
+//! then treats this server as that site, which could read everything here. The host name reveals such a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,25 +16,30 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::gateway::Gateway;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
-pub(crate) async fn refuse(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    // A page elsewhere has no token to send; where there are tokens, any name will do.
+/// Middleware that refuses cross-site requests and host names that are not trusted.
+pub(crate) async fn refuse_cross_site(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Another web site does not have the token, so with tokens any host name is safe.
     if gateway.options.tokens.is_none()
-        && let Some(name) = foreign_name(request.headers(), gateway.machine.as_deref())
+        && let Some(name) = untrusted_host(request.headers(), gateway.host_name.as_deref())
     {
-        return Refusal::ForeignName(name).into_response();
+        return RequestError::UntrustedHost(name).into_response();
     }
     let changes_something = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if changes_something && !is_own(request.headers()) {
-        return Refusal::CrossSite.into_response();
+    if changes_something && !is_same_origin(request.headers()) {
+        return RequestError::CrossSite.into_response();
     }
     next.run(request).await
 }
 
-fn is_own(headers: &HeaderMap) -> bool {
+fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    // `none` is a person's own doing: an address typed, a bookmark.
+    // `none` means that the user typed the address or used a bookmark.
     if let Some(site) = text("sec-fetch-site") {
         return matches!(site, "same-origin" | "none");
     }
@@ -47,17 +52,17 @@ fn is_own(headers: &HeaderMap) -> bool {
     }
 }
 
-/// The name by which the server was called, if it is one that anybody may have made point here.
-fn foreign_name(headers: &HeaderMap, machine: Option<&str>) -> Option<String> {
-    // No browser leaves it out.
-    let said = headers.get(header::HOST)?;
-    let name = match Authority::try_from(said.as_bytes()) {
+/// The host name of the request, if a web site could have pointed it at this server.
+fn untrusted_host(headers: &HeaderMap, host_name: Option<&str>) -> Option<String> {
+    // Every browser sends the header.
+    let host = headers.get(header::HOST)?;
+    let name = match Authority::try_from(host.as_bytes()) {
         Ok(authority) => authority.host().to_string(),
-        Err(_) => return Some(String::from_utf8_lossy(said.as_bytes()).into_owned()),
+        Err(_) => return Some(String::from_utf8_lossy(host.as_bytes()).into_owned()),
     };
     let address = name.trim_start_matches('[').trim_end_matches(']');
     let own = name.eq_ignore_ascii_case("localhost")
-        || machine.is_some_and(|machine| name.eq_ignore_ascii_case(machine))
+        || host_name.is_some_and(|host_name| name.eq_ignore_ascii_case(host_name))
         || address.parse::<IpAddr>().is_ok();
     (!own).then_some(name)
 }
@@ -69,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_pages_may_post() {
+    fn only_pages_of_this_server_may_post() {
         let check = |headers: &[(&'static str, &'static str)], expected: bool| {
             let headers = headers
                 .iter()
@@ -80,7 +85,7 @@ mod tests {
                     )
                 })
                 .collect();
-            assert_eq!(is_own(&headers), expected, "{headers:?}");
+            assert_eq!(is_same_origin(&headers), expected, "{headers:?}");
         };
         check(&[("host", "a:7000")], true);
         check(&[("host", "a:7000"), ("origin", "http://a:7000")], true);
@@ -96,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_our_own_are_answered_to() {
+    fn only_addresses_and_names_of_this_machine_are_trusted() {
         let check = |host: &'static str, expected: Option<&str>| {
             let headers = [(header::HOST, HeaderValue::from_static(host))];
-            let found = foreign_name(&headers.into_iter().collect(), Some("rack-7"));
+            let found = untrusted_host(&headers.into_iter().collect(), Some("rack-7"));
             assert_eq!(found.as_deref(), expected, "{host}");
         };
         check("localhost", None);
@@ -115,6 +120,6 @@ mod tests {
         check("localhost@evil.example", Some("evil.example"));
         check("a b", Some("a b"));
         check("", Some(""));
-        assert_eq!(foreign_name(&HeaderMap::new(), None), None);
+        assert_eq!(untrusted_host(&HeaderMap::new(), None), None);
     }
 }

@@ -1,36 +1,35 @@
-//! The HTTP API and the web pages: reads what people and programs send, makes the judicator's calls, shows what
-//! comes back.
+//! The HTTP API and the web pages. A gateway parses requests, calls a judicator, and formats the results.
 //!
-//! `routes` has every URL on one page; each call has its own file, named by its verb. A gateway keeps nothing:
-//! any of them can answer any request, and one that dies loses nothing but the requests under way.
-//! This room knows no store, no executor and no RPC wire; it is handed [`rpc::Calls`] and cannot tell whether
-//! the judicator is in this process or elsewhere.
+//! `routes` lists every URL. A gateway has no state of its own: any gateway can serve any request, and when one dies,
+//! only its requests in progress are lost.
+//! This crate knows no store, no executor and no RPC protocol. It calls the judicator through [`rpc::Calls`], no matter
+//! whether the judicator is in the same process or on another machine.
 
-mod account;
-mod admission;
-mod admit;
 mod blobs;
 mod body;
 mod caller;
 mod cross_site;
+mod drain_refused_body;
 mod gateway;
 mod health;
-mod hear_out;
-mod loaded;
-mod measure;
+mod http_metrics;
+mod min_rate;
+mod min_rate_body;
+mod min_rate_stream;
 mod nodes;
 mod openapi;
 mod options;
-mod pace;
-mod paced_body;
-mod paced_stream;
 mod pages;
 mod params;
-mod pool;
-mod problem;
-mod refusal;
+mod problem_response;
+mod quota_key;
+mod quota_pool;
+mod request_error;
+mod request_limits;
+mod request_quota;
 mod routes;
 mod serve;
+mod task_loading;
 mod tasks;
 mod tokens;
 
@@ -41,20 +40,20 @@ use rpc::Calls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use measure::SECONDS_BUCKETS;
-pub use options::{MetricsAccess, Options};
+pub use http_metrics::DURATION_BUCKETS;
+pub use options::{GatewayOptions, MetricsAccess};
 pub use tokens::{Tokens, TokensError};
 
-/// Serves until `stop`; then takes no more connections, ends waits and event streams, and gives the requests
-/// under way a short time to finish.
+/// Serves HTTP until `stop` is cancelled. Then it accepts no more connections, ends waits and event streams, and gives
+/// the requests in progress a short time to finish.
 pub async fn run(
     listener: TcpListener,
-    options: Options,
+    options: GatewayOptions,
     calls: Arc<dyn Calls>,
     metrics: PrometheusHandle,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    measure::describe();
+    http_metrics::describe();
     let gateway = gateway::Gateway::new(options, calls, metrics, stop);
     serve::run(listener, gateway).await
 }

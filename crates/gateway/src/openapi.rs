@@ -1,4 +1,4 @@
-//! The API described for programs: OpenAPI 3.1, made from the routes and types themselves.
+//! The OpenAPI 3.1 document, generated from the routes and types.
 
 mod errors;
 mod example;
@@ -15,11 +15,12 @@ use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
 use crate::body::JSON;
 use crate::gateway::Gateway;
-use crate::{MetricsAccess, Options, blobs, health, nodes, tasks};
-use errors::Errors;
-use example::Examples;
-use forms::Forms;
+use crate::{GatewayOptions, MetricsAccess, blobs, health, nodes, tasks};
+use errors::ErrorModifier;
+use example::ExampleModifier;
+use forms::FormModifier;
 
+/// The OpenAPI document before the operator's options are applied.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -34,7 +35,7 @@ use forms::Forms;
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
-        api::Event, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, tasks::StepName, tasks::OutputName,
+        api::TaskEvent, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, api::StepName, api::OutputName,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
         api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
@@ -42,20 +43,20 @@ use forms::Forms;
         api::schema::Content, api::schema::File, api::schema::Files,
     )),
     tags(
-        (name = "tasks", description = "Add tasks, follow them, get what they wrote"),
-        (name = "blobs", description = "File content by its hash: sent once, used by many tasks"),
-        (name = "nodes", description = "Who is there, and how much is done"),
-        (name = "operations", description = "For those who watch over the service"),
+        (name = "tasks", description = "Add tasks, follow them, get their output"),
+        (name = "blobs", description = "Contents of files by hash: uploaded once, used by many tasks"),
+        (name = "nodes", description = "Executors, judicators and statistics"),
+        (name = "operations", description = "Health and metrics, for operators"),
     ),
-    modifiers(&Forms, &Errors, &Examples),
+    modifiers(&FormModifier, &ErrorModifier, &ExampleModifier),
 )]
-struct Document;
+struct ApiDocument;
 
-/// The same for every gateway; what depends on the operator's settings is put in by `document`.
-static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
+/// The same for all gateways. `document` applies the operator's options.
+static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(ApiDocument::openapi);
 
-/// Takes milliseconds: what is made of it is kept in the `Gateway`.
-pub(crate) fn document(options: &Options) -> serde_json::Value {
+/// The document for these options. It takes milliseconds, so `Gateway` caches the result.
+pub(crate) fn document(options: &GatewayOptions) -> serde_json::Value {
     let mut document = DOCUMENT.clone();
     document.info.version.clone_from(&options.version);
     if options.metrics == MetricsAccess::Off {
@@ -74,14 +75,13 @@ pub(crate) fn document(options: &Options) -> serde_json::Value {
         tasks.max_items = Some(options.max_batch);
     }
     let mut document = serde_json::to_value(document).unwrap_or_default();
-    modify_search(&mut document);
-    api::schema::set_bounds(&mut document["components"]["schemas"], &options.bounds);
+    allow_empty_search_parameters(&mut document);
+    api::schema::set_task_size_limits(&mut document["components"]["schemas"], &options.task_size_limits);
     document
 }
 
-/// A search may be sent as a form, in which fields are left empty. The builder has no word for that, nor for a bound that
-/// is defined elsewhere.
-fn modify_search(document: &mut serde_json::Value) {
+/// Allows empty parameters of a search, which HTML forms send. utoipa has no builder method for it.
+fn allow_empty_search_parameters(document: &mut serde_json::Value) {
     let parameters = document.pointer_mut("/paths/~1api~1v1~1tasks/get/parameters");
     for parameter in parameters
         .and_then(|all| all.as_array_mut())
@@ -126,18 +126,18 @@ mod tests {
     use super::*;
 
     fn json() -> serde_json::Value {
-        json_with(Options {
+        json_with(GatewayOptions {
             version: "1.2.3".into(),
-            ..Options::default()
+            ..GatewayOptions::default()
         })
     }
 
-    fn json_with(options: Options) -> serde_json::Value {
+    fn json_with(options: GatewayOptions) -> serde_json::Value {
         document(&options)
     }
 
     #[test]
-    fn the_operators_settings_are_part_of_it() {
+    fn the_document_contains_the_options_of_the_operator() {
         let document = json();
         assert!(document["security"].is_null());
         assert!(document["components"]["securitySchemes"].is_null());
@@ -149,15 +149,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tokens = folder.path().join("tokens");
         std::fs::write(&tokens, "a-token-of-some-length ada\n").unwrap();
-        let document = json_with(Options {
+        let document = json_with(GatewayOptions {
             tokens: Some(crate::Tokens::load(&tokens).unwrap()),
             metrics: MetricsAccess::Token,
             max_batch: 7,
-            bounds: model::Bounds {
+            task_size_limits: model::TaskSizeLimits {
                 args: 3,
-                ..model::Bounds::default()
+                ..model::TaskSizeLimits::default()
             },
-            ..Options::default()
+            ..GatewayOptions::default()
         });
         assert_eq!(document["security"], serde_json::json!([{"token": []}]));
         assert_eq!(
@@ -176,15 +176,15 @@ mod tests {
         );
         assert!(document["paths"]["/metrics"]["get"]["security"].is_null());
 
-        let off = json_with(Options {
+        let off = json_with(GatewayOptions {
             metrics: MetricsAccess::Off,
-            ..Options::default()
+            ..GatewayOptions::default()
         });
         assert!(off["paths"]["/metrics"].is_null());
     }
 
     #[test]
-    fn every_parameter_and_field_says_what_is_taken() {
+    fn every_parameter_and_field_has_a_schema_with_limits() {
         let document = json();
         let schema_of = |parameter: &serde_json::Value| match parameter["schema"]["$ref"].as_str() {
             Some(target) => document
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_target() {
         fn check(value: &serde_json::Value, document: &serde_json::Value) {
             match value {
                 serde_json::Value::Object(members) => {
                     if let Some(target) = members.get("$ref").and_then(|target| target.as_str()) {
-                        let place = target.strip_prefix('#').unwrap();
-                        assert!(document.pointer(place).is_some(), "{target}");
+                        let pointer = target.strip_prefix('#').unwrap();
+                        assert!(document.pointer(pointer).is_some(), "{target}");
                     }
                     members.values().for_each(|member| check(member, document));
                 }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_is_told_and_says_what_can_go_wrong() {
+    fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.len(), 12, "{:?}", paths.keys());
@@ -262,29 +262,29 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_in_the_document_for_people() {
+    fn docs_api_md_lists_every_call() {
         let page = include_str!("../../../docs/api.md");
         let document = json();
         for (path, operations) in document["paths"].as_object().unwrap() {
             let is_row = |line: &&str| line.starts_with('|') && line.contains(&format!("{path}`"));
             for method in operations.as_object().unwrap().keys() {
                 let method = method.to_uppercase();
-                let told = page.lines().filter(is_row).any(|row| row.contains(&method));
-                assert!(told, "docs/api.md lacks {method} {path}");
+                let listed = page.lines().filter(is_row).any(|row| row.contains(&method));
+                assert!(listed, "docs/api.md lacks {method} {path}");
             }
         }
     }
 
     #[test]
-    fn the_examples_are_real() {
+    fn the_examples_are_valid() {
         let document = json();
         let content = |path: &str| {
             document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"].clone()
         };
         let one = content("/api/v1/tasks").to_string();
-        api::parse::<api::NewTask>(one.as_bytes()).unwrap();
+        api::parse_json::<api::NewTask>(one.as_bytes()).unwrap();
         let many = content("/api/v1/tasks/batch").to_string();
-        api::parse::<api::NewTasks>(many.as_bytes()).unwrap();
+        api::parse_json::<api::NewTasks>(many.as_bytes()).unwrap();
         let task = document["components"]["schemas"]["Task"]["examples"][0].clone();
         serde_json::from_value::<api::Task>(task).unwrap();
     }

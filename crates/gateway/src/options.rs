@@ -1,3 +1,5 @@
+//! Options of the gateway.
+
 use std::time::Duration;
 
 use crate::Tokens;
@@ -6,74 +8,74 @@ use crate::Tokens;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsAccess {
     Open,
-    /// Everyone who has a token.
+    /// Every caller with a valid token.
     Token,
     Off,
 }
 
-/// Sizes are in bytes.
+/// Options of a gateway. Sizes are in bytes.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The largest body of a request, blobs apart.
+pub struct GatewayOptions {
+    /// The largest request body, except for blobs.
     pub max_body: u64,
     pub max_blob: u64,
-    /// How large a task may be, as the judicator has it: told in the description of the API.
-    pub bounds: model::Bounds,
+    /// The limits on the size of a task that the judicator enforces. The gateway only shows them in the OpenAPI document.
+    pub task_size_limits: model::TaskSizeLimits,
     /// Tasks in one batch.
     pub max_batch: usize,
-    /// A longer `?wait=` is cut to this.
+    /// A longer `?wait=` is reduced to this.
     pub max_wait: Duration,
     pub max_connections: usize,
-    /// Requests that wait for a task, and event streams, at one time.
+    /// Concurrent event streams and requests that wait for a task.
     pub max_waiting: usize,
-    /// Blobs, and bodies of requests that are not small, that come at one time.
+    /// Concurrent uploads of blobs and of request bodies that are not small.
     pub max_uploads: usize,
-    /// Searches for a text at one time. The store queues 130 for all callers together, far more than one may have here.
+    /// Concurrent text searches. A store queues up to 130, far more than one caller may have here.
     pub max_text_searches: usize,
-    /// All other requests at one time.
-    pub requests_in_flight: usize,
-    /// How much of the connections, uploads, text searches, requests, waits and bytes one caller may have at one time, in percent. A caller
-    /// is a token's user; without tokens, an IP address.
-    pub share: u32,
-    /// Bodies, unpacked zips and answers in memory at one time.
-    pub max_bytes: u64,
-    /// Bytes per second that a client has to send of a body, or take of an answer, at least.
-    pub min_rate: u64,
-    /// How long a body may come more slowly than that.
-    pub body_stall: Duration,
-    /// How long an answer may be taken more slowly than that.
-    pub answer_stall: Duration,
-    /// Zips that are unpacked at one time.
-    pub unpackers: usize,
-    /// What the zips of one request may hold, all files together.
+    /// Concurrent requests of all other kinds.
+    pub max_requests: usize,
+    /// The percentage of each of these limits that one caller may use. A caller is a token's user or, without tokens, an
+    /// IP address.
+    pub caller_share_percent: u32,
+    /// Bytes of request bodies, unpacked zips and responses in memory.
+    pub max_buffered_bytes: u64,
+    /// The minimum rate at which a client must send a request body and read a response.
+    pub min_bytes_per_second: u64,
+    /// How long a request body may be slower than that.
+    pub body_stall_timeout: Duration,
+    /// How long a client may read a response more slowly than that.
+    pub response_stall_timeout: Duration,
+    /// Zips that are unpacked concurrently.
+    pub max_unzips: usize,
+    /// The limit for the unpacked size of all zips of one request.
     pub max_unpacked: u64,
-    /// Larger files and inputs travel as blobs beside their task, not in it.
+    /// Larger files and inputs are stored as blobs instead of inside the task.
     pub inline_limit: u64,
     pub metrics: MetricsAccess,
-    /// Who may call; without, everyone may do everything.
+    /// Without tokens, every client may do everything.
     pub tokens: Option<Tokens>,
     pub version: String,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for GatewayOptions {
+    fn default() -> GatewayOptions {
+        GatewayOptions {
             max_body: 64 << 20,
             max_blob: 1 << 30,
-            bounds: model::Bounds::default(),
+            task_size_limits: model::TaskSizeLimits::default(),
             max_batch: 10_000,
             max_wait: Duration::from_secs(60),
             max_connections: 10_000,
             max_waiting: 8192,
             max_uploads: 512,
             max_text_searches: 32,
-            requests_in_flight: 512,
-            share: 50,
-            max_bytes: 256 << 20,
-            min_rate: 1 << 10,
-            body_stall: Duration::from_secs(10),
-            answer_stall: Duration::from_secs(30),
-            unpackers: 2,
+            max_requests: 512,
+            caller_share_percent: 50,
+            max_buffered_bytes: 256 << 20,
+            min_bytes_per_second: 1 << 10,
+            body_stall_timeout: Duration::from_secs(10),
+            response_stall_timeout: Duration::from_secs(30),
+            max_unzips: 2,
             max_unpacked: 256 << 20,
             inline_limit: 32 << 10,
             metrics: MetricsAccess::Open,

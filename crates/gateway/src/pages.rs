@@ -1,17 +1,13 @@
-//! Pages for people: plain HTML, made here, that works without JavaScript.
+//! The web pages: HTML rendered on the server, without JavaScript.
 
-mod cancel;
 mod docs;
+mod format;
 mod layout;
 mod list;
-mod missing;
 mod problem;
-mod show;
 mod task;
 
-pub(crate) use cancel::cancel;
 pub(crate) use docs::docs;
 pub(crate) use list::list;
-pub(crate) use missing::{no_method, no_route};
-pub(crate) use problem::show_problem;
-pub(crate) use task::task;
+pub(crate) use problem::{method_not_allowed, route_not_found, show_problem};
+pub(crate) use task::{cancel, task};

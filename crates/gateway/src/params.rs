@@ -1,93 +1,97 @@
-//! What the URL says: path parts and query parameters.
+//! Parameters in the path and the query of a URL.
 
 use std::time::Duration;
 
-use api::{Output, Span, Step};
+use api::{HumanDuration, OutputName, StepName};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use model::{BlobHash, Invalid, TaskId};
+use model::{BlobHash, InvalidField, TaskId};
 use percent_encoding::percent_decode_str;
 
-use crate::Options;
-use crate::refusal::Refusal;
+use crate::GatewayOptions;
+use crate::request_error::RequestError;
 
-/// The `{id}` of a route.
+/// The task id `{id}` in the path of a route.
 pub(crate) struct TaskPath(pub(crate) TaskId);
 
-/// The `{sha256}` of a route.
+/// The blob hash `{sha256}` in the path of a route.
 pub(crate) struct BlobPath(pub(crate) BlobHash);
 
-/// The `{id}/{step}/{output}` of a route.
+/// The parameters `{id}/{step}/{output}` in the path of a route.
 pub(crate) struct OutputPath {
     pub(crate) id: TaskId,
-    pub(crate) step: Step,
-    pub(crate) output: Output,
+    pub(crate) step: StepName,
+    pub(crate) output: OutputName,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for OutputPath {
-    type Rejection = Refusal;
+    type Rejection = RequestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<OutputPath, Refusal> {
-        let nowhere = || Refusal::NoRoute(parts.uri.path().to_string());
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<OutputPath, RequestError> {
+        let not_found = || RequestError::RouteNotFound(parts.uri.path().to_string());
         let (step, output) = match parts.uri.path().rsplit('/').collect::<Vec<_>>()[..] {
             [output, step, ..] => (step, output),
-            _ => return Err(nowhere()),
+            _ => return Err(not_found()),
         };
-        let step = [Step::Compile, Step::Execute]
+        let step = [StepName::Compile, StepName::Execute]
             .into_iter()
             .find(|known| known.as_str() == step);
-        let output = [Output::Stdout, Output::Stderr]
+        let output = [OutputName::Stdout, OutputName::Stderr]
             .into_iter()
             .find(|known| known.as_str() == output);
-        let (step, output) = step.zip(output).ok_or_else(nowhere)?;
+        let (step, output) = step.zip(output).ok_or_else(not_found)?;
         let TaskPath(id) = TaskPath::from_request_parts(parts, state).await?;
         Ok(OutputPath { id, step, output })
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
-    type Rejection = Refusal;
+    type Rejection = RequestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<TaskPath, Refusal> {
-        let text = part(parts, state, "id").await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<TaskPath, RequestError> {
+        let text = path_parameter(parts, state, "id").await?;
         text.parse()
             .map(TaskPath)
-            .map_err(|error| Invalid::new("id", format!("'{text}' {error}")).into())
+            .map_err(|error| InvalidField::new("id", format!("'{text}' {error}")).into())
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for BlobPath {
-    type Rejection = Refusal;
+    type Rejection = RequestError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<BlobPath, Refusal> {
-        let text = part(parts, state, "sha256").await?;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<BlobPath, RequestError> {
+        let text = path_parameter(parts, state, "sha256").await?;
         text.parse()
             .map(BlobPath)
-            .map_err(|error| Invalid::new("sha256", format!("'{text}' {error}")).into())
+            .map_err(|error| InvalidField::new("sha256", format!("'{text}' {error}")).into())
     }
 }
 
-async fn part<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Refusal> {
+async fn path_parameter<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+    name: &str,
+) -> Result<String, RequestError> {
     let Path(all) = Path::<Vec<(String, String)>>::from_request_parts(parts, state)
         .await
-        .map_err(|_| Invalid::new(name, "is not valid UTF-8"))?;
+        .map_err(|_| InvalidField::new(name, "is not valid UTF-8"))?;
     let found = all.into_iter().find(|(found, _)| found == name);
     Ok(found.map(|(_, value)| value).unwrap_or_default())
 }
 
-/// The parameters as they are written. One that is not UTF-8 is refused rather than guessed at.
-pub(crate) fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, Invalid> {
+/// The query parameters in their order. Fails if one is not valid UTF-8.
+pub(crate) fn query_parameters(uri: &Uri) -> Result<Vec<(String, String)>, InvalidField> {
     let query = uri.query().unwrap_or_default();
     query
         .split('&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name).ok_or_else(|| Invalid::new("query", "is not valid UTF-8"))?;
+            let name = decode(name).ok_or_else(|| InvalidField::new("query", "is not valid UTF-8"))?;
             match decode(value) {
                 Some(value) => Ok((name, value)),
-                None => Err(Invalid::new(name, "is not valid UTF-8")),
+                None => Err(InvalidField::new(name, "is not valid UTF-8")),
             }
         })
         .collect()
@@ -98,30 +102,30 @@ fn decode(text: &str) -> Option<String> {
     Some(percent_decode_str(&text).decode_utf8().ok()?.into_owned())
 }
 
-/// For routes that know no parameter: one that is ignored would mislead.
-pub(crate) fn none(uri: &Uri) -> Result<(), Invalid> {
-    match pairs(uri)?.into_iter().next() {
+/// For routes without query parameters. Ignoring an unknown parameter would hide a mistake of the caller.
+pub(crate) fn refuse_parameters(uri: &Uri) -> Result<(), InvalidField> {
+    match query_parameters(uri)?.into_iter().next() {
         None => Ok(()),
-        Some((name, _)) => Err(Invalid::new(
+        Some((name, _)) => Err(InvalidField::new(
             name,
-            "is not a known parameter; there are none here",
+            "is not a known parameter; this call has no parameters",
         )),
     }
 }
 
-/// `?wait=`, the only parameter that a single task's routes know.
-pub(crate) fn wait(uri: &Uri, options: &Options) -> Result<Option<Duration>, Invalid> {
+/// The value of `wait`, which is the only query parameter of its routes.
+pub(crate) fn wait_parameter(uri: &Uri, options: &GatewayOptions) -> Result<Option<Duration>, InvalidField> {
     let mut wait = None;
-    for (name, value) in pairs(uri)? {
+    for (name, value) in query_parameters(uri)? {
         if name != "wait" {
-            return Err(Invalid::new(
+            return Err(InvalidField::new(
                 name,
-                "is not a known parameter; the only one here is 'wait'",
+                "is not a known parameter; this call has only 'wait'",
             ));
         }
-        let Span(asked) = value
+        let HumanDuration(asked) = value
             .parse()
-            .map_err(|problem: String| Invalid::new("wait", problem))?;
+            .map_err(|problem: String| InvalidField::new("wait", problem))?;
         wait = Some(asked.min(options.max_wait));
     }
     Ok(wait)
@@ -132,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_read_and_cut() {
+    fn waits_are_parsed_and_limited() {
         let check = |query: &str, expected: Result<Option<u64>, &str>| {
             let uri: Uri = format!("/tasks?{query}").parse().unwrap();
-            let found = wait(&uri, &Options::default());
+            let found = wait_parameter(&uri, &GatewayOptions::default());
             assert_eq!(
                 found.map_err(|invalid| invalid.field),
                 expected
@@ -156,15 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded_strictly() {
+    fn parameters_are_decoded_and_must_be_utf8() {
         let uri = Uri::from_static("/?a=b+c%20d&e&f=%C3%BC");
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
         assert_eq!(
-            pairs(&uri).unwrap(),
+            query_parameters(&uri).unwrap(),
             [pair("a", "b c d"), pair("e", ""), pair("f", "ü")]
         );
-        assert!(none(&uri).is_err());
-        assert!(none(&Uri::from_static("/x?")).is_ok());
-        assert_eq!(pairs(&Uri::from_static("/?a=%FF")).unwrap_err().field, "a");
+        assert!(refuse_parameters(&uri).is_err());
+        assert!(refuse_parameters(&Uri::from_static("/x?")).is_ok());
+        assert_eq!(
+            query_parameters(&Uri::from_static("/?a=%FF")).unwrap_err().field,
+            "a"
+        );
     }
 }

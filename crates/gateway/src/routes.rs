@@ -1,4 +1,4 @@
-//! Every URL there is.
+//! Every URL of the gateway and the middleware of each.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    MetricsAccess, admit, blobs, caller, cross_site, health, hear_out, measure, nodes, openapi, pages,
-    refusal, tasks,
+    MetricsAccess, blobs, caller, cross_site, drain_refused_body, health, http_metrics, nodes, openapi,
+    pages, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -34,42 +34,51 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/cancel", post(pages::cancel));
 
-    // From the outside in: from where, by whom, and how many of theirs at once.
+    // The last layer runs first: origin of the request, authentication, request limits.
     let guard = |routes: Router<Arc<Gateway>>| {
         routes
-            .layer(from_fn_with_state(gateway.clone(), admit::admit))
-            .layer(from_fn_with_state(gateway.clone(), caller::require))
-            .layer(from_fn_with_state(gateway.clone(), cross_site::refuse))
+            .layer(from_fn_with_state(
+                gateway.clone(),
+                request_limits::limit_requests,
+            ))
+            .layer(from_fn_with_state(gateway.clone(), caller::authenticate))
+            .layer(from_fn_with_state(gateway.clone(), cross_site::refuse_cross_site))
     };
     let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
-    // Open to everyone; each takes a place, as its answer is long.
+    // Without authentication, but with request limits, as the responses are large.
     let description = Router::new()
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(pages::docs))
-        .layer(from_fn_with_state(gateway.clone(), admit::admit));
+        .layer(from_fn_with_state(
+            gateway.clone(),
+            request_limits::limit_requests,
+        ));
 
-    // These hold nothing of anyone's, and must answer when all places are taken.
-    let open = Router::new()
+    // Without request limits: monitoring must work when all permits are taken.
+    let unlimited = Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz));
     let metrics = Router::new().route("/metrics", get(health::metrics));
-    let open = open.merge(match gateway.options.metrics {
+    let unlimited = unlimited.merge(match gateway.options.metrics {
         MetricsAccess::Open => metrics,
-        MetricsAccess::Token => metrics.layer(from_fn_with_state(gateway.clone(), caller::require)),
+        MetricsAccess::Token => metrics.layer(from_fn_with_state(gateway.clone(), caller::authenticate)),
         MetricsAccess::Off => Router::new(),
     });
 
     guard(api)
         .merge(pages)
         .merge(description)
-        .merge(open)
-        .fallback(pages::no_route)
-        .method_not_allowed_fallback(pages::no_method)
-        // Ours is `max_body`, which every reader of a body holds to.
+        .merge(unlimited)
+        .fallback(pages::route_not_found)
+        .method_not_allowed_fallback(pages::method_not_allowed)
+        // The limit is `max_body`, which every handler with a body enforces.
         .layer(DefaultBodyLimit::disable())
-        .layer(CatchPanicLayer::custom(refusal::panicked))
-        .layer(from_fn_with_state(gateway.clone(), hear_out::hear_out))
-        .layer(from_fn(measure::measure))
+        .layer(CatchPanicLayer::custom(request_error::panicked))
+        .layer(from_fn_with_state(
+            gateway.clone(),
+            drain_refused_body::drain_refused_body,
+        ))
+        .layer(from_fn(http_metrics::record_request))
         .with_state(gateway)
 }

@@ -1,4 +1,4 @@
-//! Accepts connections and serves each until it ends or the gateway stops.
+//! Accepts connections and serves each of them until it ends or the gateway stops.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,89 +16,96 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
-use crate::account::{Account, Peer};
 use crate::gateway::Gateway;
-use crate::pace::LeastRate;
-use crate::paced_stream::PacedStream;
-use crate::pool::Pool;
-use crate::refusal::Refusal;
+use crate::min_rate::MinTransferRate;
+use crate::min_rate_stream::MinRateStream;
+use crate::quota_key::{PeerAddress, QuotaKey};
+use crate::quota_pool::QuotaPool;
+use crate::request_error::RequestError;
 use crate::routes::routes;
 
-/// How long requests under way have to finish once the gateway is told to stop.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long requests in progress may take to finish when the gateway stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// How long a client may take to say what it wants; one that says nothing at all is let go as well.
-const HEADERS: Duration = Duration::from_secs(75);
+/// How long a client may take to send the headers of a request. It also ends idle connections.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// A head that is not complete when this much of it is there is answered with 431; no more is read at once. Every
-/// connection may hold twice as much, so it is far below hyper's own bound of 400 KB.
+/// The limit for the headers of a request; larger ones are refused with 431. A connection may hold twice as much, so it
+/// is far below hyper's default of 400 KB.
 const READ_BUFFER: usize = 64 << 10;
 
-/// When the process is out of file descriptors, accepting at once again would only burn the CPU.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept. Without it, the loop would use a whole CPU when file descriptors run out.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(listener: TcpListener, gateway: Arc<Gateway>) -> std::io::Result<()> {
-    let places = Arc::new(Semaphore::new(gateway.options.max_connections));
+    let permits = Arc::new(Semaphore::new(gateway.options.max_connections));
     let graceful = GracefulShutdown::new();
-    let server = Server {
+    let server = HttpServer {
         routes: routes(gateway.clone()),
         connections: gateway.connections.clone(),
-        answer_rate: gateway.answer_rate(),
+        min_response_rate: gateway.min_response_rate(),
     };
-    while let Some((stream, peer, place)) = gateway.stop.run_until_cancelled(accept(&listener, &places)).await
+    while let Some((stream, peer, permit)) = gateway
+        .stop
+        .run_until_cancelled(accept(&listener, &permits))
+        .await
     {
-        server.serve(stream, peer, place, &graceful);
+        server.serve(stream, peer, permit, &graceful);
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not finish within {GRACE:?} and were cut off");
+    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests did not finish within {SHUTDOWN_GRACE:?} and were aborted");
     }
     Ok(())
 }
 
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
-    // Whoever comes when all places are taken waits in the kernel's queue.
-    let Ok(place) = places.clone().acquire_owned().await else {
+    // Without a permit, new connections wait in the kernel's accept queue.
+    let Ok(permit) = permits.clone().acquire_owned().await else {
         return std::future::pending().await;
     };
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return (stream, peer, place),
+            Ok((stream, peer)) => return (stream, peer, permit),
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                tracing::warn!(%error, "cannot accept a connection; retrying");
+                tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
             }
         }
     }
 }
 
-struct Server {
+/// Serves the connections of one listener.
+struct HttpServer {
     routes: Router,
-    connections: Arc<Pool>,
-    answer_rate: LeastRate,
+    connections: Arc<QuotaPool>,
+    min_response_rate: MinTransferRate,
 }
 
-impl Server {
+impl HttpServer {
     fn serve(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         graceful: &GracefulShutdown,
     ) {
-        // Who is behind it is not known before its first request.
-        let share = match self.connections.take(&Account::from(peer.ip()), 1) {
+        // The user is not known before the first request, so the address is charged.
+        let share = match self.connections.acquire(&QuotaKey::from(peer.ip()), 1) {
             Ok(share) => share,
-            Err(exhausted) => return turn_away(&stream, exhausted.into()),
+            Err(exceeded) => return refuse_connection(&stream, exceeded.into()),
         };
-        // Without this, small answers wait for the client's acknowledgement of the one before.
+        // Without it, a small response may wait for the acknowledgement of the one before (Nagle's algorithm).
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "could not set TCP_NODELAY");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let peer = Peer(peer.ip());
+        let peer = PeerAddress(peer.ip());
         let routes = self
             .routes
             .clone()
@@ -106,27 +113,27 @@ impl Server {
                 request.extensions_mut().insert(peer);
                 request.map(Body::new)
             });
-        let stream = PacedStream::new(stream, self.answer_rate);
+        let stream = MinRateStream::new(stream, self.min_response_rate);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(READ_BUFFER)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke");
+                tracing::debug!(%error, "connection failed");
             }
-            drop((share, place));
+            drop((share, permit));
         });
     }
 }
 
-/// Says why without reading a request. The answer may be lost when the client is just sending; the connection is
-/// closed in any case.
-fn turn_away(stream: &TcpStream, refusal: Refusal) {
-    let body = serde_json::to_string(&refusal.problem()).unwrap_or_default();
-    let response = refusal.into_response();
+/// Sends the error without reading a request, and closes the connection. The response may be lost if the client is
+/// sending at that time.
+fn refuse_connection(stream: &TcpStream, error: RequestError) {
+    let body = serde_json::to_string(&error.problem()).unwrap_or_default();
+    let response = error.into_response();
     let mut text = format!("HTTP/1.1 {}\r\nConnection: close\r\n", response.status());
     for (name, value) in response.headers() {
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -134,6 +141,6 @@ fn turn_away(stream: &TcpStream, refusal: Refusal) {
     }
     text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
     if let Err(error) = rustix::io::write(stream, text.as_bytes()) {
-        tracing::debug!(%error, "could not say that there are too many connections");
+        tracing::debug!(%error, "cannot send the response to a refused connection");
     }
 }

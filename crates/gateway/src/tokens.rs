@@ -1,4 +1,4 @@
-//! Who may call: a file with a line `TOKEN USER` for each token.
+//! The tokens of the server: a file with a line `TOKEN USER` for each token.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,22 @@ use model::{NameError, UserName};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Only the hashes are kept, so that no token can show up in a log or a core dump.
-/// Clones share the tokens: `reload` changes them for all.
+/// The valid tokens and their users. Clones share the tokens, so `reload` changes them for all clones.
+///
+/// Only hashes of tokens are in memory, so that no token can end up in a log or a core dump.
 #[derive(Clone)]
 pub struct Tokens {
     path: PathBuf,
-    entries: Arc<RwLock<Vec<Entry>>>,
+    entries: Arc<RwLock<Vec<TokenEntry>>>,
 }
 
-struct Entry {
+/// The hash of a token and its user.
+struct TokenEntry {
     hash: [u8; 32],
     user: UserName,
 }
 
+/// Why a file of tokens cannot be used.
 #[derive(Debug, Error)]
 pub enum TokensError {
     #[error("cannot read the tokens in {path}")]
@@ -29,42 +32,42 @@ pub enum TokensError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{path} holds no token; write a line `TOKEN USER` for each")]
+    #[error("{path} contains no tokens; write a line `TOKEN USER` for each token")]
     Empty { path: PathBuf },
-    #[error("line {line} of {path} is not `TOKEN USER`: the user is missing")]
-    NoUser { path: PathBuf, line: usize },
+    #[error("line {line} of {path} has no user; write `TOKEN USER`")]
+    MissingUser { path: PathBuf, line: usize },
     #[error("line {line} of {path}: the user {source}")]
-    User {
+    InvalidUser {
         path: PathBuf,
         line: usize,
         source: NameError,
     },
-    #[error("line {line} of {path}: the token is {actual} characters long; give it at least {limit}")]
-    Short {
+    #[error("line {line} of {path}: the token has {actual} characters; use at least {limit}")]
+    TooShort {
         path: PathBuf,
         line: usize,
         limit: usize,
         actual: usize,
     },
-    #[error("line {line} of {path} has the same token as a line above")]
-    Twice { path: PathBuf, line: usize },
+    #[error("line {line} of {path} repeats the token of an earlier line")]
+    Duplicate { path: PathBuf, line: usize },
 }
 
-/// Shorter ones can be guessed.
-const SHORTEST: usize = 16;
+/// Shorter tokens could be guessed.
+const MIN_TOKEN_LENGTH: usize = 16;
 
 impl Tokens {
-    /// Empty lines and lines that begin with `#` are skipped.
+    /// Reads a file of tokens. Empty lines and lines that begin with `#` are skipped.
     pub fn load(path: &Path) -> Result<Tokens, TokensError> {
         Ok(Tokens {
             path: path.to_path_buf(),
-            entries: Arc::new(RwLock::new(read(path)?)),
+            entries: Arc::new(RwLock::new(read_file(path)?)),
         })
     }
 
-    /// Reads the file again, for all clones. On an error the old tokens stay.
+    /// Reads the file again, for all clones. On an error, the old tokens stay valid.
     pub fn reload(&self) -> Result<(), TokensError> {
-        let entries = read(&self.path)?;
+        let entries = read_file(&self.path)?;
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
         Ok(())
     }
@@ -73,7 +76,7 @@ impl Tokens {
         &self.path
     }
 
-    /// Takes the same time whichever token it is, and whether it is one at all.
+    /// The user of a token. Takes the same time for every token, valid or not, against timing attacks.
     pub(crate) fn user(&self, token: &str) -> Option<UserName> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -89,20 +92,20 @@ impl Tokens {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Entry>, TokensError> {
+fn read_file(path: &Path) -> Result<Vec<TokenEntry>, TokensError> {
     let text = std::fs::read_to_string(path).map_err(|source| TokensError::Read {
         path: path.to_path_buf(),
         source,
     })?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<TokenEntry> = Vec::new();
     for (index, content) in text.lines().enumerate() {
         let content = content.trim();
         if content.is_empty() || content.starts_with('#') {
             continue;
         }
-        let entry = parse(path, index + 1, content)?;
+        let entry = parse_line(path, index + 1, content)?;
         if entries.iter().any(|other| other.hash == entry.hash) {
-            return Err(TokensError::Twice {
+            return Err(TokensError::Duplicate {
                 path: path.to_path_buf(),
                 line: index + 1,
             });
@@ -117,32 +120,32 @@ fn read(path: &Path) -> Result<Vec<Entry>, TokensError> {
     Ok(entries)
 }
 
-fn parse(path: &Path, line: usize, content: &str) -> Result<Entry, TokensError> {
+fn parse_line(path: &Path, line: usize, content: &str) -> Result<TokenEntry, TokensError> {
     let path = path.to_path_buf();
     let Some((token, user)) = content.split_once(char::is_whitespace) else {
-        return Err(TokensError::NoUser { path, line });
+        return Err(TokensError::MissingUser { path, line });
     };
-    if token.len() < SHORTEST {
-        return Err(TokensError::Short {
+    if token.len() < MIN_TOKEN_LENGTH {
+        return Err(TokensError::TooShort {
             path,
             line,
-            limit: SHORTEST,
+            limit: MIN_TOKEN_LENGTH,
             actual: token.len(),
         });
     }
     match UserName::new(user.trim()) {
-        Ok(user) => Ok(Entry {
+        Ok(user) => Ok(TokenEntry {
             hash: Sha256::digest(token).into(),
             user,
         }),
-        Err(source) => Err(TokensError::User { path, line, source }),
+        Err(source) => Err(TokensError::InvalidUser { path, line, source }),
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        write!(f, "Tokens({} of them)", entries.len())
+        write!(f, "Tokens({} entries)", entries.len())
     }
 }
 
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_name_their_users() {
+    fn tokens_belong_to_users() {
         let tokens = load("# staff\n\n0123456789abcdef ada\nfedcba9876543210\tAlan Turing\n").unwrap();
         let check = |token: &str, user: Option<&str>| {
             assert_eq!(tokens.user(token).as_ref().map(UserName::as_str), user);
@@ -171,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_says_where() {
+    fn errors_name_the_line_but_not_the_token() {
         let check = |text: &str, problem: &str| {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
             assert!(!error.contains("0123456789abcdef"), "{error}");
         };
-        check("", "holds no token");
+        check("", "contains no tokens");
         check("0123456789abcdef", "line 1");
         check("short ada", "at least 16");
         check("0123456789abcdef ada\n0123456789abcdef bob", "line 2");

@@ -1,51 +1,55 @@
-//! Hostile programs that take what all tasks of a machine share, each as a task; and a task that measures what they
-//! take from their neighbours. The tests and `conclave bench --neighbours` run the same ones.
+//! Hostile programs that attack resources which all tasks of a machine share, each as a task; and a task that measures the
+//! harm. The tests and `conclave bench --neighbours` run the same programs.
 //!
-//! This room knows the JSON of a task and nothing of who runs it. The programs are C, so they are compiled where they run.
+//! This crate knows the JSON of a task, and nothing of the system that runs it. The programs are C, and are compiled where they
+//! run.
 
 mod measuring;
 
-pub use measuring::{BUSY, EMULATED_MEASURING, MEASURING, Measuring, SHORT_MEASURING};
+pub use measuring::{
+    BUSY_NEIGHBOUR, EMULATED_MEASURING_TASK, MEASURING_TASK, MeasuringTask, SHORT_MEASURING_TASK,
+};
 
 use serde_json::{Value, json};
 
-/// One program, which is after one thing.
+/// A program that attacks one shared resource.
 #[derive(Clone, Copy, Debug)]
-pub struct Hostile {
+pub struct HostileTask {
     pub name: &'static str,
+    /// The resource that it attacks, and how.
     pub attacks: &'static str,
-    /// What it says where the wall against it stands. None for a program that says how far it came, or nothing.
-    pub refused: Option<&'static str>,
+    /// The program's output if the protection against it works. `None` if the output does not show that.
+    pub expected_refusal: Option<&'static str>,
     pub network: Option<&'static str>,
-    /// So many files of the machine it may hold where its memory alone bounds them. None where `open_files` does.
-    pub files_by_memory: Option<u64>,
+    /// The largest number of open files if only the task's memory bounds them. `None` if `open_files` does.
+    pub max_files_by_memory: Option<u64>,
     source: &'static str,
 }
 
 const BEGIN: &str = include_str!("programs/begin.h");
 const COMPILE: &str = "cc -O1 -w -pthread -o main main.c";
-/// Its own limit comes a little later than the end that it was told.
+/// The wall limit exceeds the duration that the program gets as its argument by this.
 const GRACE_SECONDS: u64 = 20;
 
-pub const HOSTILE: [Hostile; 19] = [
+pub const HOSTILE_TASKS: [HostileTask; 19] = [
     hostile(
         "access_control_lists",
         "kernel memory, by lists of who may use a file",
         include_str!("programs/access_control_lists.c"),
     )
-    .is_refused("0 Operation not supported\n"),
+    .expect_refusal("0 Operation not supported\n"),
     hostile(
         "socket_options",
         "kernel memory, by options of sockets",
         include_str!("programs/socket_options.c"),
     )
-    .is_refused("0 Protocol not available\n"),
+    .expect_refusal("0 Protocol not available\n"),
     hostile(
         "memory_policies",
         "kernel memory, by policies for ranges of memory",
         include_str!("programs/memory_policies.c"),
     )
-    .is_refused("0 Function not implemented\n"),
+    .expect_refusal("0 Function not implemented\n"),
     hostile(
         "record_locks",
         "kernel memory, by locks on ranges of files",
@@ -53,13 +57,13 @@ pub const HOSTILE: [Hostile; 19] = [
     ),
     hostile(
         "udp_queues",
-        "kernel memory, by datagrams that nobody reads",
+        "kernel memory, by datagrams that are never read",
         include_str!("programs/udp_queues.c"),
     )
     .on_network("loopback"),
     hostile(
         "descriptors_in_flight",
-        "open files, by descriptors that were sent and not received",
+        "open files, by descriptors that are sent and never received",
         include_str!("programs/descriptors_in_flight.c"),
     ),
     hostile(
@@ -72,9 +76,9 @@ pub const HOSTILE: [Hostile; 19] = [
         "open files, by mappings that hold them",
         include_str!("programs/mapped_files.c"),
     )
-    // With its mapping each takes about 400 bytes of the 128 MiB. If these were not charged, 20 processes would hold as many
-    // mappings as the kernel allows, 65,530 each.
-    .holds_files(450_000),
+    // Each file with its mapping uses about 400 bytes of the 128 MiB. If these were not charged, 20 processes would hold 65,530
+    // mappings each, which is the kernel's maximum.
+    .allow_files_by_memory(450_000),
     hostile(
         "queues",
         "kernel memory, by pipes and message queues",
@@ -100,10 +104,10 @@ pub const HOSTILE: [Hostile; 19] = [
     ),
     hostile(
         "file_watches",
-        "knowledge of what others run",
+        "information about what other tasks run",
         include_str!("programs/file_watches.c"),
     )
-    .is_refused("0 Function not implemented\n"),
+    .expect_refusal("0 Function not implemented\n"),
     hostile(
         "disk_flushes",
         "the disks and the page cache",
@@ -111,7 +115,7 @@ pub const HOSTILE: [Hostile; 19] = [
     ),
     hostile(
         "crashes",
-        "the core dump helper, and the log",
+        "the core dump helper and the kernel log",
         include_str!("programs/crashes.c"),
     ),
     hostile(
@@ -121,39 +125,39 @@ pub const HOSTILE: [Hostile; 19] = [
     ),
 ];
 
-const fn hostile(name: &'static str, attacks: &'static str, source: &'static str) -> Hostile {
-    Hostile {
+const fn hostile(name: &'static str, attacks: &'static str, source: &'static str) -> HostileTask {
+    HostileTask {
         name,
         attacks,
-        refused: None,
+        expected_refusal: None,
         network: None,
-        files_by_memory: None,
+        max_files_by_memory: None,
         source,
     }
 }
 
-impl Hostile {
-    const fn is_refused(mut self, says: &'static str) -> Hostile {
-        self.refused = Some(says);
+impl HostileTask {
+    const fn expect_refusal(mut self, output: &'static str) -> HostileTask {
+        self.expected_refusal = Some(output);
         self
     }
 
-    const fn on_network(mut self, network: &'static str) -> Hostile {
+    const fn on_network(mut self, network: &'static str) -> HostileTask {
         self.network = Some(network);
         self
     }
 
-    const fn holds_files(mut self, files: u64) -> Hostile {
-        self.files_by_memory = Some(files);
+    const fn allow_files_by_memory(mut self, files: u64) -> HostileTask {
+        self.max_files_by_memory = Some(files);
         self
     }
 
-    /// The whole text, for one compiler call.
+    /// The complete source code.
     pub fn source(&self) -> String {
         format!("{BEGIN}{}", self.source)
     }
 
-    /// As a task that goes on for so long, unless a limit ends it before.
+    /// The task that runs the program for this long, unless a limit ends it earlier.
     pub fn task(&self, seconds: u64) -> Value {
         let mut task = compiled(&self.source(), seconds);
         task["execute"]["network"] = json!(self.network);

@@ -1,4 +1,4 @@
-//! The task that measures: a fixed amount of work, of which the result is known.
+//! The measuring task: a fixed amount of work with a known result.
 
 use serde_json::{Value, json};
 
@@ -6,38 +6,39 @@ use crate::compiled;
 
 const SOURCE: &str = include_str!("programs/measuring.c");
 
+/// A task with a fixed amount of work and a known result.
 #[derive(Clone, Copy, Debug)]
-pub struct Measuring {
+pub struct MeasuringTask {
     rounds: u64,
-    /// What it writes where nothing went wrong.
-    pub right: &'static str,
+    /// The correct output.
+    pub expected_output: &'static str,
 }
 
 /// About half a second of CPU time.
-pub const MEASURING: Measuring = Measuring {
+pub const MEASURING_TASK: MeasuringTask = MeasuringTask {
     rounds: 80_000_000,
-    right: "1833246c361dbdb0\n",
+    expected_output: "1833246c361dbdb0\n",
 };
 
-/// For machines that are emulated.
-pub const EMULATED_MEASURING: Measuring = Measuring {
+/// For emulated machines.
+pub const EMULATED_MEASURING_TASK: MeasuringTask = MeasuringTask {
     rounds: 2_000_000,
-    right: "fc4ba4db5a59aeb2\n",
+    expected_output: "fc4ba4db5a59aeb2\n",
 };
 
-/// Is never done: a neighbour that computes and means no harm.
-pub const BUSY: Measuring = Measuring {
+/// A harmless neighbour that computes without end.
+pub const BUSY_NEIGHBOUR: MeasuringTask = MeasuringTask {
     rounds: i64::MAX as u64,
-    right: "",
+    expected_output: "",
 };
 
-/// A quarter of it, for tests, which do not measure time.
-pub const SHORT_MEASURING: Measuring = Measuring {
+/// A quarter of `MEASURING_TASK`, for tests that do not measure time.
+pub const SHORT_MEASURING_TASK: MeasuringTask = MeasuringTask {
     rounds: 20_000_000,
-    right: "d589fd1233da4d89\n",
+    expected_output: "d589fd1233da4d89\n",
 };
 
-impl Measuring {
+impl MeasuringTask {
     pub fn source() -> &'static str {
         SOURCE
     }

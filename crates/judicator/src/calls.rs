@@ -1,32 +1,31 @@
-//! Every call, one file for each, and the news that some of them wait for.
+//! The calls of a judicator, one file for each.
 
 mod add;
 mod blobs;
 mod cancel;
 mod check;
-mod dispatch;
 mod events;
 mod get;
 mod nodes;
 mod report;
 
-pub(crate) use check::Checks;
+pub(crate) use check::ReadinessChecks;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    Add, Added, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Query, Report, ReportAnswer,
-    SessionId, Stats, Task, TaskId,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
+    SessionId, Stats, Task, TaskId, TaskQuery,
 };
-use rpc::{ByteStream, CallError, Calls, EventStream, HintStream, Ready};
+use rpc::{ByteStream, CallError, Calls, EventStream, HintStream, Readiness};
 
 use crate::Judicator;
-use crate::error::refusal;
+use crate::error::call_error;
 
 #[async_trait]
 impl Calls for Judicator {
-    async fn add(&self, tasks: Vec<Add>) -> Result<Vec<Added>, CallError> {
+    async fn add(&self, tasks: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         self.on_add(tasks).await
     }
 
@@ -38,16 +37,16 @@ impl Calls for Judicator {
         self.on_get(id, wait).await
     }
 
-    async fn search(&self, query: Query) -> Result<Page, CallError> {
+    async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {
         query.check().map_err(CallError::Invalid)?;
-        self.store.search(query).await.map_err(refusal)
+        self.store.search(query).await.map_err(call_error)
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {
         self.on_stats().await
     }
 
-    async fn check(&self) -> Result<Ready, CallError> {
+    async fn check(&self) -> Result<Readiness, CallError> {
         self.on_check().await
     }
 
@@ -64,7 +63,7 @@ impl Calls for Judicator {
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
-        self.store.executors().await.map_err(refusal)
+        self.store.executors().await.map_err(call_error)
     }
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
@@ -76,7 +75,7 @@ impl Calls for Judicator {
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
-        self.store.has_blobs(hashes).await.map_err(refusal)
+        self.store.has_blobs(hashes).await.map_err(call_error)
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {

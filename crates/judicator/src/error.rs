@@ -1,22 +1,23 @@
-//! What a store's failure means to a caller: one match for all of them.
+//! Converts store errors into call errors, in one exhaustive match.
 
-use model::{Invalid, with_causes};
+use error_causes::with_causes;
+use model::InvalidField;
 use rpc::CallError;
 use store::StoreError;
 
-pub(crate) fn refusal(error: StoreError) -> CallError {
+pub(crate) fn call_error(error: StoreError) -> CallError {
     match error {
         StoreError::Conflict(id) => CallError::Conflict(id),
-        StoreError::NoBlob(hash) => CallError::NoBlob(hash),
+        StoreError::BlobNotFound(hash) => CallError::NoBlob(hash),
         StoreError::DamagedBlob(hash) => CallError::DamagedBlob(hash),
         StoreError::Unreadable { .. } => CallError::Unreadable(error.to_string()),
-        StoreError::ForeignCursor => CallError::Invalid(Invalid::new(
+        StoreError::ForeignCursor => CallError::Invalid(InvalidField::new(
             "after",
             "the cursor belongs to another search; use it with the search that gave it, or start without one",
         )),
-        StoreError::TooMuch => CallError::Invalid(Invalid::new("tasks", error.to_string())),
-        StoreError::Busy { .. } | StoreError::SearchTooLong { .. } => CallError::Busy(error.to_string()),
-        StoreError::Full { .. } => CallError::Full(error.to_string()),
+        StoreError::BatchTooLarge => CallError::Invalid(InvalidField::new("tasks", error.to_string())),
+        StoreError::Busy { .. } | StoreError::SearchTimeout { .. } => CallError::Busy(error.to_string()),
+        StoreError::DiskFull { .. } => CallError::Full(error.to_string()),
         StoreError::Closed => CallError::Unavailable("the judicator is stopping".into()),
         other if other.is_transient() => CallError::Unavailable(with_causes(&other)),
         other => CallError::Internal(with_causes(&other)),
@@ -30,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_that_was_stopped_is_no_fault_of_the_caller() {
+    fn a_search_that_ran_too_long_is_reported_as_busy() {
         let limit = Duration::from_secs(5);
-        let refused = refusal(StoreError::SearchTooLong { limit });
-        assert!(matches!(refused, CallError::Busy(_)), "{refused:?}");
+        let error = call_error(StoreError::SearchTimeout { limit });
+        assert!(matches!(error, CallError::Busy(_)), "{error:?}");
     }
 }

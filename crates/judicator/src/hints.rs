@@ -1,7 +1,7 @@
-//! Whom to wake when there is work: as many executors as it takes, not all of them.
+//! Sends hints to executors when there is work: to as many executors as needed, not to all.
 //!
-//! An executor is known here for as long as it watches. What is kept is a guess at how many tasks it could take;
-//! a wrong guess costs a report in vain or a short wait for the next heartbeat, never a task.
+//! The broker knows an executor while that executor watches for hints. It estimates how many tasks each executor could
+//! take. A wrong estimate costs an unnecessary report or a short wait for the next heartbeat, never a task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,95 +11,99 @@ use model::{ExecutorName, SessionId};
 use rpc::HintStream;
 use tokio::sync::Notify;
 
+/// The executors that watch for hints at this judicator.
 #[derive(Default)]
-pub(crate) struct Hints {
-    executors: Mutex<HashMap<ExecutorName, Hungry>>,
+pub(crate) struct HintBroker {
+    executors: Mutex<HashMap<ExecutorName, WatchingExecutor>>,
 }
 
+/// An executor that watches for hints.
 #[derive(Default)]
-struct Hungry {
+struct WatchingExecutor {
+    /// An estimate of how many more tasks it could take.
     vacant: usize,
-    /// Woken since its last report: it is on its way.
+    /// It got a hint since its last report, so a report is on its way.
     hinted: bool,
-    /// Never none. More than one for a moment, when it has connected anew, or when another tries to take its name:
-    /// that one must not take its hints away.
-    watches: Vec<Watch>,
+    /// Never empty. More than one for a moment when the executor reconnects, or when another executor uses the same
+    /// name; the other must not take the hints away.
+    subscriptions: Vec<HintSubscription>,
 }
 
+/// One open stream of hints.
 #[derive(Clone)]
-struct Watch {
+struct HintSubscription {
     session: SessionId,
     wake: Arc<Notify>,
 }
 
-impl Hints {
-    /// Called before the report claims: work that is added while it does must find the executor hungry. One that
-    /// does not watch yet is told to report again when it does.
+impl HintBroker {
+    /// Called before the report claims tasks, so that a task added meanwhile still produces a hint. An executor that does
+    /// not watch yet gets a hint when it begins to.
     pub(crate) fn on_report(&self, executor: &ExecutorName, vacant: u32) {
-        if let Some(hungry) = self.lock().get_mut(executor) {
-            hungry.vacant = vacant as usize;
-            hungry.hinted = false;
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.vacant = vacant as usize;
+            watching.hinted = false;
         }
     }
 
     /// Called after the report was answered with this many tasks.
     pub(crate) fn on_assigned(&self, executor: &ExecutorName, tasks: usize) {
-        if let Some(hungry) = self.lock().get_mut(executor) {
-            hungry.vacant = hungry.vacant.saturating_sub(tasks);
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.vacant = watching.vacant.saturating_sub(tasks);
         }
     }
 
-    /// This many tasks wait.
-    pub(crate) fn on_work(&self, mut tasks: usize) {
+    /// This many tasks joined the queue.
+    pub(crate) fn on_tasks_queued(&self, mut tasks: usize) {
         let mut executors = self.lock();
-        let mut hungry: Vec<_> = executors
+        let mut candidates: Vec<_> = executors
             .values_mut()
-            .filter(|hungry| hungry.vacant > 0 && !hungry.hinted)
+            .filter(|watching| watching.vacant > 0 && !watching.hinted)
             .collect();
-        // The emptiest first: work spreads, and few are woken.
-        hungry.sort_unstable_by_key(|hungry| std::cmp::Reverse(hungry.vacant));
-        for hungry in hungry {
+        // Executors with the most free slots first: this spreads the work and needs few hints.
+        candidates.sort_unstable_by_key(|watching| std::cmp::Reverse(watching.vacant));
+        for watching in candidates {
             if tasks == 0 {
                 break;
             }
-            hungry.wake();
-            tasks = tasks.saturating_sub(hungry.vacant);
+            watching.wake();
+            tasks = tasks.saturating_sub(watching.vacant);
         }
     }
 
-    /// The executor has a task that it should stop.
-    pub(crate) fn on_withdrawn(&self, executor: &ExecutorName) {
-        if let Some(hungry) = self.lock().get_mut(executor) {
-            hungry.wake();
+    /// The executor has an attempt that it must stop.
+    pub(crate) fn on_attempt_revoked(&self, executor: &ExecutorName) {
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.wake();
         }
     }
 
-    /// Changes were missed: whoever could take work, or might have to stop some, looks for itself.
-    pub(crate) fn on_lost_history(&self) {
-        self.lock().values_mut().for_each(Hungry::wake);
+    /// Events were lost, so every executor gets a hint: it may take tasks, or may have to stop some.
+    pub(crate) fn on_events_lost(&self) {
+        self.lock().values_mut().for_each(WatchingExecutor::wake);
     }
 
-    /// Its session is over. Who watches still may be its successor, who waited for that.
-    pub(crate) fn forget(&self, executor: &ExecutorName) {
-        if let Some(hungry) = self.lock().get_mut(executor) {
-            hungry.vacant = 0;
+    /// The session has ended. The subscriptions stay, because one may belong to the next session of this executor.
+    pub(crate) fn on_session_ended(&self, executor: &ExecutorName) {
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.vacant = 0;
         }
     }
 
-    /// A stream of hints that begins with one: something may have happened before the executor watched.
+    /// Opens a stream of hints. It begins with a hint, because something may have happened before.
     pub(crate) fn watch(self: &Arc<Self>, executor: ExecutorName, session: SessionId) -> HintStream {
         let wake = Arc::new(Notify::new());
         wake.notify_one();
-        let watch = Watch {
+        let subscription = HintSubscription {
             session,
             wake: wake.clone(),
         };
         self.lock()
             .entry(executor.clone())
             .or_default()
-            .watches
-            .push(watch);
-        let guard = WatchGuard {
+            .subscriptions
+            .push(subscription);
+        let guard = SubscriptionGuard {
             hints: self.clone(),
             executor,
             wake: wake.clone(),
@@ -111,36 +115,36 @@ impl Hints {
         .boxed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ExecutorName, Hungry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ExecutorName, WatchingExecutor>> {
         self.executors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Hungry {
+impl WatchingExecutor {
     fn wake(&mut self) {
-        for watch in &self.watches {
-            tracing::trace!(session = %watch.session, "hint");
+        for subscription in &self.subscriptions {
+            tracing::trace!(session = %subscription.session, "sending a hint");
             self.hinted = true;
-            watch.wake.notify_one();
+            subscription.wake.notify_one();
         }
     }
 }
 
-/// Takes the watch off the list when its stream is dropped, and with the last one all that is known of the executor.
-struct WatchGuard {
-    hints: Arc<Hints>,
+/// Removes the subscription when its stream is dropped, and with the last subscription the executor.
+struct SubscriptionGuard {
+    hints: Arc<HintBroker>,
     executor: ExecutorName,
     wake: Arc<Notify>,
 }
 
-impl Drop for WatchGuard {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
         let mut executors = self.hints.lock();
-        if let Some(hungry) = executors.get_mut(&self.executor) {
-            hungry
-                .watches
-                .retain(|watch| !Arc::ptr_eq(&watch.wake, &self.wake));
-            if hungry.watches.is_empty() {
+        if let Some(watching) = executors.get_mut(&self.executor) {
+            watching
+                .subscriptions
+                .retain(|subscription| !Arc::ptr_eq(&subscription.wake, &self.wake));
+            if watching.subscriptions.is_empty() {
                 executors.remove(&self.executor);
             }
         }
@@ -157,82 +161,82 @@ mod tests {
         ExecutorName::new(text).unwrap()
     }
 
-    fn woken(stream: &mut HintStream) -> bool {
+    fn has_hint(stream: &mut HintStream) -> bool {
         stream.next().now_or_never().is_some()
     }
 
     #[test]
-    fn as_many_are_woken_as_there_is_work_for() {
-        let hints = Arc::new(Hints::default());
+    fn as_many_executors_get_a_hint_as_the_work_needs() {
+        let hints = Arc::new(HintBroker::default());
         let mut streams: Vec<_> = [("a", 4), ("b", 2), ("c", 0)]
             .into_iter()
             .map(|(executor, vacant)| {
-                let mut stream = hints.watch(name(executor), SessionId::generate());
-                assert!(woken(&mut stream), "a new watch begins with a hint");
+                let mut stream = hints.watch(name(executor), SessionId(uuid::Uuid::now_v7()));
+                assert!(has_hint(&mut stream), "a new stream begins with a hint");
                 hints.on_report(&name(executor), vacant);
                 stream
             })
             .collect();
         let mut check = |expected: [bool; 3]| {
-            let found: Vec<_> = streams.iter_mut().map(woken).collect();
+            let found: Vec<_> = streams.iter_mut().map(has_hint).collect();
             assert_eq!(found, expected);
         };
-        hints.on_work(3);
+        hints.on_tasks_queued(3);
         check([true, false, false]);
-        hints.on_work(1); // a is on its way already
+        hints.on_tasks_queued(1); // `a` has a hint already
         check([false, true, false]);
         hints.on_report(&name("a"), 4);
         hints.on_assigned(&name("a"), 4);
         hints.on_report(&name("b"), 2);
-        hints.on_work(9);
+        hints.on_tasks_queued(9);
         check([false, true, false]);
-        hints.on_withdrawn(&name("c"));
+        hints.on_attempt_revoked(&name("c"));
         check([false, false, true]);
-        hints.on_lost_history();
+        hints.on_events_lost();
         check([true, true, true]);
     }
 
     #[test]
-    fn a_dropped_watch_does_not_take_its_successor_along() {
-        let hints = Arc::new(Hints::default());
-        let old = hints.watch(name("a"), SessionId::generate());
+    fn dropping_an_old_stream_keeps_the_new_one() {
+        let hints = Arc::new(HintBroker::default());
+        let old = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         hints.on_report(&name("a"), 1);
-        let mut new = hints.watch(name("a"), SessionId::generate());
+        let mut new = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         drop(old);
-        assert!(woken(&mut new));
-        hints.on_work(1);
-        assert!(woken(&mut new));
+        assert!(has_hint(&mut new));
+        hints.on_tasks_queued(1);
+        assert!(has_hint(&mut new));
     }
 
     #[test]
-    fn one_who_wants_the_same_name_does_not_take_the_hints_away() {
-        let hints = Arc::new(Hints::default());
-        let mut first = hints.watch(name("a"), SessionId::generate());
-        assert!(woken(&mut first));
-        let second = hints.watch(name("a"), SessionId::generate());
+    fn a_second_executor_of_the_same_name_does_not_take_the_hints_away() {
+        let hints = Arc::new(HintBroker::default());
+        let mut first = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
+        assert!(has_hint(&mut first));
+        let second = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         for _ in 0..2 {
             hints.on_report(&name("a"), 1);
-            hints.on_work(1);
-            assert!(woken(&mut first));
+            hints.on_tasks_queued(1);
+            assert!(has_hint(&mut first));
         }
         drop(second);
-        hints.forget(&name("a"));
+        hints.on_session_ended(&name("a"));
         hints.on_report(&name("a"), 1);
-        hints.on_work(1);
-        assert!(woken(&mut first));
+        hints.on_tasks_queued(1);
+        assert!(has_hint(&mut first));
     }
 
     #[test]
-    fn nothing_is_kept_of_whoever_does_not_watch() {
-        let hints = Arc::new(Hints::default());
-        let first = hints.watch(name("a"), SessionId::generate());
-        let second = hints.watch(name("a"), SessionId::generate());
+    fn an_executor_without_a_stream_is_forgotten() {
+        let hints = Arc::new(HintBroker::default());
+        let first = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
+        let second = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         drop(first);
         assert!(!hints.lock().is_empty());
         drop(second);
         assert!(hints.lock().is_empty());
         hints.on_report(&name("a"), 1);
-        hints.on_lost_history();
+        hints.on_events_lost();
         assert!(hints.lock().is_empty());
     }
 }

@@ -1,107 +1,116 @@
-//! Keeps the tasks and hands them out: one file in `calls` for each call, and what the leader does besides.
+//! The judicator: keeps tasks in a store and hands them to executors. Each call has its file in `calls`.
 //!
-//! A judicator decides nothing that the store does not decide again under its own conditions, so any number of
-//! them can serve any call. What it keeps in memory (who waits, who is hungry) only makes things quick.
-//! This room knows no HTTP, no SQL and no wire.
+//! Every decision of a judicator is checked again by a condition of the store, so any number of judicators can serve any
+//! call. What a judicator keeps in memory (waiting calls, watching executors) only makes it faster. This crate knows no
+//! HTTP, no SQL and no wire format.
 
 mod calls;
-mod capacities;
 mod error;
-mod expire;
-mod heard;
-mod hints;
-mod measure;
+mod metric_names;
 mod options;
-mod pace;
-mod retire;
-mod scan;
-mod system_errors;
-mod waiters;
+
+mod capacity_cache;
+mod dispatch;
+mod hints;
+mod report_tracker;
+mod task_watchers;
+mod throughput;
+
+mod blob_scan;
+mod expiry;
+mod retention;
+mod system_error_log;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use model::Moment;
+use model::UnixTime;
 use store::TaskStore;
-use supervise::{Component, ComponentFailed, Supervisor};
+use supervise::{Component, ComponentFailure, Supervisor};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use options::{Options, Roster};
+pub use options::{JudicatorLister, JudicatorOptions};
 
-use calls::Checks;
-use capacities::Capacities;
-use heard::Heard;
-use hints::Hints;
-use pace::Pace;
-use system_errors::SystemErrors;
-use waiters::Waiters;
+use calls::ReadinessChecks;
+use capacity_cache::CapacityCache;
+use hints::HintBroker;
+use report_tracker::ReportTracker;
+use system_error_log::SystemErrorLog;
+use task_watchers::TaskWatchers;
+use throughput::ThroughputWindow;
 
+/// A judicator with its background tasks. It implements [`rpc::Calls`].
 pub struct Judicator {
-    options: Options,
+    options: JudicatorOptions,
     store: Arc<dyn TaskStore>,
     leading: watch::Receiver<bool>,
-    hints: Arc<Hints>,
-    heard: Heard,
-    /// A blob was put or found damaged.
+    hints: Arc<HintBroker>,
+    report_tracker: ReportTracker,
+    /// Notified when a blob was put or found damaged.
     blobs_changed: Arc<Notify>,
-    waiters: Arc<Waiters>,
-    pace: Arc<Pace>,
-    checks: Checks,
-    capacities: Capacities,
+    watchers: Arc<TaskWatchers>,
+    throughput: Arc<ThroughputWindow>,
+    readiness_checks: ReadinessChecks,
+    capacity_cache: CapacityCache,
     supervisor: Supervisor,
-    system_errors: SystemErrors,
-    since: Moment,
+    system_error_log: SystemErrorLog,
+    since: UnixTime,
 }
 
 impl Judicator {
-    /// Starts what runs beside the calls, until `stop`:
+    /// Starts the background tasks, which run until `stop`:
     ///
-    /// | task | the store fails | it panics | told to stop |
+    /// | task | if the store fails | if it panics | on `stop` |
     /// |---|---|---|---|
-    /// | `dispatch` passes the store's changes on as hints | history it missed is looked up | the process ends | ends at once |
-    /// | `expire` ends sessions that have gone silent, while leading | logs, tries at the next sweep | the process ends | ends at once |
-    /// | `log_system_errors` writes a line for each task that could not be run | a line without details | the process ends | ends at once |
-    /// | `retire` removes what is long done, while leading | logs, tries at the next round | it is started again | after the batch |
-    /// | `scan_blobs` finds damaged blobs and orphaned files, while leading | logs, goes on with the next | it is started again | ends at once |
+    /// | `dispatch` passes the store's change events on | reads the state again if events were lost | the process ends | ends at once |
+    /// | `expire_sessions` ends silent sessions, while leading | logs, tries again at the next sweep | the process ends | ends at once |
+    /// | `log_system_errors` logs each task that could not be run | logs a line without details | the process ends | ends at once |
+    /// | `run_retention` removes old tasks and blobs, while leading | logs, tries again in the next round | is restarted | ends after the batch |
+    /// | `scan_blobs` finds damaged blobs and orphaned files, while leading | logs, continues with the next part | is restarted | ends at once |
     ///
-    /// The process is to end when [`Judicator::failure`] returns.
+    /// The caller must end the process when [`Judicator::failure`] returns.
     pub fn start(
-        options: Options,
+        options: JudicatorOptions,
         store: Arc<dyn TaskStore>,
         leading: watch::Receiver<bool>,
         tracker: &TaskTracker,
         stop: &CancellationToken,
     ) -> Arc<Judicator> {
-        measure::describe();
-        let (system_errors, ended) = SystemErrors::new();
+        metric_names::describe();
+        let (system_error_log, ended) = SystemErrorLog::new();
         let judicator = Arc::new(Judicator {
-            system_errors,
+            system_error_log,
             options,
             leading,
             hints: Arc::default(),
-            heard: Heard::default(),
+            report_tracker: ReportTracker::default(),
             blobs_changed: Arc::default(),
-            waiters: Arc::default(),
-            pace: Arc::default(),
-            checks: Checks::default(),
-            capacities: Capacities::default(),
+            watchers: Arc::default(),
+            throughput: Arc::default(),
+            readiness_checks: ReadinessChecks::default(),
+            capacity_cache: CapacityCache::default(),
             supervisor: Supervisor::new(),
             since: now(),
             store,
         });
-        // Subscribed before anyone can call: a change that nobody was there to hear would be a hint lost.
-        let changes = judicator.store.changes();
+        // Subscribed before the first call, so that no change event is missed.
+        let changes = judicator.store.subscribe();
         let dispatch = judicator.clone().dispatch(changes);
         judicator.guard(Component::Dispatch, dispatch, tracker, stop);
-        judicator.guard(Component::Expiry, judicator.clone().expire(), tracker, stop);
+        judicator.guard(
+            Component::Expiry,
+            judicator.clone().expire_sessions(),
+            tracker,
+            stop,
+        );
         let logging = judicator.clone().log_system_errors(ended);
         judicator.guard(Component::SystemErrorLog, logging, tracker, stop);
-        let (retiring, stopped) = (judicator.clone(), stop.clone());
+        let (retaining, stopped) = (judicator.clone(), stop.clone());
         tracker.spawn(async move {
-            let retire = || retiring.clone().retire(stopped.clone());
-            Supervisor::keep_running(Component::Retention, &stopped, retire).await;
+            let run = || retaining.clone().run_retention(stopped.clone());
+            Supervisor::run_restarting(Component::Retention, &stopped, run).await;
         });
         let (scanning, stopped) = (judicator.clone(), stop.clone());
         tracker.spawn(async move {
@@ -111,7 +120,7 @@ impl Judicator {
                     stopped.run_until_cancelled(scanning.scan_blobs()).await;
                 }
             };
-            Supervisor::keep_running(Component::BlobScan, &stopped, scan).await;
+            Supervisor::run_restarting(Component::BlobScan, &stopped, scan).await;
         });
         judicator
     }
@@ -133,8 +142,8 @@ impl Judicator {
         });
     }
 
-    /// Waits until a component of the judicator or of its store has failed for good.
-    pub async fn failure(&self) -> ComponentFailed {
+    /// Waits until a component of the judicator or of its store has failed in a way that must end the process.
+    pub async fn failure(&self) -> ComponentFailure {
         let (mut own, mut store) = (self.supervisor.failures(), self.store.failures());
         tokio::select! {
             failed = store.wait() => failed,
@@ -142,9 +151,9 @@ impl Judicator {
         }
     }
 
-    fn failed(&self) -> Option<ComponentFailed> {
-        let store = self.store.failures().seen();
-        store.or_else(|| self.supervisor.failures().seen())
+    fn current_failure(&self) -> Option<ComponentFailure> {
+        let store = self.store.failures().current();
+        store.or_else(|| self.supervisor.failures().current())
     }
 
     fn leads(&self) -> bool {
@@ -152,6 +161,6 @@ impl Judicator {
     }
 }
 
-fn now() -> Moment {
+fn now() -> UnixTime {
     SystemTime::now().into()
 }

@@ -1,42 +1,68 @@
+//! What a judicator is configured with.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use model::{Bounds, Capacity, JudicatorState, LimitPolicy};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use model::{Capacity, JudicatorState, LimitPolicy, TaskSizeLimits};
 
+/// The configuration of one judicator.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct JudicatorOptions {
     pub name: String,
-    /// Where others reach its RPC.
+    /// The address of its RPC server, as other nodes reach it.
     pub address: String,
     pub version: String,
-    /// What it keeps its tasks in, for people to read.
+    /// The kind of its store, for people to read.
     pub store: String,
     pub limits: LimitPolicy,
-    /// What the executor in the same process can give to a task, if there is one. It holds until an executor has told.
+    /// What the executor in the same process can give to a task, if there is one. It applies until an executor has
+    /// reported its capacity.
     pub capacity: Option<Capacity>,
-    pub bounds: Bounds,
+    pub task_size_limits: TaskSizeLimits,
     /// The largest blob, in bytes.
     pub max_blob: u64,
     /// How long an executor may be silent.
     pub lease: Duration,
-    /// How much longer the leader waits before it believes that.
+    /// How much longer than the lease the leader waits before it ends a silent session.
     pub grace: Duration,
     /// How long done tasks are kept; `None` for ever.
     pub keep_done: Option<Duration>,
     /// How long blobs are kept that no task uses.
     pub keep_blobs: Duration,
-    /// How long it takes to scan all blobs once.
+    /// How long one scan of all blobs takes.
     pub scan_blobs: Duration,
     /// How long executors that are gone stay on the list.
     pub forget_executors: Duration,
-    /// Who else keeps tasks; `None` where it stands alone.
-    pub roster: Option<Arc<dyn Roster>>,
+    /// Lists all judicators of the cluster; `None` for a judicator that is alone.
+    pub list_judicators: Option<JudicatorLister>,
 }
 
-/// The judicators of a cluster, for people to look at.
-#[async_trait]
-pub trait Roster: fmt::Debug + Send + Sync {
-    async fn judicators(&self) -> Result<Vec<JudicatorState>, String>;
+/// A function that lists the judicators of a cluster, for people to read. The process provides it, because the list
+/// comes from etcd and MongoDB, which this crate does not know.
+#[derive(Clone)]
+pub struct JudicatorLister(Arc<dyn Fn() -> BoxFuture<'static, JudicatorListResult> + Send + Sync>);
+
+/// The list of judicators, or the error message.
+type JudicatorListResult = Result<Vec<JudicatorState>, String>;
+
+impl JudicatorLister {
+    pub fn new<F>(list: impl Fn() -> F + Send + Sync + 'static) -> JudicatorLister
+    where
+        F: Future<Output = JudicatorListResult> + Send + 'static,
+    {
+        JudicatorLister(Arc::new(move || list().boxed()))
+    }
+
+    pub(crate) async fn list(&self) -> JudicatorListResult {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for JudicatorLister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JudicatorLister")
+    }
 }

@@ -1,11 +1,11 @@
-//! What an executor can give to one task, and whether a task asks for more.
+//! What an executor can give to one task, and whether a task requests more.
 
-use crate::{Invalid, LimitPolicy, Limits, TaskSpec};
+use crate::{InvalidField, LimitPolicy, Limits, TaskSpec};
 
-/// The most that one task can have in a slot of an executor.
+/// The resources that one slot of an executor can give to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes of memory and of files together: a task's files are in memory.
+    /// Bytes of memory and of files together, because a task's files are in memory.
     pub memory: u64,
     /// Processes and threads at one time.
     pub processes: u32,
@@ -13,26 +13,26 @@ pub struct Capacity {
     pub open_files: u64,
 }
 
-/// What a task needs of a slot.
+/// The resources that a task requests of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
-    /// Bytes of memory and of files together, of the step that asks for most.
+pub struct ResourceRequest {
+    /// Bytes of memory and of files together, of the step that requests most.
     pub memory: u64,
     pub processes: u32,
 }
 
-impl Need {
-    pub fn of(spec: &TaskSpec) -> Need {
+impl ResourceRequest {
+    pub fn of(spec: &TaskSpec) -> ResourceRequest {
         let steps = spec.compile.iter().map(|step| &step.limits);
-        let need = |limits: &Limits| Need {
+        let of_step = |limits: &Limits| ResourceRequest {
             memory: memory_and_space(limits),
             processes: limits.processes.unwrap_or(0),
         };
-        let more = |one: Need, other: Need| Need {
+        let larger = |one: ResourceRequest, other: ResourceRequest| ResourceRequest {
             memory: one.memory.max(other.memory),
             processes: one.processes.max(other.processes),
         };
-        steps.map(need).fold(need(&spec.execute.limits), more)
+        steps.map(of_step).fold(of_step(&spec.execute.limits), larger)
     }
 }
 
@@ -41,25 +41,26 @@ fn memory_and_space(limits: &Limits) -> u64 {
     memory.saturating_add(space)
 }
 
-/// What is left of a task's memory and space for the one that it does not ask for, at least. Less is of no use.
-const LEAST: u64 = 16 << 20;
-/// Of each process. A program needs its streams and a few files and libraries.
-pub const FEWEST_OPEN_FILES: u64 = 16;
+/// If a task requests only one of memory and space, it gets at least this much of the other. Less would be useless.
+const MIN_UNREQUESTED: u64 = 16 << 20;
+/// The fewest open files of a process: a program needs its streams and a few files and libraries.
+pub const MIN_OPEN_FILES_PER_PROCESS: u64 = 16;
 
 impl Capacity {
-    /// Of an executor that has not said what it can give: nothing is refused because of it.
+    /// For an executor that does not report its capacity: it can take any task.
     pub const UNKNOWN: Capacity = Capacity {
         memory: u64::MAX,
         processes: u32::MAX,
         open_files: u64::MAX,
     };
 
-    /// What a set of executors can give: each amount is what one of them has. Open files, which most tasks leave to the
-    /// default, are what each of them has, as any of them may be handed the task. One that says nothing may be the largest.
-    pub fn of_all(capacities: impl IntoIterator<Item = Option<Capacity>>) -> Option<Capacity> {
+    /// What a set of executors can give to one task: the most memory and the most processes that any of them has. Of open
+    /// files it is the fewest, because most tasks use the default, and any of the executors may get the task. An executor
+    /// that does not report its capacity may be the largest.
+    pub fn combined(capacities: impl IntoIterator<Item = Option<Capacity>>) -> Option<Capacity> {
         let capacities = capacities
             .into_iter()
-            .map(|told| told.unwrap_or(Capacity::UNKNOWN));
+            .map(|reported| reported.unwrap_or(Capacity::UNKNOWN));
         capacities.reduce(|one, other| Capacity {
             memory: one.memory.max(other.memory),
             processes: one.processes.max(other.processes),
@@ -67,10 +68,9 @@ impl Capacity {
         })
     }
 
-    /// Which waiting tasks an executor with this capacity is handed, where there is a live one that has more or does not
-    /// say. What a task has by default is never too much. The largest is handed any, so that none waits for a machine that
-    /// is not there.
-    pub fn claims(self) -> Capacity {
+    /// The largest request that an executor with this capacity claims, while a larger executor is live. It covers at least
+    /// the default limits. The largest live executor claims any task, so that no task waits for a machine that is gone.
+    pub fn claim_limit(self) -> Capacity {
         let usual = LimitPolicy::default().default;
         Capacity {
             memory: self.memory.max(memory_and_space(&usual)),
@@ -79,37 +79,39 @@ impl Capacity {
         }
     }
 
-    pub fn covers(&self, need: Need) -> bool {
-        need.memory <= self.memory && need.processes <= self.processes
+    pub fn fits(&self, request: ResourceRequest) -> bool {
+        request.memory <= self.memory && request.processes <= self.processes
     }
 
-    /// The most memory that a task can have which leaves the least space, and the other way round.
-    pub fn most_memory(&self) -> u64 {
-        self.memory.saturating_sub(LEAST)
+    /// The most memory that a task can request, so that the minimum of space is left. The same holds for space.
+    pub fn max_memory(&self) -> u64 {
+        self.memory.saturating_sub(MIN_UNREQUESTED)
     }
 
-    /// How much space a task may have that asks for none, beside the memory that its steps ask for.
-    pub(crate) fn space_beside(&self, asked_memory: [Option<u64>; 2]) -> u64 {
-        let room = match asked_memory.into_iter().flatten().max() {
-            Some(asked) => self.memory.saturating_sub(asked),
+    /// The space of a task that requests none, given the memory that its steps request.
+    pub(crate) fn space_beside(&self, requested_memory: [Option<u64>; 2]) -> u64 {
+        let available = match requested_memory.into_iter().flatten().max() {
+            Some(requested) => self.memory.saturating_sub(requested),
             None => self.memory / 4,
         };
-        room.max(LEAST)
+        available.max(MIN_UNREQUESTED)
     }
 
-    /// How much memory a step may have that asks for none, beside the space of its task.
+    /// The memory of a step that requests none, given the space of its task.
     pub(crate) fn memory_beside(&self, space: Option<u64>) -> u64 {
-        self.memory.saturating_sub(space.unwrap_or(0)).max(LEAST)
+        self.memory
+            .saturating_sub(space.unwrap_or(0))
+            .max(MIN_UNREQUESTED)
     }
 
-    /// How many files each of so many processes may have open.
+    /// How many files each of `processes` may have open.
     pub fn open_files_for(&self, processes: u32) -> u32 {
         let each = self.open_files / u64::from(processes.max(1));
-        u32::try_from(each.max(FEWEST_OPEN_FILES)).unwrap_or(u32::MAX)
+        u32::try_from(each.max(MIN_OPEN_FILES_PER_PROCESS)).unwrap_or(u32::MAX)
     }
 
-    /// Complains about what no executor can give. The limits are those that apply, with the defaults filled in.
-    pub fn check(&self, spec: &TaskSpec) -> Result<(), Invalid> {
+    /// Refuses a task that requests more than any executor can give. The limits of the spec must include the defaults.
+    pub fn check(&self, spec: &TaskSpec) -> Result<(), InvalidField> {
         if let Some(compile) = &spec.compile {
             self.check_step(&compile.limits)
                 .map_err(|invalid| invalid.within("compile.limits"))?;
@@ -118,18 +120,23 @@ impl Capacity {
             .map_err(|invalid| invalid.within("execute.limits"))
     }
 
-    fn check_step(&self, limits: &Limits) -> Result<(), Invalid> {
+    fn check_step(&self, limits: &Limits) -> Result<(), InvalidField> {
         const BEYOND: &str = "is more than any executor can give";
         let bytes = |bytes: u64| format!("{bytes} bytes");
         let (memory, space) = (limits.memory.unwrap_or(0), limits.space.unwrap_or(0));
-        for (field, asked) in [("memory", memory), ("space", space)] {
-            if asked > self.memory {
-                return Err(Invalid::beyond(field, BEYOND, bytes(self.memory), bytes(asked)));
+        for (field, requested) in [("memory", memory), ("space", space)] {
+            if requested > self.memory {
+                return Err(InvalidField::over_limit(
+                    field,
+                    BEYOND,
+                    bytes(self.memory),
+                    bytes(requested),
+                ));
             }
         }
         let both = memory_and_space(limits);
         if both > self.memory {
-            return Err(Invalid::beyond(
+            return Err(InvalidField::over_limit(
                 "memory",
                 "and space together are more than any executor can give: files are in memory",
                 bytes(self.memory),
@@ -139,7 +146,12 @@ impl Capacity {
         if let Some(processes) = limits.processes
             && processes > self.processes
         {
-            return Err(Invalid::beyond("processes", BEYOND, self.processes, processes));
+            return Err(InvalidField::over_limit(
+                "processes",
+                BEYOND,
+                self.processes,
+                processes,
+            ));
         }
         Ok(())
     }
@@ -156,7 +168,7 @@ mod tests {
     };
 
     #[test]
-    fn what_no_executor_can_give_is_named() {
+    fn the_error_names_what_no_executor_can_give() {
         let check = |memory: Option<u64>,
                      space: Option<u64>,
                      processes: Option<u32>,
@@ -200,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn one_executor_that_can_give_it_is_enough() {
-        assert_eq!(Capacity::of_all([]), None);
+    fn one_executor_with_enough_capacity_is_enough() {
+        assert_eq!(Capacity::combined([]), None);
         let other = Capacity {
             memory: 5,
             processes: 50,
@@ -214,36 +226,36 @@ mod tests {
             processes: 50,
             open_files: 640,
         };
-        assert_eq!(Capacity::of_all([Some(other), Some(CAPACITY)]), Some(expected));
+        assert_eq!(Capacity::combined([Some(other), Some(CAPACITY)]), Some(expected));
     }
 
     #[test]
-    fn what_a_task_has_by_default_is_handed_to_every_executor() {
-        let need = |memory, processes| Need { memory, processes };
+    fn every_executor_claims_tasks_with_default_limits() {
+        let request = |memory, processes| ResourceRequest { memory, processes };
         let (usual, processes) = ((1 << 30) + (256 << 20), 512);
-        let small = CAPACITY.claims();
-        assert!(small.covers(Need::default()));
-        assert!(small.covers(need(usual, processes)));
-        assert!(!small.covers(need(usual + 1, processes)));
-        assert!(!small.covers(need(usual, processes + 1)));
+        let small = CAPACITY.claim_limit();
+        assert!(small.fits(ResourceRequest::default()));
+        assert!(small.fits(request(usual, processes)));
+        assert!(!small.fits(request(usual + 1, processes)));
+        assert!(!small.fits(request(usual, processes + 1)));
         let large = Capacity {
             memory: 8 << 30,
             processes: 4096,
             ..CAPACITY
         };
-        assert!(large.claims().covers(need(8 << 30, 4096)));
-        assert!(!large.claims().covers(need((8 << 30) + 1, 1)));
+        assert!(large.claim_limit().fits(request(8 << 30, 4096)));
+        assert!(!large.claim_limit().fits(request((8 << 30) + 1, 1)));
     }
 
-    /// In a rolling upgrade, the first executor that tells its capacity may be the smallest.
+    /// In a rolling upgrade, the first executor that reports its capacity may be the smallest.
     #[test]
-    fn an_executor_that_says_nothing_may_be_the_largest() {
+    fn an_executor_without_a_reported_capacity_may_be_the_largest() {
         let expected = Capacity {
             open_files: 640,
             ..Capacity::UNKNOWN
         };
-        assert_eq!(Capacity::of_all([None, Some(CAPACITY)]), Some(expected));
-        assert_eq!(Capacity::of_all([None, None]), Some(Capacity::UNKNOWN));
+        assert_eq!(Capacity::combined([None, Some(CAPACITY)]), Some(expected));
+        assert_eq!(Capacity::combined([None, None]), Some(Capacity::UNKNOWN));
         let most = Limits {
             memory: Some(u64::MAX),
             space: Some(u64::MAX),
@@ -254,16 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_beyond_all_numbers_is_more_than_any_executor_has() {
+    fn a_sum_that_overflows_is_more_than_any_executor_has() {
         let huge = Capacity {
             memory: u64::MAX - 1,
             ..CAPACITY
         };
-        let asked = Limits {
+        let requested = Limits {
             memory: Some(u64::MAX - 1),
             space: Some(2),
             ..Limits::default()
         };
-        assert!(huge.check_step(&asked).is_err());
+        assert!(huge.check_step(&requested).is_err());
     }
 }

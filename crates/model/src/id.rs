@@ -1,4 +1,4 @@
-//! Names of things, each its own type so that one cannot be taken for another.
+//! Ids and names. Each has a type of its own, so that the compiler keeps them apart.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,42 +6,41 @@ use std::str::FromStr;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Names a task. New ones are UUIDv7 (they sort by time); a caller may choose any UUID.
+/// The id of a task. Conclave makes UUIDv7, which sort by time; a caller may choose any UUID.
+///
+/// The crates that have a clock make new ids with `Uuid::now_v7`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub Uuid);
 
-/// How a task id begins, for finding a task by a shortened id: 4 to 36 characters of a UUID in its usual form.
+/// The beginning of a task id, to find a task by a shortened id: 4 to 36 characters of a hyphenated UUID.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IdPrefix(String);
+pub struct TaskIdPrefix(String);
 
-/// One life of an executor process.
+/// The id of a session, which is one life of an executor process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub Uuid);
 
-/// Which hand-out of a task this is: 0 before the first, then 1, 2, ...
+/// The number of a task's attempt: 0 before the first, then 1, 2, ...
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Attempt(pub u32);
+pub struct AttemptNumber(pub u32);
 
-/// The number of a report within its session, from 1.
+/// The sequence number of a report within its session, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Seq(pub u64);
+pub struct ReportSeq(pub u64);
 
-/// SHA-256 of a blob's bytes: its name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobHash(pub [u8; 32]);
-
-/// Who owns a task.
+/// The name of the user who owns a task.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName(String);
 
-/// Names an executor for as long as it exists, over all of its sessions.
+/// The name of an executor, which stays the same over all of its sessions.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutorName(String);
 
-/// Names a network that a step may ask for. Which ones there are, the executors' operators decide.
+/// The name of a network that a step may request. The operators of the executors define the networks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkName(String);
 
+/// Why a text is not a valid name, id or hash.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     #[error("must not be empty")]
@@ -50,16 +49,16 @@ pub enum NameError {
     TooLong { limit: usize, actual: usize },
     #[error("must not contain control characters")]
     Control,
-    #[error("may hold letters, digits, '.', '_' and '-' only")]
+    #[error("may contain only letters, digits, '.', '_' and '-'")]
     Charset,
-    #[error("may hold small letters, digits, '.', '_' and '-' only")]
-    SmallCharset,
+    #[error("may contain only lower-case letters, digits, '.', '_' and '-'")]
+    LowerCaseCharset,
     #[error("is not a UUID (like 01890a5d-ac96-774b-bcce-b302099a8057)")]
     Uuid,
     #[error(
         "must have from {} to {} characters, this one has {actual}",
-        IdPrefix::SHORTEST,
-        IdPrefix::LONGEST
+        TaskIdPrefix::MIN_LENGTH,
+        TaskIdPrefix::MAX_LENGTH
     )]
     PrefixLength { actual: usize },
     #[error("is not the beginning of a UUID (like 01890a5d-ac96)")]
@@ -71,37 +70,31 @@ pub enum NameError {
 const NAME_LIMIT: usize = 128;
 const NETWORK_LIMIT: usize = 64;
 
-impl TaskId {
-    pub fn generate() -> TaskId {
-        TaskId(Uuid::now_v7())
-    }
-}
-
-impl IdPrefix {
-    pub const SHORTEST: usize = 4;
-    /// A whole id.
-    pub const LONGEST: usize = 36;
+impl TaskIdPrefix {
+    pub const MIN_LENGTH: usize = 4;
+    /// The length of a whole id.
+    pub const MAX_LENGTH: usize = 36;
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The lowest id that begins like this.
+    /// The lowest id with this prefix.
     pub fn first(&self) -> TaskId {
-        self.filled_up_with(0x0)
+        self.padded_with(0x0)
     }
 
-    /// The highest id that begins like this.
+    /// The highest id with this prefix.
     pub fn last(&self) -> TaskId {
-        self.filled_up_with(0xf)
+        self.padded_with(0xf)
     }
 
-    pub fn begins(&self, id: TaskId) -> bool {
+    pub fn matches(&self, id: TaskId) -> bool {
         self.first() <= id && id <= self.last()
     }
 
-    fn filled_up_with(&self, digit: u8) -> TaskId {
-        let given = self.0.bytes().filter_map(|c| nibble(c).ok());
+    fn padded_with(&self, digit: u8) -> TaskId {
+        let given = self.0.bytes().filter_map(|c| hex_digit(c).ok());
         let mut digits = given.chain(std::iter::repeat(digit));
         let bytes = std::array::from_fn(|_| {
             let mut next = || digits.next().unwrap_or(digit);
@@ -111,21 +104,15 @@ impl IdPrefix {
     }
 }
 
-impl SessionId {
-    pub fn generate() -> SessionId {
-        SessionId(Uuid::now_v7())
+impl AttemptNumber {
+    pub fn next(self) -> AttemptNumber {
+        AttemptNumber(self.0.saturating_add(1))
     }
 }
 
-impl Attempt {
-    pub fn next(self) -> Attempt {
-        Attempt(self.0.saturating_add(1))
-    }
-}
-
-impl Seq {
-    pub fn next(self) -> Seq {
-        Seq(self.0 + 1)
+impl ReportSeq {
+    pub fn next(self) -> ReportSeq {
+        ReportSeq(self.0 + 1)
     }
 }
 
@@ -145,7 +132,7 @@ impl UserName {
 }
 
 impl ExecutorName {
-    /// Executor names become folder names and labels, so their alphabet is narrow.
+    /// Executor names become folder names and metric labels, so few characters are allowed.
     pub fn new(name: impl Into<String>) -> Result<ExecutorName, NameError> {
         let name = name.into();
         check_length(&name, NAME_LIMIT)?;
@@ -164,7 +151,7 @@ impl ExecutorName {
 }
 
 impl NetworkName {
-    /// One spelling for each: an operator and a user who mean the same network also write the same.
+    /// Lower case only, so that operators and users spell a network in the same way.
     pub fn new(name: impl Into<String>) -> Result<NetworkName, NameError> {
         let name = name.into();
         check_length(&name, NETWORK_LIMIT)?;
@@ -172,7 +159,7 @@ impl NetworkName {
             .chars()
             .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '-'))
         {
-            return Err(NameError::SmallCharset);
+            return Err(NameError::LowerCaseCharset);
         }
         Ok(NetworkName(name))
     }
@@ -193,7 +180,7 @@ fn check_length(name: &str, limit: usize) -> Result<(), NameError> {
 impl FromStr for TaskId {
     type Err = NameError;
     fn from_str(text: &str) -> Result<TaskId, NameError> {
-        // Only the hyphenated form: one task has one spelling, in URLs and in logs.
+        // Only the hyphenated form, so that a task has one spelling in URLs and in logs.
         if text.len() != 36 {
             return Err(NameError::Uuid);
         }
@@ -201,52 +188,31 @@ impl FromStr for TaskId {
     }
 }
 
-impl FromStr for IdPrefix {
+impl FromStr for TaskIdPrefix {
     type Err = NameError;
-    fn from_str(text: &str) -> Result<IdPrefix, NameError> {
-        const DASHES: [usize; 4] = [8, 13, 18, 23];
+    fn from_str(text: &str) -> Result<TaskIdPrefix, NameError> {
+        const HYPHENS: [usize; 4] = [8, 13, 18, 23];
         let text = text.to_ascii_lowercase();
         let actual = text.chars().count();
-        if !(IdPrefix::SHORTEST..=IdPrefix::LONGEST).contains(&actual) {
+        if !(TaskIdPrefix::MIN_LENGTH..=TaskIdPrefix::MAX_LENGTH).contains(&actual) {
             return Err(NameError::PrefixLength { actual });
         }
-        let fits = |(place, c): (usize, u8)| match DASHES.contains(&place) {
+        let fits = |(position, c): (usize, u8)| match HYPHENS.contains(&position) {
             true => c == b'-',
-            false => nibble(c).is_ok(),
+            false => hex_digit(c).is_ok(),
         };
         if !text.bytes().enumerate().all(fits) {
             return Err(NameError::Prefix);
         }
-        Ok(IdPrefix(text))
+        Ok(TaskIdPrefix(text))
     }
 }
 
-impl FromStr for BlobHash {
-    type Err = NameError;
-    fn from_str(text: &str) -> Result<BlobHash, NameError> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(NameError::Hash);
-        }
-        let mut hash = [0; 32];
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
-        }
-        Ok(BlobHash(hash))
-    }
-}
-
-fn nibble(digit: u8) -> Result<u8, NameError> {
+pub(crate) fn hex_digit(digit: u8) -> Result<u8, NameError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
         _ => Err(NameError::Hash),
-    }
-}
-
-impl fmt::Display for BlobHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -272,24 +238,23 @@ macro_rules! debug_as_display {
 
 display_as_inner!(
     TaskId,
-    IdPrefix,
+    TaskIdPrefix,
     SessionId,
-    Attempt,
-    Seq,
+    AttemptNumber,
+    ReportSeq,
     UserName,
     ExecutorName,
     NetworkName
 );
 debug_as_display!(
     TaskId,
-    IdPrefix,
+    TaskIdPrefix,
     SessionId,
-    Attempt,
-    Seq,
+    AttemptNumber,
+    ReportSeq,
     UserName,
     ExecutorName,
-    NetworkName,
-    BlobHash
+    NetworkName
 );
 
 #[cfg(test)]
@@ -297,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked() {
+    fn invalid_names_are_refused() {
         assert!(UserName::new("Ada Lovelace").is_ok());
         assert!(UserName::new("ü".repeat(128)).is_ok());
         assert_eq!(UserName::new(""), Err(NameError::Empty));
@@ -322,31 +287,22 @@ mod tests {
             })
         );
         for wrong in ["Loopback", "a/b", "a b", "é"] {
-            assert_eq!(NetworkName::new(wrong), Err(NameError::SmallCharset));
+            assert_eq!(NetworkName::new(wrong), Err(NameError::LowerCaseCharset));
         }
     }
 
     #[test]
-    fn hashes_survive_text() {
-        let hash = BlobHash([0xa7; 32]);
-        assert_eq!(hash.to_string().parse(), Ok(hash));
-        assert_eq!("a7".parse::<BlobHash>(), Err(NameError::Hash));
-        assert_eq!("A7".repeat(32).parse::<BlobHash>(), Err(NameError::Hash));
-        assert_eq!("é".repeat(32).parse::<BlobHash>(), Err(NameError::Hash));
-    }
-
-    #[test]
     fn a_task_id_has_one_spelling() {
-        let id = TaskId::generate();
+        let id = TaskId(Uuid::from_u128(0x0189_0a5d_ac96_774b_bcce_b302_099a_8057));
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!(id.0.simple().to_string().parse::<TaskId>(), Err(NameError::Uuid));
         assert_eq!("not-a-uuid".parse::<TaskId>(), Err(NameError::Uuid));
     }
 
     #[test]
-    fn a_prefix_is_the_range_of_ids_that_begin_with_it() {
+    fn a_prefix_covers_the_range_of_ids_that_begin_with_it() {
         let check = |text: &str, first: &str, last: &str| {
-            let prefix: IdPrefix = text.parse().unwrap();
+            let prefix: TaskIdPrefix = text.parse().unwrap();
             assert_eq!(prefix.first(), first.parse().unwrap(), "{text}");
             assert_eq!(prefix.last(), last.parse().unwrap(), "{text}");
             assert_eq!(prefix.as_str(), text.to_lowercase());
@@ -366,15 +322,15 @@ mod tests {
             "01890a5d-ac90-0000-0000-000000000000",
             "01890a5d-ac9f-ffff-ffff-ffffffffffff",
         );
-        let id = TaskId::generate();
+        let id = TaskId(Uuid::from_u128(0x0189_0a5d_ac96_774b_bcce_b302_099a_8057));
         let whole = id.to_string();
         check(&whole, &whole, &whole);
-        assert!(whole[..11].parse::<IdPrefix>().unwrap().begins(id));
-        assert!(!"ffff".parse::<IdPrefix>().unwrap().begins(id));
+        assert!(whole[..11].parse::<TaskIdPrefix>().unwrap().matches(id));
+        assert!(!"ffff".parse::<TaskIdPrefix>().unwrap().matches(id));
     }
 
     #[test]
-    fn a_prefix_has_the_form_of_a_uuid() {
+    fn a_prefix_must_be_the_beginning_of_a_uuid() {
         for (text, expected) in [
             ("", NameError::PrefixLength { actual: 0 }),
             ("018", NameError::PrefixLength { actual: 3 }),
@@ -384,7 +340,7 @@ mod tests {
             ("01890a5dac96", NameError::Prefix),
             ("0189é", NameError::Prefix),
         ] {
-            assert_eq!(text.parse::<IdPrefix>(), Err(expected), "{text:?}");
+            assert_eq!(text.parse::<TaskIdPrefix>(), Err(expected), "{text:?}");
         }
     }
 }

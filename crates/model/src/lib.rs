@@ -1,42 +1,46 @@
-//! The words of Conclave as plain values: tasks, their statuses, outcomes, reports and searches.
+//! The domain of Conclave as plain values: tasks, statuses, outcomes, reports and searches.
 //!
-//! Everything here is pure. This room knows no wire, no store, no clock and no file system;
-//! what has to be decided about a task is decided here, over values, so that every store and every
-//! node decides it alike.
+//! Everything here is pure. This crate knows no wire format, no store, no clock and no file system. Decisions about a
+//! task are functions over values here, so that both stores and all nodes decide alike.
 
-mod age;
+mod attempt;
+mod blob_hash;
 mod capacity;
-mod causes;
-mod check;
 mod id;
-mod loss;
-mod moment;
+mod limit_policy;
 mod node;
 mod outcome;
-mod path;
-mod policy;
 mod report;
+mod retry;
 mod search;
 mod status;
 mod task;
+mod task_state;
+mod time;
+mod validate;
+mod workspace_path;
 
-pub use age::Age;
-pub use capacity::{Capacity, FEWEST_OPEN_FILES, Need};
-pub use causes::with_causes;
-pub use check::{Bounds, Invalid};
+pub use attempt::{AttemptEnd, AttemptId, CompletedAttempt, ExecutingAttempt};
+pub use blob_hash::{BlobHash, BlobHasher};
+pub use capacity::{Capacity, MIN_OPEN_FILES_PER_PROCESS, ResourceRequest};
 pub use id::{
-    Attempt, BlobHash, ExecutorName, IdPrefix, NameError, NetworkName, Seq, SessionId, TaskId, UserName,
+    AttemptNumber, ExecutorName, NameError, NetworkName, ReportSeq, SessionId, TaskId, TaskIdPrefix, UserName,
 };
-pub use loss::{Losses, MAX_PLATFORM_LOSSES, Release, Released, pause_after};
-pub use moment::Moment;
-pub use node::{ExecutorState, Health, JudicatorState, NO_EXECUTOR, PartState, Stats};
-pub use outcome::{Captured, Outcome, Reason, TaskResult};
-pub use path::{FilePath, PathError};
-pub use policy::LimitPolicy;
+pub use limit_policy::LimitPolicy;
+pub use node::{ClusterMemberState, ExecutorState, Health, JudicatorState, NO_EXECUTOR_MESSAGE, Stats};
+pub use outcome::{CapturedOutput, Outcome, OutcomeReason, TaskResult};
 pub use report::{
-    Answer, Assignment, Complete, End, Executing, Handout, Holding, Intent, KnownSession, Presence, Report,
-    ReportAnswer, Settled, Standing, settle, standing,
+    Assignment, ExecutorInfo, HeldTask, ReconciledTasks, Report, ReportAnswer, ReportInstructions,
+    ReportIntent, SessionCheck, StoredSession, check_session, reconcile_held_tasks,
 };
-pub use search::{Brief, Counts, Cursor, Order, Page, Query};
-pub use status::Status;
-pub use task::{Add, Added, Command, CompileStep, Content, ExecuteStep, File, Files, Limits, Task, TaskSpec};
+pub use retry::{FailedAttempts, MAX_PLATFORM_FAILURES, ReleaseDecision, ReleaseReason, retry_delay};
+pub use search::{Page, SearchCursor, SortOrder, StatusCounts, TaskQuery, TaskSummary};
+pub use status::TaskStatus;
+pub use task::{
+    AddTask, AddedTask, CompileStep, Content, ExecuteStep, Limits, StepCommand, Task, TaskFile, TaskFiles,
+    TaskSpec,
+};
+pub use task_state::{EncodedEnd, EndTransition, TaskState, is_new_step_status};
+pub use time::{StoreAge, UnixTime};
+pub use validate::{InvalidField, TaskSizeLimits};
+pub use workspace_path::{WorkspacePath, WorkspacePathError};

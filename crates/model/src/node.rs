@@ -1,83 +1,87 @@
-//! What is known of the nodes, for people to look at.
+//! The state of the nodes, for people to read.
 
 use std::time::Duration;
 
-use crate::{Capacity, Counts, ExecutorName, Moment, SessionId};
+use crate::{Capacity, ExecutorName, SessionId, StatusCounts, UnixTime};
 
+/// An executor as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorState {
     pub name: ExecutorName,
-    /// Its present session, or its last.
+    /// Its current session, or its last one.
     pub session: SessionId,
     pub health: Health,
     pub slots: u32,
-    /// Tasks that it holds now.
+    /// The number of tasks that it holds now.
     pub tasks: u32,
-    /// Where it runs, as it says itself.
+    /// The name of its machine, as it reports it.
     pub host: String,
     pub version: String,
-    /// What a slot of it can give to a task, if it has said so.
+    /// What a slot can give to a task, if the executor reports it.
     pub capacity: Option<Capacity>,
     /// When this session began.
-    pub since: Moment,
-    pub report_time: Moment,
+    pub since: UnixTime,
+    pub report_time: UnixTime,
 }
 
+/// Whether a node is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     Alive,
-    /// Said goodbye, or was not heard of for longer than its lease.
+    /// It has left, or was silent for longer than its lease.
     Gone,
 }
 
+/// A judicator with its etcd member and its member of the replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudicatorState {
     pub name: String,
-    /// Empty, as the version is, where it is gone and nobody remembers.
+    /// Empty, like the version, if the judicator is not registered.
     pub address: String,
     pub health: Health,
     pub leader: bool,
     pub store: String,
     pub version: String,
-    /// When it began to serve; `None` where it does not.
-    pub since: Option<Moment>,
-    /// Its member of etcd; `None` where there is no etcd.
-    pub etcd: Option<PartState>,
-    /// Its member of the replica set; `None` where there is none.
-    pub mongodb: Option<PartState>,
+    /// When it registered; `None` if it is not registered.
+    pub since: Option<UnixTime>,
+    /// Its etcd member; `None` without etcd.
+    pub etcd: Option<ClusterMemberState>,
+    /// Its member of the replica set; `None` without MongoDB.
+    pub mongodb: Option<ClusterMemberState>,
 }
 
-/// A server that a judicator stands on, and its part among those of the others.
+/// The state of a judicator's etcd or mongod server within its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartState {
+pub struct ClusterMemberState {
     pub address: String,
-    /// In the server's own words: `leader`, `follower`, `primary`, `secondary`, ...
+    /// As the server calls it: `leader`, `follower`, `primary`, `secondary`, ...
     pub state: String,
-    /// Empty where the server does not answer.
+    /// Empty if the server does not answer.
     pub version: String,
-    /// For how long it has been running; `None` where nobody knows.
+    /// How long the server has been running; `None` if unknown.
     pub uptime: Option<Duration>,
 }
 
-/// What people are told when there is no executor.
-pub const NO_EXECUTOR: &str = "no executor is connected: tasks wait until one joins";
+/// The message to users while there is no executor.
+pub const NO_EXECUTOR_MESSAGE: &str = "no executor is connected: tasks wait until one joins";
 
+/// Counts over the whole system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    pub counts: Counts,
+    pub counts: StatusCounts,
     pub executors: u32,
     pub slots: u32,
-    /// Tasks that executors hold now.
+    /// The number of tasks that executors hold now.
     pub held: u32,
-    /// Tasks done for each second, over the last `window`.
+    /// Tasks finished per second, over the last `window`.
     pub tasks_per_second: f64,
     pub window: Duration,
 }
 
 impl Stats {
-    /// What an operator should know, in words.
+    /// A message for the operator, if something needs attention.
     pub fn note(&self) -> Option<&'static str> {
-        (self.executors == 0).then_some(NO_EXECUTOR)
+        (self.executors == 0).then_some(NO_EXECUTOR_MESSAGE)
     }
 }
 

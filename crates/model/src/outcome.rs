@@ -1,4 +1,4 @@
-//! How a step ended. A program that fails, hangs or floods is an outcome, never an error of ours.
+//! How a step ended. A program that fails, hangs or floods its output has an outcome; it is not an error of Conclave.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,31 +6,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Status;
+use crate::TaskStatus;
 
+/// How a step ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub reason: Reason,
+    pub reason: OutcomeReason,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub wall: Duration,
     pub cpu: Duration,
-    /// Peak bytes.
+    /// The peak memory, in bytes.
     pub memory: u64,
-    pub stdout: Captured,
-    pub stderr: Captured,
+    pub stdout: CapturedOutput,
+    pub stderr: CapturedOutput,
 }
 
-/// What a step wrote, up to a cap.
+/// What a step wrote to stdout or stderr, up to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Captured {
+pub struct CapturedOutput {
     pub bytes: Bytes,
-    /// There was more.
+    /// Whether the step wrote more than this.
     pub truncated: bool,
 }
 
+/// Why a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum OutcomeReason {
     Exited,
     Signalled,
     TimeLimit,
@@ -38,12 +40,12 @@ pub enum Reason {
     MemoryLimit,
     OutputLimit,
     ProcessLimit,
-    /// The step failed, and the space for the task's files was used up.
+    /// The step failed, and the space for the task's files was full.
     DiskLimit,
     Cancelled,
 }
 
-/// The outcomes of an attempt's steps. Without an execute outcome the compile step failed.
+/// The outcomes of an attempt's steps. If there is no execute outcome, the compile step failed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskResult {
     pub compile: Option<Outcome>,
@@ -52,58 +54,58 @@ pub struct TaskResult {
 
 impl Outcome {
     pub fn succeeded(&self) -> bool {
-        self.reason == Reason::Exited && self.exit_code == Some(0)
+        self.reason == OutcomeReason::Exited && self.exit_code == Some(0)
     }
 }
 
 impl TaskResult {
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TaskStatus {
         match (&self.compile, &self.execute) {
-            (_, Some(execute)) if execute.succeeded() => Status::Success,
-            (_, Some(_)) => Status::RunFailed,
-            (_, None) => Status::CompileFailed,
+            (_, Some(execute)) if execute.succeeded() => TaskStatus::Success,
+            (_, Some(_)) => TaskStatus::RunFailed,
+            (_, None) => TaskStatus::CompileFailed,
         }
     }
 }
 
-impl Reason {
-    pub const ALL: [Reason; 9] = [
-        Reason::Exited,
-        Reason::Signalled,
-        Reason::TimeLimit,
-        Reason::WallLimit,
-        Reason::MemoryLimit,
-        Reason::OutputLimit,
-        Reason::ProcessLimit,
-        Reason::DiskLimit,
-        Reason::Cancelled,
+impl OutcomeReason {
+    pub const ALL: [OutcomeReason; 9] = [
+        OutcomeReason::Exited,
+        OutcomeReason::Signalled,
+        OutcomeReason::TimeLimit,
+        OutcomeReason::WallLimit,
+        OutcomeReason::MemoryLimit,
+        OutcomeReason::OutputLimit,
+        OutcomeReason::ProcessLimit,
+        OutcomeReason::DiskLimit,
+        OutcomeReason::Cancelled,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::Exited => "exited",
-            Reason::Signalled => "signalled",
-            Reason::TimeLimit => "time_limit",
-            Reason::WallLimit => "wall_limit",
-            Reason::MemoryLimit => "memory_limit",
-            Reason::OutputLimit => "output_limit",
-            Reason::ProcessLimit => "process_limit",
-            Reason::DiskLimit => "disk_limit",
-            Reason::Cancelled => "cancelled",
+            OutcomeReason::Exited => "exited",
+            OutcomeReason::Signalled => "signalled",
+            OutcomeReason::TimeLimit => "time_limit",
+            OutcomeReason::WallLimit => "wall_limit",
+            OutcomeReason::MemoryLimit => "memory_limit",
+            OutcomeReason::OutputLimit => "output_limit",
+            OutcomeReason::ProcessLimit => "process_limit",
+            OutcomeReason::DiskLimit => "disk_limit",
+            OutcomeReason::Cancelled => "cancelled",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for OutcomeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Reason {
+impl FromStr for OutcomeReason {
     type Err = String;
-    fn from_str(text: &str) -> Result<Reason, String> {
-        Reason::ALL
+    fn from_str(text: &str) -> Result<OutcomeReason, String> {
+        OutcomeReason::ALL
             .into_iter()
             .find(|reason| reason.as_str() == text)
             .ok_or_else(|| format!("'{text}' is no reason for an outcome"))

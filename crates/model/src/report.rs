@@ -1,296 +1,280 @@
-//! The report: how work is handed out, and how its results come back.
+//! The report: the call in which an executor returns results and receives tasks.
 //!
-//! One report at a time for each executor, numbered by `seq`. Every part of handling one is safe to repeat,
-//! so a report that is lost, doubled or answered twice loses nothing and commits nothing twice.
+//! An executor has one report under way at a time and numbers its reports with `seq`. Every step of handling a report
+//! is safe to repeat, so a report that is lost, sent twice or answered twice loses nothing and commits nothing twice.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::{Attempt, Capacity, ExecutorName, Moment, Seq, SessionId, Status, TaskId, TaskResult, TaskSpec};
+use crate::{
+    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ReportSeq, SessionId, TaskSpec,
+    UnixTime,
+};
 
+/// What an executor sends to a judicator: its results, the tasks that it has, and how many more it can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub executor: ExecutorName,
     pub session: SessionId,
-    pub seq: Seq,
-    /// The last answer that came back; 0 for none.
-    pub acked: Seq,
-    /// The session that lived before on the same data folder, whose processes are known to be gone.
+    pub seq: ReportSeq,
+    /// The last report whose answer the executor has received; 0 for none.
+    pub acked: ReportSeq,
+    /// The previous session on the same data folder. The executor knows that all processes of that session are gone.
     pub succeeds: Option<SessionId>,
-    pub complete: Vec<Complete>,
-    /// Every other task that the executor has, whether it runs already or not.
-    pub executing: Vec<Executing>,
-    /// How many more tasks it can take.
+    pub complete: Vec<CompletedAttempt>,
+    /// Every other task that the executor has, whether it has begun or not.
+    pub executing: Vec<ExecutingAttempt>,
+    /// How many more tasks the executor can take.
     pub vacant: u32,
-    pub presence: Presence,
-    pub intent: Intent,
+    pub executor_info: ExecutorInfo,
+    pub intent: ReportIntent,
 }
 
-/// One attempt in full: which task, in which session, for the how-manieth time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handout {
-    pub task: TaskId,
-    pub session: SessionId,
-    pub attempt: Attempt,
-}
-
+/// What an executor reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complete {
-    /// May be of an earlier session of this executor, found in its spool.
-    pub handout: Handout,
-    pub end: End,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
-pub enum End {
-    Result(TaskResult),
-    /// It came to nothing, and the task itself may be the cause: its slot hung, or its executor was killed. This uses
-    /// up one of the task's attempts.
-    Broken(String),
-    /// The executor could not run it, by no fault of the task. Another may.
-    PlatformFailure(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Executing {
-    pub handout: Handout,
-    /// `Compiling` or `Running` once a step has begun.
-    pub status: Option<Status>,
-}
-
-/// What an executor says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Presence {
+pub struct ExecutorInfo {
     pub slots: u32,
     pub host: String,
     pub version: String,
-    /// Out of touch for so long, it stops its tasks by itself. Below the lease, or attempts would overlap.
+    /// After this time without an answered report the executor stops its tasks by itself. It must be below the lease,
+    /// or two attempts of a task could overlap.
     pub self_kill: Duration,
-    /// What a slot can give to a task. None from an executor of an older version.
+    /// What a slot can give to a task. `None` from an executor of an older version.
     pub capacity: Option<Capacity>,
 }
 
+/// Whether the session goes on after this report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
+pub enum ReportIntent {
     Stay,
-    /// This is the session's last report: what it still holds is given back.
+    /// This is the session's last report. The tasks that it still holds are released.
     Leave,
 }
 
+/// A judicator's answer to a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportAnswer {
-    Done(Answer),
+    Done(ReportInstructions),
     /// A later report of this session was answered already; this one changed nothing.
     Stale,
-    /// The session has ended. The executor drops what it runs and begins a new one.
+    /// The session has ended. The executor must stop its tasks and begin a new session.
     Ended,
-    /// Another live session has this executor's name.
+    /// Another live session uses this executor's name.
     Occupied {
         host: String,
-        since: Moment,
+        since: UnixTime,
     },
 }
 
+/// What the executor must do after its report: attempts to drop, and attempts to run.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Answer {
-    /// Completed ones that are settled and may be forgotten; executing ones that must be killed.
-    pub delete: Vec<Handout>,
+pub struct ReportInstructions {
+    /// Completed attempts that the executor may forget, and executing ones that it must kill.
+    pub delete: Vec<AttemptId>,
     pub assign: Vec<Assignment>,
 }
 
+/// A task that is handed to an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    pub handout: Handout,
+    pub attempt_id: AttemptId,
     pub spec: TaskSpec,
-    /// How many attempts before this one ended as [`End::PlatformFailure`].
+    /// How many earlier attempts ended as [`AttemptEnd::PlatformFailure`](crate::AttemptEnd::PlatformFailure).
     pub platform_losses: u32,
 }
 
-/// A task that the store says a session holds.
+/// A task that a session holds according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
-    pub handout: Handout,
-    /// The report in whose answer it was handed out.
-    pub given: Seq,
+pub struct HeldTask {
+    pub attempt_id: AttemptId,
+    /// The report whose answer handed the task out.
+    pub assigned_in: ReportSeq,
 }
 
-/// What becomes of the holdings that a report does not name.
+/// What the store does with held tasks that the report does not name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Settled {
-    /// The executor had them and has them no more.
-    pub release: Vec<Handout>,
-    /// Handed out in an answer that never arrived: handed out again.
-    pub assign: Vec<Handout>,
+pub struct ReconciledTasks {
+    /// The executor received these and no longer has them.
+    pub release: Vec<AttemptId>,
+    /// The answer that handed these out never arrived, so the store hands them out again.
+    pub reassign: Vec<AttemptId>,
 }
 
-/// Step 4 of a report, over what the store says the session holds after steps 1 to 3.
-pub fn settle(held: &[Holding], report: &Report) -> Settled {
+/// Step 4 of a report: compares the tasks that the session holds, after steps 1 to 3, with those that the report names.
+pub fn reconcile_held_tasks(held: &[HeldTask], report: &Report) -> ReconciledTasks {
     let named: BTreeSet<_> = report
         .executing
         .iter()
-        .map(|executing| executing.handout)
-        .chain(report.complete.iter().map(|complete| complete.handout))
+        .map(|executing| executing.attempt_id)
+        .chain(report.complete.iter().map(|complete| complete.attempt_id))
         .collect();
-    let mut settled = Settled::default();
-    for holding in held.iter().filter(|holding| !named.contains(&holding.handout)) {
-        // A leaving executor will not run what it has not even received.
-        if holding.given <= report.acked || report.intent == Intent::Leave {
-            settled.release.push(holding.handout);
+    let mut reconciled = ReconciledTasks::default();
+    for task in held.iter().filter(|task| !named.contains(&task.attempt_id)) {
+        // An executor that leaves does not run a task that it has not received.
+        if task.assigned_in <= report.acked || report.intent == ReportIntent::Leave {
+            reconciled.release.push(task.attempt_id);
         } else {
-            settled.assign.push(holding.handout);
+            reconciled.reassign.push(task.attempt_id);
         }
     }
-    settled
+    reconciled
 }
 
-/// How a store judges a report's session before anything else is done: step 1.
+/// Step 1 of a report: whether the store accepts the report's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The session's own next report, or a repeat of its last.
-    Goes,
-    /// A new session; the one before it, if it is still live, is over.
+pub enum SessionCheck {
+    /// The report is the session's next one, or a repeat of its last.
+    Continues,
+    /// The report opens a new session. The previous session, if it is still live, ends.
     Opens,
     Refused(ReportAnswer),
 }
 
 /// The session that a store has under an executor's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownSession {
+pub struct StoredSession {
     pub session: SessionId,
-    pub seq: Seq,
+    pub seq: ReportSeq,
     pub live: bool,
     pub host: String,
-    pub since: Moment,
+    pub since: UnixTime,
 }
 
-pub fn standing(known: Option<&KnownSession>, report: &Report) -> Standing {
-    let opens = report.seq == Seq(1);
-    match known {
-        Some(known) if known.session == report.session => {
-            if report.seq < known.seq {
-                Standing::Refused(ReportAnswer::Stale)
-            } else if known.live {
-                Standing::Goes
+/// Compares the report's session with the stored one.
+pub fn check_session(stored: Option<&StoredSession>, report: &Report) -> SessionCheck {
+    let is_first_report = report.seq == ReportSeq(1);
+    match stored {
+        Some(stored) if stored.session == report.session => {
+            if report.seq < stored.seq {
+                SessionCheck::Refused(ReportAnswer::Stale)
+            } else if stored.live {
+                SessionCheck::Continues
             } else {
-                Standing::Refused(ReportAnswer::Ended)
+                SessionCheck::Refused(ReportAnswer::Ended)
             }
         }
-        // Only a first report opens a session: a later one is of a session that was ended meanwhile.
-        _ if !opens => Standing::Refused(ReportAnswer::Ended),
-        Some(known) if known.live && report.succeeds != Some(known.session) => {
-            Standing::Refused(ReportAnswer::Occupied {
-                host: known.host.clone(),
-                since: known.since,
+        // Only a first report opens a session. A later report comes from a session that was ended meanwhile.
+        _ if !is_first_report => SessionCheck::Refused(ReportAnswer::Ended),
+        Some(stored) if stored.live && report.succeeds != Some(stored.session) => {
+            SessionCheck::Refused(ReportAnswer::Occupied {
+                host: stored.host.clone(),
+                since: stored.since,
             })
         }
-        _ => Standing::Opens,
+        _ => SessionCheck::Opens,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::{AttemptNumber, TaskId};
+
+    fn session(number: u128) -> SessionId {
+        SessionId(Uuid::from_u128(number))
+    }
 
     fn report(session: SessionId, seq: u64, acked: u64) -> Report {
         Report {
             executor: ExecutorName::new("e").unwrap(),
             session,
-            seq: Seq(seq),
-            acked: Seq(acked),
+            seq: ReportSeq(seq),
+            acked: ReportSeq(acked),
             succeeds: None,
             complete: vec![],
             executing: vec![],
             vacant: 1,
-            presence: Presence {
+            executor_info: ExecutorInfo {
                 slots: 1,
                 host: "h".into(),
                 version: "v".into(),
                 self_kill: Duration::from_secs(7),
                 capacity: None,
             },
-            intent: Intent::Stay,
+            intent: ReportIntent::Stay,
         }
     }
 
-    fn known(session: SessionId, seq: u64, live: bool) -> KnownSession {
-        KnownSession {
+    fn stored(session: SessionId, seq: u64, live: bool) -> StoredSession {
+        StoredSession {
             session,
-            seq: Seq(seq),
+            seq: ReportSeq(seq),
             live,
             host: "other".into(),
-            since: Moment(7),
+            since: UnixTime(7),
         }
     }
 
     #[test]
-    fn unnamed_holdings_are_released_or_handed_out_again() {
-        let session = SessionId::generate();
-        let hold = |given| Holding {
-            handout: Handout {
-                task: TaskId::generate(),
+    fn held_tasks_that_a_report_does_not_name_are_released_or_handed_out_again() {
+        let session = session(1);
+        let hold = |assigned_in| HeldTask {
+            attempt_id: AttemptId {
+                task: TaskId(Uuid::from_u128(u128::from(assigned_in))),
                 session,
-                attempt: Attempt(1),
+                attempt: AttemptNumber(1),
             },
-            given: Seq(given),
+            assigned_in: ReportSeq(assigned_in),
         };
         let (named, forgotten, lost) = (hold(2), hold(3), hold(4));
         let mut report = report(session, 5, 3);
-        report.executing = vec![Executing {
-            handout: named.handout,
+        report.executing = vec![ExecutingAttempt {
+            attempt_id: named.attempt_id,
             status: None,
         }];
         let held = [named, forgotten, lost];
         assert_eq!(
-            settle(&held, &report),
-            Settled {
-                release: vec![forgotten.handout],
-                assign: vec![lost.handout]
+            reconcile_held_tasks(&held, &report),
+            ReconciledTasks {
+                release: vec![forgotten.attempt_id],
+                reassign: vec![lost.attempt_id]
             }
         );
-        report.intent = Intent::Leave;
+        report.intent = ReportIntent::Leave;
         assert_eq!(
-            settle(&held, &report),
-            Settled {
-                release: vec![forgotten.handout, lost.handout],
-                assign: vec![]
+            reconcile_held_tasks(&held, &report),
+            ReconciledTasks {
+                release: vec![forgotten.attempt_id, lost.attempt_id],
+                reassign: vec![]
             }
         );
     }
 
     #[test]
-    fn sessions_are_fenced() {
-        let (mine, other) = (SessionId::generate(), SessionId::generate());
-        let stale = Standing::Refused(ReportAnswer::Stale);
-        let ended = Standing::Refused(ReportAnswer::Ended);
-        let occupied = Standing::Refused(ReportAnswer::Occupied {
+    fn only_the_current_session_or_its_successor_may_report() {
+        let (mine, other) = (session(1), session(2));
+        let stale = SessionCheck::Refused(ReportAnswer::Stale);
+        let ended = SessionCheck::Refused(ReportAnswer::Ended);
+        let occupied = SessionCheck::Refused(ReportAnswer::Occupied {
             host: "other".into(),
-            since: Moment(7),
+            since: UnixTime(7),
         });
-        let check = |known: Option<KnownSession>, seq, expected: &Standing| {
+        let check = |stored: Option<StoredSession>, seq, expected: &SessionCheck| {
             assert_eq!(
-                &standing(known.as_ref(), &report(mine, seq, 0)),
+                &check_session(stored.as_ref(), &report(mine, seq, 0)),
                 expected,
-                "{known:?} {seq}"
+                "{stored:?} {seq}"
             );
         };
-        check(None, 1, &Standing::Opens);
+        check(None, 1, &SessionCheck::Opens);
         check(None, 2, &ended);
-        check(Some(known(mine, 3, true)), 4, &Standing::Goes);
-        check(Some(known(mine, 3, true)), 3, &Standing::Goes);
-        check(Some(known(mine, 3, true)), 2, &stale);
-        check(Some(known(mine, 3, false)), 4, &ended);
-        check(Some(known(mine, 3, false)), 2, &stale);
-        check(Some(known(other, 3, true)), 1, &occupied);
-        check(Some(known(other, 3, true)), 4, &ended);
-        check(Some(known(other, 3, false)), 1, &Standing::Opens);
+        check(Some(stored(mine, 3, true)), 4, &SessionCheck::Continues);
+        check(Some(stored(mine, 3, true)), 3, &SessionCheck::Continues);
+        check(Some(stored(mine, 3, true)), 2, &stale);
+        check(Some(stored(mine, 3, false)), 4, &ended);
+        check(Some(stored(mine, 3, false)), 2, &stale);
+        check(Some(stored(other, 3, true)), 1, &occupied);
+        check(Some(stored(other, 3, true)), 4, &ended);
+        check(Some(stored(other, 3, false)), 1, &SessionCheck::Opens);
         let successor = Report {
             succeeds: Some(other),
             ..report(mine, 1, 0)
         };
         assert_eq!(
-            standing(Some(&known(other, 3, true)), &successor),
-            Standing::Opens
+            check_session(Some(&stored(other, 3, true)), &successor),
+            SessionCheck::Opens
         );
     }
 }

@@ -1,84 +1,88 @@
-//! Looking for tasks: what to match, in which order, and where the last page ended.
+//! Searching for tasks: filters, order and pages.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Attempt, ExecutorName, IdPrefix, Invalid, Moment, Status, TaskId, UserName};
+use crate::{
+    AttemptNumber, ExecutorName, InvalidField, TaskId, TaskIdPrefix, TaskStatus, UnixTime, UserName,
+};
 
-/// Every condition that is set must hold.
+/// A search for tasks. A task must match every filter that is set.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Query {
+pub struct TaskQuery {
     pub ids: Vec<TaskId>,
-    /// Ids that begin like this. Unless a user is named, tasks are then listed in the order of their ids, so that a
-    /// search never looks at others; the ids that Conclave makes rise with the time.
-    pub id_prefix: Option<IdPrefix>,
+    /// Matches ids with this prefix. Unless a user is set too, tasks are then listed in the order of their ids, so that the
+    /// search reads no others. The ids that Conclave makes rise with time.
+    pub id_prefix: Option<TaskIdPrefix>,
     pub user: Option<UserName>,
-    /// Any of these; empty for all.
-    pub statuses: Vec<Status>,
+    /// Matches any of these; empty matches all.
+    pub statuses: Vec<TaskStatus>,
     pub executor: Option<ExecutorName>,
-    /// Added at or after.
-    pub from: Option<Moment>,
-    /// Added before.
-    pub until: Option<Moment>,
-    /// Part of the execute or compile command, whatever the case of its letters.
+    /// Matches tasks added at or after this time.
+    pub from: Option<UnixTime>,
+    /// Matches tasks added before this time.
+    pub until: Option<UnixTime>,
+    /// Matches a part of the execute or compile command, ignoring case.
     pub text: Option<String>,
-    pub order: Order,
+    pub order: SortOrder,
     pub limit: usize,
-    pub after: Option<Cursor>,
+    pub after: Option<SearchCursor>,
 }
 
+/// The order of tasks by the time they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum SortOrder {
     Oldest,
     #[default]
     Newest,
 }
 
-/// Where a page ended: the last task on it, and which search it belongs to.
+/// Where a page ended: the last task on it, and the search that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    pub add_time: Moment,
+pub struct SearchCursor {
+    pub add_time: UnixTime,
     pub id: TaskId,
-    /// `Query::fingerprint` of the search that made the cursor: it fits no other.
+    /// The `TaskQuery::fingerprint` of the search that made the cursor. The cursor is valid only for that search.
     pub fingerprint: u32,
 }
 
+/// One page of a search result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    pub tasks: Vec<Brief>,
-    pub next: Option<Cursor>,
-    /// Whether the page is as full as it can be. If not, only part of the tasks was looked at, and `next` says where
-    /// to go on, also after a page without a task.
+    pub tasks: Vec<TaskSummary>,
+    pub next: Option<SearchCursor>,
+    /// Whether the page is as full as it can be. If not, the search read only part of the tasks, and `next` is where to
+    /// continue, even if the page is empty.
     pub complete: bool,
 }
 
-/// A task on a list.
+/// A task as it is shown in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct TaskSummary {
     pub id: TaskId,
     pub user: UserName,
     pub priority: i32,
-    /// The execute command on one line, as `command` cuts it.
+    /// The execute command on one line, shortened by `shorten_command`.
     pub command: String,
-    pub status: Status,
+    pub status: TaskStatus,
     pub executor: Option<ExecutorName>,
-    pub attempt: Attempt,
-    pub add_time: Moment,
-    pub start_time: Option<Moment>,
-    pub finish_time: Option<Moment>,
+    pub attempt: AttemptNumber,
+    pub add_time: UnixTime,
+    pub start_time: Option<UnixTime>,
+    pub finish_time: Option<UnixTime>,
 }
 
-impl Brief {
-    /// Bytes of a command on a list. A command may be 64 KiB long, and a page has a thousand of them.
-    pub const COMMAND: usize = 1 << 10;
+impl TaskSummary {
+    /// The longest command in a list, in bytes. A command may have 64 KiB, and a page a thousand tasks.
+    pub const MAX_COMMAND_BYTES: usize = 1 << 10;
 
-    /// A longer command ends in `…` in place of its rest.
-    pub fn command(whole: &str) -> String {
-        if whole.len() <= Brief::COMMAND {
+    /// Replaces the rest of a longer command by `…`.
+    pub fn shorten_command(whole: &str) -> String {
+        if whole.len() <= TaskSummary::MAX_COMMAND_BYTES {
             return whole.to_string();
         }
-        let mut end = Brief::COMMAND - '…'.len_utf8();
+        let mut end = TaskSummary::MAX_COMMAND_BYTES - '…'.len_utf8();
         while !whole.is_char_boundary(end) {
             end -= 1;
         }
@@ -86,32 +90,34 @@ impl Brief {
     }
 }
 
-pub type Counts = BTreeMap<Status, u64>;
+/// The number of tasks in each status.
+pub type StatusCounts = BTreeMap<TaskStatus, u64>;
 
-impl Query {
-    /// The largest page.
-    pub const LIMIT: usize = 1000;
+impl TaskQuery {
+    /// The largest page, in tasks. Also the most ids in one query.
+    pub const MAX_PAGE: usize = 1000;
     /// The longest `text`, in characters.
-    pub const TEXT_LIMIT: usize = 1024;
+    pub const MAX_TEXT: usize = 1024;
 
-    /// Whether it is small enough to be searched for.
-    pub fn check(&self) -> Result<(), Invalid> {
-        let too_many = |ids: usize| Invalid::beyond("id", "is given too often", Query::LIMIT, ids);
+    /// Refuses a query that is too large.
+    pub fn check(&self) -> Result<(), InvalidField> {
+        let too_many =
+            |ids: usize| InvalidField::over_limit("id", "is given too many times", TaskQuery::MAX_PAGE, ids);
         let too_long = |length: usize| {
-            let problem = format!("may have up to {} characters", Query::TEXT_LIMIT);
-            Invalid::beyond("text", problem, Query::TEXT_LIMIT, length)
+            let problem = format!("may have up to {} characters", TaskQuery::MAX_TEXT);
+            InvalidField::over_limit("text", problem, TaskQuery::MAX_TEXT, length)
         };
         let text = self.text.as_ref().map_or(0, |text| text.chars().count());
         match (self.ids.len(), text) {
-            (ids, _) if ids > Query::LIMIT => Err(too_many(ids)),
-            (_, length) if length > Query::TEXT_LIMIT => Err(too_long(length)),
+            (ids, _) if ids > TaskQuery::MAX_PAGE => Err(too_many(ids)),
+            (_, length) if length > TaskQuery::MAX_TEXT => Err(too_long(length)),
             _ => Ok(()),
         }
     }
 
-    /// A number for what is searched and in which order, not for where the page starts or how long it is.
+    /// A number that identifies the filters and the order, but not the page.
     pub fn fingerprint(&self) -> u32 {
-        let Query {
+        let TaskQuery {
             ids,
             id_prefix,
             user,
@@ -124,24 +130,31 @@ impl Query {
             limit: _,
             after: _,
         } = self;
-        let mut text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from:?}{until:?}{text:?}{order:?}");
-        // Only where there is one, so that the cursors of other searches stay the same over versions.
+        // The names `Moment` and `IdPrefix` are those of the first version. They must stay, and the prefix is added only
+        // if it is set, so that cursors stay valid across versions.
+        let time = |time: &Option<UnixTime>| match time {
+            Some(UnixTime(micros)) => format!("Some(Moment({micros}))"),
+            None => "None".to_string(),
+        };
+        let (from, until) = (time(from), time(until));
+        let mut text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from}{until}{text:?}{order:?}");
         if let Some(prefix) = id_prefix {
-            text += &format!("{prefix:?}");
+            text += &format!("IdPrefix({prefix})");
         }
-        // FNV-1a: it has to be the same in every process and version, which std's hasher does not promise.
+        // FNV-1a, because the value must be the same in every process and version. The hasher of std does not promise
+        // that.
         text.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
             (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
         })
     }
 
-    pub fn cursor_after(&self, last: &Brief) -> Cursor {
+    pub fn cursor_after(&self, last: &TaskSummary) -> SearchCursor {
         self.cursor_at(last.add_time, last.id)
     }
 
-    /// Right behind the task that was added then under this id.
-    pub fn cursor_at(&self, add_time: Moment, id: TaskId) -> Cursor {
-        Cursor {
+    /// The position after the task with this time and id.
+    pub fn cursor_at(&self, add_time: UnixTime, id: TaskId) -> SearchCursor {
+        SearchCursor {
             add_time,
             id,
             fingerprint: self.fingerprint(),
@@ -149,7 +162,7 @@ impl Query {
     }
 }
 
-/// The last page, with nothing on it.
+/// An empty last page.
 impl Default for Page {
     fn default() -> Page {
         Page {
@@ -160,27 +173,27 @@ impl Default for Page {
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for SortOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Order::Oldest => "oldest",
-            Order::Newest => "newest",
+            SortOrder::Oldest => "oldest",
+            SortOrder::Newest => "newest",
         })
     }
 }
 
-impl FromStr for Order {
+impl FromStr for SortOrder {
     type Err = String;
-    fn from_str(text: &str) -> Result<Order, String> {
+    fn from_str(text: &str) -> Result<SortOrder, String> {
         match text {
-            "oldest" => Ok(Order::Oldest),
-            "newest" => Ok(Order::Newest),
-            _ => Err(format!("'{text}' is no order; there are oldest and newest")),
+            "oldest" => Ok(SortOrder::Oldest),
+            "newest" => Ok(SortOrder::Newest),
+            _ => Err(format!("'{text}' is not an order; use oldest or newest")),
         }
     }
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for SearchCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -192,22 +205,23 @@ impl fmt::Display for Cursor {
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for SearchCursor {
     type Err = String;
-    fn from_str(text: &str) -> Result<Cursor, String> {
+    fn from_str(text: &str) -> Result<SearchCursor, String> {
         let parse = || {
             let mut parts = text.split('.');
-            let add_time = Moment(i64::from_str_radix(parts.next()?, 16).ok()?);
+            let add_time = UnixTime(i64::from_str_radix(parts.next()?, 16).ok()?);
             let id = TaskId(uuid::Uuid::try_parse(parts.next()?).ok()?);
             let fingerprint = u32::from_str_radix(parts.next()?, 16).ok()?;
-            parts.next().is_none().then_some(Cursor {
+            parts.next().is_none().then_some(SearchCursor {
                 add_time,
                 id,
                 fingerprint,
             })
         };
-        parse()
-            .ok_or_else(|| format!("'{text}' is not a cursor; use the `next` of an earlier answer as it is"))
+        parse().ok_or_else(|| {
+            format!("'{text}' is not a cursor; use the `next` value of an earlier answer unchanged")
+        })
     }
 }
 
@@ -215,26 +229,48 @@ impl FromStr for Cursor {
 mod tests {
     use super::*;
 
+    /// A cursor of an earlier version must be valid for the same search in this version.
     #[test]
-    fn cursors_survive_text_and_know_their_search() {
-        let query = Query {
+    fn fingerprints_are_the_same_in_every_version() {
+        let query = TaskQuery {
+            ids: vec![TaskId(uuid::Uuid::from_u128(7))],
+            user: Some(UserName::new("ada").unwrap()),
+            statuses: vec![TaskStatus::Running],
+            executor: Some(ExecutorName::new("e-1").unwrap()),
+            from: Some(UnixTime(1)),
             text: Some("g++".into()),
-            ..Query::default()
+            order: SortOrder::Oldest,
+            ..TaskQuery::default()
         };
-        let cursor = Cursor {
-            add_time: Moment(1_700_000_000_123_456),
-            id: TaskId::generate(),
+        assert_eq!(query.fingerprint(), 0xda4e_0be7);
+        let with_prefix = TaskQuery {
+            id_prefix: Some("01890a5d-ac".parse().unwrap()),
+            ..query
+        };
+        assert_eq!(with_prefix.fingerprint(), 0xe740_093a);
+        assert_eq!(TaskQuery::default().fingerprint(), 0xeb48_8091);
+    }
+
+    #[test]
+    fn a_cursor_parses_from_its_text_and_belongs_to_one_search() {
+        let query = TaskQuery {
+            text: Some("g++".into()),
+            ..TaskQuery::default()
+        };
+        let cursor = SearchCursor {
+            add_time: UnixTime(1_700_000_000_123_456),
+            id: TaskId(uuid::Uuid::from_u128(7)),
             fingerprint: query.fingerprint(),
         };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        let longer = Query {
+        let longer = TaskQuery {
             limit: 7,
             after: Some(cursor),
             ..query.clone()
         };
         assert_eq!(longer.fingerprint(), cursor.fingerprint);
-        let other = Query {
-            order: Order::Oldest,
+        let other = TaskQuery {
+            order: SortOrder::Oldest,
             ..query
         };
         assert_ne!(other.fingerprint(), cursor.fingerprint);
@@ -244,7 +280,7 @@ mod tests {
             "zz.00000000000000000000000000000000.1",
             "1.00000000000000000000000000000000.1.1",
         ] {
-            assert!(bad.parse::<Cursor>().is_err(), "{bad:?}");
+            assert!(bad.parse::<SearchCursor>().is_err(), "{bad:?}");
         }
     }
 }

@@ -1,30 +1,31 @@
-//! Where a task stands, and the only table of how it may move on.
+//! The status of a task, and the only table of its transitions.
 
 use std::fmt;
 use std::str::FromStr;
 
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// Added; not yet known to have started.
+pub enum TaskStatus {
+    /// Added, and not known to have started.
     Pending,
     Compiling,
     Running,
-    /// Its attempt was lost or given back; it waits for the next.
+    /// Its attempt was lost or returned. It waits for the next one.
     Retrying,
-    /// Execute exited with 0.
+    /// The execute step exited with 0.
     Success,
     CompileFailed,
     RunFailed,
     Cancelled,
-    /// Its attempts are used up, or the platform itself could not run it.
+    /// Its attempts are used up, or the platform could not run it.
     SystemError,
 }
 
-use Status::*;
+use TaskStatus::*;
 
-/// What each status may become. A task may finish without ever having been seen compiling or running:
-/// a short one is done before the next report.
-const TRANSITIONS: [(Status, &[Status]); 9] = [
+/// The statuses that each status may change to. A task may finish without a report of it compiling or running, because a
+/// short task is done before the next report.
+const TRANSITIONS: [(TaskStatus, &[TaskStatus]); 9] = [
     (
         Pending,
         &[
@@ -71,8 +72,8 @@ const TRANSITIONS: [(Status, &[Status]); 9] = [
     (SystemError, &[]),
 ];
 
-impl Status {
-    pub const ALL: [Status; 9] = [
+impl TaskStatus {
+    pub const ALL: [TaskStatus; 9] = [
         Pending,
         Compiling,
         Running,
@@ -84,22 +85,24 @@ impl Status {
         SystemError,
     ];
 
-    pub fn may_become(self, next: Status) -> bool {
+    pub fn may_become(self, next: TaskStatus) -> bool {
         TRANSITIONS
             .iter()
             .any(|(from, to)| *from == self && to.contains(&next))
     }
 
-    /// A done task never changes again.
-    pub fn done(self) -> bool {
+    /// Whether the status is final: a done task never changes again.
+    pub fn is_done(self) -> bool {
         TRANSITIONS
             .iter()
             .any(|(from, to)| *from == self && to.is_empty())
     }
 
-    /// The statuses from which `self` may be reached: what a store puts in a write's condition.
-    pub fn reached_from(self) -> impl Iterator<Item = Status> {
-        Status::ALL.into_iter().filter(move |from| from.may_become(self))
+    /// The statuses that may change to `self`. A store uses them in the condition of a write.
+    pub fn reached_from(self) -> impl Iterator<Item = TaskStatus> {
+        TaskStatus::ALL
+            .into_iter()
+            .filter(move |from| from.may_become(self))
     }
 
     pub fn as_str(self) -> &'static str {
@@ -117,21 +120,21 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Status {
+impl FromStr for TaskStatus {
     type Err = String;
-    fn from_str(text: &str) -> Result<Status, String> {
-        Status::ALL
+    fn from_str(text: &str) -> Result<TaskStatus, String> {
+        TaskStatus::ALL
             .into_iter()
             .find(|status| status.as_str() == text)
             .ok_or_else(|| {
-                let known: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
-                format!("'{text}' is no status; there are {}", known.join(", "))
+                let known: Vec<_> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
+                format!("'{text}' is not a status; use one of {}", known.join(", "))
             })
     }
 }
@@ -141,25 +144,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_its_row_and_its_name() {
-        for status in Status::ALL {
+    fn every_status_has_one_row_and_a_name_that_parses() {
+        for status in TaskStatus::ALL {
             assert_eq!(TRANSITIONS.iter().filter(|(from, _)| *from == status).count(), 1);
             assert_eq!(status.as_str().parse(), Ok(status));
         }
-        assert!("done".parse::<Status>().is_err());
+        assert!("done".parse::<TaskStatus>().is_err());
     }
 
     #[test]
-    fn done_is_for_ever() {
-        let done: Vec<_> = Status::ALL.into_iter().filter(|status| status.done()).collect();
+    fn a_done_status_never_changes() {
+        let done: Vec<_> = TaskStatus::ALL
+            .into_iter()
+            .filter(|status| status.is_done())
+            .collect();
         assert_eq!(done, [Success, CompileFailed, RunFailed, Cancelled, SystemError]);
         for status in done {
-            assert!(Status::ALL.into_iter().all(|next| !status.may_become(next)));
+            assert!(TaskStatus::ALL.into_iter().all(|next| !status.may_become(next)));
         }
     }
 
     #[test]
-    fn work_does_not_run_backwards() {
+    fn a_task_does_not_return_to_an_earlier_step() {
         assert!(!Running.may_become(Compiling));
         assert!(!Running.may_become(Pending));
         assert!(!Running.may_become(CompileFailed));

@@ -1,4 +1,4 @@
-//! What a user asks for, and what is known of it.
+//! Tasks: what a user requests, and what is known about it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    Attempt, BlobHash, ExecutorName, FilePath, Moment, NetworkName, SessionId, Status, TaskId, TaskResult,
-    UserName,
+    AttemptNumber, BlobHash, ExecutorName, NetworkName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime,
+    UserName, WorkspacePath,
 };
 
-/// All that a user says about a task.
+/// What a user requests: commands, files, input and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
     pub user: UserName,
@@ -18,67 +18,72 @@ pub struct TaskSpec {
     pub priority: i32,
     pub compile: Option<CompileStep>,
     pub execute: ExecuteStep,
-    /// Laid out in the workspace.
-    pub source: Files,
-    /// Laid out in `data/` in the workspace.
-    pub data: Files,
+    /// Files in the workspace.
+    pub source: TaskFiles,
+    /// Files in `data/` of the workspace.
+    pub data: TaskFiles,
 }
 
+/// The step that compiles the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileStep {
-    pub command: Command,
-    /// Its own: what the execute step finds in its environment may be no business of a build script.
+    pub command: StepCommand,
+    /// Separate from the execute step's variables, because those may be secret from a build script.
     pub env: BTreeMap<String, String>,
-    /// Which network it may use. Without a name there is none, where commands run in cells.
+    /// The network that the step may use. In a cell, `None` means no network.
     pub network: Option<NetworkName>,
     pub limits: Limits,
 }
 
+/// The step that runs the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteStep {
-    pub command: Command,
-    /// Further words of the command; those of a shell text come at its end, as they are.
+    pub command: StepCommand,
+    /// Further arguments of the command. For a shell command they are appended to its text unquoted.
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
     /// Standard input.
     pub input: Content,
-    /// As that of a compile step.
+    /// Like the network of a compile step.
     pub network: Option<NetworkName>,
     pub limits: Limits,
 }
 
+/// The command of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Text for the shell.
+pub enum StepCommand {
+    /// A command line for the shell.
     Shell(String),
-    /// A program and its arguments, with no shell between.
+    /// A program and its arguments, run without a shell.
     Argv(Vec<String>),
 }
 
-pub type Files = BTreeMap<FilePath, File>;
+/// The files of a task, by path.
+pub type TaskFiles = BTreeMap<WorkspacePath, TaskFile>;
 
+/// One file of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct TaskFile {
     pub content: Content,
     pub executable: bool,
 }
 
-/// Bytes, or the name of a blob that holds them.
+/// The content of a file or of stdin: the bytes, or the hash of the blob that holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Inline(Bytes),
     Blob(BlobHash),
 }
 
-/// What a step may use. `None` is no limit.
+/// The resources that a step may use. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Limits {
     pub wall: Option<Duration>,
-    /// Summed over all processes of the step.
+    /// CPU time of all processes of the step together.
     pub cpu: Option<Duration>,
-    /// Bytes, summed over all processes of the step.
+    /// Bytes of all processes of the step together.
     pub memory: Option<u64>,
-    /// Bytes on each of stdout and stderr; one more ends the step.
+    /// Bytes on each of stdout and stderr. One byte more ends the step.
     pub output: Option<u64>,
     /// Processes and threads at one time.
     pub processes: Option<u32>,
@@ -88,42 +93,43 @@ pub struct Limits {
     pub open_files: Option<u32>,
     /// Bytes of each process's stack.
     pub stack: Option<u64>,
-    /// Bytes of all the task's files together. They outlive a step, so the larger one of the steps' counts for both.
+    /// Bytes of all files of the task together. The steps share the files, so the larger limit applies to both.
     pub space: Option<u64>,
 }
 
-/// A task to add. Adding the same id and spec again is adding once.
+/// A task to add. Adding the same id and spec again has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Add {
+pub struct AddTask {
     pub id: TaskId,
     pub spec: TaskSpec,
 }
 
-/// What became of an `Add`: the task as it is now, which may be further on if it was added before.
+/// The answer to an `AddTask`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Added {
+pub struct AddedTask {
     pub id: TaskId,
-    pub add_time: Moment,
+    pub add_time: UnixTime,
+    /// The task had been added before.
     pub existed: bool,
 }
 
-/// A task with everything known of it.
+/// A task with everything known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub id: TaskId,
     pub spec: TaskSpec,
-    pub status: Status,
+    pub status: TaskStatus,
     pub executor: Option<ExecutorName>,
     pub session: Option<SessionId>,
-    pub attempt: Attempt,
-    pub add_time: Moment,
-    /// When the present or last attempt was handed out.
-    pub start_time: Option<Moment>,
-    /// When its executor last said something new of it.
-    pub report_time: Option<Moment>,
-    pub finish_time: Option<Moment>,
+    pub attempt: AttemptNumber,
+    pub add_time: UnixTime,
+    /// When the current or last attempt was handed out.
+    pub start_time: Option<UnixTime>,
+    /// When its executor last reported a change.
+    pub report_time: Option<UnixTime>,
+    pub finish_time: Option<UnixTime>,
     pub result: Option<TaskResult>,
-    /// Why the platform could not run it, where that is so.
+    /// Why the platform could not run it, if so.
     pub trouble: Option<String>,
 }
 
@@ -147,31 +153,31 @@ impl Content {
     }
 }
 
-impl Command {
-    /// The command on one line, for lists and for searching.
+impl StepCommand {
+    /// The command on one line, for lists and searches.
     pub fn display(&self) -> String {
         match self {
-            Command::Shell(text) => text.clone(),
-            Command::Argv(words) => words.join(" "),
+            StepCommand::Shell(text) => text.clone(),
+            StepCommand::Argv(words) => words.join(" "),
         }
     }
 }
 
 impl Limits {
-    /// The three streams, and one more, through which a program's libraries are loaded.
-    pub const LEAST_OPEN_FILES: u32 = 4;
-    /// A program's arguments and its loader must find room.
-    pub const LEAST_STACK: u64 = 64 << 10;
+    /// The three standard streams, and one more to load the program's libraries.
+    pub const MIN_OPEN_FILES: u32 = 4;
+    /// Enough for a program's arguments and its loader.
+    pub const MIN_STACK: u64 = 64 << 10;
 }
 
 impl TaskSpec {
-    /// What was asked for the files of the whole task.
+    /// The limit on the files of the whole task.
     pub fn space(&self) -> Option<u64> {
         let compile = self.compile.as_ref().and_then(|step| step.limits.space);
         compile.max(self.execute.limits.space)
     }
 
-    /// Every content that the task refers to.
+    /// All contents of the task: its files and its input.
     pub fn contents(&self) -> impl Iterator<Item = &Content> {
         self.source
             .values()
@@ -180,7 +186,7 @@ impl TaskSpec {
             .chain(std::iter::once(&self.execute.input))
     }
 
-    /// The blobs that must exist for the task to run, each once.
+    /// The blobs that the task needs, each once.
     pub fn blobs(&self) -> Vec<BlobHash> {
         let mut blobs: Vec<_> = self.contents().filter_map(Content::blob).collect();
         blobs.sort_unstable();
@@ -188,8 +194,8 @@ impl TaskSpec {
         blobs
     }
 
-    /// Every file at its place in the workspace: source as it is, data in `data/`.
-    pub fn layout(&self) -> impl Iterator<Item = (String, &File)> {
+    /// All files with their paths in the workspace: source files as they are, data files in `data/`.
+    pub fn layout(&self) -> impl Iterator<Item = (String, &TaskFile)> {
         let source = self.source.iter().map(|(path, file)| (path.to_string(), file));
         let data = self
             .data

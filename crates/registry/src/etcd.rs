@@ -1,23 +1,22 @@
-//! The registry on a real etcd.
+//! The registry on etcd.
 //!
-//! A judicator registers (`/conclave/judicators/NAME`) and stands for leader (`/conclave/leader`) under one lease;
-//! executors and gateways follow. Everything that is read is read linearizably, since executors and gateways read
-//! through `etcd grpc-proxy`, whose other reads may come from its cache.
+//! A judicator registers (`/conclave/judicators/NAME`) and stands for election (`/conclave/leader`) under one lease.
+//! Executors and gateways follow the registrations. All reads are linearizable, because executors and gateways read
+//! through `etcd grpc-proxy`, which may answer other reads from its cache.
 
 mod access;
 mod keys;
 
-mod line;
-mod record;
-mod roster;
+mod connection;
+mod snapshot;
 
-mod claim;
-mod reign;
+mod key_claim;
+mod leadership_lease;
 
 mod follow;
 mod register;
 
-pub use access::{Access, AccessError, Login, Tls};
+pub use access::{EtcdAccess, EtcdAccessError, EtcdLogin, EtcdTls};
 pub use follow::follow;
-pub use register::{Me, register};
-pub use roster::{JudicatorSeen, RosterError, roster};
+pub use register::{LocalJudicator, register};
+pub use snapshot::{ListJudicatorsError, RegisteredJudicator, list_judicators};

@@ -1,18 +1,18 @@
-//! Who is alive, and who leads.
+//! Which judicators are registered, and which one leads.
 //!
-//! A [`Registry`] is what a node is told: two values that change. Where they come from is the business of the
-//! modules below: [`local`] has them fixed, [`etcd`] keeps them current. This room knows addresses, not tasks.
+//! A [`Registry`] holds two values that change. [`local`] has them fixed; [`etcd`] keeps them current. This crate knows
+//! addresses, not tasks.
 
 pub mod etcd;
 pub mod local;
 
 use tokio::sync::watch;
 
-/// What a node knows of the judicators.
+/// What a node knows about the judicators.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// Their RPC addresses (`host:port`), in no particular order.
+    /// The RPC addresses of all judicators (`host:port`), in no particular order.
     pub judicators: watch::Receiver<Vec<String>>,
-    /// Whether this node's judicator leads. Always false where there is none.
+    /// Whether this node's judicator leads. Always false on a node without a judicator.
     pub leading: watch::Receiver<bool>,
 }

@@ -1,21 +1,21 @@
-//! Fixed addresses: one judicator that leads, and others that were told where it is.
+//! A registry with fixed addresses, for nodes without etcd.
 
 use tokio::sync::watch;
 
 use crate::Registry;
 
-/// For a judicator that stands alone: it leads, for ever.
-pub fn alone(address: String) -> Registry {
+/// For the only judicator of an installation: it always leads.
+pub fn single_judicator(address: String) -> Registry {
     fixed(vec![address], true)
 }
 
-/// For an executor or a gateway that was given the judicators' addresses.
-pub fn given(addresses: Vec<String>) -> Registry {
+/// For an executor or a gateway that is configured with the judicators' addresses.
+pub fn fixed_judicators(addresses: Vec<String>) -> Registry {
     fixed(addresses, false)
 }
 
 fn fixed(addresses: Vec<String>, leads: bool) -> Registry {
-    // A receiver keeps the last value when its sender is gone: fixed values need nobody to hold them.
+    // A receiver keeps the last value after its sender is dropped, so fixed values need no owner.
     Registry {
         judicators: watch::channel(addresses).1,
         leading: watch::channel(leads).1,

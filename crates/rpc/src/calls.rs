@@ -1,4 +1,4 @@
-//! Every call there is.
+//! The calls that nodes make to a judicator.
 
 use std::time::Duration;
 
@@ -6,53 +6,57 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Add, Added, BlobHash, ExecutorName, ExecutorState, JudicatorState, Moment, Page, Query, Report,
-    ReportAnswer, SessionId, Stats, Status, Task, TaskId,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
+    SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
 };
 
 use crate::CallError;
 
+/// The bytes of a blob, in chunks.
 pub type ByteStream = BoxStream<'static, Result<Bytes, CallError>>;
-pub type EventStream = BoxStream<'static, Result<Event, CallError>>;
-/// Each item says only "report now". It may be lost, late or doubled; nothing depends on one.
+/// The status changes of one task.
+pub type EventStream = BoxStream<'static, Result<TaskEvent, CallError>>;
+/// Hints for an executor. Each item only means "report now". A hint may be lost, late or repeated; nothing depends on it.
 pub type HintStream = BoxStream<'static, Result<(), CallError>>;
 
-/// A task's status has changed.
+/// A change of a task's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TaskEvent {
     pub id: TaskId,
-    pub status: Status,
+    pub status: TaskStatus,
     pub executor: Option<ExecutorName>,
-    pub time: Moment,
+    pub time: UnixTime,
 }
 
-/// A judicator that can take tasks and show them.
+/// The answer of a judicator that is ready: it can add and read tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct Readiness {
     /// How many executors are connected. Without any, tasks wait.
     pub executors: u32,
 }
 
-/// All of these are safe to repeat.
+/// The contract between nodes: all calls to a judicator. Every call is safe to repeat.
 #[async_trait]
 pub trait Calls: Send + Sync + 'static {
-    /// Adds all or none. Answered when durable, in the order given.
-    async fn add(&self, tasks: Vec<Add>) -> Result<Vec<Added>, CallError>;
-    /// Cancels a task that is not done; a task that is done stays as it is. Answers the task as it then is.
+    /// Adds all tasks or none. Answers in the given order, when the tasks are durable.
+    async fn add(&self, tasks: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError>;
+    /// Cancels a task, unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError>;
-    /// The task as it is; with a wait, once it is done or the wait is over.
+    /// Returns the task at once, or with `wait` when it is done or the wait is over.
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError>;
-    async fn search(&self, query: Query) -> Result<Page, CallError>;
+    async fn search(&self, query: TaskQuery) -> Result<Page, CallError>;
     async fn stats(&self) -> Result<Stats, CallError>;
-    /// Whether a task can be added and read now, tried on the store; answers within about two seconds.
-    async fn check(&self) -> Result<Ready, CallError>;
-    /// The task's present status, then every change until it is done.
+    /// Checks readiness by a small write to the store and a read. Answers within about two seconds.
+    async fn check(&self) -> Result<Readiness, CallError>;
+    /// Streams the current status of the task, and then every change until it is done.
     async fn events(&self, id: TaskId) -> Result<EventStream, CallError>;
+    /// Takes an executor's report: commits its results and hands out tasks.
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError>;
+    /// Streams hints to an executor.
     async fn watch(&self, executor: ExecutorName, session: SessionId) -> Result<HintStream, CallError>;
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError>;
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError>;
-    /// Keeps the bytes under their hash, which must be theirs. Answers how many there were.
+    /// Stores the bytes under their hash, and refuses them if the hash is wrong. Returns their number.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError>;
     /// The size of each blob that exists; `None` for the others.
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError>;

@@ -1,9 +1,9 @@
-//! The other end: a judicator that is elsewhere, or whichever of several answers.
+//! The RPC client: makes calls to judicators on other machines, with failover.
 
 mod channels;
-mod order;
-mod repeatable;
-mod verdict;
+mod classify;
+mod failover_order;
+mod replay;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,164 +13,164 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use model::{
-    Add, Added, BlobHash, ExecutorName, ExecutorState, Invalid, JudicatorState, Page, Query, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, InvalidField, JudicatorState, Page, Report,
+    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery,
 };
 use tokio::sync::watch;
 use tonic::Status;
 
-use self::channels::{Asked, Channels, Peer};
-use self::repeatable::{Memory, Repeatable};
-use self::verdict::{Cause, Verdict, verdict};
-use crate::stall::{STALL, bound_sender};
-use crate::wire::{Incoming, each, hash_out, id_out, micros, problem_in, proto};
-use crate::{ByteStream, CallError, Calls, EventStream, HintStream, Ready, Secret};
+use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
+use self::classify::{FailoverDecision, FailureCause, classify_status};
+use self::replay::{ReplayBudget, ReplayableStream};
+use crate::stall_timeout::{STALL_TIMEOUT, fail_if_sender_stalls};
+use crate::wire::{ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, proto};
+use crate::{ByteStream, CallError, Calls, ClusterSecret, EventStream, HintStream, Readiness};
 
-/// How long one judicator may take to answer before the next is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one judicator may take to answer before the client tries the next.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for a check. Longer than a judicator waits for its store, so that its reason is heard.
-const CHECK_PATIENCE: Duration = Duration::from_secs(2);
-/// And for a judicator to which one would like to come back, when nobody waits for it.
-const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+/// The same for a readiness check. It is longer than a judicator waits for its store, so that the reason arrives.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for a probe of a suspended judicator. No caller waits for it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a judicator stores of a blob in a second, at the least.
-const SLOWEST_STORE: u64 = 1 << 20;
+/// The rate at which a judicator stores a blob, at least, in bytes per second.
+const MIN_STORE_RATE: u64 = 1 << 20;
 
-/// Carries calls to one judicator, and to the next when that one does not answer or cannot do it.
+/// Makes calls to one judicator, and to the next one if that fails.
 #[derive(Clone)]
-pub struct Client {
-    channels: Channels,
-    memory: Memory,
+pub struct RpcClient {
+    channels: JudicatorChannels,
+    replay_budget: ReplayBudget,
 }
 
-impl Client {
-    pub fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Client {
-        Client {
-            channels: Channels::new(judicators, secret),
-            memory: Memory::default(),
+impl RpcClient {
+    pub fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<ClusterSecret>) -> RpcClient {
+        RpcClient {
+            channels: JudicatorChannels::new(judicators, secret),
+            replay_budget: ReplayBudget::default(),
         }
     }
 
-    /// Makes the call on each judicator in turn until one has done it, or says what is wrong with it. All calls are
+    /// Tries the call on one judicator after another, until one succeeds or refuses the request itself. Every call is
     /// safe to repeat.
     async fn call<M, T, F>(
         &self,
-        times: impl Into<Times>,
+        times: impl Into<CallTimes>,
         request: M,
-        call: impl Fn(Peer, M) -> F,
+        call: impl Fn(JudicatorConnections, M) -> F,
     ) -> Result<T, CallError>
     where
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        self.call_someone(times, request, call)
+        self.call_with_address(times, request, call)
             .await
             .map(|(_, answer)| answer)
     }
 
-    /// The same, and who it was that answered.
-    async fn call_someone<M, T, F>(
+    /// The same, and returns the address of the judicator that answered.
+    async fn call_with_address<M, T, F>(
         &self,
-        times: impl Into<Times>,
+        times: impl Into<CallTimes>,
         request: M,
-        call: impl Fn(Peer, M) -> F,
+        call: impl Fn(JudicatorConnections, M) -> F,
     ) -> Result<(String, T), CallError>
     where
         M: Clone,
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
-        let Times { wait, patience } = times.into();
+        let CallTimes { wait, timeout } = times.into();
         self.probe_if_due();
-        let mut refusals = Refusals::default();
-        for (address, peer) in self.channels.in_turn() {
-            let asked = self.channels.ask(&address, wait);
-            let answer = match tokio::time::timeout(patience, call(peer, request.clone())).await {
+        let mut failures = CallFailures::default();
+        for (address, connections) in self.channels.in_failover_order() {
+            let pending = self.channels.begin_call(&address, wait);
+            let answer = match tokio::time::timeout(timeout, call(connections, request.clone())).await {
                 Ok(answer) => answer.map(tonic::Response::into_inner),
-                Err(_) => Err(Status::deadline_exceeded(format!(
-                    "no answer within {patience:?}"
-                ))),
+                Err(_) => Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))),
             };
             match answer {
                 Ok(answer) => {
-                    asked.on_answered();
+                    pending.on_answered();
                     return Ok((address, answer));
                 }
-                Err(status) => refusals.add(asked, &address, status)?,
+                Err(status) => failures.add(pending, &address, status)?,
             }
         }
-        Err(refusals.most_telling())
+        Err(failures.into_error())
     }
 
-    /// Asks a judicator that was left whether it works again, while the calls go to others.
+    /// Probes the home judicator if it is suspended and due, while calls go to others.
     fn probe_if_due(&self) {
-        let Some((address, Peer { mut calls, .. })) = self.channels.take_probe() else {
+        let Some((address, JudicatorConnections { mut calls, .. })) = self.channels.take_probe() else {
             return;
         };
         let channels = self.channels.clone();
         tokio::spawn(async move {
-            let answer = match tokio::time::timeout(PROBE_PATIENCE, calls.check(proto::Nothing {})).await {
+            let answer = match tokio::time::timeout(PROBE_TIMEOUT, calls.check(proto::Nothing {})).await {
                 Ok(answer) => answer.map(drop),
                 Err(_) => Err(Status::deadline_exceeded(format!(
-                    "no answer within {PROBE_PATIENCE:?}"
+                    "no answer within {PROBE_TIMEOUT:?}"
                 ))),
             };
-            let answer = answer.map_err(|status| match verdict(&status) {
-                Verdict::Leave(cause) | Verdict::TryNext(cause) => (cause, problem_in(status)),
-                Verdict::Final => (Cause::Internal, problem_in(status)),
+            let answer = answer.map_err(|status| match classify_status(&status) {
+                FailoverDecision::Suspend(cause) | FailoverDecision::TryNext(cause) => {
+                    (cause, error_from_status(status))
+                }
+                FailoverDecision::ReturnError => (FailureCause::Internal, error_from_status(status)),
             });
             channels.on_probed(&address, answer);
         });
     }
 }
 
-/// How long a call may take.
-struct Times {
-    /// What the caller asks the judicator to wait for.
+/// The time limits of a call.
+struct CallTimes {
+    /// How long the caller asks the judicator to wait.
     wait: Duration,
-    /// When the next judicator is tried.
-    patience: Duration,
+    /// How long until the next judicator is tried.
+    timeout: Duration,
 }
 
-impl From<Duration> for Times {
-    fn from(patience: Duration) -> Times {
-        Times {
+impl From<Duration> for CallTimes {
+    fn from(timeout: Duration) -> CallTimes {
+        CallTimes {
             wait: Duration::ZERO,
-            patience,
+            timeout,
         }
     }
 }
 
-/// Why the judicators that were asked so far could not do a call.
+/// The most useful error of the judicators that failed a call.
 #[derive(Default)]
-struct Refusals(Option<(Cause, CallError)>);
+struct CallFailures(Option<(FailureCause, CallError)>);
 
-impl Refusals {
-    /// Gives the error back if no other judicator is to be asked.
-    fn add(&mut self, asked: Asked<'_>, address: &str, status: Status) -> Result<(), CallError> {
-        let verdict = verdict(&status);
-        let error = problem_in(status);
-        let cause = match verdict {
-            Verdict::Final => {
-                asked.on_answered();
+impl CallFailures {
+    /// Returns the error if no other judicator should be asked.
+    fn add(&mut self, pending: PendingCall<'_>, address: &str, status: Status) -> Result<(), CallError> {
+        let decision = classify_status(&status);
+        let error = error_from_status(status);
+        let cause = match decision {
+            FailoverDecision::ReturnError => {
+                pending.on_answered();
                 return Err(error);
             }
-            Verdict::TryNext(cause) => {
-                asked.try_next();
+            FailoverDecision::TryNext(cause) => {
+                pending.on_busy();
                 cause
             }
-            Verdict::Leave(cause) => {
-                asked.leave(cause, &error);
+            FailoverDecision::Suspend(cause) => {
+                pending.suspend(cause, &error);
                 cause
             }
         };
-        if self.0.as_ref().is_none_or(|(most, _)| cause > *most) {
+        if self.0.as_ref().is_none_or(|(highest, _)| cause > *highest) {
             self.0 = Some((cause, error.of_judicator(address)));
         }
         Ok(())
     }
 
-    fn most_telling(self) -> CallError {
+    fn into_error(self) -> CallError {
         match self.0 {
             Some((_, error)) => error,
             None => CallError::Unavailable("no judicator is known".into()),
@@ -178,37 +178,42 @@ impl Refusals {
     }
 }
 
-/// Waits for as long as bytes are taken. When all of them are sent the judicator still has to store them, so what was
-/// sent so far gives it further time.
-async fn while_it_goes_on<T>(
+/// Waits as long as the judicator accepts bytes. After the last byte it still has to store the blob, so the time limit
+/// grows with the bytes sent.
+async fn await_with_progress<T>(
     bytes: &AtomicU64,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let mut call = std::pin::pin!(call);
     let mut seen = 0;
     loop {
-        let patience = STALL + Duration::from_secs(seen / SLOWEST_STORE);
-        if let Ok(answer) = tokio::time::timeout(patience, &mut call).await {
+        let timeout = STALL_TIMEOUT + Duration::from_secs(seen / MIN_STORE_RATE);
+        if let Ok(answer) = tokio::time::timeout(timeout, &mut call).await {
             return answer;
         }
         let now = bytes.load(Ordering::Relaxed);
         if now == seen {
-            return Err(Status::unavailable("no byte of the blob was taken for too long"));
+            return Err(Status::unavailable(
+                "the judicator accepted no bytes of the blob for too long",
+            ));
         }
         seen = now;
     }
 }
 
-/// An answer that cannot be understood is the judicator's fault, not the caller's.
-fn understood<T>(read: Result<T, Invalid>) -> Result<T, CallError> {
-    read.map_err(|invalid| CallError::Internal(format!("a judicator's answer makes no sense: {invalid}")))
+/// An answer that cannot be parsed is an error of the judicator, not of the caller.
+fn parsed_answer<T>(parsed: Result<T, InvalidField>) -> Result<T, CallError> {
+    parsed.map_err(|invalid| CallError::Internal(format!("could not parse a judicator's answer: {invalid}")))
 }
 
-/// The hash first, then the bytes. If the stream itself fails it ends early: the judicator then finds another hash
-/// than the one named, and keeps nothing.
-fn blob_parts(hash: BlobHash, bytes: &Repeatable) -> impl Stream<Item = proto::BlobPart> + Send + 'static {
+/// The hash first, then the bytes. If the source fails, the stream ends early; the judicator then computes another hash
+/// than the named one, and stores nothing.
+fn blob_messages(
+    hash: BlobHash,
+    bytes: &ReplayableStream,
+) -> impl Stream<Item = proto::BlobPart> + Send + 'static {
     let first = proto::BlobPart {
-        hash: hash_out(hash),
+        hash: encode_hash(hash),
         bytes: Bytes::new(),
     };
     let rest = bytes.replay().map(|bytes| proto::BlobPart {
@@ -219,75 +224,77 @@ fn blob_parts(hash: BlobHash, bytes: &Repeatable) -> impl Stream<Item = proto::B
 }
 
 #[async_trait]
-impl Calls for Client {
-    async fn add(&self, tasks: Vec<Add>) -> Result<Vec<Added>, CallError> {
+impl Calls for RpcClient {
+    async fn add(&self, tasks: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         let request = proto::AddRequest {
             tasks: tasks.into_iter().map(Into::into).collect(),
         };
         let answer = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.add(request).await
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.add(request).await
             })
             .await?;
-        understood(each("tasks", answer.tasks))
+        parsed_answer(parse_each("tasks", answer.tasks))
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError> {
         let request = proto::TaskRequest {
-            id: id_out(id.0),
+            id: encode_id(id.0),
             wait: None,
         };
         let task = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.cancel(request).await
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.cancel(request).await
             })
             .await?;
-        understood(task.read())
+        parsed_answer(task.parse())
     }
 
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         let request = proto::TaskRequest {
-            id: id_out(id.0),
+            id: encode_id(id.0),
             wait: wait.map(micros),
         };
         let wait = wait.unwrap_or_default();
-        let times = Times {
+        let times = CallTimes {
             wait,
-            patience: PATIENCE.saturating_add(wait),
+            timeout: CALL_TIMEOUT.saturating_add(wait),
         };
         let task = self
-            .call(times, request, |mut peer, request| async move {
-                peer.calls.get(request).await
+            .call(times, request, |mut connections, request| async move {
+                connections.calls.get(request).await
             })
             .await?;
-        understood(task.read())
+        parsed_answer(task.parse())
     }
 
-    async fn search(&self, query: Query) -> Result<Page, CallError> {
+    async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {
         let request: proto::Query = query.into();
         let page = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.search(request).await
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.search(request).await
             })
             .await?;
-        understood(page.read())
+        parsed_answer(page.parse())
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {
         let stats = self
-            .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.calls.stats(request).await
-            })
+            .call(
+                CALL_TIMEOUT,
+                proto::Nothing {},
+                |mut connections, request| async move { connections.calls.stats(request).await },
+            )
             .await?;
-        understood(stats.read())
+        parsed_answer(stats.parse())
     }
 
-    async fn check(&self) -> Result<Ready, CallError> {
+    async fn check(&self) -> Result<Readiness, CallError> {
         let ready = self
             .call(
-                CHECK_PATIENCE,
+                CHECK_TIMEOUT,
                 proto::Nothing {},
-                |mut peer, request| async move { peer.calls.check(request).await },
+                |mut connections, request| async move { connections.calls.check(request).await },
             )
             .await?;
         Ok(ready.into())
@@ -295,108 +302,112 @@ impl Calls for Client {
 
     async fn events(&self, id: TaskId) -> Result<EventStream, CallError> {
         let request = proto::TaskRequest {
-            id: id_out(id.0),
+            id: encode_id(id.0),
             wait: None,
         };
         let (address, events) = self
-            .call_someone(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.events(request).await
+            .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.events(request).await
             })
             .await?;
         let channels = self.channels.clone();
         Ok(events
-            .map_err(problem_in)
+            .map_err(error_from_status)
             .inspect_err(move |error| channels.on_stream_failed(&address, error))
-            .map(|event| understood(event?.read()))
+            .map(|event| parsed_answer(event?.parse()))
             .boxed())
     }
 
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let request = proto::ReportRequest::from(report);
         let answer = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.report(request).await
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.report(request).await
             })
             .await?;
-        understood(answer.read())
+        parsed_answer(answer.parse())
     }
 
     async fn watch(&self, executor: ExecutorName, session: SessionId) -> Result<HintStream, CallError> {
         let request = proto::WatchRequest {
             executor: executor.to_string(),
-            session: id_out(session.0),
+            session: encode_id(session.0),
         };
         let (address, hints) = self
-            .call_someone(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.watch(request).await
+            .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.watch(request).await
             })
             .await?;
-        // Hints are good only from the judicator that gets the reports: it alone knows how much work is wanted. When
-        // another is asked first, this stream ends, and its reader begins a new one there.
+        // Only the judicator that receives the reports knows how many tasks the executor wants, so only its hints are
+        // useful. When another judicator becomes preferred, this stream ends, and the executor watches there.
         let mut preferred = self.channels.preferred();
-        let moved = async move {
-            let elsewhere = |first: &Option<String>| first.as_ref() != Some(&address);
-            preferred.wait_for(elsewhere).await.map(drop)
+        let preference_changed = async move {
+            let is_another = |first: &Option<String>| first.as_ref() != Some(&address);
+            preferred.wait_for(is_another).await.map(drop)
         };
         Ok(hints
             .map_ok(|_| ())
-            .map_err(problem_in)
-            .take_until(Box::pin(moved))
+            .map_err(error_from_status)
+            .take_until(Box::pin(preference_changed))
             .boxed())
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
         let answer = self
-            .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.calls.executors(request).await
-            })
+            .call(
+                CALL_TIMEOUT,
+                proto::Nothing {},
+                |mut connections, request| async move { connections.calls.executors(request).await },
+            )
             .await?;
-        understood(each("executors", answer.executors))
+        parsed_answer(parse_each("executors", answer.executors))
     }
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         let answer = self
-            .call(PATIENCE, proto::Nothing {}, |mut peer, request| async move {
-                peer.calls.judicators(request).await
-            })
+            .call(
+                CALL_TIMEOUT,
+                proto::Nothing {},
+                |mut connections, request| async move { connections.calls.judicators(request).await },
+            )
             .await?;
-        understood(each("judicators", answer.judicators))
+        parsed_answer(parse_each("judicators", answer.judicators))
     }
 
-    /// Goes to the next judicator as long as all that was sent can be sent again. A large blob takes its time: only a
-    /// transfer that stands still is ended.
+    /// Fails over to the next judicator as long as the sent bytes can be sent again. There is no limit on the total time,
+    /// only on the time without progress.
     async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let bytes = Repeatable::new(bytes, self.memory.clone());
-        let mut refusals = Refusals::default();
+        let bytes = ReplayableStream::new(bytes, self.replay_budget.clone());
+        let mut failures = CallFailures::default();
         self.probe_if_due();
-        for (address, mut peer) in self.channels.in_turn() {
-            let asked = self.channels.ask(&address, Duration::ZERO);
+        for (address, mut connections) in self.channels.in_failover_order() {
+            let pending = self.channels.begin_call(&address, Duration::ZERO);
             let sent = Arc::new(AtomicU64::new(0));
             let counted = sent.clone();
-            let parts = blob_parts(hash, &bytes).inspect(move |part| {
+            let parts = blob_messages(hash, &bytes).inspect(move |part| {
                 counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
             });
-            match while_it_goes_on(&sent, peer.blobs.put_blob(parts)).await {
+            match await_with_progress(&sent, connections.blobs.put_blob(parts)).await {
                 Ok(answer) => {
-                    asked.on_answered();
+                    pending.on_answered();
                     return Ok(answer.into_inner().size);
                 }
-                Err(status) => refusals.add(asked, &address, status)?,
+                Err(status) => failures.add(pending, &address, status)?,
             }
-            if !bytes.may_repeat().await {
+            if !bytes.can_replay().await {
                 break;
             }
         }
-        Err(refusals.most_telling())
+        Err(failures.into_error())
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
         let request = proto::BlobHashes {
-            hashes: hashes.into_iter().map(hash_out).collect(),
+            hashes: hashes.into_iter().map(encode_hash).collect(),
         };
         let answer = self
-            .call(PATIENCE, request, |mut peer, request| async move {
-                peer.calls.has_blobs(request).await
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.has_blobs(request).await
             })
             .await?;
         Ok(answer.blobs.into_iter().map(|blob| blob.size).collect())
@@ -404,15 +415,18 @@ impl Calls for Client {
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         let request = proto::BlobHashes {
-            hashes: vec![hash_out(hash)],
+            hashes: vec![encode_hash(hash)],
         };
         let (address, parts) = self
-            .call_someone(PATIENCE, request, |mut peer, request| async move {
-                peer.blobs.get_blob(request).await
+            .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.blobs.get_blob(request).await
             })
             .await?;
         let channels = self.channels.clone();
-        let bytes = bound_sender(parts.map_ok(|part| part.bytes).map_err(problem_in), STALL);
+        let bytes = fail_if_sender_stalls(
+            parts.map_ok(|part| part.bytes).map_err(error_from_status),
+            STALL_TIMEOUT,
+        );
         Ok(bytes
             .inspect_err(move |error| channels.on_stream_failed(&address, error))
             .boxed())

@@ -1,19 +1,20 @@
-//! Why a call was not done. The same on both sides of the wire.
+//! The errors of calls, the same on both sides of the wire.
 
-use model::{BlobHash, Invalid, TaskId};
+use model::{BlobHash, InvalidField, TaskId};
 use thiserror::Error;
 
+/// Why a call failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
     #[error("{0}")]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
     #[error("task {0} does not exist")]
     NoTask(TaskId),
     #[error("blob {0} does not exist; put it first")]
     NoBlob(BlobHash),
     #[error("blob {0} is damaged; put it again")]
     DamagedBlob(BlobHash),
-    /// The same at every judicator: they share the store.
+    /// The same at every judicator, because they share the store.
     #[error("the store cannot read it: {0}")]
     Unreadable(String),
     #[error("task {0} exists already with other content; choose another id or send the same task")]
@@ -25,10 +26,10 @@ pub enum CallError {
     /// Nothing was changed; the same call may succeed later.
     #[error("busy: {0}; try again later")]
     Busy(String),
-    /// It is not known whether the call was done. Repeating it is safe.
+    /// It is unknown whether the call was done. Repeating it is safe.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The store has no room.
+    /// The store has no space left.
     #[error("the store is full: {0}; free some space")]
     Full(String),
     #[error("internal error: {0}")]
@@ -36,7 +37,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Names the judicator that could not do the call, if that is what the error is about.
+    /// Adds the judicator's address, if the error is about the judicator and not about the request.
     pub(crate) fn of_judicator(self, address: &str) -> CallError {
         let named = |why: String| format!("judicator {address}: {why}");
         match self {
@@ -48,7 +49,7 @@ impl CallError {
         }
     }
 
-    /// Whether the same call, made again, may go better.
+    /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             CallError::Busy(_) | CallError::Unavailable(_) | CallError::Full(_) => true,

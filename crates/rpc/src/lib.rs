@@ -1,21 +1,20 @@
-//! The calls that nodes make to a judicator, and how they cross the network.
+//! The calls that nodes make to a judicator, and their gRPC transport.
 //!
-//! [`Calls`] is the whole contract in the model's words. A judicator implements it; so does [`Client`], which
-//! carries each call to a judicator elsewhere over gRPC; [`serve`] is the other end. On one machine the
-//! gateway and the executor are handed the judicator itself and nothing is encoded at all.
-//! Only this room knows the wire: neither tonic nor a generated type is seen outside.
+//! [`Calls`] is the whole contract, in types of `model`. A judicator implements it, and so does [`RpcClient`], which
+//! makes each call over gRPC; [`serve`] is the server side. On one machine the gateway and the executor hold the judicator
+//! itself, and nothing is encoded. Only this crate knows the wire format: neither tonic nor generated types are public.
 
 mod calls;
 mod client;
 mod error;
 mod secret;
 mod server;
-mod stall;
+mod stall_timeout;
 mod wire;
 
-pub use calls::{ByteStream, Calls, Event, EventStream, HintStream, Ready};
-pub use client::Client;
+pub use calls::{ByteStream, Calls, EventStream, HintStream, Readiness, TaskEvent};
+pub use client::RpcClient;
 pub use error::CallError;
-pub use secret::{Secret, SecretError};
-pub use server::{ServeError, serve};
-pub use wire::spec_bytes;
+pub use secret::{ClusterSecret, ClusterSecretError};
+pub use server::{RpcServeError, serve};
+pub use wire::spec_digest_bytes;

@@ -1,4 +1,4 @@
-//! The cluster secret: what one node shows another so that strangers on the network are turned away.
+//! The cluster secret, which authenticates one node to another.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,16 @@ use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Status};
 
-/// Clones share one value: after `reload` all of them show and demand the new one.
+/// The shared secret of the cluster's nodes. Clones share one value, so a `reload` applies to all of them.
 #[derive(Clone)]
-pub struct Secret {
+pub struct ClusterSecret {
     path: PathBuf,
     value: Arc<RwLock<MetadataValue<Ascii>>>,
 }
 
+/// Why the cluster secret could not be loaded.
 #[derive(Debug, Error)]
-pub enum SecretError {
+pub enum ClusterSecretError {
     #[error("could not read the cluster secret in {path}")]
     Read {
         path: PathBuf,
@@ -30,16 +31,16 @@ pub enum SecretError {
 
 const HEADER: &str = "authorization";
 
-impl Secret {
-    pub fn load(path: &Path) -> Result<Secret, SecretError> {
-        Ok(Secret {
+impl ClusterSecret {
+    pub fn load(path: &Path) -> Result<ClusterSecret, ClusterSecretError> {
+        Ok(ClusterSecret {
             path: path.to_path_buf(),
             value: Arc::new(RwLock::new(read(path)?)),
         })
     }
 
     /// Reads the file again, for all clones. On an error the old value stays.
-    pub fn reload(&self) -> Result<(), SecretError> {
+    pub fn reload(&self) -> Result<(), ClusterSecretError> {
         let value = read(&self.path)?;
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
         Ok(())
@@ -53,7 +54,8 @@ impl Secret {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A secret for another purpose that whoever knows this one can make too, and that tells nothing of this one.
+    /// Derives a secret for another purpose. Every node with this secret derives the same one, and the derived secret does
+    /// not reveal this one.
     pub fn derive(&self, purpose: &str) -> String {
         let mut digest = Sha256::new();
         digest.update(purpose.as_bytes());
@@ -66,39 +68,39 @@ impl Secret {
             .collect()
     }
 
-    pub(crate) fn show(&self, request: &mut Request<()>) {
+    pub(crate) fn attach(&self, request: &mut Request<()>) {
         request.metadata_mut().insert(HEADER, self.value());
     }
 
-    pub(crate) fn demand(&self, request: &Request<()>) -> Result<(), Status> {
-        // Digests are compared, not the words, so that the time it takes tells nothing of the secret.
+    pub(crate) fn verify(&self, request: &Request<()>) -> Result<(), Status> {
+        // Comparing digests, not the secrets themselves, makes the time of the comparison reveal nothing.
         let digest = |value: &MetadataValue<Ascii>| Sha256::digest(value.as_bytes());
         match request.metadata().get(HEADER) {
-            Some(shown) if digest(shown) == digest(&self.value()) => Ok(()),
-            Some(_) => Err(Status::unauthenticated("this is not the cluster's secret")),
-            None => Err(Status::unauthenticated("the cluster's secret is missing")),
+            Some(sent) if digest(sent) == digest(&self.value()) => Ok(()),
+            Some(_) => Err(Status::unauthenticated("wrong cluster secret")),
+            None => Err(Status::unauthenticated("the cluster secret is missing")),
         }
     }
 }
 
-fn read(path: &Path) -> Result<MetadataValue<Ascii>, SecretError> {
-    let text = std::fs::read_to_string(path).map_err(|source| SecretError::Read {
+fn read(path: &Path) -> Result<MetadataValue<Ascii>, ClusterSecretError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ClusterSecretError::Read {
         path: path.to_path_buf(),
         source,
     })?;
-    let word = text.trim();
-    let form = || SecretError::Form {
+    let secret = text.trim();
+    let form = || ClusterSecretError::Form {
         path: path.to_path_buf(),
     };
-    if word.len() < 16 || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if secret.len() < 16 || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(form());
     }
-    format!("Bearer {word}").parse().map_err(|_| form())
+    format!("Bearer {secret}").parse().map_err(|_| form())
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ClusterSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("ClusterSecret(..)")
     }
 }
 
@@ -107,18 +109,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_reaches_every_clone_and_a_bad_file_changes_nothing() {
+    fn a_reload_applies_to_all_clones_and_a_bad_file_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         std::fs::write(&path, "the-first-secret-of-all\n").unwrap();
-        let server = Secret::load(&path).unwrap();
+        let server = ClusterSecret::load(&path).unwrap();
         let client = server.clone();
-        let accepts = |secret: &Secret| {
+        let accepts = |secret: &ClusterSecret| {
             let mut request = Request::new(());
-            secret.show(&mut request);
-            server.demand(&request).is_ok()
+            secret.attach(&mut request);
+            server.verify(&request).is_ok()
         };
-        let before = Secret::load(&path).unwrap();
+        let before = ClusterSecret::load(&path).unwrap();
         std::fs::write(&path, "the-second-secret-of-all\n").unwrap();
         server.reload().unwrap();
         assert!(accepts(&client) && !accepts(&before));

@@ -1,4 +1,4 @@
-//! The judicator's end: each call is read, made, and its answer written.
+//! The RPC server: parses each request, makes the call, and encodes the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,40 +14,41 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::stall::{STALL, bound_receiver, bound_sender};
+use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
-use crate::wire::{Incoming, each, hash_in, id_in, problem_out, proto};
-use crate::{CallError, Calls, Secret};
+use crate::wire::{ParseMessage, parse_each, parse_hash, parse_id, proto, status_from_error};
+use crate::{CallError, Calls, ClusterSecret};
 
+/// Why the RPC server stopped.
 #[derive(Debug, Error)]
 #[error("the RPC server failed")]
-pub struct ServeError(#[from] tonic::transport::Error);
+pub struct RpcServeError(#[from] tonic::transport::Error);
 
-/// The largest message: a report with some tasks' outputs, or a batch of tasks.
+/// The largest message, for a report with outputs of several tasks or a batch of tasks.
 pub(crate) const MESSAGE_LIMIT: usize = 128 << 20;
 
-/// Serves until told to stop; calls under way are finished, streams are ended.
+/// Serves until `stop`. Then calls under way finish, and streams end.
 pub async fn serve(
     listener: TcpListener,
     calls: Arc<dyn Calls>,
-    secret: Option<Secret>,
+    secret: Option<ClusterSecret>,
     stop: CancellationToken,
-) -> Result<(), ServeError> {
-    let shell = Shell {
+) -> Result<(), RpcServeError> {
+    let service = RpcService {
         calls,
         stop: stop.clone(),
     };
-    let service = JudicatorServer::new(shell)
+    let service = JudicatorServer::new(service)
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT);
     let guard = move |request: Request<()>| {
         if let Some(secret) = &secret {
-            secret.demand(&request)?;
+            secret.verify(&request)?;
         }
         Ok(request)
     };
     Server::builder()
-        // A peer that vanished without a word must not hold its streams for ever.
+        // A client that disappeared without closing its connection must not keep its streams open for ever.
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .add_service(InterceptedService::new(service, guard))
@@ -59,39 +60,44 @@ pub async fn serve(
     Ok(())
 }
 
-struct Shell {
+/// The gRPC service over an implementation of [`Calls`].
+struct RpcService {
     calls: Arc<dyn Calls>,
     stop: CancellationToken,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
-type Answers<T> = BoxStream<'static, Result<T, Status>>;
+/// The answer of a gRPC method.
+type RpcResult<T> = Result<Response<T>, Status>;
+/// The streaming answer of a gRPC method.
+type RpcStream<T> = BoxStream<'static, Result<T, Status>>;
 
-fn read<M: Incoming<T>, T>(message: M) -> Result<T, Status> {
-    message.read().map_err(|invalid| problem_out(invalid.into()))
+fn parse<M: ParseMessage<T>, T>(message: M) -> Result<T, Status> {
+    message
+        .parse()
+        .map_err(|invalid| status_from_error(invalid.into()))
 }
 
-fn write<T, M: From<T>>(answer: Result<T, CallError>) -> Answer<M> {
+fn encode<T, M: From<T>>(answer: Result<T, CallError>) -> RpcResult<M> {
     answer
         .map(|answer| Response::new(M::from(answer)))
-        .map_err(problem_out)
+        .map_err(status_from_error)
 }
 
-fn invalid<T>(read: Result<T, model::Invalid>) -> Result<T, Status> {
-    read.map_err(|invalid| problem_out(invalid.into()))
+fn or_status<T>(parsed: Result<T, model::InvalidField>) -> Result<T, Status> {
+    parsed.map_err(|invalid| status_from_error(invalid.into()))
 }
 
-impl Shell {
+impl RpcService {
     fn stream<T: Send + 'static, M: Send + 'static>(
         &self,
         answers: BoxStream<'static, Result<T, CallError>>,
-        write: impl Fn(T) -> M + Send + 'static,
-    ) -> Answer<Answers<M>> {
+        encode: impl Fn(T) -> M + Send + 'static,
+    ) -> RpcResult<RpcStream<M>> {
         let stop = self.stop.clone().cancelled_owned();
         Ok(Response::new(
             answers
-                .map_ok(write)
-                .map_err(problem_out)
+                .map_ok(encode)
+                .map_err(status_from_error)
                 .take_until(stop)
                 .boxed(),
         ))
@@ -99,122 +105,133 @@ impl Shell {
 }
 
 #[tonic::async_trait]
-impl Judicator for Shell {
-    type EventsStream = Answers<proto::Event>;
-    type WatchStream = Answers<proto::Nothing>;
-    type GetBlobStream = Answers<proto::BlobPart>;
+impl Judicator for RpcService {
+    type EventsStream = RpcStream<proto::Event>;
+    type WatchStream = RpcStream<proto::Nothing>;
+    type GetBlobStream = RpcStream<proto::BlobPart>;
 
-    async fn add(&self, request: Request<proto::AddRequest>) -> Answer<proto::AddAnswer> {
-        let tasks = invalid(each("tasks", request.into_inner().tasks))?;
-        let added = self.calls.add(tasks).await.map_err(problem_out)?;
+    async fn add(&self, request: Request<proto::AddRequest>) -> RpcResult<proto::AddAnswer> {
+        let tasks = or_status(parse_each("tasks", request.into_inner().tasks))?;
+        let added = self.calls.add(tasks).await.map_err(status_from_error)?;
         Ok(Response::new(proto::AddAnswer {
             tasks: added.into_iter().map(Into::into).collect(),
         }))
     }
 
-    async fn cancel(&self, request: Request<proto::TaskRequest>) -> Answer<proto::Task> {
-        let id = invalid(id_in("id", &request.get_ref().id))?;
-        write(self.calls.cancel(id).await)
+    async fn cancel(&self, request: Request<proto::TaskRequest>) -> RpcResult<proto::Task> {
+        let id = or_status(parse_id("id", &request.get_ref().id))?;
+        encode(self.calls.cancel(id).await)
     }
 
-    async fn get(&self, request: Request<proto::TaskRequest>) -> Answer<proto::Task> {
+    async fn get(&self, request: Request<proto::TaskRequest>) -> RpcResult<proto::Task> {
         let request = request.into_inner();
-        let id = invalid(id_in("id", &request.id))?;
-        // A wait that would outlive this process is cut short: the caller asks again, elsewhere.
+        let id = or_status(parse_id("id", &request.id))?;
+        // When this process stops, a wait ends early. The caller repeats the call at another judicator.
         let wait = request.wait.map(Duration::from_micros);
         tokio::select! {
-            task = self.calls.get(id, wait) => write(task),
-            () = self.stop.cancelled() => write(self.calls.get(id, None).await),
+            task = self.calls.get(id, wait) => encode(task),
+            () = self.stop.cancelled() => encode(self.calls.get(id, None).await),
         }
     }
 
-    async fn search(&self, request: Request<proto::Query>) -> Answer<proto::Page> {
-        let query = read(request.into_inner())?;
-        write(self.calls.search(query).await)
+    async fn search(&self, request: Request<proto::Query>) -> RpcResult<proto::Page> {
+        let query = parse(request.into_inner())?;
+        encode(self.calls.search(query).await)
     }
 
-    async fn stats(&self, _: Request<proto::Nothing>) -> Answer<proto::StatsAnswer> {
-        write(self.calls.stats().await)
+    async fn stats(&self, _: Request<proto::Nothing>) -> RpcResult<proto::StatsAnswer> {
+        encode(self.calls.stats().await)
     }
 
-    async fn check(&self, _: Request<proto::Nothing>) -> Answer<proto::ReadyAnswer> {
-        write(self.calls.check().await)
+    async fn check(&self, _: Request<proto::Nothing>) -> RpcResult<proto::ReadyAnswer> {
+        encode(self.calls.check().await)
     }
 
-    async fn events(&self, request: Request<proto::TaskRequest>) -> Answer<Self::EventsStream> {
-        let id = invalid(id_in("id", &request.get_ref().id))?;
-        let events = self.calls.events(id).await.map_err(problem_out)?;
+    async fn events(&self, request: Request<proto::TaskRequest>) -> RpcResult<Self::EventsStream> {
+        let id = or_status(parse_id("id", &request.get_ref().id))?;
+        let events = self.calls.events(id).await.map_err(status_from_error)?;
         self.stream(events, Into::into)
     }
 
-    async fn report(&self, request: Request<proto::ReportRequest>) -> Answer<proto::ReportAnswer> {
-        let report = read(request.into_inner())?;
-        write(self.calls.report(report).await)
+    async fn report(&self, request: Request<proto::ReportRequest>) -> RpcResult<proto::ReportAnswer> {
+        let report = parse(request.into_inner())?;
+        encode(self.calls.report(report).await)
     }
 
-    async fn watch(&self, request: Request<proto::WatchRequest>) -> Answer<Self::WatchStream> {
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> RpcResult<Self::WatchStream> {
         let request = request.into_inner();
         let executor = model::ExecutorName::new(request.executor)
-            .map_err(|wrong| model::Invalid::new("executor", wrong.to_string()));
-        let session = invalid(id_in("session", &request.session))?;
+            .map_err(|wrong| model::InvalidField::new("executor", wrong.to_string()));
+        let session = or_status(parse_id("session", &request.session))?;
         let hints = self
             .calls
-            .watch(invalid(executor)?, session)
+            .watch(or_status(executor)?, session)
             .await
-            .map_err(problem_out)?;
+            .map_err(status_from_error)?;
         self.stream(hints, |()| proto::Nothing {})
     }
 
-    async fn executors(&self, _: Request<proto::Nothing>) -> Answer<proto::ExecutorsAnswer> {
-        let executors = self.calls.executors().await.map_err(problem_out)?;
+    async fn executors(&self, _: Request<proto::Nothing>) -> RpcResult<proto::ExecutorsAnswer> {
+        let executors = self.calls.executors().await.map_err(status_from_error)?;
         let executors = executors.into_iter().map(Into::into).collect();
         Ok(Response::new(proto::ExecutorsAnswer { executors }))
     }
 
-    async fn judicators(&self, _: Request<proto::Nothing>) -> Answer<proto::JudicatorsAnswer> {
-        let judicators = self.calls.judicators().await.map_err(problem_out)?;
+    async fn judicators(&self, _: Request<proto::Nothing>) -> RpcResult<proto::JudicatorsAnswer> {
+        let judicators = self.calls.judicators().await.map_err(status_from_error)?;
         let judicators = judicators.into_iter().map(Into::into).collect();
         Ok(Response::new(proto::JudicatorsAnswer { judicators }))
     }
 
-    async fn put_blob(&self, request: Request<Streaming<proto::BlobPart>>) -> Answer<proto::BlobSize> {
+    async fn put_blob(&self, request: Request<Streaming<proto::BlobPart>>) -> RpcResult<proto::BlobSize> {
         let mut parts = request.into_inner();
-        let first = tokio::time::timeout(STALL, parts.message()).await;
-        let first = first.map_err(|_| Status::deadline_exceeded("no byte came for too long"))?;
+        let first = tokio::time::timeout(STALL_TIMEOUT, parts.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("received no bytes for too long"))?;
         let first = first?.unwrap_or_default();
-        let hash = invalid(hash_in("hash", &first.hash))?;
-        let rest = parts.map_ok(|part| part.bytes).map_err(crate::wire::problem_in);
-        let bytes = bound_sender(futures::stream::iter([Ok(first.bytes)]).chain(rest), STALL);
-        let size = self.calls.put_blob(hash, bytes).await.map_err(problem_out)?;
+        let hash = or_status(parse_hash("hash", &first.hash))?;
+        let rest = parts
+            .map_ok(|part| part.bytes)
+            .map_err(crate::wire::error_from_status);
+        let bytes = fail_if_sender_stalls(
+            futures::stream::iter([Ok(first.bytes)]).chain(rest),
+            STALL_TIMEOUT,
+        );
+        let size = self
+            .calls
+            .put_blob(hash, bytes)
+            .await
+            .map_err(status_from_error)?;
         Ok(Response::new(proto::BlobSize { size }))
     }
 
-    async fn has_blobs(&self, request: Request<proto::BlobHashes>) -> Answer<proto::BlobSizes> {
+    async fn has_blobs(&self, request: Request<proto::BlobHashes>) -> RpcResult<proto::BlobSizes> {
         let hashes = request
             .get_ref()
             .hashes
             .iter()
-            .map(|hash| hash_in("hashes", hash))
+            .map(|hash| parse_hash("hashes", hash))
             .collect();
         let sizes = self
             .calls
-            .has_blobs(invalid(hashes)?)
+            .has_blobs(or_status(hashes)?)
             .await
-            .map_err(problem_out)?;
+            .map_err(status_from_error)?;
         let blobs = sizes.into_iter().map(|size| proto::Existing { size }).collect();
         Ok(Response::new(proto::BlobSizes { blobs }))
     }
 
-    async fn get_blob(&self, request: Request<proto::BlobHashes>) -> Answer<Self::GetBlobStream> {
+    async fn get_blob(&self, request: Request<proto::BlobHashes>) -> RpcResult<Self::GetBlobStream> {
         let hash = request.get_ref().hashes.first().map_or(&[][..], |hash| hash);
         let bytes = self
             .calls
-            .get_blob(invalid(hash_in("hashes", hash))?)
+            .get_blob(or_status(parse_hash("hashes", hash))?)
             .await
-            .map_err(problem_out)?;
-        self.stream(bound_receiver(bytes, STALL), |bytes| proto::BlobPart {
-            hash: Bytes::new(),
-            bytes,
+            .map_err(status_from_error)?;
+        self.stream(fail_if_receiver_stalls(bytes, STALL_TIMEOUT), |bytes| {
+            proto::BlobPart {
+                hash: Bytes::new(),
+                bytes,
+            }
         })
     }
 }

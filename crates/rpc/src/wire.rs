@@ -1,63 +1,76 @@
-//! Wire to model and back. Going out cannot fail; coming in, every field is checked as bad input would be.
+//! Conversion between wire messages and `model`. Encoding cannot fail. Parsing checks every field as untrusted input.
 
+mod error_status;
 mod ids;
 mod nodes;
-mod problem;
 mod report;
 mod search;
 mod task;
 
+/// The types generated from `conclave.proto`.
 pub(crate) mod proto {
     #![allow(clippy::all, unreachable_pub)]
     tonic::include_proto!("conclave.v1");
 }
 
-pub(crate) use ids::{hash_in, hash_out, id_in, id_out};
-pub(crate) use problem::{own_problem, problem_in, problem_out};
-pub use task::spec_bytes;
+pub(crate) use error_status::{error_from_status, judicator_error, status_from_error};
+pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
+pub use task::spec_digest_bytes;
 
 use std::time::Duration;
 
-use model::Invalid;
+use model::InvalidField;
 
-/// A wire message that can be understood as a `T`, or complained about.
-pub(crate) trait Incoming<T> {
-    fn read(self) -> Result<T, Invalid>;
+/// A wire message that can be parsed into a `T`.
+pub(crate) trait ParseMessage<T> {
+    fn parse(self) -> Result<T, InvalidField>;
 }
 
-/// Reads a part that must be there.
-pub(crate) fn required<M: Incoming<T>, T>(field: &str, part: Option<M>) -> Result<T, Invalid> {
-    part.ok_or_else(|| Invalid::new(field, "is missing"))?
-        .read()
+/// Parses a field that must be present.
+pub(crate) fn parse_required<M: ParseMessage<T>, T>(
+    field: &str,
+    message: Option<M>,
+) -> Result<T, InvalidField> {
+    message
+        .ok_or_else(|| InvalidField::new(field, "is missing"))?
+        .parse()
         .map_err(|invalid| invalid.within(field))
 }
 
-/// Reads a part that may be there.
-pub(crate) fn optional<M: Incoming<T>, T>(field: &str, part: Option<M>) -> Result<Option<T>, Invalid> {
-    part.map(|part| part.read().map_err(|invalid| invalid.within(field)))
+/// Parses a field that may be absent.
+pub(crate) fn parse_optional<M: ParseMessage<T>, T>(
+    field: &str,
+    message: Option<M>,
+) -> Result<Option<T>, InvalidField> {
+    message
+        .map(|message| message.parse().map_err(|invalid| invalid.within(field)))
         .transpose()
 }
 
-/// Reads each of a list, naming the one that is wrong by its place.
-pub(crate) fn each<M: Incoming<T>, T>(field: &str, parts: Vec<M>) -> Result<Vec<T>, Invalid> {
-    parts
+/// Parses each item of a list. An error names the item by its index.
+pub(crate) fn parse_each<M: ParseMessage<T>, T>(
+    field: &str,
+    messages: Vec<M>,
+) -> Result<Vec<T>, InvalidField> {
+    messages
         .into_iter()
         .enumerate()
-        .map(|(index, part)| {
-            part.read()
+        .map(|(index, message)| {
+            message
+                .parse()
                 .map_err(|invalid| invalid.within(&format!("{field}[{index}]")))
         })
         .collect()
 }
 
-/// Reads text that has a form of its own.
-pub(crate) fn text<T: std::str::FromStr>(field: &str, value: &str) -> Result<T, Invalid>
+/// Parses a text field with `FromStr`.
+pub(crate) fn parse_text<T: std::str::FromStr>(field: &str, value: &str) -> Result<T, InvalidField>
 where
     T::Err: std::fmt::Display,
 {
     value
         .parse()
-        .map_err(|wrong: T::Err| Invalid::new(field, wrong.to_string()))
+        .map_err(|error: T::Err| InvalidField::new(field, error.to_string()))
 }
 
 pub(crate) fn micros(span: Duration) -> u64 {

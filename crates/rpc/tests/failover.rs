@@ -1,4 +1,4 @@
-//! Which judicator a client asks when one of them cannot do a call: real servers in this process, each with its flaw.
+//! Failover of the client: which judicator it asks when one fails. Real servers in this process, some with a fault.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,10 +10,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use model::{
-    Add, Added, BlobHash, Counts, ExecutorName, ExecutorState, JudicatorState, Page, Query, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
+    SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery,
 };
-use rpc::{ByteStream, CallError, Calls, Client, EventStream, HintStream, Ready, Secret, serve};
+use rpc::{
+    ByteStream, CallError, Calls, ClusterSecret, EventStream, HintStream, Readiness, RpcClient, serve,
+};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -21,42 +23,42 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-/// Answers `stats`, `check`, `put_blob` and `get_blob`, each as its flaw says.
+/// A judicator that answers `stats`, `check`, `put_blob` and `get_blob`, or fails them with its fault.
 #[derive(Default)]
-struct FakeJudicator {
-    flaw: watch::Sender<Option<CallError>>,
+struct FaultyJudicator {
+    fault: watch::Sender<Option<CallError>>,
     stats: AtomicU32,
     checks: AtomicU32,
-    /// Bytes of endless blobs.
+    /// The bytes of endless blobs that it has produced.
     produced: Arc<AtomicU32>,
 }
 
 const ENDLESS: BlobHash = BlobHash([9; 32]);
-static PART: [u8; 64 << 10] = [7; 64 << 10];
+static CHUNK: [u8; 64 << 10] = [7; 64 << 10];
 
-impl FakeJudicator {
-    fn answer<T>(&self, well: T) -> Result<T, CallError> {
-        match &*self.flaw.borrow() {
-            Some(flaw) => Err(flaw.clone()),
-            None => Ok(well),
+impl FaultyJudicator {
+    fn answer<T>(&self, answer: T) -> Result<T, CallError> {
+        match &*self.fault.borrow() {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(answer),
         }
     }
 
-    fn asked(&self) -> u32 {
+    fn calls(&self) -> u32 {
         self.stats.load(Ordering::SeqCst)
     }
 }
 
 fn unused<T>() -> Result<T, CallError> {
-    Err(CallError::Internal("not for this test".into()))
+    Err(CallError::Internal("not used by this test".into()))
 }
 
 #[async_trait]
-impl Calls for FakeJudicator {
+impl Calls for FaultyJudicator {
     async fn stats(&self) -> Result<Stats, CallError> {
         self.stats.fetch_add(1, Ordering::SeqCst);
         self.answer(Stats {
-            counts: Counts::new(),
+            counts: StatusCounts::new(),
             executors: 1,
             slots: 1,
             held: 0,
@@ -64,9 +66,9 @@ impl Calls for FakeJudicator {
             window: Duration::from_secs(1),
         })
     }
-    async fn check(&self) -> Result<Ready, CallError> {
+    async fn check(&self) -> Result<Readiness, CallError> {
         self.checks.fetch_add(1, Ordering::SeqCst);
-        self.answer(Ready { executors: 1 })
+        self.answer(Readiness { executors: 1 })
     }
     async fn put_blob(&self, _: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
         let parts: Vec<_> = bytes.collect().await;
@@ -74,7 +76,7 @@ impl Calls for FakeJudicator {
         let size = sizes.sum::<Result<u64, _>>()?;
         self.answer(size)
     }
-    async fn add(&self, _: Vec<Add>) -> Result<Vec<Added>, CallError> {
+    async fn add(&self, _: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         unused()
     }
     async fn cancel(&self, _: TaskId) -> Result<Task, CallError> {
@@ -85,7 +87,7 @@ impl Calls for FakeJudicator {
         tokio::time::sleep(wait.unwrap_or_default()).await;
         Err(CallError::NoTask(id))
     }
-    async fn search(&self, _: Query) -> Result<Page, CallError> {
+    async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
         unused()
     }
     async fn events(&self, _: TaskId) -> Result<EventStream, CallError> {
@@ -106,14 +108,14 @@ impl Calls for FakeJudicator {
     async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
         unused()
     }
-    /// Begins well; a flaw shows after the first byte.
+    /// The stream begins well. The fault appears after the first byte.
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         self.stats.fetch_add(1, Ordering::SeqCst);
         if hash == ENDLESS {
             let produced = self.produced.clone();
             let part = move || {
-                produced.fetch_add(PART.len() as u32, Ordering::SeqCst);
-                Ok(Bytes::from_static(&PART))
+                produced.fetch_add(CHUNK.len() as u32, Ordering::SeqCst);
+                Ok(Bytes::from_static(&CHUNK))
             };
             return Ok(stream::repeat_with(part).boxed());
         }
@@ -131,9 +133,9 @@ async fn listen() -> (TcpListener, String) {
     (listener, address)
 }
 
-async fn start(secret: Option<Secret>) -> (Arc<FakeJudicator>, String) {
+async fn start(secret: Option<ClusterSecret>) -> (Arc<FaultyJudicator>, String) {
     let (listener, address) = listen().await;
-    let judicator = Arc::new(FakeJudicator::default());
+    let judicator = Arc::new(FaultyJudicator::default());
     tokio::spawn(serve(
         listener,
         judicator.clone(),
@@ -143,7 +145,7 @@ async fn start(secret: Option<Secret>) -> (Arc<FakeJudicator>, String) {
     (judicator, address)
 }
 
-/// A server that knows none of the calls, as one of another version may not know a new one.
+/// A gRPC server without any of the calls, like a judicator of another version that does not know a call.
 async fn start_without_calls() -> String {
     let (listener, address) = listen().await;
     let server = Server::builder().add_routes(Routes::default());
@@ -151,36 +153,37 @@ async fn start_without_calls() -> String {
     address
 }
 
-fn client(addresses: &[&str], secret: Option<Secret>) -> Client {
+fn client(addresses: &[&str], secret: Option<ClusterSecret>) -> RpcClient {
     let addresses = addresses.iter().map(ToString::to_string).collect();
-    Client::new(watch::channel(addresses).1, secret)
+    RpcClient::new(watch::channel(addresses).1, secret)
 }
 
-/// A client chooses where it begins at random: several of them begin everywhere.
+/// A client chooses its home at random. With this many clients, each judicator is the home of some.
 const CLIENTS: usize = 12;
 
 #[tokio::test]
-async fn a_judicator_that_cannot_do_it_loses_its_clients() {
+async fn a_failing_judicator_loses_its_clients() {
     let folder = tempfile::tempdir().unwrap();
     let secret = |word: &str| {
         let path = folder.path().join(word);
         std::fs::write(&path, word).unwrap();
-        Secret::load(&path).unwrap()
+        ClusterSecret::load(&path).unwrap()
     };
     let ours = secret("the-secret-of-this-cluster");
     let (good, good_at) = start(Some(ours.clone())).await;
-    let (_, strange_at) = start(Some(secret("a-secret-of-another-one"))).await;
+    let (_, foreign_at) = start(Some(secret("a-secret-of-another-one"))).await;
     let (full, full_at) = start(Some(ours.clone())).await;
-    full.flaw.send_replace(Some(CallError::Full("no room".into())));
+    full.fault.send_replace(Some(CallError::Full("no room".into())));
     let (broken, broken_at) = start(Some(ours.clone())).await;
     broken
-        .flaw
+        .fault
         .send_replace(Some(CallError::Internal("damaged".into())));
     let (busy, busy_at) = start(Some(ours.clone())).await;
-    busy.flaw.send_replace(Some(CallError::Busy("much to do".into())));
+    busy.fault
+        .send_replace(Some(CallError::Busy("much to do".into())));
     let old_at = start_without_calls().await;
     for (what, address) in [
-        ("another secret", &strange_at),
+        ("another secret", &foreign_at),
         ("no such call", &old_at),
         ("full", &full_at),
         ("internal error", &broken_at),
@@ -199,32 +202,32 @@ async fn a_judicator_that_cannot_do_it_loses_its_clients() {
             assert_eq!(put, Ok(4), "{what}");
         }
     }
-    assert_eq!(good.asked() as usize, 5 * 3 * CLIENTS);
-    // Not asked for every call: once by those that began with it.
+    assert_eq!(good.calls() as usize, 5 * 3 * CLIENTS);
+    // Each client asked it at most once.
     for judicator in [&full, &broken] {
-        assert!(judicator.asked() as usize <= CLIENTS, "{}", judicator.asked());
+        assert!(judicator.calls() as usize <= CLIENTS, "{}", judicator.calls());
     }
 }
 
 #[tokio::test]
-async fn a_wrong_request_is_not_taken_elsewhere() {
+async fn a_wrong_request_is_not_repeated_at_another_judicator() {
     let (first, first_at) = start(None).await;
     let (second, second_at) = start(None).await;
     let client = client(&[&first_at, &second_at], None);
     for _ in 0..3 {
-        let answer = client.get(TaskId::generate(), None).await;
+        let answer = client.get(TaskId(uuid::Uuid::now_v7()), None).await;
         assert!(matches!(answer, Err(CallError::NoTask(_))), "{answer:?}");
     }
-    let mut asked = [first.asked(), second.asked()];
-    asked.sort_unstable();
-    assert_eq!(asked, [0, 3]);
+    let mut calls = [first.calls(), second.calls()];
+    calls.sort_unstable();
+    assert_eq!(calls, [0, 3]);
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_midway_is_fetched_elsewhere_next_time() {
+async fn after_a_stream_fails_midway_the_next_one_comes_from_another_judicator() {
     let (broken, broken_at) = start(None).await;
     broken
-        .flaw
+        .fault
         .send_replace(Some(CallError::Internal("bad disk".into())));
     let (_, good_at) = start(None).await;
     for _ in 0..CLIENTS {
@@ -239,19 +242,19 @@ async fn a_stream_that_fails_midway_is_fetched_elsewhere_next_time() {
             assert!(failures < 2, "the same judicator was asked again");
         }
     }
-    // So some clients did begin with it.
-    assert!(broken.asked() > 0);
+    // Some clients did ask it first.
+    assert!(broken.calls() > 0);
 }
 
 #[tokio::test]
-async fn blobs_that_nobody_reads_hold_up_no_other_call() {
+async fn unread_blob_streams_do_not_block_other_calls() {
     let (judicator, address) = start(None).await;
     let client = client(&[&address], None);
     let mut unread = Vec::new();
     for _ in 0..32 {
         unread.push(client.get_blob(ENDLESS).await.unwrap());
     }
-    // More than a connection's window has room for by default.
+    // More than the default window of a connection.
     let filled = async {
         while judicator.produced.load(Ordering::SeqCst) < 6 << 20 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -261,7 +264,7 @@ async fn blobs_that_nobody_reads_hold_up_no_other_call() {
         .await
         .unwrap();
     client.stats().await.unwrap();
-    // Nor other blobs.
+    // Other blobs are not blocked either.
     let mut other = client.get_blob(ENDLESS).await.unwrap();
     assert!(other.next().await.unwrap().is_ok());
     let whole = client.get_blob(BlobHash([1; 32])).await.unwrap();
@@ -269,29 +272,29 @@ async fn blobs_that_nobody_reads_hold_up_no_other_call() {
 }
 
 #[tokio::test]
-async fn a_caller_who_hangs_up_during_a_wait_says_nothing_about_the_judicator() {
+async fn a_caller_that_disconnects_during_a_wait_does_not_suspend_the_judicator() {
     let (first, first_at) = start(None).await;
     let (second, second_at) = start(None).await;
     let client = client(&[&first_at, &second_at], None);
     for _ in 0..3 {
-        let wait = client.get(TaskId::generate(), Some(Duration::from_secs(60)));
-        let hung_up = tokio::time::timeout(Duration::from_millis(1500), wait).await;
-        assert!(hung_up.is_err());
+        let wait = client.get(TaskId(uuid::Uuid::now_v7()), Some(Duration::from_secs(60)));
+        let dropped = tokio::time::timeout(Duration::from_millis(1500), wait).await;
+        assert!(dropped.is_err());
     }
-    let mut asked = [first.asked(), second.asked()];
-    asked.sort_unstable();
-    assert_eq!(asked, [0, 3]);
+    let mut calls = [first.calls(), second.calls()];
+    calls.sort_unstable();
+    assert_eq!(calls, [0, 3]);
 }
 
 #[tokio::test]
-async fn when_all_refuse_the_most_telling_error_is_returned() {
+async fn if_all_judicators_fail_the_most_useful_error_is_returned() {
     let (full, full_at) = start(None).await;
-    full.flaw.send_replace(Some(CallError::Full("no room".into())));
+    full.fault.send_replace(Some(CallError::Full("no room".into())));
     let (stopping, stopping_at) = start(None).await;
     stopping
-        .flaw
+        .fault
         .send_replace(Some(CallError::Unavailable("stopping".into())));
-    // Nobody listens there any more.
+    // No server listens at this address any more.
     let (_, dead_at) = listen().await;
     let addresses = [&*full_at, &*stopping_at, &*dead_at];
     for begin in 0..CLIENTS {
@@ -300,7 +303,7 @@ async fn when_all_refuse_the_most_telling_error_is_returned() {
         let client = client(&addresses, None);
         let expected = CallError::Full(format!("judicator {full_at}: no room"));
         assert_eq!(client.stats().await.unwrap_err(), expected);
-        // Again, when all were left: each is asked all the same.
+        // Suspended judicators are asked anyway if all are suspended.
         assert_eq!(client.stats().await.unwrap_err(), expected);
     }
     let none = client(&[], None);
@@ -308,29 +311,29 @@ async fn when_all_refuse_the_most_telling_error_is_returned() {
 }
 
 #[tokio::test]
-async fn a_client_comes_back_when_its_judicator_works_again() {
+async fn a_client_returns_to_its_home_when_that_works_again() {
     let (first, first_at) = start(None).await;
     let (second, second_at) = start(None).await;
     let client = client(&[&first_at, &second_at], None);
     client.stats().await.unwrap();
-    let (home, other) = match first.asked() {
+    let (home, other) = match first.calls() {
         1 => (first, second),
         _ => (second, first),
     };
-    home.flaw.send_replace(Some(CallError::Full("no room".into())));
+    home.fault.send_replace(Some(CallError::Full("no room".into())));
     client.stats().await.unwrap();
-    assert_eq!((home.asked(), other.asked()), (2, 1));
-    // It is probed after its pauses, and found to be full still; no call waits for that.
-    await_that(&client, || home.checks.load(Ordering::SeqCst) >= 1).await;
-    assert_eq!(home.asked(), 2);
-    home.flaw.send_replace(None);
-    await_that(&client, || home.asked() > 2).await;
+    assert_eq!((home.calls(), other.calls()), (2, 1));
+    // The home is probed after its pause and is still full. No call waits for the probe.
+    call_until(&client, || home.checks.load(Ordering::SeqCst) >= 1).await;
+    assert_eq!(home.calls(), 2);
+    home.fault.send_replace(None);
+    call_until(&client, || home.calls() > 2).await;
 }
 
-/// Makes calls until it is so; each has to be done by some judicator.
-async fn await_that(client: &Client, is_so: impl Fn() -> bool) {
+/// Makes calls until the condition holds. Each call must succeed at some judicator.
+async fn call_until(client: &RpcClient, condition: impl Fn() -> bool) {
     let calls = async {
-        while !is_so() {
+        while !condition() {
             client.stats().await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,4 +1,4 @@
-//! How much of the raw rate of starting processes is left when wardens start them, with cells and without.
+//! Measures the rate at which wardens start processes, with and without cells, compared to starting them directly.
 //!
 //!     cargo run --release -p sandbox --example spawn_rate
 #![allow(clippy::print_stdout)]
@@ -6,36 +6,38 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use sandbox::cgroup::Place;
-use sandbox::{CellSettings, Input, Isolation, Launcher, Limits, Part, Spec};
+use sandbox::cgroup::CgroupRoot;
+use sandbox::{
+    CellSettings, CommandInput, CommandIsolation, CommandLimits, CommandSpec, RootEntry, WardenLauncher,
+};
 
 const RUNS: u32 = 1000;
-/// The machine is shared: the best of some rounds is what it can do.
+/// The machine may be busy with other work, so the best of several rounds counts.
 const ROUNDS: u32 = 3;
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("warden") {
         return sandbox::warden::run();
     }
-    let place = Place::prepare("conclave-spawn-rate", None).expect("control groups");
-    let cell = Isolation::Cell(Box::new(CellSettings {
-        root: Part::of_host().expect("the host's programs can be listed"),
+    let cgroup_root = CgroupRoot::prepare("conclave-spawn-rate", None).expect("control groups");
+    let cell = CommandIsolation::Cell(Box::new(CellSettings {
+        root_entries: RootEntry::of_host().expect("the host's programs can be listed"),
         user: 1_900_000_000,
-        subordinates: None,
-        most_open_files: None,
-        group: Some((place.clone(), "slot".into())),
-        usual: sandbox::Usual::default(),
+        subordinate_ids: None,
+        max_open_files: None,
+        group: Some((cgroup_root.clone(), "slot".into())),
+        default_limits: sandbox::DefaultCommandLimits::default(),
         space: 64 << 20,
-        files: 10_000,
+        max_files: 10_000,
         networks: Vec::new(),
     }));
-    let none = Isolation::None;
+    let none = CommandIsolation::None;
     for threads in [1, 2] {
-        let mut best = [Times::default(); 3];
+        let mut best = [SpawnTimes::default(); 3];
         for _ in 0..ROUNDS {
             best[0].keep(on_threads(threads, |_| raw(RUNS / threads)));
             for (index, isolation) in [(1, &none), (2, &cell)] {
-                let work = |thread| through_warden(&isolation.of_warden(thread), RUNS / threads);
+                let work = |thread| through_warden(&isolation.for_warden(thread), RUNS / threads);
                 best[index].keep(on_threads(threads, work));
             }
         }
@@ -49,30 +51,33 @@ fn main() -> ExitCode {
             );
         }
     }
-    place.remove().expect("nothing is left in the control groups");
+    cgroup_root
+        .remove()
+        .expect("nothing is left in the control groups");
     ExitCode::SUCCESS
 }
 
+/// The results of one measurement: starts per second, and median durations.
 #[derive(Clone, Copy, Default)]
-struct Times {
+struct SpawnTimes {
     rate: f64,
     run: Duration,
     renew: Duration,
 }
 
-impl Times {
-    fn keep(&mut self, other: Times) {
+impl SpawnTimes {
+    fn keep(&mut self, other: SpawnTimes) {
         if other.rate > self.rate {
             *self = other;
         }
     }
 }
 
-/// When this many threads share the work; the middle times are those of the first.
-fn on_threads(threads: u32, work: impl Fn(u32) -> Times + Sync) -> Times {
+/// Measures work that this many threads share. The median durations are those of the first thread.
+fn on_threads(threads: u32, work: impl Fn(u32) -> SpawnTimes + Sync) -> SpawnTimes {
     let start = Instant::now();
     let work = &work;
-    let times: Vec<Times> = std::thread::scope(|scope| {
+    let times: Vec<SpawnTimes> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)
             .map(|thread| scope.spawn(move || work(thread)))
             .collect();
@@ -81,13 +86,13 @@ fn on_threads(threads: u32, work: impl Fn(u32) -> Times + Sync) -> Times {
             .map(|thread| thread.join().expect("no thread fails"))
             .collect()
     });
-    Times {
+    SpawnTimes {
         rate: f64::from(RUNS) / start.elapsed().as_secs_f64(),
         ..times[0]
     }
 }
 
-fn raw(runs: u32) -> Times {
+fn raw(runs: u32) -> SpawnTimes {
     let mut times = Vec::new();
     for _ in 0..runs {
         let start = Instant::now();
@@ -95,44 +100,44 @@ fn raw(runs: u32) -> Times {
         assert!(status.success());
         times.push(start.elapsed());
     }
-    Times {
+    SpawnTimes {
         run: middle(times),
-        ..Times::default()
+        ..SpawnTimes::default()
     }
 }
 
-fn through_warden(isolation: &Isolation, runs: u32) -> Times {
-    let mut warden = Launcher::this_binary(isolation.clone())
+fn through_warden(isolation: &CommandIsolation, runs: u32) -> SpawnTimes {
+    let mut warden = WardenLauncher::this_binary(isolation.clone())
         .start()
         .expect("a warden starts");
-    let spec = Spec {
+    let spec = CommandSpec {
         argv: vec!["/bin/true".into()],
         env: Vec::new(),
         directory: "/".into(),
-        input: Input::Bytes(Vec::new()),
-        limits: Limits {
+        input: CommandInput::Bytes(Vec::new()),
+        limits: CommandLimits {
             wall: Some(Duration::from_secs(1)),
             cpu: Some(Duration::from_secs(1)),
             memory: Some(1 << 28),
             processes: Some(64),
-            ..Limits::default()
+            ..CommandLimits::default()
         },
-        keep: 1 << 20,
+        max_captured_bytes: 1 << 20,
         network: None,
     };
     let (mut run, mut renew) = (Vec::new(), Vec::new());
     for _ in 0..runs {
-        let ticket = warden.ticket();
+        let run_handle = warden.new_run();
         let start = Instant::now();
-        let outcome = warden.run(&ticket, &spec).expect("the warden runs /bin/true");
+        let outcome = warden.run(&run_handle, &spec).expect("the warden runs /bin/true");
         run.push(start.elapsed());
         assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
         let start = Instant::now();
-        warden.renew().expect("the warden makes ready");
+        warden.reset_for_next_task().expect("the warden makes ready");
         warden.wait_until_ready().expect("the warden is ready");
         renew.push(start.elapsed());
     }
-    Times {
+    SpawnTimes {
         run: middle(run),
         renew: middle(renew),
         rate: 0.0,

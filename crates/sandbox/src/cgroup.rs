@@ -1,24 +1,24 @@
-//! Control groups: the kernel's limits and measures for many processes as one.
+//! Control groups (cgroups): limits and measurements for many processes together.
 //!
-//! A [`Place`] is where an executor's groups are; it is found and prepared once, by path. A [`Group`] serves one
-//! run at a time and is held by descriptors, because the warden that uses it soon sees no host file any more.
-//! Version 1 and 2 of the kernel's interface differ in names and in what can be set back; both are behind these
-//! two types. Only groups that were made here are ever changed, except that controllers are turned on in a
-//! version 2 group that was delegated to us.
+//! A [`CgroupRoot`] contains the groups of an executor; it is found and prepared once, by path. A [`Cgroup`] serves
+//! one run at a time. It is held by descriptors, because its warden has no path to the cgroup file system once it is
+//! in its own root. Version 1 and version 2 of the kernel's interface differ in names and in what can be reset; both
+//! are behind these two types. Only groups that were created here are ever changed, except that controllers are
+//! enabled in a version 2 group that was delegated to this process.
 //!
-//! Written by hand instead of with the crate `cgroups-rs`, which works by paths (a warden has none), can neither
-//! set figures back nor tell of a change, and brings D-Bus along.
+//! The crate `cgroups-rs` does not fit: it works by paths, can neither reset measurements nor wait for events, and
+//! depends on D-Bus.
 
 mod clear;
-mod find;
-mod place;
+mod hierarchy;
+mod root;
 mod v1;
 mod v2;
 
-mod alarm;
 mod directory;
-mod figure;
 mod memory;
+mod oom_eventfd;
+mod stat_file;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,70 +28,74 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 use crate::wire;
-use directory::{Directory, Parent, write};
-use figure::{Figure, keyed, number};
-use memory::Memory;
+use directory::{CgroupDirectory, OpenRootDirectory, write};
+use memory::MemoryFiles;
+use stat_file::{StatFile, parse_keyed, parse_number};
 
-pub use place::{Keeps, Place, PlaceError, Version};
+pub use root::{CgroupFeatures, CgroupRoot, CgroupRootError, CgroupVersion};
 
-/// One group, for one run at a time.
+/// A control group for one run at a time.
 #[derive(Debug)]
-pub struct Group {
-    version: Version,
-    parents: Vec<Parent>,
+pub struct Cgroup {
+    version: CgroupVersion,
+    parents: Vec<OpenRootDirectory>,
     name: String,
-    files: Files,
-    limits: GroupLimits,
-    zero: Counters,
+    files: CgroupFiles,
+    limits: CgroupLimits,
+    baseline: CgroupCounters,
 }
 
-/// For all processes of a group together. What the place cannot keep (see [`Place::keeps`]) is not kept.
+/// The limits of all processes of a group together. A limit is not enforced if its controller is missing: see
+/// [`CgroupRoot::features`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct GroupLimits {
-    /// Bytes. What is below [`Group::LEAST_MEMORY`] is raised to it, so whoever promises less compares the peak.
+pub struct CgroupLimits {
+    /// Bytes. A value below [`Cgroup::MIN_MEMORY_LIMIT`] is raised to it, so a caller with a lower limit must compare
+    /// the peak itself.
     pub memory: Option<u64>,
-    /// Processes and threads at one time, at least one. Starting one more is refused, entering never is.
+    /// Processes and threads at the same time, at least one. Starting one more fails; moving one into the group never
+    /// does.
     pub processes: Option<u32>,
 }
 
-/// What was used since [`Group::begin`].
+/// What the processes of a group have used since [`Cgroup::begin_run`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// None where the place cannot tell.
+pub struct CgroupUsage {
+    /// CPU time. `None` if the controller is missing.
     pub cpu: Option<Duration>,
-    /// The most bytes that were held at one time, page cache and the kernel's own for these processes included.
-    /// None where the place or the kernel cannot tell; then [`Group::held`] can be sampled.
+    /// The peak in bytes, including page cache and the kernel memory of these processes. `None` if the controller is
+    /// missing or the kernel does not report it; then [`Cgroup::current_memory`] can be sampled.
     pub memory: Option<u64>,
-    /// How often a process was killed for want of memory: in the group, in one above it, or on the machine. Version 2
-    /// counts some twice.
+    /// How many processes the kernel killed because memory ran out: in the group, in a group above it, or on the
+    /// machine. Version 2 counts some of them twice.
     pub oom_kills: u64,
-    /// Whether the group held as much as its limit allows. Also true where the kernel does not tell the peak.
-    pub reached_limit: bool,
-    /// Processes and threads that were not started because there were as many as may be.
+    /// Whether the group held as much memory as its limit allows. Also true if the kernel does not report the peak.
+    pub reached_memory_limit: bool,
+    /// How often a process or thread was not started because of the limit.
     pub refused_forks: u64,
 }
 
-/// The step that failed. All are the platform's fault, and leave a group that is not to be used again.
+/// Why an operation on a control group failed. The platform is always the cause, and the group must not be used
+/// again.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
-pub enum GroupError {
-    #[error("cannot open {path:?}, beneath which control groups are made")]
-    OpenPlace {
+pub enum CgroupError {
+    #[error("cannot open the control group {path:?}, in which groups are created")]
+    OpenRoot {
         #[serde(with = "wire::path")]
         path: PathBuf,
         #[source]
         errno: Errno,
     },
-    #[error("cannot make the control group {path:?}")]
-    Make {
+    #[error("cannot create the control group {path:?}")]
+    Create {
         #[serde(with = "wire::path")]
         path: PathBuf,
         #[source]
         errno: Errno,
     },
-    #[error("there are processes in the control group {path:?} already")]
-    Taken {
+    #[error("the control group {path:?} already contains processes")]
+    Occupied {
         #[serde(with = "wire::path")]
         path: PathBuf,
     },
@@ -102,17 +106,17 @@ pub enum GroupError {
         #[source]
         errno: Errno,
     },
-    #[error("cannot keep a control group from using swap space")]
+    #[error("cannot disable swap for a control group")]
     ForbidSwap(#[source] Errno),
-    #[error("cannot have a control group killed as a whole")]
-    KillWhole(#[source] Errno),
+    #[error("cannot set memory.oom.group of a control group")]
+    SetOomGroup(#[source] Errno),
     #[error("cannot limit the memory of a control group")]
     LimitMemory(#[source] Errno),
-    #[error("cannot limit what waits in the sockets of a control group")]
+    #[error("cannot limit the socket memory of a control group")]
     LimitSockets(#[source] Errno),
     #[error("cannot limit the processes of a control group")]
     LimitProcesses(#[source] Errno),
-    #[error("cannot set back the memory peak of a control group")]
+    #[error("cannot reset the memory peak of a control group")]
     ResetPeak(#[source] Errno),
     #[error("cannot read {file} of a control group")]
     Read {
@@ -129,150 +133,152 @@ pub enum GroupError {
     },
 }
 
-/// So much that is still charged after a run is not worth a new group. About what the kernel charges ahead.
-const WORTH: u64 = 1 << 20;
+/// A group with more than this much memory still charged after a run is replaced. About as much as the kernel charges
+/// in advance.
+const MAX_LEFTOVER_MEMORY: u64 = 1 << 20;
 
-/// A memory limit from which on it cannot hinder a process that only waits.
-const ROOMY: u64 = 16 << 20;
+/// A memory limit from this value on does not affect a process that only waits for its run.
+const MIN_WAITING_MEMORY_LIMIT: u64 = 16 << 20;
 
-impl Group {
-    /// A process that waits in a group for its run holds less than this. Version 1 refuses a limit below what is
-    /// held, version 2 kills for it.
-    pub const LEAST_MEMORY: u64 = 2 << 20;
+impl Cgroup {
+    /// A process that waits in a group for its run holds less than this. Version 1 refuses a limit below the memory
+    /// held; version 2 kills processes to reach it.
+    pub const MIN_MEMORY_LIMIT: u64 = 2 << 20;
 
-    /// Where a run begins, no more than this is charged to the group already.
-    pub const HELD_AT_FIRST: u64 = WORTH;
+    /// At most this much is already charged to the group when a run begins.
+    pub const MAX_INITIAL_MEMORY: u64 = MAX_LEFTOVER_MEMORY;
 
-    /// A new group. It takes the place of an empty one of that name.
-    pub fn make(place: &Place, name: &str) -> Result<Self, GroupError> {
-        let parents = place
-            .bases
+    /// Creates a new group, which replaces an empty one of the same name.
+    pub fn create(cgroup_root: &CgroupRoot, name: &str) -> Result<Self, CgroupError> {
+        let parents = cgroup_root
+            .directories
             .iter()
-            .map(Parent::open)
+            .map(OpenRootDirectory::open)
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            version: place.version,
-            files: Files::make(place.version, &parents, name)?,
+            version: cgroup_root.version,
+            files: CgroupFiles::create(cgroup_root.version, &parents, name)?,
             parents,
             name: name.to_owned(),
-            limits: GroupLimits::default(),
-            zero: Counters::default(),
+            limits: CgroupLimits::default(),
+            baseline: CgroupCounters::default(),
         })
     }
 
-    /// The same where an earlier group of that name may hold processes that were killed and hang in the kernel: then the
-    /// next generation of the name is taken. The old group is used again or removed when it is empty, by the next
-    /// [`Place::clear`] at the latest. So there are no more generations than runs that hang, and one.
-    pub fn make_generation(place: &Place, name: &str) -> Result<Self, GroupError> {
-        let mut made = Self::make(place, name);
-        for name in place::generations(name).skip(1) {
+    /// Like [`Cgroup::create`], for a name whose earlier group may contain processes that were killed and hang in the
+    /// kernel. Then the group gets the next generation of the name. The old group is reused or removed once it is
+    /// empty, at the latest by the next [`CgroupRoot::clear`]. So there is at most one generation more than runs that
+    /// hang.
+    pub fn create_generation(cgroup_root: &CgroupRoot, name: &str) -> Result<Self, CgroupError> {
+        let mut made = Self::create(cgroup_root, name);
+        for name in root::generations(name).skip(1) {
             match made {
-                Err(GroupError::Taken { .. }) => made = Self::make(place, &name),
+                Err(CgroupError::Occupied { .. }) => made = Self::create(cgroup_root, &name),
                 _ => break,
             }
         }
         made
     }
 
-    /// Where a process, which must have one thread, writes `0` to move into the group: one for each hierarchy.
-    pub fn entrances(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.files.entrances.iter().map(AsFd::as_fd)
+    /// The files to which a single-threaded process writes `0` to move itself into the group, one for each hierarchy.
+    pub fn procs_files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.files.procs_files.iter().map(AsFd::as_fd)
     }
 
-    /// The directory to give to `clone3`, so that a process is born in the group. Version 2 only.
+    /// The directory to pass to `clone3`, so that a process starts in the group. Version 2 only.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.files.directory.as_ref().map(AsFd::as_fd)
     }
 
-    /// Sets the limits and counts from now on. To be called when the process of the run waits in the group.
-    pub fn begin(&mut self, limits: GroupLimits) -> Result<(), GroupError> {
-        self.limit(GroupLimits {
-            memory: limits.memory.map(|bytes| bytes.max(Self::LEAST_MEMORY)),
+    /// Sets the limits and starts the measurements. The process of the run must already wait in the group.
+    pub fn begin_run(&mut self, limits: CgroupLimits) -> Result<(), CgroupError> {
+        self.set_limits(CgroupLimits {
+            memory: limits.memory.map(|bytes| bytes.max(Self::MIN_MEMORY_LIMIT)),
             processes: limits.processes.map(|most| most.max(1)),
         })?;
         if let Some(memory) = &self.files.memory {
             memory.reset_peak()?;
         }
-        self.zero = self.files.counters(self.version)?;
+        self.baseline = self.files.counters(self.version)?;
         Ok(())
     }
 
-    /// Only what changes, because each costs a system call or two.
-    fn limit(&mut self, limits: GroupLimits) -> Result<(), GroupError> {
+    /// Writes only the limits that change, because each write costs one or two system calls.
+    fn set_limits(&mut self, limits: CgroupLimits) -> Result<(), CgroupError> {
         if let Some(memory) = &self.files.memory
             && limits.memory != self.limits.memory
         {
-            memory.limit(self.limits.memory, limits.memory)?;
+            memory.set_limit(self.limits.memory, limits.memory)?;
         }
         if let Some(processes) = &self.files.processes
             && limits.processes != self.limits.processes
         {
-            processes.limit(limits.processes)?;
+            processes.set_limit(limits.processes)?;
         }
         self.limits = limits;
         Ok(())
     }
 
-    pub fn cpu(&self) -> Result<Option<Duration>, GroupError> {
+    pub fn cpu(&self) -> Result<Option<Duration>, CgroupError> {
         let now = self.files.cpu_time(self.version)?;
-        Ok(now.map(|now| now.saturating_sub(self.zero.cpu.unwrap_or_default())))
+        Ok(now.map(|now| now.saturating_sub(self.baseline.cpu.unwrap_or_default())))
     }
 
-    /// Whoever was told by one of the [`Group::notices`] has to call this: it makes them silent again.
-    pub fn usage(&self) -> Result<Usage, GroupError> {
+    /// Reads the usage. This also clears the events of [`Cgroup::event_descriptors`], so it must be called after each
+    /// of them.
+    pub fn usage(&self) -> Result<CgroupUsage, CgroupError> {
         let now = self.files.counters(self.version)?;
         let memory = match &self.files.memory {
             Some(memory) => memory.peak()?,
             None => None,
         };
-        Ok(Usage {
+        Ok(CgroupUsage {
             cpu: now
                 .cpu
-                .map(|cpu| cpu.saturating_sub(self.zero.cpu.unwrap_or_default())),
+                .map(|cpu| cpu.saturating_sub(self.baseline.cpu.unwrap_or_default())),
             memory,
-            oom_kills: now.oom_kills.saturating_sub(self.zero.oom_kills),
-            reached_limit: reaches(memory, self.limits.memory),
-            refused_forks: now.refused_forks.saturating_sub(self.zero.refused_forks),
+            oom_kills: now.oom_kills.saturating_sub(self.baseline.oom_kills),
+            reached_memory_limit: reached_limit(memory, self.limits.memory),
+            refused_forks: now.refused_forks.saturating_sub(self.baseline.refused_forks),
         })
     }
 
-    pub fn keeps_memory(&self) -> bool {
+    pub fn limits_memory(&self) -> bool {
         self.files.memory.is_some()
     }
 
-    /// Bytes held now.
-    pub fn held(&self) -> Result<Option<u64>, GroupError> {
-        self.files.memory.as_ref().map(Memory::held).transpose()
+    /// The bytes charged to the group now.
+    pub fn current_memory(&self) -> Result<Option<u64>, CgroupError> {
+        self.files.memory.as_ref().map(MemoryFiles::current).transpose()
     }
 
-    /// To be polled: ready when memory ran out or, with version 2 only, when a fork was refused. Also ready for
-    /// lesser events, so that only the usage tells which it was.
-    pub fn notices(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let memory = self.files.memory.as_ref().and_then(Memory::notice);
-        // Version 1 has the file, but its kernels stopped telling of a change.
+    /// Descriptors to poll. They become ready when memory runs out and, with version 2 only, when a fork is refused.
+    /// Lesser events make them ready too, so the caller has to read the usage.
+    pub fn event_descriptors(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let memory = self.files.memory.as_ref().and_then(MemoryFiles::oom_notification);
+        // Version 1 has the file too, but its kernels no longer report changes of it.
         let forks = self
             .files
             .processes
             .as_ref()
-            .filter(|_| self.version == Version::V2);
+            .filter(|_| self.version == CgroupVersion::V2);
         let forks = forks.map(|processes| PollFd::new(processes.events.as_fd(), PollFlags::POLLPRI));
         memory.into_iter().chain(forks)
     }
 
-    /// After a run, when all its processes are gone: makes the group as good as new.
+    /// Makes the group usable for the next run, after all processes of the last run have ended.
     ///
-    /// Where a figure cannot be set back, or where page cache of the last run would count in the next one, that
-    /// takes a new group. The cache is not thrown away instead: it may well be that of the compiler which the
-    /// next run needs too.
-    pub fn settle(&mut self) -> Result<(), GroupError> {
-        let is_as_new = match &self.files.memory {
-            Some(memory) => memory.is_as_new(WORTH)?,
+    /// If the peak cannot be reset, or if page cache of the last run would count in the next one, the group is
+    /// replaced. The cache is not dropped instead: it may belong to the compiler, which the next run needs too.
+    pub fn reset(&mut self) -> Result<(), CgroupError> {
+        let is_pristine = match &self.files.memory {
+            Some(memory) => memory.is_pristine(MAX_LEFTOVER_MEMORY)?,
             None => true,
         };
-        if is_as_new {
-            let GroupLimits { memory, processes } = self.limits;
-            self.limit(GroupLimits {
-                memory: memory.filter(|bytes| *bytes >= ROOMY),
+        if is_pristine {
+            let CgroupLimits { memory, processes } = self.limits;
+            self.set_limits(CgroupLimits {
+                memory: memory.filter(|bytes| *bytes >= MIN_WAITING_MEMORY_LIMIT),
                 processes,
             })?;
             return Ok(());
@@ -280,29 +286,29 @@ impl Group {
         for parent in &self.parents {
             parent.remove(&self.name)?;
         }
-        self.files = Files::make(self.version, &self.parents, &self.name)?;
-        self.limits = GroupLimits::default();
+        self.files = CgroupFiles::create(self.version, &self.parents, &self.name)?;
+        self.limits = CgroupLimits::default();
         Ok(())
     }
 
-    /// Until the next [`Group::begin`].
-    pub fn lift_memory(&mut self) -> Result<(), GroupError> {
-        self.limit(GroupLimits {
+    /// Removes the memory limit until the next [`Cgroup::begin_run`].
+    pub fn lift_memory_limit(&mut self) -> Result<(), CgroupError> {
+        self.set_limits(CgroupLimits {
             memory: None,
             ..self.limits
         })
     }
 
-    /// No process may be left in it.
-    pub fn remove(self) -> Result<(), GroupError> {
+    /// Removes the group, which must not contain any process.
+    pub fn remove(self) -> Result<(), CgroupError> {
         self.parents
             .iter()
             .try_for_each(|parent| parent.remove(&self.name))
     }
 }
 
-/// The kernel charges in batches, so that a group whose memory runs out may hold a little less than its limit.
-fn reaches(peak: Option<u64>, limit: Option<u64>) -> bool {
+/// The kernel charges memory in batches, so a group whose memory runs out may hold a little less than its limit.
+fn reached_limit(peak: Option<u64>, limit: Option<u64>) -> bool {
     const BATCH: u64 = 1 << 20;
     match (peak, limit) {
         (_, None) => false,
@@ -311,120 +317,131 @@ fn reaches(peak: Option<u64>, limit: Option<u64>) -> bool {
     }
 }
 
-/// What of the kernel's figures only ever grows.
+/// The kernel's counters that cannot be reset.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counters {
+struct CgroupCounters {
     cpu: Option<Duration>,
     oom_kills: u64,
     refused_forks: u64,
 }
 
-/// All that is open of a group.
+/// The open files of a group.
 #[derive(Debug)]
-struct Files {
+struct CgroupFiles {
     directory: Option<OwnedFd>,
-    entrances: Vec<File>,
-    memory: Option<Memory>,
-    processes: Option<Processes>,
-    cpu: Option<Figure>,
+    procs_files: Vec<File>,
+    memory: Option<MemoryFiles>,
+    processes: Option<PidsFiles>,
+    cpu: Option<StatFile>,
 }
 
-impl Files {
-    fn make(version: Version, parents: &[Parent], name: &str) -> Result<Self, GroupError> {
+impl CgroupFiles {
+    fn create(
+        version: CgroupVersion,
+        parents: &[OpenRootDirectory],
+        name: &str,
+    ) -> Result<Self, CgroupError> {
         let mut files = Self {
             directory: None,
-            entrances: Vec::new(),
+            procs_files: Vec::new(),
             memory: None,
             processes: None,
             cpu: None,
         };
         for parent in parents {
-            let directory = parent.make(name)?;
+            let directory = parent.create(name)?;
             files
-                .entrances
-                .push(directory.open_to_write(entrance_of(version))?);
-            for controller in &parent.keeps {
+                .procs_files
+                .push(directory.open_to_write(procs_file_name(version))?);
+            for controller in &parent.controllers {
                 match controller {
-                    Controller::Memory => files.memory = Some(Memory::open(version, &directory)?),
-                    Controller::Processes => files.processes = Some(Processes::open(&directory)?),
-                    Controller::Cpu => files.cpu = Some(directory.figure(cpu_figure_of(version))?),
-                    Controller::Share => {}
+                    CgroupController::Memory => files.memory = Some(MemoryFiles::open(version, &directory)?),
+                    CgroupController::Pids => files.processes = Some(PidsFiles::open(&directory)?),
+                    CgroupController::CpuTime => {
+                        files.cpu = Some(directory.open_stat_file(cpu_stat_file_name(version))?)
+                    }
+                    CgroupController::CpuShare => {}
                 }
             }
-            if version == Version::V2 {
+            if version == CgroupVersion::V2 {
                 files.directory = Some(directory.fd);
             }
         }
         Ok(files)
     }
 
-    fn cpu_time(&self, version: Version) -> Result<Option<Duration>, GroupError> {
-        let Some(figure) = &self.cpu else { return Ok(None) };
+    fn cpu_time(&self, version: CgroupVersion) -> Result<Option<Duration>, CgroupError> {
+        let Some(stat_file) = &self.cpu else {
+            return Ok(None);
+        };
         let time = match version {
-            Version::V1 => Duration::from_nanos(figure.read(number)?),
-            Version::V2 => Duration::from_micros(figure.read(|text| keyed(text, "usage_usec"))?),
+            CgroupVersion::V1 => Duration::from_nanos(stat_file.read(parse_number)?),
+            CgroupVersion::V2 => {
+                Duration::from_micros(stat_file.read(|text| parse_keyed(text, "usage_usec"))?)
+            }
         };
         Ok(Some(time))
     }
 
-    fn counters(&self, version: Version) -> Result<Counters, GroupError> {
-        Ok(Counters {
+    fn counters(&self, version: CgroupVersion) -> Result<CgroupCounters, CgroupError> {
+        Ok(CgroupCounters {
             cpu: self.cpu_time(version)?,
-            oom_kills: self.memory.as_ref().map_or(Ok(0), Memory::oom_kills)?,
-            refused_forks: self.processes.as_ref().map_or(Ok(0), Processes::refused)?,
+            oom_kills: self.memory.as_ref().map_or(Ok(0), MemoryFiles::oom_kills)?,
+            refused_forks: self.processes.as_ref().map_or(Ok(0), PidsFiles::refused_forks)?,
         })
     }
 }
 
-/// Version 1 has two, and moving one thread through `tasks` does not wait for every processor of the machine.
-fn entrance_of(version: Version) -> &'static str {
+/// Version 1 has two such files. Moving one thread through `tasks` does not wait for every processor of the machine.
+fn procs_file_name(version: CgroupVersion) -> &'static str {
     match version {
-        Version::V1 => "tasks",
-        Version::V2 => "cgroup.procs",
+        CgroupVersion::V1 => "tasks",
+        CgroupVersion::V2 => "cgroup.procs",
     }
 }
 
-fn cpu_figure_of(version: Version) -> &'static str {
+fn cpu_stat_file_name(version: CgroupVersion) -> &'static str {
     match version {
-        Version::V1 => "cpuacct.usage",
-        Version::V2 => "cpu.stat",
+        CgroupVersion::V1 => "cpuacct.usage",
+        CgroupVersion::V2 => "cpu.stat",
     }
 }
 
-/// The same in both versions.
+/// The files of the pids controller, which are the same in both versions.
 #[derive(Debug)]
-struct Processes {
+struct PidsFiles {
     max: File,
-    events: Figure,
+    events: StatFile,
 }
 
-impl Processes {
-    fn open(directory: &Directory) -> Result<Self, GroupError> {
+impl PidsFiles {
+    fn open(directory: &CgroupDirectory) -> Result<Self, CgroupError> {
         Ok(Self {
             max: directory.open_to_write("pids.max")?,
-            events: directory.figure("pids.events")?,
+            events: directory.open_stat_file("pids.events")?,
         })
     }
 
-    fn limit(&self, most: Option<u32>) -> Result<(), GroupError> {
-        // No more can be on any machine, and the kernel refuses to write it down.
-        const MOST: u32 = 1 << 22;
-        let most = most.filter(|most| *most <= MOST);
+    fn set_limit(&self, most: Option<u32>) -> Result<(), CgroupError> {
+        // No machine can have more, and the kernel rejects larger values.
+        const MAX_PROCESSES: u32 = 1 << 22;
+        let most = most.filter(|most| *most <= MAX_PROCESSES);
         let text = most.map_or("max".to_owned(), |most| most.to_string());
-        write(&self.max, text.as_bytes()).map_err(GroupError::LimitProcesses)
+        write(&self.max, text.as_bytes()).map_err(CgroupError::LimitProcesses)
     }
 
-    fn refused(&self) -> Result<u64, GroupError> {
-        self.events.read(|text| keyed(text, "max"))
+    fn refused_forks(&self) -> Result<u64, CgroupError> {
+        self.events.read(|text| parse_keyed(text, "max"))
     }
 }
 
+/// A cgroup controller, named by what it does for this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Controller {
-    Processes,
+enum CgroupController {
+    Pids,
     Memory,
-    /// Counts CPU time.
-    Cpu,
-    /// Divides it: by groups, and not by processes. Every new group has the same weight.
-    Share,
+    /// Measures CPU time.
+    CpuTime,
+    /// Divides CPU time between groups instead of processes. Every new group has the same weight.
+    CpuShare,
 }

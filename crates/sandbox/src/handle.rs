@@ -10,102 +10,105 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cell::FileSize;
+use crate::cell::FileAllocation;
 use crate::clock::boot_time;
-use crate::fault::Fault;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::pidfd::PidFd;
-use crate::spec::{Spec, SpecError};
-use crate::wire::{self, Answer, Request, Then, Urgent, rights};
+use crate::platform_error::PlatformError;
+use crate::spec::{CommandSpec, CommandSpecError};
+use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse, descriptors};
 
-/// A running warden. Dropping it ends the warden and whatever it runs, and waits until both are gone.
+/// A running warden process, seen from its owner. Dropping it ends the warden and its command and waits until both
+/// are gone.
 #[derive(Debug)]
 pub struct Warden {
     child: Child,
     socket: UnixStream,
-    reach: Arc<Reach>,
+    channel: Arc<WardenChannel>,
     buffer: Vec<u8>,
-    /// Where the files of the next command go, if it runs in a cell.
-    folder: Folder,
-    /// Of a new folder.
-    usual_space: u64,
-    /// Bytes that the files in the folder may have together.
+    /// Where the files of the next command go, if commands run in cells.
+    folder: TaskFolder,
+    /// The space of a new task folder, in bytes.
+    default_space: u64,
+    /// The space of the current task folder: how many bytes its files may have together.
     space: u64,
-    /// The number of the last ticket made, and of the last one used.
-    made: u64,
-    used: u64,
+    /// The numbers of the last run handle created and of the last one used.
+    last_created: u64,
+    last_used: u64,
 }
 
+/// The folder of the current task, as far as the owner knows it.
 #[derive(Debug)]
-enum Folder {
-    /// Commands run without cells.
-    None,
-    /// The warden is at it, and will answer.
-    ToCome,
-    Here(OwnedFd),
+enum TaskFolder {
+    /// Commands run without cells, so there is no folder.
+    Unused,
+    /// The warden is preparing a new folder and will send its descriptor.
+    Preparing,
+    Ready(OwnedFd),
 }
 
-/// Stands for one run, and can kill it from any thread: before it starts, while it lasts, and to no effect
-/// after its end. It cannot hit any other run.
+/// Identifies one run of a command and can kill it from any thread, also before it starts. After the run has ended,
+/// it has no effect. It never affects another run.
 #[derive(Clone)]
-pub struct Ticket {
+pub struct RunHandle {
     number: u64,
-    reach: Arc<Reach>,
+    channel: Arc<WardenChannel>,
 }
 
-/// Reaches the warden from any thread.
+/// Controls a warden from any thread: keeps it alive or kills it.
 #[derive(Clone)]
-pub struct Remote {
-    reach: Arc<Reach>,
+pub struct WardenControl {
+    channel: Arc<WardenChannel>,
 }
 
+/// Why a warden could not run a command or serve another request.
 #[derive(Debug, thiserror::Error)]
 pub enum WardenError {
-    #[error("the command cannot be run as it is given")]
-    Spec(#[from] SpecError),
-    #[error("the ticket is not this warden's, or older than one already used: make one for each run")]
-    Ticket,
-    /// It was killed, or broke. What it ran may still be there: see [`crate::kill_strays`].
+    #[error("the command is invalid")]
+    Spec(#[from] CommandSpecError),
+    #[error("the run handle belongs to another warden or was already used; create a new one for each run")]
+    StaleRunHandle,
+    /// The warden was killed or failed. Processes of its command may still be alive: see [`crate::kill_orphans`].
     #[error("the warden died ({status}); start another one")]
     Died { status: ExitStatus },
-    #[error("cannot talk to the warden; start another one")]
-    Talk(#[source] io::Error),
+    #[error("the connection to the warden failed; start another one")]
+    Socket(#[source] io::Error),
     #[error("the warden could not run the command")]
-    Run(#[from] Fault),
-    #[error("the warden could not make ready for another task; start another one")]
-    NotReady(#[source] Fault),
+    Run(#[from] PlatformError),
+    #[error("the warden could not prepare for the next task; start another one")]
+    NotReady(#[source] PlatformError),
 }
 
 impl WardenError {
-    /// Whether the warden can run nothing more and has to be replaced.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Died { .. } | Self::Talk(_) | Self::NotReady(_))
+    /// Whether the warden can run nothing more and must be replaced.
+    pub fn is_warden_lost(&self) -> bool {
+        matches!(self, Self::Died { .. } | Self::Socket(_) | Self::NotReady(_))
     }
 }
 
 impl Warden {
-    /// `usual_space` is how large the files of a task may be that is given no other space.
+    /// `default_space` is the space of a task until the owner sets another one.
     pub(crate) fn new(
         child: Child,
         socket: UnixStream,
-        urgent: OwnedFd,
+        urgent_socket: OwnedFd,
         folder: Option<OwnedFd>,
-        usual_space: u64,
+        default_space: u64,
     ) -> Self {
-        let reach = Reach {
-            urgent,
+        let channel = WardenChannel {
+            urgent_socket,
             process: PidFd::open(child.id() as i32).ok(),
         };
         Self {
             child,
             socket,
-            reach: Arc::new(reach),
+            channel: Arc::new(channel),
             buffer: Vec::new(),
-            folder: folder.map_or(Folder::None, Folder::Here),
-            usual_space,
-            space: usual_space,
-            made: 0,
-            used: 0,
+            folder: folder.map_or(TaskFolder::Unused, TaskFolder::Ready),
+            default_space,
+            space: default_space,
+            last_created: 0,
+            last_used: 0,
         }
     }
 
@@ -113,78 +116,90 @@ impl Warden {
         self.child.id()
     }
 
-    pub fn remote(&self) -> Remote {
-        Remote {
-            reach: Arc::clone(&self.reach),
+    pub fn control(&self) -> WardenControl {
+        WardenControl {
+            channel: Arc::clone(&self.channel),
         }
     }
 
-    /// For the next run. A ticket need not be used: one that was killed too early can be thrown away.
-    pub fn ticket(&mut self) -> Ticket {
-        self.made += 1;
-        Ticket {
-            number: self.made,
-            reach: Arc::clone(&self.reach),
+    /// Creates the handle of the next run. A handle may remain unused, for example if it was killed before its run
+    /// started.
+    pub fn new_run(&mut self) -> RunHandle {
+        self.last_created += 1;
+        RunHandle {
+            number: self.last_created,
+            channel: Arc::clone(&self.channel),
         }
     }
 
-    /// Runs a command and blocks until nothing of it is left.
-    pub fn run(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
-        self.run_then(ticket, spec, Then::Stay)
+    /// Runs a command and blocks until no process of it is left.
+    pub fn run(&mut self, run_handle: &RunHandle, spec: &CommandSpec) -> Result<CommandOutcome, WardenError> {
+        self.run_with(run_handle, spec, AfterRun::KeepTask)
     }
 
-    /// The same for the last command of a task: if it has an outcome, no [`Warden::renew`] need be asked for.
-    pub fn run_last(&mut self, ticket: &Ticket, spec: &Spec) -> Result<Outcome, WardenError> {
-        let then = match self.folder {
-            Folder::None => Then::Stay,
-            Folder::ToCome | Folder::Here(_) => Then::Renew,
+    /// Like [`Warden::run`], for the last command of a task. If it returns an outcome, the warden prepares for the
+    /// next task without a call of [`Warden::reset_for_next_task`].
+    pub fn run_last(
+        &mut self,
+        run_handle: &RunHandle,
+        spec: &CommandSpec,
+    ) -> Result<CommandOutcome, WardenError> {
+        let after = match self.folder {
+            TaskFolder::Unused => AfterRun::KeepTask,
+            TaskFolder::Preparing | TaskFolder::Ready(_) => AfterRun::ResetForNextTask,
         };
-        let outcome = self.run_then(ticket, spec, then)?;
-        if then == Then::Renew {
+        let outcome = self.run_with(run_handle, spec, after)?;
+        if after == AfterRun::ResetForNextTask {
             self.expect_folder();
         }
         Ok(outcome)
     }
 
-    fn run_then(&mut self, ticket: &Ticket, spec: &Spec, then: Then) -> Result<Outcome, WardenError> {
+    fn run_with(
+        &mut self,
+        run_handle: &RunHandle,
+        spec: &CommandSpec,
+        after: AfterRun,
+    ) -> Result<CommandOutcome, WardenError> {
         spec.check()?;
-        if !Arc::ptr_eq(&ticket.reach, &self.reach) || ticket.number <= self.used {
-            return Err(WardenError::Ticket);
+        if !Arc::ptr_eq(&run_handle.channel, &self.channel) || run_handle.number <= self.last_used {
+            return Err(WardenError::StaleRunHandle);
         }
-        self.used = ticket.number;
+        self.last_used = run_handle.number;
         self.wait_until_ready()?;
-        let request = Request::Run {
-            number: ticket.number,
+        let request = WardenRequest::Run {
+            number: run_handle.number,
             spec,
-            then,
+            after,
         };
-        match self.ask(&request)? {
-            (Answer::Ended(outcome), _) => Ok(outcome),
+        match self.request(&request)? {
+            (WardenResponse::Ended(outcome), _) => Ok(outcome),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
     }
 
-    /// The task's folder, if commands run in cells: `box` is their workspace, and what lies beside it is not seen by
-    /// them, except `tmp` and `shm`. Whoever opens something there after a command has run must not follow links.
-    /// There is none while the warden makes ready: see [`Warden::wait_until_ready`].
-    pub fn folder(&self) -> Option<PathBuf> {
-        // It has no path of its own; this leads there by the descriptor.
-        let by = |folder: &OwnedFd| format!("/proc/self/fd/{}", folder.as_raw_fd()).into();
+    /// The folder of the task, if commands run in cells. `box` is the workspace of the commands. They also see `tmp`
+    /// and `shm`, and nothing else of the folder. After a command has run, the caller must not follow symbolic links
+    /// in it. `None` while the warden prepares the next folder: see [`Warden::wait_until_ready`].
+    pub fn task_folder(&self) -> Option<PathBuf> {
+        // The folder has no path that the owner can see, so the path goes through the descriptor.
+        let path_of = |folder: &OwnedFd| format!("/proc/self/fd/{}", folder.as_raw_fd()).into();
         match &self.folder {
-            Folder::Here(folder) => Some(by(folder)),
-            Folder::None | Folder::ToCome => None,
+            TaskFolder::Ready(folder) => Some(path_of(folder)),
+            TaskFolder::Unused | TaskFolder::Preparing => None,
         }
     }
 
-    /// How large all files of the task may be together, until [`Warden::renew`]. Without cells this has no meaning.
-    pub fn give_space(&mut self, bytes: u64) -> Result<(), WardenError> {
+    /// Limits the total size of the task's files, until [`Warden::reset_for_next_task`]. Without cells this does
+    /// nothing.
+    pub fn set_task_space(&mut self, bytes: u64) -> Result<(), WardenError> {
         self.wait_until_ready()?;
-        // Most tasks ask for no other space, and need not wait for an answer.
-        if matches!(self.folder, Folder::None) || bytes == self.space {
+        // Most tasks use the default space and need no request.
+        if matches!(self.folder, TaskFolder::Unused) || bytes == self.space {
             return Ok(());
         }
-        match self.ask(&Request::<&Spec>::Space { bytes })? {
-            (Answer::Ready, _) => {
+        match self.request(&WardenRequest::<&CommandSpec>::SetTaskSpace { bytes })? {
+            (WardenResponse::Ready, _) => {
                 self.space = bytes;
                 Ok(())
             }
@@ -192,47 +207,47 @@ impl Warden {
         }
     }
 
-    /// Has files of the task count as its memory before they are filled, in addition to the limit of its next command.
-    /// They must be there already. Without cells this has no meaning.
-    pub fn charge(&mut self, files: Vec<FileSize>) -> Result<(), WardenError> {
+    /// Charges files of the task to its control group before they are filled, in addition to the memory limit of the
+    /// next command. The files must exist. Without cells this does nothing.
+    pub fn allocate_files(&mut self, files: Vec<FileAllocation>) -> Result<(), WardenError> {
         self.wait_until_ready()?;
-        if matches!(self.folder, Folder::None) {
+        if matches!(self.folder, TaskFolder::Unused) {
             return Ok(());
         }
-        match self.ask(&Request::<&Spec>::Charge { files })? {
-            (Answer::Ready, _) => Ok(()),
+        match self.request(&WardenRequest::<&CommandSpec>::AllocateFiles { files })? {
+            (WardenResponse::Ready, _) => Ok(()),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
     }
 
-    /// The task is over. Its files go, and the folder will be another one. Does not wait for that: whatever is wanted
-    /// of the warden next does.
-    pub fn renew(&mut self) -> Result<(), WardenError> {
+    /// Ends the task: the warden removes its files and prepares another folder. Does not wait for that; the next call
+    /// that needs the warden does.
+    pub fn reset_for_next_task(&mut self) -> Result<(), WardenError> {
         match self.folder {
-            // Without a cell there is nothing to make ready.
-            Folder::None | Folder::ToCome => Ok(()),
-            Folder::Here(_) => {
+            // Without cells there is nothing to prepare.
+            TaskFolder::Unused | TaskFolder::Preparing => Ok(()),
+            TaskFolder::Ready(_) => {
                 self.expect_folder();
-                self.tell(&Request::Renew)
+                self.send_request(&WardenRequest::ResetForNextTask)
             }
         }
     }
 
     fn expect_folder(&mut self) {
-        self.folder = Folder::ToCome;
-        self.space = self.usual_space;
+        self.folder = TaskFolder::Preparing;
+        self.space = self.default_space;
     }
 
-    /// Waits until what [`Warden::renew`] has begun is done.
+    /// Waits until the reset that [`Warden::reset_for_next_task`] began is complete.
     pub fn wait_until_ready(&mut self) -> Result<(), WardenError> {
-        if let Folder::ToCome = self.folder {
-            match self.hear() {
-                Ok((Answer::Ready, Some(folder))) => self.folder = Folder::Here(folder),
+        if let TaskFolder::Preparing = self.folder {
+            match self.receive() {
+                Ok((WardenResponse::Ready, Some(folder))) => self.folder = TaskFolder::Ready(folder),
                 Ok(_) => return Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
-                Err(WardenError::Run(fault)) => {
-                    // It cannot run anything more, and must not be asked again.
-                    self.end();
-                    return Err(WardenError::NotReady(fault));
+                Err(WardenError::Run(error)) => {
+                    // The warden cannot run anything more, so it must not get another request.
+                    self.shut_down();
+                    return Err(WardenError::NotReady(error));
                 }
                 Err(error) => return Err(error),
             }
@@ -240,57 +255,60 @@ impl Warden {
         Ok(())
     }
 
-    fn ask(&mut self, request: &Request<&Spec>) -> Result<(Answer, Option<OwnedFd>), WardenError> {
-        self.tell(request)?;
-        self.hear()
+    fn request(
+        &mut self,
+        request: &WardenRequest<&CommandSpec>,
+    ) -> Result<(WardenResponse, Option<OwnedFd>), WardenError> {
+        self.send_request(request)?;
+        self.receive()
     }
 
-    fn tell(&mut self, request: &Request<&Spec>) -> Result<(), WardenError> {
+    fn send_request(&mut self, request: &WardenRequest<&CommandSpec>) -> Result<(), WardenError> {
         match wire::send(&self.socket, request, &mut self.buffer) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.on_broken_socket(error)),
         }
     }
 
-    fn hear(&mut self) -> Result<(Answer, Option<OwnedFd>), WardenError> {
-        let mut receiver = rights::Receiver {
+    fn receive(&mut self) -> Result<(WardenResponse, Option<OwnedFd>), WardenError> {
+        let mut receiver = descriptors::DescriptorReceiver {
             stream: &self.socket,
             descriptors: Vec::new(),
         };
-        let answer = wire::receive(&mut receiver, &mut self.buffer);
+        let response = wire::receive(&mut receiver, &mut self.buffer);
         let descriptor = receiver.descriptors.pop();
-        match answer {
-            Ok(Some(Answer::Failed(fault))) => Err(fault.into()),
-            Ok(Some(answer)) => Ok((answer, descriptor)),
+        match response {
+            Ok(Some(WardenResponse::Failed(error))) => Err(error.into()),
+            Ok(Some(response)) => Ok((response, descriptor)),
             Ok(None) => Err(self.on_broken_socket(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(self.on_broken_socket(error)),
         }
     }
 
-    /// A warden that cannot be talked to is ended, so that what it holds (the lock above all) is let go.
+    /// Ends a warden whose socket is broken, so that it releases the lock.
     fn on_broken_socket(&mut self, error: io::Error) -> WardenError {
         let hung_up = [
             io::ErrorKind::UnexpectedEof,
             io::ErrorKind::BrokenPipe,
             io::ErrorKind::ConnectionReset,
         ];
-        match self.end() {
+        match self.shut_down() {
             Some(status) if hung_up.contains(&error.kind()) => WardenError::Died { status },
-            _ => WardenError::Talk(error),
+            _ => WardenError::Socket(error),
         }
     }
 
-    /// Hangs up, which tells the warden to end, and waits for it. None for one that hangs in the kernel: it cannot be
-    /// ended, and waiting for it could take for ever.
-    fn end(&mut self) -> Option<ExitStatus> {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        // Not only closing our end: a process that inherited it would keep it open.
+    /// Closes the connection, which makes the warden end, and waits for it. `None` if the warden hangs in the kernel:
+    /// it cannot be killed, and waiting for it could take forever.
+    fn shut_down(&mut self) -> Option<ExitStatus> {
+        const END_TIMEOUT: Duration = Duration::from_secs(5);
+        // Closing our end alone is not enough: a process that inherited it would keep the connection open.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Ok(None) = self.child.try_wait() {
             let pidfd = PidFd::open(self.child.id() as i32).ok();
-            let ended = || pidfd.as_ref().is_some_and(|pidfd| pidfd.wait(PATIENCE));
+            let ended = || pidfd.as_ref().is_some_and(|pidfd| pidfd.wait(END_TIMEOUT));
             if !ended() {
-                // Stopped or stuck. Its command dies with it by the parent-death signal.
+                // The warden is stopped or stuck. The parent-death signal kills its command.
                 let _ = self.child.kill();
                 if pidfd.is_some() && !ended() {
                     return None;
@@ -303,66 +321,67 @@ impl Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }
 
-/// What it takes to be heard by a warden at any time.
-struct Reach {
-    urgent: OwnedFd,
+/// The urgent socket and the process of a warden, shared by all handles to it.
+struct WardenChannel {
+    urgent_socket: OwnedFd,
     process: Option<PidFd>,
 }
 
-impl Reach {
-    fn send(&self, urgent: Urgent) -> io::Result<()> {
-        // A command can stop its warden, which then keeps no limit and hears nobody.
+impl WardenChannel {
+    fn send(&self, message: UrgentMessage) -> io::Result<()> {
+        // A command can stop its warden, which then enforces no limit and reads no message.
         if let Some(process) = &self.process {
             let _ = process.send(libc::SIGCONT);
         }
-        wire::send_urgent(self.urgent.as_fd(), urgent)
+        wire::send_urgent(self.urgent_socket.as_fd(), message)
     }
 }
 
-impl fmt::Debug for Reach {
+impl fmt::Debug for WardenChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reach")
+        f.write_str("WardenChannel")
     }
 }
 
-impl Ticket {
-    /// Never blocks. An error says that the warden is gone or has been stopped for long.
+impl RunHandle {
+    /// Kills the run. Never blocks. An error means that the warden is gone or has been stopped for a long time.
     pub fn kill(&self) -> io::Result<()> {
-        self.reach.send(Urgent::Kill { number: self.number })
+        self.channel.send(UrgentMessage::Kill { number: self.number })
     }
 }
 
-impl Remote {
-    /// Kills the warden itself, which takes its command along. For one that does not answer any more.
+impl WardenControl {
+    /// Kills the warden process, and its command with it. For a warden that does not respond any more.
     pub fn kill_warden(&self) -> io::Result<()> {
-        let process = self.reach.process.as_ref();
+        let process = self.channel.process.as_ref();
         let process = process.ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
         Ok(process.send(libc::SIGKILL)?)
     }
 
-    /// Promises to be there for this long from now. Once one such time has passed without another promise, the
-    /// warden ends its command by itself, even if the owner hangs or is stopped, and starts no other. An owner that
-    /// means it promises before the first run: without any promise the warden counts on it for ever.
-    /// Never blocks. An error says that the warden is gone or has been stopped for long.
-    pub fn live_until(&self, from_now: Duration) -> io::Result<()> {
+    /// Keeps the warden running commands for this long from now. If the time passes without another call, the warden
+    /// ends its command and starts no other, even if the owner hangs or is stopped. Without any call there is no such
+    /// deadline, so an owner that needs it calls this before the first run.
+    ///
+    /// Never blocks. An error means that the warden is gone or has been stopped for a long time.
+    pub fn keep_alive_for(&self, from_now: Duration) -> io::Result<()> {
         let until = boot_time().saturating_add(from_now);
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
-        self.reach.send(Urgent::LiveUntil { millis })
+        self.channel.send(UrgentMessage::KeepAliveUntil { millis })
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", self.number)
+        write!(f, "RunHandle({})", self.number)
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for WardenControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remote")
+        f.write_str("WardenControl")
     }
 }

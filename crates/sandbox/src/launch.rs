@@ -1,4 +1,4 @@
-//! Start a warden.
+//! Starts a warden process.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,63 +12,66 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::CellSettings;
-use crate::fault::Fault;
 use crate::handle::Warden;
-use crate::open_files::restore_inherited;
-use crate::subordinate::{MapError, Subordinates};
-use crate::wire::{self, Answer, Request};
+use crate::open_file_limit::restore_inherited_limit;
+use crate::platform_error::PlatformError;
+use crate::subordinate_ids::{IdMapError, SubordinateIds};
+use crate::wire::{self, WardenRequest, WardenResponse};
 
-/// How far a command is kept from the machine.
+/// How strictly commands are isolated from the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Isolation {
-    /// Limits and clean-up only: the command runs as the warden's user and sees what that user sees.
+pub enum CommandIsolation {
+    /// No isolation: the command runs as the warden's user and sees what that user sees. The warden only enforces
+    /// limits and cleans up.
     None,
-    /// Each command in a cell of its own.
+    /// Each command runs in its own cell.
     Cell(Box<CellSettings>),
 }
 
-impl Isolation {
-    /// To whom the owner has to give a task's files. Where only the warden can, it does so before the first command.
-    pub fn owner(&self) -> Option<u32> {
+impl CommandIsolation {
+    /// The user to whom the owner must give a task's files. `None` means that the owner keeps them: the warden hands
+    /// them over before the first command if its commands run as another user.
+    pub fn file_owner(&self) -> Option<u32> {
         match self {
             Self::Cell(settings) if nix::unistd::geteuid().is_root() => Some(settings.user),
             Self::Cell(_) | Self::None => None,
         }
     }
 
-    /// How large the files of a task may be that is given no other space. Without cells this has no meaning.
-    fn space(&self) -> u64 {
+    /// The space for a task's files until the owner sets another one. Without cells it has no meaning.
+    fn default_space(&self) -> u64 {
         match self {
             Self::Cell(settings) => settings.space,
             Self::None => 0,
         }
     }
 
-    fn subordinates(&self) -> Option<&Subordinates> {
+    fn subordinate_ids(&self) -> Option<&SubordinateIds> {
         match self {
-            Self::Cell(settings) => settings.subordinates.as_ref(),
+            Self::Cell(settings) => settings.subordinate_ids.as_ref(),
             Self::None => None,
         }
     }
 
-    /// Kills all processes of the command that runs in this warden's cell, for an owner whose warden hangs. What it
-    /// cannot reach is not there any more, or dies with the warden.
+    /// Kills all processes of the command in this warden's cell, for an owner whose warden hangs. Processes that are
+    /// not in the control group die with the warden.
     pub fn kill_processes(&self) {
         if let Self::Cell(settings) = self
-            && let Some((place, name)) = &settings.group
+            && let Some((cgroup_root, name)) = &settings.group
         {
-            place.kill(name);
+            cgroup_root.kill_group(name);
         }
     }
 
-    /// For one of several wardens: each has a group and a user of its own, so that their commands are strangers.
-    pub fn of_warden(&self, number: u32) -> Isolation {
+    /// The isolation of one of several wardens. Each warden has its own control group and its own user, so that their
+    /// commands cannot affect each other.
+    pub fn for_warden(&self, number: u32) -> CommandIsolation {
         match self {
             Self::None => Self::None,
             Self::Cell(settings) => {
                 let mut settings = settings.clone();
                 settings.user += number;
-                settings.subordinates = settings.subordinates.map(|ids| ids.of_warden(number));
+                settings.subordinate_ids = settings.subordinate_ids.map(|ids| ids.for_warden(number));
                 if let Some((_, name)) = &mut settings.group {
                     *name = format!("{name}-{number}");
                 }
@@ -78,21 +81,22 @@ impl Isolation {
     }
 }
 
-/// All that is needed to start a warden, as often as one is needed.
+/// Starts wardens; one launcher can start any number.
 #[derive(Debug, Clone)]
-pub struct Launcher {
-    pub isolation: Isolation,
-    /// A program that calls [`crate::warden::run`] when started with `args`.
+pub struct WardenLauncher {
+    pub isolation: CommandIsolation,
+    /// A program that calls [`crate::warden::run`] when it is started with `args`.
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// An open file with a `flock` on it. The warden holds it open until it is gone, so the lock lives as
-    /// long as any process of any command does, whatever happens to the owner.
+    /// An open file with a `flock` on it. The warden keeps it open until it ends, so the lock is held as long as any
+    /// process of any command is alive, even if the owner dies.
     pub lock: Option<Arc<OwnedFd>>,
 }
 
+/// Why a warden could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    #[error("cannot make the sockets to talk to a warden")]
+pub enum WardenLaunchError {
+    #[error("cannot create the sockets for a warden")]
     Sockets(#[source] io::Error),
     #[error("cannot start {program:?} as a warden")]
     Spawn {
@@ -102,27 +106,27 @@ pub enum LaunchError {
     },
     #[error("cannot set the warden's limit on open files")]
     OpenFiles(#[source] io::Error),
-    #[error("cannot greet the warden")]
-    Greet(#[source] io::Error),
-    #[error("{program:?} did not answer as a warden: see its message on stderr, if it left one")]
-    Answer {
+    #[error("the handshake with the warden failed")]
+    Handshake(#[source] io::Error),
+    #[error("{program:?} did not answer as a warden; see its message on stderr, if there is one")]
+    NotAWarden {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("cannot give a subordinate id to the warden's commands")]
-    Map(#[source] MapError),
-    #[error("this machine cannot make cells as they were asked for")]
-    Refused(#[source] Fault),
+    #[error("cannot map a subordinate id for the warden's commands")]
+    MapIds(#[source] IdMapError),
+    #[error("this machine cannot create cells with these settings")]
+    CellSetup(#[source] PlatformError),
 }
 
-/// A warden is ready within milliseconds; this only keeps a wrong program from holding its owner for ever.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+/// A warden is ready within milliseconds. The timeout only matters if the program is not a warden.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Launcher {
-    /// The running binary, started again with the one argument `warden`. By way of `/proc`, so that it is the
-    /// same one even after an upgrade has replaced the file.
-    pub fn this_binary(isolation: Isolation) -> Self {
+impl WardenLauncher {
+    /// Starts the running binary again with the single argument `warden`. The path goes through `/proc`, so that it
+    /// is the same binary even after an upgrade has replaced the file.
+    pub fn this_binary(isolation: CommandIsolation) -> Self {
         Self {
             isolation,
             program: "/proc/self/exe".into(),
@@ -131,84 +135,89 @@ impl Launcher {
         }
     }
 
-    pub fn start(&self) -> Result<Warden, LaunchError> {
-        let (ours, theirs) = UnixStream::pair().map_err(LaunchError::Sockets)?;
-        let (urgent, their_urgent) = wire::urgent_pair().map_err(|e| LaunchError::Sockets(e.into()))?;
-        // No `pre_exec`: with one, std forks, which costs more the larger the owner is. The warden does for
-        // itself all that would have stood there. It gets no environment, because commands of the same user
-        // can read it and the owner's may hold secrets.
+    pub fn start(&self) -> Result<Warden, WardenLaunchError> {
+        let (ours, theirs) = UnixStream::pair().map_err(WardenLaunchError::Sockets)?;
+        let (urgent, their_urgent) = wire::urgent_pair().map_err(|e| WardenLaunchError::Sockets(e.into()))?;
+        // There is no `pre_exec`, because with one `std` uses fork, which costs more the larger the owner is. The
+        // warden sets itself up instead. It gets no environment, because commands of the same user can read it and
+        // the owner's environment may hold secrets.
         let mut child = Command::new(&self.program)
             .args(&self.args)
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|source| LaunchError::Spawn {
+            .map_err(|source| WardenLaunchError::Spawn {
                 program: self.program.clone(),
                 source,
             })?;
-        // It waits for its greeting.
-        let greeted = restore_inherited(child.id())
-            .map_err(LaunchError::OpenFiles)
-            .and_then(|()| self.greet(child.id(), &ours, their_urgent));
-        match greeted {
+        // The warden waits for the handshake, so its limits can still be changed here.
+        let handshake = restore_inherited_limit(child.id())
+            .map_err(WardenLaunchError::OpenFiles)
+            .and_then(|()| self.handshake(child.id(), &ours, their_urgent));
+        match handshake {
             Ok(folder) => {
-                let space = self.isolation.space();
+                let space = self.isolation.default_space();
                 Ok(Warden::new(child, ours, urgent, folder, space))
             }
             Err(error) => {
-                end(&mut child);
+                kill_and_reap(&mut child);
                 Err(error)
             }
         }
     }
 
-    fn greet(
+    fn handshake(
         &self,
         warden: u32,
         socket: &UnixStream,
         their_urgent: OwnedFd,
-    ) -> Result<Option<OwnedFd>, LaunchError> {
+    ) -> Result<Option<OwnedFd>, WardenLaunchError> {
         let mut buffer = Vec::new();
-        let hello: Request<()> = Request::Hello {
+        let hello: WardenRequest<()> = WardenRequest::Hello {
             isolation: self.isolation.clone(),
         };
-        wire::encode(&hello, &mut buffer).map_err(LaunchError::Greet)?;
+        wire::encode(&hello, &mut buffer).map_err(WardenLaunchError::Handshake)?;
         let mut descriptors = vec![their_urgent.as_fd()];
         descriptors.extend(self.lock.as_deref().map(AsFd::as_fd));
-        wire::rights::send(socket, &buffer, &descriptors).map_err(LaunchError::Greet)?;
+        wire::descriptors::send(socket, &buffer, &descriptors).map_err(WardenLaunchError::Handshake)?;
 
         socket
-            .set_read_timeout(Some(READY_WITHIN))
-            .map_err(LaunchError::Greet)?;
-        let mut receiver = wire::rights::Receiver {
+            .set_read_timeout(Some(HANDSHAKE_TIMEOUT))
+            .map_err(WardenLaunchError::Handshake)?;
+        let mut receiver = wire::descriptors::DescriptorReceiver {
             stream: socket,
             descriptors: Vec::new(),
         };
-        let mut heard = wire::receive::<Answer>(&mut receiver, &mut buffer);
-        if let (Ok(Some(Answer::Unmapped)), Some(ids)) = (&heard, self.isolation.subordinates()) {
-            ids.map(warden).map_err(LaunchError::Map)?;
-            wire::send(socket, &Request::<()>::Mapped, &mut buffer).map_err(LaunchError::Greet)?;
-            heard = wire::receive(&mut receiver, &mut buffer);
+        let mut received = wire::receive::<WardenResponse>(&mut receiver, &mut buffer);
+        if let (Ok(Some(WardenResponse::NeedsIdMapping)), Some(ids)) =
+            (&received, self.isolation.subordinate_ids())
+        {
+            ids.map(warden).map_err(WardenLaunchError::MapIds)?;
+            wire::send(socket, &WardenRequest::<()>::IdsMapped, &mut buffer)
+                .map_err(WardenLaunchError::Handshake)?;
+            received = wire::receive(&mut receiver, &mut buffer);
         }
-        let answer = match heard {
-            Ok(Some(Answer::Ready)) => Ok(()),
-            Ok(Some(Answer::Failed(fault))) => return Err(LaunchError::Refused(fault)),
+        let answer = match received {
+            Ok(Some(WardenResponse::Ready)) => Ok(()),
+            Ok(Some(WardenResponse::Failed(error))) => return Err(WardenLaunchError::CellSetup(error)),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
         };
-        answer.map_err(|source| LaunchError::Answer {
+        answer.map_err(|source| WardenLaunchError::NotAWarden {
             program: self.program.clone(),
             source,
         })?;
-        socket.set_read_timeout(None).map_err(LaunchError::Greet)?;
+        socket
+            .set_read_timeout(None)
+            .map_err(WardenLaunchError::Handshake)?;
         Ok(receiver.descriptors.pop())
     }
 }
 
-/// Neither call can fail in a way that matters: a child that has ended cannot be killed and need not be.
-fn end(child: &mut Child) {
+/// Errors do not matter here: killing and reaping fail only if the child has already ended and was reaped.
+fn kill_and_reap(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,24 +1,26 @@
-//! Run one command in a cell under limits and say how it ended.
+//! Runs one command in a cell under limits and reports how it ended.
 //!
-//! A [`Launcher`] starts a warden: a small process of one thread that runs one command at a time, again and
-//! again, and outlives neither its owner nor its purpose. The owner holds a [`Warden`], gives it a [`Spec`]
-//! and gets an [`Outcome`]. A command that fails, is killed or exceeds a limit has an outcome; an error of
-//! this crate means that the platform could not run the command at all.
+//! A [`WardenLauncher`] starts a warden: a small single-threaded process that runs one command after another and ends
+//! when its owner ends. The owner holds a [`Warden`], passes it a [`CommandSpec`] and gets a [`CommandOutcome`]. A
+//! command that fails, is killed or exceeds a limit has an outcome. An error of this crate means that the platform
+//! could not run the command at all.
 //!
-//! Reading order follows a run: `spec`, `launch`, `handle`, over the socket (`wire`) to `warden`, and back as
-//! an `outcome`. `strays` cleans up where a warden died before its command did.
+//! The modules follow a run: `spec`, `launch` and `handle` are the owner's side, `wire` is the socket protocol,
+//! `warden` is the other side, and `outcome` is what comes back. `enforcement` checks what this machine can enforce,
+//! before the first run. `orphans` kills processes that outlived a warden that was killed.
 //!
-//! This room must not know tasks, steps, workspaces or reports, which is why it uses no other room; and it
-//! must not start threads or an async runtime, because a process that forks has to stay small and single.
+//! This crate must not know tasks, steps, workspaces or reports, so it uses no other crate of the workspace that
+//! does. It must not start threads or an async runtime, because a process that forks must stay small and
+//! single-threaded.
 
 mod outcome;
 mod spec;
 
 mod handle;
 mod launch;
-mod open_files;
+mod open_file_limit;
 
-mod fault;
+mod platform_error;
 mod wire;
 
 mod clock;
@@ -27,22 +29,25 @@ pub mod cgroup;
 
 mod cell;
 
-mod subordinate;
+mod subordinate_ids;
 
 pub mod warden;
 
-mod walls;
+mod enforcement;
 
+mod orphans;
 mod pidfd;
-mod strays;
 
-pub use cell::{CellSettings, FileSize, LOOPBACK, Network, Part, Step, StepError, Usual, WORKSPACE};
-pub use fault::{Errno, Fault};
-pub use handle::{Remote, Ticket, Warden, WardenError};
-pub use launch::{Isolation, LaunchError, Launcher};
-pub use open_files::raise_open_files;
-pub use outcome::{Captured, Outcome, Reason};
-pub use spec::{Input, Limits, Spec, SpecError};
-pub use strays::{Marker, StraysError, kill_strays, kill_strays_while};
-pub use subordinate::{MapError, Subordinates};
-pub use walls::{CellPlan, Ground, Statement, Wall, WallError};
+pub use cell::{
+    CellSettings, CellSetupError, CellSetupStep, DefaultCommandLimits, FileAllocation, LOOPBACK_NETWORK,
+    NamedNetwork, RootEntry, WORKSPACE,
+};
+pub use enforcement::{EnforcementError, PreparedSandbox, ProtectionStatus, SandboxOptions, WaivableLimit};
+pub use handle::{RunHandle, Warden, WardenControl, WardenError};
+pub use launch::{CommandIsolation, WardenLaunchError, WardenLauncher};
+pub use open_file_limit::raise_open_file_limit;
+pub use orphans::{KillOrphansError, ProcessSelector, kill_orphans, kill_orphans_while};
+pub use outcome::{CapturedStream, CommandEndReason, CommandOutcome};
+pub use platform_error::{Errno, PlatformError};
+pub use spec::{CommandInput, CommandLimits, CommandSpec, CommandSpecError};
+pub use subordinate_ids::{IdMapError, SubordinateIds};

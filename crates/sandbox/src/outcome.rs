@@ -6,50 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
+/// How one command ended, and what it used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub reason: Reason,
-    /// Of the first process, when it ended by itself; 127 and 126 also mean "not found" and "cannot be
-    /// executed", with a line on stderr that says so, as a shell would.
+pub struct CommandOutcome {
+    pub reason: CommandEndReason,
+    /// The exit code of the first process, if it exited. As in a shell, 127 also means that the program was not found
+    /// and 126 that it could not be executed; a line on stderr says so.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// From the start of the first process to its end.
+    /// Time from the start of the first process to its end.
     pub wall: Duration,
-    /// User and system time of all processes.
+    /// User and system CPU time of all processes.
     pub cpu: Duration,
-    /// Peak resident bytes: the larger of the largest process's own peak and, where a limit made the warden
-    /// sample, the largest sum over all processes that a sample saw.
+    /// Peak resident bytes: the larger of the peak of the largest process and, if a limit made the warden sample, the
+    /// largest sum over all processes in one sample.
     ///
-    /// The kernel counts a process's peak from before its `exec`, when it was still a copy of the warden; so
-    /// nothing below the warden's own few megabytes is ever reported.
+    /// The kernel starts the peak of a process with that of the warden that it was cloned from, so no value is below
+    /// the warden's own few megabytes.
     pub memory: u64,
-    pub stdout: Captured,
-    pub stderr: Captured,
+    pub stdout: CapturedStream,
+    pub stderr: CapturedStream,
 }
 
-/// The first bytes of a stream.
+/// The captured part of one output stream: its first bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Captured {
+pub struct CapturedStream {
     #[serde(with = "wire::bytes")]
     pub bytes: Vec<u8>,
-    /// The command wrote more than was kept.
+    /// Whether the command wrote more than was captured.
     pub truncated: bool,
 }
 
+/// Why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reason {
+pub enum CommandEndReason {
     Exited,
     Signalled,
-    /// CPU time.
+    /// The command used more CPU time than its limit.
     TimeLimit,
     WallLimit,
     MemoryLimit,
     OutputLimit,
     ProcessLimit,
-    /// The command failed, and the cell's file system was full.
+    /// The command failed, and the file system of its cell was full.
     DiskLimit,
-    /// Its ticket was killed.
+    /// The owner killed the run through its [`crate::RunHandle`].
     Cancelled,
-    /// The owner let the time pass until which it had promised to be there.
+    /// The owner did not renew its keep-alive in time.
     Abandoned,
 }

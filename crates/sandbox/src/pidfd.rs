@@ -1,4 +1,4 @@
-//! A process held by descriptor: unlike a number, it never comes to mean another process.
+//! Process file descriptors.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -7,25 +7,26 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+/// A process by its descriptor. Unlike a process id, it never refers to another process.
 #[derive(Debug)]
 pub(crate) struct PidFd(OwnedFd);
 
 impl PidFd {
     pub(crate) fn open(pid: i32) -> nix::Result<Self> {
-        // SAFETY: takes two numbers and touches no memory of ours.
+        // SAFETY: the call takes two numbers and touches no memory.
         let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
     pub(crate) fn send(&self, signal: libc::c_int) -> nix::Result<()> {
         let fd = self.0.as_raw_fd();
         let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open as long as `self`, and a null info is allowed.
+        // SAFETY: the descriptor is open as long as `self` exists, and the kernel accepts a null info.
         Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, no_info, 0) }).map(drop)
     }
 
-    /// Whether the process ended within the time.
+    /// Returns whether the process ended within the time.
     pub(crate) fn wait(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         loop {

@@ -1,4 +1,4 @@
-//! What to run, and under which limits.
+//! What command to run, and under which limits.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,44 +9,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// One command. Nothing of the warden's own surroundings is passed on beside what stands here.
+/// A command to run. It inherits nothing from the warden's environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Spec {
-    /// The program and its arguments. A program without a slash is looked up in the `PATH` of `env`.
+pub struct CommandSpec {
+    /// The program and its arguments. A program name without a slash is looked up in the `PATH` of `env`.
     pub argv: Vec<OsString>,
-    /// The whole environment of the command, in this order.
+    /// The complete environment of the command, in this order.
     pub env: Vec<(OsString, OsString)>,
-    /// Where the command starts; absolute, and existing.
+    /// The working directory: an absolute path that exists.
     #[serde(with = "wire::path")]
     pub directory: PathBuf,
-    pub input: Input,
-    pub limits: Limits,
-    /// How many bytes of each output stream are kept.
-    pub keep: u64,
-    /// In a cell: which network it may use, by its name. Without a name there is none.
+    pub input: CommandInput,
+    pub limits: CommandLimits,
+    /// How many bytes of each output stream are captured; the rest is discarded.
+    pub max_captured_bytes: u64,
+    /// The name of the network that a command in a cell may use. `None` means no network.
     pub network: Option<String>,
 }
 
-/// What the command reads from its standard input.
+/// What a command reads from its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Input {
-    /// No bytes at all means `/dev/null`.
+pub enum CommandInput {
+    /// The input itself. If it is empty, the command reads `/dev/null`.
     Bytes(#[serde(with = "wire::bytes")] Vec<u8>),
-    /// An absolute path, opened read-only by the warden: large input does not travel through the socket.
+    /// An absolute path that the warden opens read-only, so that large input does not travel through the socket.
     File(#[serde(with = "wire::path")] PathBuf),
 }
 
-/// `None` is no limit.
+/// The limits of one command. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Limits {
+pub struct CommandLimits {
     pub wall: Option<Duration>,
-    /// User and system time, summed over all processes of the command.
+    /// User and system CPU time, summed over all processes of the command.
     pub cpu: Option<Duration>,
-    /// Bytes resident, summed over all processes of the command.
+    /// Resident bytes, summed over all processes of the command.
     pub memory: Option<u64>,
-    /// Bytes written to either stream; one byte more ends the command.
+    /// Bytes written to either output stream. One more byte ends the command.
     pub output: Option<u64>,
-    /// Processes and threads alive at one time, the first one included.
+    /// Processes and threads alive at the same time, including the first one.
     pub processes: Option<u32>,
     /// Bytes of the largest file that the command may write.
     pub file_size: Option<u64>,
@@ -54,12 +54,12 @@ pub struct Limits {
     pub stack: Option<u64>,
 }
 
-/// A spec that no operating system could run; found before anything is sent to the warden.
+/// Why a [`CommandSpec`] is invalid. The owner checks it before it sends anything to the warden.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum SpecError {
-    #[error("the command is empty: name at least a program")]
+pub enum CommandSpecError {
+    #[error("the command is empty; name at least a program")]
     EmptyCommand,
-    #[error("argument {index} contains a NUL byte, which no program can be given")]
+    #[error("argument {index} contains a NUL byte; remove it")]
     ArgumentWithNul { index: usize },
     #[error("the environment variable {name:?} has an empty name, or '=' in its name, or a NUL byte")]
     Variable { name: OsString },
@@ -67,9 +67,9 @@ pub enum SpecError {
     Path { path: PathBuf },
 }
 
-impl Input {
-    /// Bytes of memory it takes.
-    pub(crate) fn held(&self) -> usize {
+impl CommandInput {
+    /// Bytes of memory that the input occupies.
+    pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::File(_) => 0,
@@ -77,33 +77,37 @@ impl Input {
     }
 }
 
-impl Spec {
-    pub(crate) fn check(&self) -> Result<(), SpecError> {
+impl CommandSpec {
+    pub(crate) fn check(&self) -> Result<(), CommandSpecError> {
         if self.argv.first().is_none_or(|program| program.is_empty()) {
-            return Err(SpecError::EmptyCommand);
+            return Err(CommandSpecError::EmptyCommand);
         }
-        if let Some(index) = self.argv.iter().position(|argument| has(argument, 0)) {
-            return Err(SpecError::ArgumentWithNul { index });
+        if let Some(index) = self.argv.iter().position(|argument| contains_byte(argument, 0)) {
+            return Err(CommandSpecError::ArgumentWithNul { index });
         }
         for (name, value) in &self.env {
-            if name.is_empty() || has(name, b'=') || has(name, 0) || has(value, 0) {
-                return Err(SpecError::Variable { name: name.clone() });
+            if name.is_empty()
+                || contains_byte(name, b'=')
+                || contains_byte(name, 0)
+                || contains_byte(value, 0)
+            {
+                return Err(CommandSpecError::Variable { name: name.clone() });
             }
         }
         let input = match &self.input {
-            Input::File(path) => Some(path),
-            Input::Bytes(_) => None,
+            CommandInput::File(path) => Some(path),
+            CommandInput::Bytes(_) => None,
         };
         for path in input.into_iter().chain([&self.directory]) {
-            if !path.is_absolute() || has(path.as_os_str(), 0) {
-                return Err(SpecError::Path { path: path.clone() });
+            if !path.is_absolute() || contains_byte(path.as_os_str(), 0) {
+                return Err(CommandSpecError::Path { path: path.clone() });
             }
         }
         Ok(())
     }
 }
 
-fn has(text: &OsStr, byte: u8) -> bool {
+fn contains_byte(text: &OsStr, byte: u8) -> bool {
     text.as_bytes().contains(&byte)
 }
 
@@ -111,51 +115,51 @@ fn has(text: &OsStr, byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn spec() -> Spec {
-        Spec {
+    fn spec() -> CommandSpec {
+        CommandSpec {
             argv: vec!["true".into()],
             env: vec![("A".into(), "b=c".into())],
             directory: "/".into(),
-            input: Input::Bytes(Vec::new()),
-            limits: Limits::default(),
-            keep: 0,
+            input: CommandInput::Bytes(Vec::new()),
+            limits: CommandLimits::default(),
+            max_captured_bytes: 0,
             network: None,
         }
     }
 
     #[test]
-    fn a_spec_that_cannot_run_is_named() {
-        fn check(change: impl FnOnce(&mut Spec), expected: Result<(), SpecError>) {
+    fn an_invalid_spec_is_rejected_with_its_error() {
+        fn check(change: impl FnOnce(&mut CommandSpec), expected: Result<(), CommandSpecError>) {
             let mut spec = spec();
             change(&mut spec);
             assert_eq!(spec.check(), expected);
         }
         check(|_| (), Ok(()));
-        check(|s| s.argv.clear(), Err(SpecError::EmptyCommand));
-        check(|s| s.argv[0] = "".into(), Err(SpecError::EmptyCommand));
+        check(|s| s.argv.clear(), Err(CommandSpecError::EmptyCommand));
+        check(|s| s.argv[0] = "".into(), Err(CommandSpecError::EmptyCommand));
         check(
             |s| s.argv.push("a\0b".into()),
-            Err(SpecError::ArgumentWithNul { index: 1 }),
+            Err(CommandSpecError::ArgumentWithNul { index: 1 }),
         );
         check(
             |s| s.env[0].0 = "A=".into(),
-            Err(SpecError::Variable { name: "A=".into() }),
+            Err(CommandSpecError::Variable { name: "A=".into() }),
         );
         check(
             |s| s.env[0].0 = "".into(),
-            Err(SpecError::Variable { name: "".into() }),
+            Err(CommandSpecError::Variable { name: "".into() }),
         );
         check(
             |s| s.env[0].1 = "\0".into(),
-            Err(SpecError::Variable { name: "A".into() }),
+            Err(CommandSpecError::Variable { name: "A".into() }),
         );
         check(
             |s| s.directory = "x".into(),
-            Err(SpecError::Path { path: "x".into() }),
+            Err(CommandSpecError::Path { path: "x".into() }),
         );
         check(
-            |s| s.input = Input::File("x".into()),
-            Err(SpecError::Path { path: "x".into() }),
+            |s| s.input = CommandInput::File("x".into()),
+            Err(CommandSpecError::Path { path: "x".into() }),
         );
     }
 }

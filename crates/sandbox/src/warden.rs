@@ -1,10 +1,12 @@
-//! The warden process: takes a request from its owner, runs the command, answers, and again.
+//! The warden process: it receives a request from its owner, runs the command, responds, and waits for the next
+//! request.
 //!
-//! One thread, no locks, few pages: starting a process costs in proportion to what the parent holds, and only
-//! a process of one thread may share its memory with a child that has yet to exec.
+//! It has one thread, no locks and little memory: starting a process costs in proportion to the parent's memory, and
+//! only a single-threaded process may share its memory with a child before exec.
 //!
-//! The walk of a run: `run_command` prepares (`streams`, `resolve`), starts (`spawn`, `child`), looks on
-//! (`watch`, `urgent`, `sample`), ends what is left (`reap`, `tree`, `destroy`) and says how it ended (`verdict`).
+//! A run without a cell goes through these modules: `run_process_tree` prepares it (`streams`, `resolve`) and starts
+//! it (`spawn`, `child`), `watch` waits for its end (`owner_messages`, `sample`), `kill_descendants` kills what is
+//! left (`reap`, `process_table`), and `end_reason` decides why it ended. `run_in_cell` is the same for a cell.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,94 +15,100 @@ use std::process::ExitCode;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cell::{Cells, FileSize};
-use crate::fault::{Errno, Fault, with_causes};
-use crate::launch::Isolation;
-use crate::outcome::Outcome;
-use crate::spec::Spec;
-use crate::wire::{self, Answer, Request, Then, rights};
+use crate::cell::{CellFactory, FileAllocation};
+use crate::launch::CommandIsolation;
+use crate::outcome::CommandOutcome;
+use crate::platform_error::{Errno, PlatformError};
+use crate::spec::CommandSpec;
+use crate::wire::{self, AfterRun, WardenRequest, WardenResponse, descriptors};
+use error_causes::with_causes;
 
 mod setup;
 pub(crate) mod signals;
 
-mod in_cell;
-mod run_command;
+mod run_in_cell;
+mod run_process_tree;
 
+pub(crate) mod c_strings;
 pub(crate) mod resolve;
 mod streams;
-pub(crate) mod texts;
 
 pub(crate) mod child;
 mod spawn;
 
+mod owner_messages;
 mod sample;
-mod urgent;
 mod watch;
 
-mod destroy;
+mod kill_descendants;
+mod process_table;
 mod reap;
-mod tree;
 
-mod footprint;
-mod verdict;
+mod end_reason;
+mod own_memory;
 
-use in_cell::CellBench;
-use run_command::{Bench, Failure, Owner, never_started};
-use setup::SetupError;
-use urgent::Words;
+use owner_messages::OwnerMessages;
+use run_in_cell::CellRunner;
+use run_process_tree::{CommandRunFailure, OwnerConnection, ProcessTreeRunner, outcome_without_start};
+use setup::WardenSetupError;
 
-/// Is a warden until the owner, at the other end of standard input, is gone. To be called first thing in a
-/// process started for it: it closes all descriptors beyond the standard ones and takes over all signals.
+/// Serves as a warden until the owner, at the other end of standard input, is gone. Must be called first in a process
+/// that was started for it: it closes all descriptors except the standard ones and takes over all signals.
 pub fn run() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The owner sees only that the warden is gone; this is the one place where the reason can be told.
+            // The owner only sees that the warden is gone, so the reason goes to stderr.
             let _ = writeln!(io::stderr(), "conclave warden: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Why a warden process has to end.
 #[derive(Debug, thiserror::Error)]
-enum ServeError {
-    #[error("cannot set up")]
-    Setup(#[from] SetupError),
-    #[error("cannot understand the owner")]
+enum WardenServeError {
+    #[error("cannot set up the warden")]
+    Setup(#[from] WardenSetupError),
+    #[error("cannot receive a request from the owner")]
     Receive(#[source] io::Error),
-    #[error("the owner did not greet with a socket for urgent words: is this process started by hand?")]
+    #[error(
+        "the owner did not send a hello with a socket for urgent messages; was this process started by hand?"
+    )]
     Hello,
     #[error("cannot wait for the owner")]
     Wait(#[source] io::Error),
 }
 
-fn serve() -> Result<(), ServeError> {
+fn serve() -> Result<(), WardenServeError> {
     let socket = setup::become_warden()?;
     let mut buffer = Vec::new();
-    let Greeting {
+    let OwnerHello {
         isolation,
-        urgent,
+        urgent_socket,
         lock,
-    } = on_hello(&socket, &mut buffer)?;
-    let mut words = Words::new(urgent);
-    let mut runner = match isolation {
-        Isolation::None => Runner::Tree {
-            bench: Bench::new(setup::process_table()?),
+    } = receive_hello(&socket, &mut buffer)?;
+    let mut messages = OwnerMessages::new(urgent_socket);
+    let mut command_runner = match isolation {
+        CommandIsolation::None => CommandRunner::ProcessTree {
+            runner: ProcessTreeRunner::new(setup::process_table()?),
             _lock: lock,
         },
-        Isolation::Cell(settings) => match Cells::set_up(&settings, lock, || {
-            ask_for_ids(&socket, &mut buffer).map_err(Errno::from)
+        CommandIsolation::Cell(settings) => match CellFactory::set_up(&settings, lock, || {
+            request_id_mapping(&socket, &mut buffer).map_err(Errno::from)
         }) {
-            Ok(cells) => Runner::Cell(CellBench::new(cells)),
-            Err(fault) => {
-                let _ = wire::send(&socket, &Answer::Failed(fault), &mut buffer);
+            Ok(cell_factory) => CommandRunner::Cell(CellRunner::new(cell_factory)),
+            Err(error) => {
+                let _ = wire::send(&socket, &WardenResponse::Failed(error), &mut buffer);
                 return Ok(());
             }
         },
     };
-    if answer(
+    if send_response(
         &socket,
-        runner.folder().map(|folder| (Answer::Ready, folder)),
+        command_runner
+            .task_folder()
+            .map(|folder| (WardenResponse::Ready, folder)),
         &mut buffer,
     )
     .is_err()
@@ -108,159 +116,175 @@ fn serve() -> Result<(), ServeError> {
         return Ok(());
     }
     loop {
-        wait_for_owner(&socket, &mut words)?;
-        let mut afterwards = Then::Stay;
+        wait_for_owner(&socket, &mut messages)?;
+        let mut after_run = AfterRun::KeepTask;
         let request = match wire::receive(&socket, &mut buffer) {
-            // So it ends where the owner had not read our last answer.
+            // The connection ends like this if the owner had not read our last response.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
-            request => request.map_err(ServeError::Receive)?,
+            request => request.map_err(WardenServeError::Receive)?,
         };
-        let said = match request {
-            Some(Request::Run { number, spec, then }) => {
-                let owner = Owner {
+        let response = match request {
+            Some(WardenRequest::Run { number, spec, after }) => {
+                let owner = OwnerConnection {
                     socket: &socket,
-                    words: &mut words,
+                    messages: &mut messages,
                 };
-                let ended = runner.run_command(owner, number, spec);
-                words.forget(number);
+                let ended = command_runner.run_command(owner, number, spec);
+                messages.forget_kills_up_to(number);
                 match ended {
                     Ok(outcome) => {
-                        afterwards = then;
-                        Ok((Answer::Ended(outcome), None))
+                        after_run = after;
+                        Ok((WardenResponse::Ended(outcome), None))
                     }
-                    Err(Failure::Fault(fault)) => Err(fault),
-                    Err(Failure::HungUp) => return Ok(()),
+                    Err(CommandRunFailure::Platform(error)) => Err(error),
+                    Err(CommandRunFailure::OwnerGone) => return Ok(()),
                 }
             }
-            Some(Request::Space { bytes }) => runner.give_space(bytes).map(|()| (Answer::Ready, None)),
-            Some(Request::Charge { files }) => runner.charge(&files).map(|()| (Answer::Ready, None)),
-            Some(Request::Renew) => runner.renew(),
-            Some(Request::Hello { .. } | Request::Mapped) => return Err(ServeError::Hello),
+            Some(WardenRequest::SetTaskSpace { bytes }) => command_runner
+                .set_task_space(bytes)
+                .map(|()| (WardenResponse::Ready, None)),
+            Some(WardenRequest::AllocateFiles { files }) => command_runner
+                .allocate_files(&files)
+                .map(|()| (WardenResponse::Ready, None)),
+            Some(WardenRequest::ResetForNextTask) => command_runner.reset_for_next_task(),
+            Some(WardenRequest::Hello { .. } | WardenRequest::IdsMapped) => {
+                return Err(WardenServeError::Hello);
+            }
             None => return Ok(()),
         };
-        // An owner that went away in the meantime leaves nothing to do: the command is over and cleaned up.
-        if answer(&socket, said, &mut buffer).is_err() {
+        // If the owner is gone, there is nothing left to do: the command has ended and is cleaned up.
+        if send_response(&socket, response, &mut buffer).is_err() {
             return Ok(());
         }
-        if afterwards == Then::Renew && answer(&socket, runner.renew(), &mut buffer).is_err() {
+        if after_run == AfterRun::ResetForNextTask
+            && send_response(&socket, command_runner.reset_for_next_task(), &mut buffer).is_err()
+        {
             return Ok(());
         }
     }
 }
 
-/// Runs commands the one way or the other.
+/// Runs commands with or without cells.
 #[allow(clippy::large_enum_variant, reason = "there is one in each process")]
-enum Runner {
-    Tree {
-        bench: Bench,
-        /// Never looked at: that it stays open until the end is all its use.
+enum CommandRunner {
+    ProcessTree {
+        runner: ProcessTreeRunner,
+        /// Never used: it only has to stay open until the process ends.
         _lock: Option<OwnedFd>,
     },
-    Cell(CellBench),
+    Cell(CellRunner),
 }
 
-impl Runner {
-    fn run_command(&mut self, owner: Owner<'_>, number: u64, mut spec: Spec) -> Result<Outcome, Failure> {
-        if let Some(reason) = owner.words.stop(number) {
-            return Ok(never_started(reason));
+impl CommandRunner {
+    fn run_command(
+        &mut self,
+        owner: OwnerConnection<'_>,
+        number: u64,
+        mut spec: CommandSpec,
+    ) -> Result<CommandOutcome, CommandRunFailure> {
+        if let Some(reason) = owner.messages.stop_reason(number) {
+            return Ok(outcome_without_start(reason));
         }
-        // Of what goes beyond its limit nothing need be kept.
-        spec.keep = spec.limits.output.map_or(spec.keep, |limit| limit.min(spec.keep));
+        // Output beyond its limit ends the command, so it need not be captured.
+        spec.max_captured_bytes = spec.limits.output.map_or(spec.max_captured_bytes, |limit| {
+            limit.min(spec.max_captured_bytes)
+        });
         match self {
-            Self::Tree { bench, .. } => bench.run_command(owner, number, spec),
-            Self::Cell(bench) => bench.run_command(owner, number, spec),
+            Self::ProcessTree { runner, .. } => runner.run_command(owner, number, spec),
+            Self::Cell(runner) => runner.run_command(owner, number, spec),
         }
     }
 
-    fn give_space(&self, bytes: u64) -> Result<(), Fault> {
+    fn set_task_space(&self, bytes: u64) -> Result<(), PlatformError> {
         match self {
-            Self::Tree { .. } => Ok(()),
-            Self::Cell(bench) => Ok(bench.cells.give_space(bytes)?),
+            Self::ProcessTree { .. } => Ok(()),
+            Self::Cell(runner) => Ok(runner.cell_factory.set_task_space(bytes)?),
         }
     }
 
-    fn charge(&mut self, files: &[FileSize]) -> Result<(), Fault> {
+    fn allocate_files(&mut self, files: &[FileAllocation]) -> Result<(), PlatformError> {
         match self {
-            Self::Tree { .. } => Ok(()),
-            Self::Cell(bench) => bench.cells.charge(files),
+            Self::ProcessTree { .. } => Ok(()),
+            Self::Cell(runner) => runner.cell_factory.allocate_files(files),
         }
     }
 
-    /// Makes ready for another task.
-    fn renew(&mut self) -> Result<(Answer, Option<OwnedFd>), Fault> {
-        if let Self::Cell(bench) = self {
-            bench.cells.renew()?;
+    /// Prepares for the next task.
+    fn reset_for_next_task(&mut self) -> Result<(WardenResponse, Option<OwnedFd>), PlatformError> {
+        if let Self::Cell(runner) = self {
+            runner.cell_factory.reset_for_next_task()?;
         }
-        Ok((Answer::Ready, self.folder()?))
+        Ok((WardenResponse::Ready, self.task_folder()?))
     }
 
-    /// Where the task's files go, if that is ours to say.
-    fn folder(&self) -> Result<Option<OwnedFd>, Fault> {
+    /// The folder for the task's files, if commands run in cells.
+    fn task_folder(&self) -> Result<Option<OwnedFd>, PlatformError> {
         match self {
-            Self::Tree { .. } => Ok(None),
-            Self::Cell(bench) => Ok(Some(bench.cells.folder()?)),
+            Self::ProcessTree { .. } => Ok(None),
+            Self::Cell(runner) => Ok(Some(runner.cell_factory.task_folder()?)),
         }
     }
 }
 
-fn answer(
+fn send_response(
     socket: &UnixStream,
-    said: Result<(Answer, Option<OwnedFd>), Fault>,
+    response: Result<(WardenResponse, Option<OwnedFd>), PlatformError>,
     buffer: &mut Vec<u8>,
 ) -> io::Result<()> {
-    match said {
-        Ok((answer, None)) => wire::send(socket, &answer, buffer),
-        Ok((answer, Some(descriptor))) => {
-            wire::encode(&answer, buffer)?;
-            rights::send(socket, buffer, &[descriptor.as_fd()])
+    match response {
+        Ok((response_frame, None)) => wire::send(socket, &response_frame, buffer),
+        Ok((response_frame, Some(descriptor))) => {
+            wire::encode(&response_frame, buffer)?;
+            descriptors::send(socket, buffer, &[descriptor.as_fd()])
         }
-        Err(fault) => wire::send(socket, &Answer::Failed(fault), buffer),
+        Err(error) => wire::send(socket, &WardenResponse::Failed(error), buffer),
     }
 }
 
-struct Greeting {
-    isolation: Isolation,
-    urgent: OwnedFd,
+/// The content of the owner's first request.
+struct OwnerHello {
+    isolation: CommandIsolation,
+    urgent_socket: OwnedFd,
     lock: Option<OwnedFd>,
 }
 
-fn on_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<Greeting, ServeError> {
-    let mut receiver = rights::Receiver {
+fn receive_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<OwnerHello, WardenServeError> {
+    let mut receiver = descriptors::DescriptorReceiver {
         stream: socket,
         descriptors: Vec::new(),
     };
-    let isolation = match wire::receive(&mut receiver, buffer).map_err(ServeError::Receive)? {
-        Some(Request::<()>::Hello { isolation }) => isolation,
-        _ => return Err(ServeError::Hello),
+    let isolation = match wire::receive(&mut receiver, buffer).map_err(WardenServeError::Receive)? {
+        Some(WardenRequest::<()>::Hello { isolation }) => isolation,
+        _ => return Err(WardenServeError::Hello),
     };
     let mut descriptors = receiver.descriptors.into_iter();
-    let urgent = descriptors.next().ok_or(ServeError::Hello)?;
-    Ok(Greeting {
+    let urgent_socket = descriptors.next().ok_or(WardenServeError::Hello)?;
+    Ok(OwnerHello {
         isolation,
-        urgent,
+        urgent_socket,
         lock: descriptors.next(),
     })
 }
 
-fn ask_for_ids(socket: &UnixStream, buffer: &mut Vec<u8>) -> io::Result<()> {
-    wire::send(socket, &Answer::Unmapped, buffer)?;
+fn request_id_mapping(socket: &UnixStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+    wire::send(socket, &WardenResponse::NeedsIdMapping, buffer)?;
     match wire::receive(socket, buffer)? {
-        Some(Request::<()>::Mapped) => Ok(()),
+        Some(WardenRequest::<()>::IdsMapped) => Ok(()),
         _ => Err(io::Error::from_raw_os_error(libc::EPROTO)),
     }
 }
 
-/// Returns when a request (or the end) can be read. Urgent words are taken in meanwhile and afterwards, so
-/// that those sent before a request are known before it is.
-fn wait_for_owner(socket: &UnixStream, words: &mut Words) -> Result<(), ServeError> {
+/// Waits until a request, or the end of the connection, can be read. Urgent messages are received meanwhile and once
+/// more at the end, so that messages sent before a request are handled before it.
+fn wait_for_owner(socket: &UnixStream, messages: &mut OwnerMessages) -> Result<(), WardenServeError> {
     loop {
-        let mut ready = [socket.as_fd(), words.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let mut ready = [socket.as_fd(), messages.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         match poll(&mut ready, PollTimeout::NONE) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(ServeError::Wait(errno.into())),
+            Err(errno) => return Err(WardenServeError::Wait(errno.into())),
         }
-        let [request, word] = ready.map(|fd| fd.any() == Some(true));
-        if word && words.take_in().is_err() {
+        let [request, message] = ready.map(|fd| fd.any() == Some(true));
+        if message && messages.receive_pending().is_err() {
             return Ok(());
         }
         if request {

@@ -1,8 +1,8 @@
-//! What owner and warden say to each other: two closed enums for the work, one for urgent words.
+//! The protocol between an owner and its warden.
 //!
-//! Work travels on a stream socket as a `u32` length and a postcard body, one answer for each request.
-//! Urgent words have a packet socket of their own, so that a kill never waits behind a large input, needs no
-//! lock on the owner's side, and is either there as a whole or not at all.
+//! Requests and responses travel on a stream socket: a `u32` length and a postcard body, with one response for each
+//! request. Urgent messages have their own packet socket, so that a kill never waits behind a large input and needs
+//! no lock in the owner. A packet arrives whole or not at all.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,77 +11,79 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::FileSize;
-use crate::fault::Fault;
-use crate::launch::Isolation;
-use crate::outcome::Outcome;
-use crate::spec::Spec;
+use crate::cell::FileAllocation;
+use crate::launch::CommandIsolation;
+use crate::outcome::CommandOutcome;
+use crate::platform_error::PlatformError;
+use crate::spec::CommandSpec;
 
-pub(crate) mod bytes;
-pub(crate) mod path;
-pub(crate) mod rights;
+pub(crate) mod descriptors;
+mod serde_with;
 
-/// Owner to warden. Generic over how it holds the spec, so that the owner need not clone one to send it.
+pub(crate) use serde_with::{bytes, path};
+
+/// A request from the owner to the warden. The type parameter lets the owner send a borrowed spec.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request<S = Spec> {
-    /// First of all, with the descriptors that `rights` describes.
+pub(crate) enum WardenRequest<S = CommandSpec> {
+    /// The first request. It comes with the descriptors that `descriptors` describes.
     Hello {
-        isolation: Isolation,
+        isolation: CommandIsolation,
     },
     Run {
         number: u64,
         spec: S,
-        then: Then,
+        after: AfterRun,
     },
-    /// Bounds the task's files, before any of them is there.
-    Space {
+    /// Limits the total size of the task's files. Sent before any of them exists.
+    SetTaskSpace {
         bytes: u64,
     },
-    /// Has files of the task, which are there and empty, count as its memory.
-    Charge {
-        files: Vec<FileSize>,
+    /// Charges files of the task to its control group. The files exist and are empty.
+    AllocateFiles {
+        files: Vec<FileAllocation>,
     },
-    /// The task is over: its files are not needed any more.
-    Renew,
-    /// What the warden has asked for by [`Answer::Unmapped`] is done.
-    Mapped,
+    /// The task has ended: the warden removes its files and prepares for the next task.
+    ResetForNextTask,
+    /// The owner has mapped the ids that the warden asked for with [`WardenResponse::NeedsIdMapping`].
+    IdsMapped,
 }
 
-/// What the warden does when a run has ended and it has said so.
+/// What the warden does after it has sent the outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Then {
-    Stay,
-    /// As if asked to by [`Request::Renew`], and says so in the same way.
-    Renew,
+pub(crate) enum AfterRun {
+    KeepTask,
+    /// Does the same as for [`WardenRequest::ResetForNextTask`], with the same response.
+    ResetForNextTask,
 }
 
-/// Warden to owner, one for each request.
+/// A response from the warden to the owner, one for each request.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    /// For a task. With a descriptor of its folder, where the warden has made one.
+pub(crate) enum WardenResponse {
+    /// The warden is ready for a task. If commands run in cells, a descriptor of the task's folder comes with it.
     Ready,
-    Ended(Outcome),
-    Failed(Fault),
-    /// Before it is ready: it is in a new user namespace, to which somebody outside has to give ids.
-    Unmapped,
+    Ended(CommandOutcome),
+    Failed(PlatformError),
+    /// Sent before `Ready`: the warden is in a new user namespace, whose ids only a process outside of it can map.
+    NeedsIdMapping,
 }
 
-/// Owner to warden at any time, unanswered.
+/// A message from the owner to the warden that may come at any time and has no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Urgent {
-    /// Numbered, so that one that comes late cannot hit the next run.
+pub(crate) enum UrgentMessage {
+    /// Kills a run. The number keeps a late message from killing the next run.
     Kill { number: u64 },
-    /// On the boot-time clock, which both sides have in common: whatever holds the word up does not prolong it.
-    LiveUntil { millis: u64 },
+    /// The end of the keep-alive on the boot-time clock, which both processes share: a delayed message does not
+    /// extend it.
+    KeepAliveUntil { millis: u64 },
 }
 
-/// Larger than any spec or outcome that a caller could hold in memory twice; a length beyond it is garbage.
+/// Larger than any spec or outcome that fits into memory twice. A larger length means that the frame is invalid.
 const LARGEST_FRAME: usize = 1 << 30;
 
-/// A buffer that grew beyond this is given back after the frame that needed it.
+/// After a frame, a buffer larger than this is shrunk to this size.
 const BUFFER_KEPT: usize = 128 << 10;
 
-/// Encodes and sends a frame in one write; `buffer` is only there to be used again.
+/// Encodes a frame and sends it in one write. `buffer` is passed in only to reuse its memory.
 pub(crate) fn send<T: Serialize>(mut to: impl Write, frame: &T, buffer: &mut Vec<u8>) -> io::Result<()> {
     encode(frame, buffer)?;
     let sent = to.write_all(buffer);
@@ -99,14 +101,14 @@ pub(crate) fn encode<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Resul
     if length > LARGEST_FRAME {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the frame is too large to send",
+            "the frame is too large",
         ));
     }
     buffer[..PREFIX].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
 }
 
-/// Receives one frame and no byte of the next. `None` is the end of the stream between frames.
+/// Receives one frame and no byte of the next one. `None` means that the stream ended between frames.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut from: impl Read,
     buffer: &mut Vec<u8>,
@@ -121,7 +123,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     if length > LARGEST_FRAME {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "not a frame of this protocol",
+            "the frame length is invalid",
         ));
     }
     buffer.clear();
@@ -135,7 +137,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     frame.map(Some)
 }
 
-/// How many bytes there were before the end.
+/// Reads until the buffer is full or the stream ends, and returns the number of bytes read.
 fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -149,7 +151,7 @@ fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// The two ends of a packet socket for [`Urgent`] words.
+/// Creates the two ends of a packet socket for [`UrgentMessage`]s.
 pub(crate) fn urgent_pair() -> nix::Result<(OwnedFd, OwnedFd)> {
     socketpair(
         AddressFamily::Unix,
@@ -159,11 +161,11 @@ pub(crate) fn urgent_pair() -> nix::Result<(OwnedFd, OwnedFd)> {
     )
 }
 
-/// Never blocks: a warden that is stopped must not stop its owner too.
-pub(crate) fn send_urgent(to: BorrowedFd<'_>, word: Urgent) -> io::Result<()> {
+/// Never blocks: a warden that is stopped must not block its owner.
+pub(crate) fn send_urgent(to: BorrowedFd<'_>, message: UrgentMessage) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let mut packet = [0; 32];
-    let packet = postcard::to_slice(&word, &mut packet).map_err(io::Error::other)?;
+    let packet = postcard::to_slice(&message, &mut packet).map_err(io::Error::other)?;
     nix::sys::socket::send(
         to.as_raw_fd(),
         packet,
@@ -172,8 +174,8 @@ pub(crate) fn send_urgent(to: BorrowedFd<'_>, word: Urgent) -> io::Result<()> {
     Ok(())
 }
 
-/// The next word if one is there; `Ok(None)` when none is.
-pub(crate) fn receive_urgent(from: BorrowedFd<'_>) -> io::Result<Option<Urgent>> {
+/// Returns the next message, or `Ok(None)` if there is none.
+pub(crate) fn receive_urgent(from: BorrowedFd<'_>) -> io::Result<Option<UrgentMessage>> {
     use std::os::fd::AsRawFd;
     let mut packet = [0; 32];
     match nix::sys::socket::recv(from.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {

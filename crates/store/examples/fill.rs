@@ -1,11 +1,11 @@
-//! Fills a store and says what that costs: adds in batches, claims while ever more tasks wait, searches,
-//! opening again.
+//! Benchmark: fills a SQLite store and prints the cost of adding in batches, of claiming from a growing queue, of
+//! searching, and of opening the store again.
 //!
 //!     cargo run --release -p store --example fill -- 1000000 /var/tmp/fill
 //!
-//! The folder must not hold a store yet; it is left behind to look at.
+//! The folder must not contain a store. The benchmark keeps it for inspection.
 
-#![allow(clippy::print_stdout, reason = "a report for people")]
+#![allow(clippy::print_stdout, reason = "the benchmark prints its results")]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,16 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream;
 use model::{
-    Command, Content, ExecuteStep, Executing, ExecutorName, Handout, Intent, Limits, Order, Presence, Query,
-    Report, ReportAnswer, Seq, SessionId, Status, TaskId, TaskSpec, UserName,
+    AttemptId, Content, ExecuteStep, ExecutingAttempt, ExecutorInfo, ExecutorName, Limits, Report,
+    ReportAnswer, ReportIntent, ReportSeq, SessionId, SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec,
+    TaskStatus, UserName,
 };
-use store::sqlite::{Options, SqliteStore};
+use store::sqlite::{SqliteStore, SqliteStoreOptions};
 use store::{NewTask, TaskStore};
 
 const BATCH: usize = 1000;
-/// Batches on their way at the same time, so that one is made ready while another is written.
-const AHEAD: usize = 2;
+/// Batches in flight, so that one is encoded while another is written.
+const CONCURRENT_BATCHES: usize = 2;
 const CLAIMS: usize = 40;
 const SEARCHERS: usize = 8;
 const LISTS: usize = 20;
@@ -37,10 +38,10 @@ async fn main() -> anyhow::Result<()> {
     let folder = args.next().map_or_else(|| PathBuf::from("fill"), PathBuf::from);
     ensure!(
         !folder.join("tasks.db").exists(),
-        "{} holds a store already",
+        "{} contains a store already",
         folder.display()
     );
-    let mut store = SqliteStore::open(&folder, Options::default())?;
+    let mut store = SqliteStore::open(&folder, SqliteStoreOptions::default())?;
     let mut filled = 0;
     for stage in [1_000, 10_000, 100_000, 1_000_000, 10_000_000] {
         let stage = stage.min(count);
@@ -50,28 +51,33 @@ async fn main() -> anyhow::Result<()> {
         let rate = fill(&store, stage - filled).await?;
         filled = stage;
         println!("{filled:>9} queued: {rate:>7.0} adds/s in batches of {BATCH}");
-        claims(&store).await?;
-        searches(&store).await?;
-        lists_beside_text_searches(&store).await?;
-        println!("          rss {} MiB, {}", resident()? >> 20, sizes(&folder));
+        measure_claims(&store).await?;
+        measure_searches(&store).await?;
+        measure_lists_during_text_searches(&store).await?;
+        println!(
+            "          rss {} MiB, {}",
+            resident_bytes()? >> 20,
+            file_sizes(&folder)
+        );
         drop(store);
         let began = Instant::now();
-        store = SqliteStore::open(&folder, Options::default())?;
+        store = SqliteStore::open(&folder, SqliteStoreOptions::default())?;
         store.totals().await?;
         println!(
             "          opened again in {:.2?}, rss {} MiB",
             began.elapsed(),
-            resident()? >> 20
+            resident_bytes()? >> 20
         );
     }
     Ok(())
 }
 
+/// Adds `count` tasks and returns the rate.
 async fn fill(store: &SqliteStore, count: usize) -> anyhow::Result<f64> {
     let began = Instant::now();
     let sizes = (0..count).step_by(BATCH).map(|from| BATCH.min(count - from));
     let adds = stream::iter(sizes).map(|size| store.add((0..size).map(task).collect()));
-    let mut adds = adds.buffered(AHEAD);
+    let mut adds = adds.buffered(CONCURRENT_BATCHES);
     let mut slowest = Duration::ZERO;
     let mut last = Instant::now();
     while let Some(added) = adds.next().await {
@@ -89,7 +95,7 @@ fn task(index: usize) -> NewTask {
         priority: (index % 3) as i32,
         compile: None,
         execute: ExecuteStep {
-            command: Command::Shell(format!("./simulate --case {index}")),
+            command: StepCommand::Shell(format!("./simulate --case {index}")),
             args: vec!["--fast".into()],
             env: [("LANG".to_string(), "C".to_string())].into(),
             input: Content::Inline(Bytes::from_static(&[b'x'; 200])),
@@ -103,31 +109,31 @@ fn task(index: usize) -> NewTask {
         data: Default::default(),
     };
     NewTask {
-        id: TaskId::generate(),
+        id: TaskId(uuid::Uuid::now_v7()),
         digest: [1; 32],
         spec,
     }
 }
 
-/// Claims some tasks, sends some reports that say nothing new, and gives everything back.
-async fn claims(store: &SqliteStore) -> anyhow::Result<()> {
+/// Measures claims and reports without changes, then releases all tasks.
+async fn measure_claims(store: &SqliteStore) -> anyhow::Result<()> {
     let mut report = Report {
         executor: ExecutorName::new("probe")?,
-        session: SessionId::generate(),
-        seq: Seq(0),
-        acked: Seq(0),
+        session: SessionId(uuid::Uuid::now_v7()),
+        seq: ReportSeq(0),
+        acked: ReportSeq(0),
         succeeds: None,
         complete: vec![],
         executing: vec![],
         vacant: 8,
-        presence: Presence {
+        executor_info: ExecutorInfo {
             slots: 8,
             host: "here".into(),
             version: "0".into(),
             self_kill: std::time::Duration::from_secs(7),
             capacity: None,
         },
-        intent: Intent::Stay,
+        intent: ReportIntent::Stay,
     };
     let mut claimed = vec![];
     for _ in 0..CLAIMS {
@@ -138,7 +144,7 @@ async fn claims(store: &SqliteStore) -> anyhow::Result<()> {
     for _ in 0..CLAIMS {
         idle.push(send(store, &mut report).await?);
     }
-    report.intent = Intent::Leave;
+    report.intent = ReportIntent::Leave;
     send(store, &mut report).await?;
     println!(
         "          claim of 8 {:.2?}, idle report {:.2?} (medians)",
@@ -159,51 +165,51 @@ async fn send(store: &SqliteStore, report: &mut Report) -> anyhow::Result<Durati
     };
     ensure!(
         answer.assign.len() == report.vacant as usize,
-        "only {} were waiting",
+        "only {} tasks were queued",
         answer.assign.len()
     );
-    let handouts = answer.assign.into_iter().map(|assignment| assignment.handout);
+    let handouts = answer.assign.into_iter().map(|assignment| assignment.attempt_id);
     report
         .executing
-        .extend(handouts.map(|handout: Handout| Executing {
-            handout,
+        .extend(handouts.map(|attempt_id: AttemptId| ExecutingAttempt {
+            attempt_id,
             status: None,
         }));
     Ok(took)
 }
 
-async fn searches(store: &SqliteStore) -> anyhow::Result<()> {
+async fn measure_searches(store: &SqliteStore) -> anyhow::Result<()> {
     let user = Some(UserName::new("user-7")?);
     let queries = [
-        ("newest", Query::default()),
+        ("newest", TaskQuery::default()),
         (
             "user",
-            Query {
+            TaskQuery {
                 user: user.clone(),
-                ..Query::default()
+                ..TaskQuery::default()
             },
         ),
         (
             "status",
-            Query {
-                statuses: vec![Status::Retrying],
-                order: Order::Oldest,
-                ..Query::default()
+            TaskQuery {
+                statuses: vec![TaskStatus::Retrying],
+                order: SortOrder::Oldest,
+                ..TaskQuery::default()
             },
         ),
         (
             "user+status",
-            Query {
+            TaskQuery {
                 user,
-                statuses: vec![Status::Pending, Status::Success],
-                ..Query::default()
+                statuses: vec![TaskStatus::Pending, TaskStatus::Success],
+                ..TaskQuery::default()
             },
         ),
         (
-            "text that none has",
-            Query {
+            "text without a match",
+            TaskQuery {
                 text: Some("nowhere".into()),
-                ..Query::default()
+                ..TaskQuery::default()
             },
         ),
     ];
@@ -219,15 +225,15 @@ async fn searches(store: &SqliteStore) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long a list takes while others look for a text that no task has.
-async fn lists_beside_text_searches(store: &SqliteStore) -> anyhow::Result<()> {
+/// Measures lists while other callers search for a text that no task has.
+async fn measure_lists_during_text_searches(store: &SqliteStore) -> anyhow::Result<()> {
     let done = AtomicBool::new(false);
     let searchers = join_all((0..SEARCHERS).map(|_| async {
         let mut pages = 0;
         while !done.load(Ordering::Relaxed) {
-            let text = Query {
+            let text = TaskQuery {
                 text: Some("nowhere".into()),
-                ..Query::default()
+                ..TaskQuery::default()
             };
             store.search(text).await?;
             pages += 1;
@@ -238,7 +244,7 @@ async fn lists_beside_text_searches(store: &SqliteStore) -> anyhow::Result<()> {
         let mut times = vec![];
         for _ in 0..LISTS {
             let began = Instant::now();
-            store.search(Query::default()).await?;
+            store.search(TaskQuery::default()).await?;
             times.push(began.elapsed());
         }
         done.store(true, Ordering::Relaxed);
@@ -248,8 +254,8 @@ async fn lists_beside_text_searches(store: &SqliteStore) -> anyhow::Result<()> {
     let (pages, times) = (pages.into_iter().sum::<anyhow::Result<usize>>()?, times?);
     let slowest = times.iter().max().copied().unwrap_or_default();
     println!(
-        "          list beside {SEARCHERS} text searches: {:.2?} median, {slowest:.2?} slowest of {LISTS}; \
-         {pages} text pages meanwhile",
+        "          list during {SEARCHERS} text searches: {:.2?} median, {slowest:.2?} slowest of {LISTS}; \
+         {pages} pages of text searches meanwhile",
         median(times)
     );
     Ok(())
@@ -260,7 +266,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn resident() -> anyhow::Result<u64> {
+fn resident_bytes() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status
         .lines()
@@ -270,10 +276,10 @@ fn resident() -> anyhow::Result<u64> {
     Ok(kib << 10)
 }
 
-fn sizes(folder: &Path) -> String {
+fn file_sizes(folder: &Path) -> String {
     let size = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |file| file.len() >> 20);
     format!(
-        "database {} MiB, log {} MiB",
+        "database {} MiB, WAL {} MiB",
         size("tasks.db"),
         size("tasks.db-wal")
     )

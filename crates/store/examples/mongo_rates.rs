@@ -1,26 +1,26 @@
-//! How fast a replica set is: additions by one and by many at once, and trivial tasks through two executors.
+//! Measures the throughput of the MongoDB store: adds by one and by many callers, and trivial tasks through executors.
 //!
 //!     cargo run --release -p store --example mongo_rates -- [SECONDS] [EXECUTORS]
 //!
-//! It starts a set of three members of its own, in the folder for temporary files.
+//! It starts its own replica set of three members, in a temporary folder.
 
 #![allow(clippy::print_stdout, reason = "a report for people")]
 #![allow(clippy::unwrap_used, dead_code, reason = "the set is the tests' own")]
 
-#[path = "../tests/mongo/set.rs"]
-mod set;
+#[path = "../tests/mongo/replica_set.rs"]
+mod replica_set;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Report};
+use model::{AttemptEnd, CompletedAttempt, Report};
 use store::TaskStore;
-use store::contract::sample::{add_one, new, spec, success};
-use store::contract::worker::{Worker, done};
+use store::contract::fake_executor::{FakeExecutor, instructions};
+use store::contract::fixtures::{add_task, new_task, success, task_spec};
 use tokio::task::JoinSet;
 
-use self::set::{Guard, Set};
+use self::replica_set::{TestAuthentication, TestReplicaSet};
 
 const SLOTS: u32 = 16;
 
@@ -29,96 +29,96 @@ async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(Ok(5), |seconds| seconds.parse())?;
     let executors: usize = args.next().map_or(Ok(2), |count| count.parse())?;
-    let span = Duration::from_secs(seconds);
-    let set = Set::start(3, Guard::Open).await;
-    // One for each executor, as if each reported to a judicator of its own.
+    let duration = Duration::from_secs(seconds);
+    let replica_set = TestReplicaSet::start(3, TestAuthentication::Disabled).await;
+    // Each executor has its own store, as if it reported to its own judicator.
     let mut stores: Vec<Arc<dyn TaskStore>> = vec![];
     for _ in 0..executors {
-        stores.push(Arc::new(set.open("rates").await));
+        stores.push(Arc::new(replica_set.open("rates").await));
     }
     for adders in [1, 64] {
-        let rate = adds(&stores[0], adders, span).await;
-        println!("adds by {adders} at once: {rate:.0}/s");
+        let rate = measure_adds(&stores[0], adders, duration).await;
+        println!("adds by {adders} concurrent callers: {rate:.0}/s");
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..20 {
-        let batch = (0..1000).map(|_| new(spec())).collect();
+        let batch = (0..1000).map(|_| new_task(task_spec())).collect();
         stores[0].add(batch).await?;
     }
     println!(
-        "adds by thousands: {:.0}/s",
-        20_000.0 / begun.elapsed().as_secs_f64()
+        "adds in batches of 1000: {:.0}/s",
+        20_000.0 / started.elapsed().as_secs_f64()
     );
     println!(
         "trivial tasks through {executors} executors: {:.0}/s",
-        tasks(&stores, span).await
+        measure_tasks(&stores, duration).await
     );
-    let mut idle = Worker::new(&stores[0], "idle");
+    let mut idle = FakeExecutor::new(&stores[0], "idle");
     idle.claim(0).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut reports = 0;
-    while begun.elapsed() < span / 2 {
+    while started.elapsed() < duration / 2 {
         idle.claim(0).await;
         reports += 1;
     }
     println!(
-        "reports with nothing new, one after the other: {:.0}/s",
-        reports as f64 / begun.elapsed().as_secs_f64()
+        "consecutive reports without changes: {:.0}/s",
+        reports as f64 / started.elapsed().as_secs_f64()
     );
-    let begun = Instant::now();
+    let started = Instant::now();
     let totals = stores[0].totals().await?;
     println!(
         "totals of {} tasks in {:.1?}",
         totals.counts.values().sum::<u64>(),
-        begun.elapsed()
+        started.elapsed()
     );
     Ok(())
 }
 
-async fn adds(store: &Arc<dyn TaskStore>, adders: usize, span: Duration) -> f64 {
-    let begun = Instant::now();
+async fn measure_adds(store: &Arc<dyn TaskStore>, adders: usize, duration: Duration) -> f64 {
+    let started = Instant::now();
     let mut running = JoinSet::new();
     for _ in 0..adders {
         let store = store.clone();
         running.spawn(async move {
             let mut count = 0_u64;
-            while begun.elapsed() < span {
-                add_one(&*store).await;
+            while started.elapsed() < duration {
+                add_task(&*store).await;
                 count += 1;
             }
             count
         });
     }
-    running.join_all().await.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64()
+    running.join_all().await.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Each report finishes what the one before it was given.
-async fn tasks(stores: &[Arc<dyn TaskStore>], span: Duration) -> f64 {
+/// Each report finishes the tasks that the previous one was assigned.
+async fn measure_tasks(stores: &[Arc<dyn TaskStore>], duration: Duration) -> f64 {
     let finished = Arc::new(AtomicU64::new(0));
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut running = JoinSet::new();
     for (index, store) in stores.iter().enumerate() {
-        let mut worker = Worker::new(store, &format!("e{index}"));
+        let mut executor = FakeExecutor::new(store, &format!("e{index}"));
         let finished = finished.clone();
         running.spawn(async move {
-            while begun.elapsed() < span {
-                let complete = std::mem::take(&mut worker.running)
+            while started.elapsed() < duration {
+                let complete = std::mem::take(&mut executor.running)
                     .into_iter()
-                    .map(|running| Complete {
-                        handout: running.handout,
-                        end: End::Result(success()),
+                    .map(|running| CompletedAttempt {
+                        attempt_id: running.attempt_id,
+                        end: AttemptEnd::Result(success()),
                     })
                     .collect();
                 let report = Report {
                     complete,
                     vacant: SLOTS,
-                    ..worker.next_report()
+                    ..executor.next_report()
                 };
-                let answer = done(worker.deliver(report).await);
+                let answer = instructions(executor.send(report).await);
                 finished.fetch_add(answer.delete.len() as u64, Ordering::Relaxed);
             }
         });
     }
     running.join_all().await;
-    finished.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
+    finished.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
 }

@@ -1,5 +1,5 @@
-//! Adds and finishes single tasks for some seconds, as a busy service does, and says how long its callers
-//! waited and how large the log grew: what checkpoints cost those who wait.
+//! Adds and finishes single tasks for some seconds, as a busy service does. Prints the latency of the calls, which
+//! shows the cost of checkpoints, and the largest size of the write-ahead log.
 //!
 //!     cargo run --release -p store --example steady -- 10 /var/tmp/steady
 
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::TaskStore;
-use store::contract::sample::{add_one, success};
-use store::contract::worker::Worker;
-use store::sqlite::{Options, SqliteStore};
+use store::contract::fake_executor::FakeExecutor;
+use store::contract::fixtures::{add_task, success};
+use store::sqlite::{SqliteStore, SqliteStoreOptions};
 use tokio::task::JoinSet;
 
 const ADDERS: usize = 8;
-const WORKERS: usize = 2;
+const EXECUTORS: usize = 2;
 const SLOTS: u32 = 8;
 
 #[tokio::main]
@@ -24,60 +24,60 @@ async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(Ok(10), |seconds| seconds.parse())?;
     let folder = args.next().map_or_else(|| PathBuf::from("steady"), PathBuf::from);
-    let store: Arc<dyn TaskStore> = Arc::new(SqliteStore::open(&folder, Options::default())?);
+    let store: Arc<dyn TaskStore> = Arc::new(SqliteStore::open(&folder, SqliteStoreOptions::default())?);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut adds, mut reports) = (JoinSet::new(), JoinSet::new());
     for _ in 0..ADDERS {
         adds.spawn(add_until(end, store.clone()));
     }
-    for index in 0..WORKERS {
-        reports.spawn(work_until(end, store.clone(), format!("e{index}")));
+    for index in 0..EXECUTORS {
+        reports.spawn(run_tasks_until(end, store.clone(), format!("e{index}")));
     }
-    let mut log = 0;
+    let mut largest_log = 0;
     while Instant::now() < end {
         let size = std::fs::metadata(folder.join("tasks.db-wal")).map_or(0, |file| file.len());
-        log = log.max(size);
+        largest_log = largest_log.max(size);
         store.totals().await?;
         tokio::task::yield_now().await;
     }
-    describe("add", seconds, adds.join_all().await.concat());
-    describe("report", seconds, reports.join_all().await.concat());
-    println!("log at most {} MiB", log >> 20);
+    print_latencies("add", seconds, adds.join_all().await.concat());
+    print_latencies("report", seconds, reports.join_all().await.concat());
+    println!("largest write-ahead log: {} MiB", largest_log >> 20);
     Ok(())
 }
 
 async fn add_until(end: Instant, store: Arc<dyn TaskStore>) -> Vec<Duration> {
-    let mut waits = vec![];
+    let mut latencies = vec![];
     while Instant::now() < end {
-        let began = Instant::now();
-        add_one(&*store).await;
-        waits.push(began.elapsed());
+        let started = Instant::now();
+        add_task(&*store).await;
+        latencies.push(started.elapsed());
     }
-    waits
+    latencies
 }
 
-async fn work_until(end: Instant, store: Arc<dyn TaskStore>, name: String) -> Vec<Duration> {
-    let mut worker = Worker::new(&store, &name);
-    let mut waits = vec![];
+async fn run_tasks_until(end: Instant, store: Arc<dyn TaskStore>, name: String) -> Vec<Duration> {
+    let mut executor = FakeExecutor::new(&store, &name);
+    let mut latencies = vec![];
     while Instant::now() < end {
-        let began = Instant::now();
-        let claimed = worker.claim(SLOTS).await;
-        waits.push(began.elapsed());
+        let started = Instant::now();
+        let claimed = executor.claim(SLOTS).await;
+        latencies.push(started.elapsed());
         for assigned in claimed {
-            let began = Instant::now();
-            worker.finish(assigned.handout, success()).await;
-            waits.push(began.elapsed());
+            let started = Instant::now();
+            executor.finish(assigned.attempt_id, success()).await;
+            latencies.push(started.elapsed());
         }
     }
-    waits
+    latencies
 }
 
-fn describe(what: &str, seconds: u64, mut waits: Vec<Duration>) {
-    waits.sort_unstable();
-    let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
+fn print_latencies(what: &str, seconds: u64, mut latencies: Vec<Duration>) {
+    latencies.sort_unstable();
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
     println!(
-        "{what}: {}/s, median {:.2?}, 99% {:.2?}, 99.9% {:.2?}, longest {:.2?}",
-        waits.len() as u64 / seconds,
+        "{what}: {}/s, median {:.2?}, 99% {:.2?}, 99.9% {:.2?}, maximum {:.2?}",
+        latencies.len() as u64 / seconds,
         at(0.5),
         at(0.99),
         at(0.999),

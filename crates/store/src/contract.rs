@@ -1,9 +1,9 @@
-//! What every store must keep to, said as tests that any store can be put through.
+//! The contract tests: they define what every [`TaskStore`] must do.
 //!
-//! Each case is a function over an empty store that panics where the store breaks its word. A store's own
-//! tests run all of them with [`keeps_the_contract!`](crate::keeps_the_contract) and
-//! [`interleaving::run`]. The store must give up a task after [`LOSSES`] losses
-//! and look at [`WINDOW`] tasks for a page.
+//! Each case is a function that gets an empty store and panics if the store breaks the contract. A store's own tests
+//! run all cases with [`contract_tests!`](crate::contract_tests) or [`contract_cases!`](crate::contract_cases), and
+//! random histories with [`interleaving::run`]. The store must be configured with [`MAX_ATTEMPTS`] and
+//! [`SCAN_LIMIT`].
 
 #![allow(
     clippy::unwrap_used,
@@ -17,137 +17,136 @@ use futures::future::BoxFuture;
 
 use crate::TaskStore;
 
-pub mod adding;
-pub mod cancelling;
-pub mod claiming;
-pub mod counting;
-pub mod damaging;
+pub mod add;
+pub mod blobs;
+pub mod cancel;
+pub mod change_events;
+pub mod claim;
+pub mod fake_executor;
 pub mod fencing;
-pub mod finishing;
+pub mod finish;
+pub mod fixtures;
 pub mod interleaving;
-pub mod keeping;
-pub mod losing;
+pub mod lost_attempts;
 pub mod paging;
-pub mod retiring;
-pub mod sample;
-pub mod searching;
-pub mod telling;
-pub mod worker;
+pub mod retention;
+pub mod search;
+pub mod totals;
+pub mod unreadable_rows;
 
-/// The `max_attempts` of every store that is put through this.
-pub const LOSSES: u32 = 3;
+/// The `max_attempts` of the store under test.
+pub const MAX_ATTEMPTS: u32 = 3;
 
-/// The `search_window` of every store that is put through this.
-pub const WINDOW: usize = 50;
+/// The `search_scan_limit` of the store under test.
+pub const SCAN_LIMIT: usize = 50;
 
-/// Makes a test of every case. `$make` is an async function that answers an empty store, and beside it
-/// whatever has to live as long.
+/// Defines a test for each case. `$make` is an async function that returns an empty store and a guard, for example its
+/// temporary folder, which is dropped after the test.
 #[macro_export]
-macro_rules! keeps_the_contract {
+macro_rules! contract_tests {
     ($make:ident) => {
-        $crate::each_case! { keeps_the_contract $make }
+        $crate::for_each_contract_case! { contract_tests $make }
     };
     ($make:ident: $($area:ident { $($case:ident,)* })*) => {
         $(mod $area {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let (_keep, store) = super::$make().await;
+                let (_guard, store) = super::$make().await;
                 $crate::contract::$area::$case(store).await;
             })*
         })*
     };
 }
 
-/// Makes a list of every case, with its name, for a store that is put through all of them in one test: one that
-/// needs a server which takes long to start.
+/// Lists all cases with their names, for a store that runs them in one test because its server takes long to start.
 #[macro_export]
-macro_rules! cases_of_the_contract {
+macro_rules! contract_cases {
     () => {
-        $crate::each_case! { cases_of_the_contract cases }
+        $crate::for_each_contract_case! { contract_cases cases }
     };
     ($make:ident: $($area:ident { $($case:ident,)* })*) => {
-        [$($($crate::contract::Case {
+        [$($($crate::contract::ContractCase {
             name: concat!(stringify!($area), "::", stringify!($case)),
             run: |store| Box::pin($crate::contract::$area::$case(store)),
         },)*)*]
     };
 }
 
-/// A case by its name.
+/// A case of the contract: a test function and its name.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub struct ContractCase {
     pub name: &'static str,
     pub run: fn(Arc<dyn TaskStore>) -> BoxFuture<'static, ()>,
 }
 
-/// Hands all cases to another macro.
+/// Passes all cases to another macro.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! each_case {
+macro_rules! for_each_contract_case {
     ($then:ident $make:ident) => {
         $crate::$then! { $make:
-            adding {
-                a_task_is_kept_as_it_was_added,
-                adding_twice_is_adding_once,
+            add {
+                get_returns_the_task_as_it_was_added,
+                adding_the_same_task_twice_adds_it_once,
                 adding_a_done_task_again_leaves_it_done,
                 other_content_under_the_same_id_is_refused,
-                a_batch_may_repeat_itself_but_not_contradict_itself,
+                a_batch_may_repeat_a_task_but_not_with_other_content,
                 a_missing_blob_refuses_the_whole_batch,
-                add_times_rise,
-                adding_nothing_is_no_error,
+                add_times_strictly_increase,
+                an_empty_batch_is_accepted,
             }
-            cancelling {
-                a_waiting_task_is_cancelled_for_good,
-                a_held_task_is_withdrawn,
+            cancel {
+                a_queued_task_is_cancelled_for_good,
+                cancelling_a_held_task_revokes_its_attempt,
                 a_retrying_task_is_cancelled,
-                done_tasks_stay_as_they_are,
-                an_unknown_task_is_none,
+                cancelling_a_done_task_changes_nothing,
+                cancelling_an_unknown_task_returns_none,
             }
-            claiming {
-                higher_priority_first_then_oldest,
-                no_more_than_vacant,
-                a_task_goes_to_one_executor_only,
-                a_claim_is_visible,
+            claim {
+                claims_take_the_highest_priority_then_the_oldest_task,
+                a_claim_takes_no_more_tasks_than_vacant_slots,
+                concurrent_claims_assign_each_task_once,
+                a_claim_is_visible_in_the_task,
                 a_released_task_keeps_its_place_in_the_queue,
-                a_task_is_left_to_an_executor_that_has_what_it_needs,
-                the_largest_executor_is_handed_any_task,
-                a_claim_passes_over_a_bounded_number_of_tasks,
+                a_task_beyond_the_capacity_is_left_to_a_larger_executor,
+                the_largest_executor_claims_any_task,
+                a_claim_skips_a_bounded_number_of_tasks,
             }
-            finishing {
+            finish {
                 results_are_committed,
-                a_short_task_may_end_unseen,
-                steps_are_recorded_forwards_only,
-                an_end_without_a_result_is_not_recorded,
-                a_contradictory_result_is_a_loss,
-                a_repeated_report_finishes_once,
-                a_broken_attempt_is_tried_again,
-                a_task_broken_everywhere_ends,
+                a_task_may_finish_without_a_status_report,
+                a_status_never_goes_back_to_an_earlier_step,
+                a_terminal_status_without_a_result_is_ignored,
+                a_result_that_contradicts_the_status_counts_as_a_loss,
+                a_repeated_report_commits_its_results_once,
+                a_broken_attempt_is_retried,
+                a_task_ends_after_too_many_broken_attempts,
             }
             fencing {
                 an_older_report_is_stale,
-                a_session_nobody_opened_has_ended,
-                a_second_live_session_is_refused,
-                a_successor_brings_the_results_and_gives_back_the_rest,
-                a_session_that_left_has_ended,
-                leaving_gives_everything_back,
-                an_expired_session_has_ended,
-                only_the_holder_can_finish,
-                what_is_not_held_is_deleted,
-                a_name_is_free_after_expiry,
+                a_report_of_an_unknown_session_is_answered_ended,
+                a_second_live_session_with_the_same_name_is_refused,
+                a_restarted_executor_delivers_results_and_releases_the_rest,
+                a_session_that_left_is_answered_ended,
+                leaving_releases_all_held_tasks,
+                an_expired_session_is_answered_ended,
+                only_the_current_holder_can_finish_a_task,
+                executing_attempts_that_are_not_held_are_deleted,
+                an_executor_name_is_free_after_expiry,
             }
-            losing {
-                a_lost_answer_is_handed_out_again,
-                handing_out_again_uses_up_vacancy,
-                unnamed_tasks_are_given_back_without_a_loss,
-                expiry_needs_the_seq_that_was_seen,
-                attempts_run_out,
-                attempts_that_a_restart_finds_unbegun_do_not_run_out,
-                given_back_attempts_do_not_run_out,
-                platform_failures_use_up_no_attempts,
-                each_kind_of_loss_is_counted_for_itself,
-                a_task_that_the_platform_never_runs_ends,
+            lost_attempts {
+                tasks_of_a_lost_answer_are_assigned_again,
+                reassigned_tasks_count_against_vacant_slots,
+                tasks_missing_from_a_report_are_released_without_a_loss,
+                expiry_requires_the_observed_report_number,
+                a_task_ends_after_too_many_lost_attempts,
+                unstarted_attempts_of_a_restarted_executor_do_not_count_as_losses,
+                released_attempts_do_not_count_as_losses,
+                platform_failures_do_not_count_as_losses,
+                losses_and_platform_failures_are_counted_separately,
+                a_task_ends_after_too_many_platform_failures,
             }
-            searching {
+            search {
                 by_id,
                 by_a_prefix_of_the_id,
                 by_user,
@@ -155,49 +154,49 @@ macro_rules! each_case {
                 by_executor,
                 by_time,
                 by_text,
-                by_everything_at_once,
-                a_page_looks_at_a_bounded_number_of_tasks,
-                other_conditions_narrow_what_a_text_is_looked_for_in,
-                the_cursor_of_a_users_search_names_no_foreign_task,
-                a_condition_without_an_index_of_its_own_is_bounded_too,
+                by_all_fields_together,
+                a_page_examines_a_bounded_number_of_tasks,
+                an_indexed_condition_narrows_a_text_search,
+                the_cursor_of_a_users_search_names_no_task_of_another_user,
+                a_condition_without_an_index_is_bounded_too,
             }
             paging {
                 pages_are_stable_while_tasks_are_added,
-                pages_over_several_statuses,
-                a_foreign_cursor_is_refused,
-                limits_are_bounded,
-                long_commands_are_cut_in_lists,
+                pages_merge_several_statuses,
+                the_cursor_of_another_search_is_refused,
+                the_page_length_is_bounded,
+                long_commands_are_shortened_in_lists,
             }
-            counting {
-                totals_equal_reality,
-                an_empty_store_counts_nothing,
-                executors_are_listed_with_what_they_hold,
-                executors_long_gone_are_forgotten,
+            totals {
+                totals_match_the_tasks,
+                an_empty_store_has_zero_totals,
+                executors_are_listed_with_their_task_counts,
+                executors_that_ended_long_ago_are_removed,
             }
-            keeping {
-                a_blob_comes_back_as_it_was_put,
+            blobs {
+                get_returns_the_bytes_that_were_put,
                 a_blob_may_be_put_twice,
-                a_check_leaves_nothing_that_is_shown,
-                an_empty_blob_is_a_blob,
+                a_health_check_leaves_no_trace,
+                a_blob_may_be_empty,
                 an_unknown_blob_is_none,
-                a_blob_without_its_file_is_refused,
+                putting_a_missing_file_is_refused,
                 a_scan_finds_every_blob,
             }
-            retiring {
-                only_tasks_done_long_enough_ago,
-                a_bounded_number_at_a_time,
-                a_blob_lives_as_long_as_a_task_uses_it,
+            retention {
+                only_tasks_that_ended_long_ago_are_removed,
+                each_round_removes_a_bounded_number,
+                a_blob_is_kept_while_a_task_uses_it,
                 asking_for_a_blob_keeps_it,
-                a_retired_blob_may_be_put_again,
-                the_age_is_advanced_from_what_was_seen,
-                every_end_is_stamped,
+                a_removed_blob_may_be_put_again,
+                the_age_advances_only_from_the_observed_value,
+                every_terminal_status_is_stamped_with_the_age,
             }
-            telling {
-                additions_are_told,
-                progress_is_told,
-                withdrawals_are_told,
-                releases_are_told,
-                refusals_are_not,
+            change_events {
+                added_tasks_are_published,
+                status_changes_are_published,
+                revoked_attempts_are_published,
+                released_tasks_are_published,
+                refused_adds_publish_nothing,
             }
         }
     };

@@ -1,42 +1,57 @@
-//! The bulky parts of a task as bytes: what a store writes down and must still read years later.
+//! The encoded form of specs and results, which a store writes and must still be able to read years later.
 //!
-//! The first byte is the version of the form. A form is never changed, only followed by another: a reader
-//! keeps every version that was ever written, a writer writes the newest.
+//! The first byte is the version. A version never changes; a new form is a new version. The store writes the newest
+//! version and reads all of them.
 
-mod bytes;
+mod raw_bytes;
 mod result;
 mod spec;
 
-use model::{TaskResult, TaskSpec};
+use model::{AttemptId, EncodedEnd, Report, TaskResult, TaskSpec};
 use serde::Serialize;
 
 use self::result::ResultDocument;
-use self::spec::{FirstSpec, SecondSpec, SpecDocument};
+use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3};
 use crate::StoreError;
 
-/// The newest versions.
-const SPEC: u8 = 3;
-const RESULT: u8 = 1;
+/// A report with its results encoded. Encoding happens once, before the transaction, which may be retried. `R` is the
+/// form in which the store writes a result.
+#[derive(Debug)]
+pub(crate) struct EncodedReport<R> {
+    pub(crate) report: Report,
+    pub(crate) completed: Vec<EncodedAttempt<R>>,
+}
+
+/// A `model::CompletedAttempt` of the report, with its result encoded.
+#[derive(Debug)]
+pub(crate) struct EncodedAttempt<R> {
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) end: EncodedEnd<R>,
+}
+
+const NEWEST_SPEC_VERSION: u8 = 3;
+const NEWEST_RESULT_VERSION: u8 = 1;
 
 pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
-    encode(SPEC, &SpecDocument::from(spec)).map_err(|source| StoreError::Encode { what: "task", source })
+    encode(NEWEST_SPEC_VERSION, &SpecDocumentV3::from(spec))
+        .map_err(|source| StoreError::Encode { what: "task", source })
 }
 
 pub(crate) fn decode_spec(document: &[u8]) -> Result<TaskSpec, StoreError> {
-    read_spec(document)
+    parse_spec(document)
         .and_then(TaskSpec::try_from)
         .map_err(|source| StoreError::Decode { what: "task", source })
 }
 
 pub(crate) fn encode_result(result: &TaskResult) -> Result<Vec<u8>, StoreError> {
-    encode(RESULT, &ResultDocument::from(result)).map_err(|source| StoreError::Encode {
+    encode(NEWEST_RESULT_VERSION, &ResultDocument::from(result)).map_err(|source| StoreError::Encode {
         what: "result",
         source,
     })
 }
 
 pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
-    read_result(document)
+    parse_result(document)
         .and_then(TaskResult::try_from)
         .map_err(|source| StoreError::Decode {
             what: "result",
@@ -48,23 +63,23 @@ fn encode(version: u8, document: &impl Serialize) -> postcard::Result<Vec<u8>> {
     postcard::to_extend(document, vec![version])
 }
 
-fn read_spec(document: &[u8]) -> postcard::Result<SpecDocument<'_>> {
-    match version(document)? {
-        (SPEC, rest) => postcard::from_bytes(rest),
-        (2, rest) => postcard::from_bytes::<SecondSpec>(rest).map(SpecDocument::from),
-        (1, rest) => postcard::from_bytes::<FirstSpec>(rest).map(|first| SecondSpec::from(first).into()),
+fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV3<'_>> {
+    match split_version(document)? {
+        (NEWEST_SPEC_VERSION, rest) => postcard::from_bytes(rest),
+        (2, rest) => postcard::from_bytes::<SpecDocumentV2>(rest).map(SpecDocumentV3::from),
+        (1, rest) => postcard::from_bytes::<SpecDocumentV1>(rest).map(|v1| SpecDocumentV2::from(v1).into()),
         _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }
 
-fn read_result(document: &[u8]) -> postcard::Result<ResultDocument<'_>> {
-    match version(document)? {
-        (RESULT, rest) => postcard::from_bytes(rest),
+fn parse_result(document: &[u8]) -> postcard::Result<ResultDocument<'_>> {
+    match split_version(document)? {
+        (NEWEST_RESULT_VERSION, rest) => postcard::from_bytes(rest),
         _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }
 
-fn version(document: &[u8]) -> postcard::Result<(u8, &[u8])> {
+fn split_version(document: &[u8]) -> postcard::Result<(u8, &[u8])> {
     match document.split_first() {
         Some((version, rest)) => Ok((*version, rest)),
         None => Err(postcard::Error::DeserializeUnexpectedEnd),
@@ -77,8 +92,8 @@ mod tests {
 
     use ::bytes::Bytes;
     use model::{
-        BlobHash, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Limits, NetworkName,
-        Outcome, Reason, UserName,
+        BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, Limits, NetworkName, Outcome,
+        OutcomeReason, StepCommand, TaskFile, UserName, WorkspacePath,
     };
 
     use super::*;
@@ -95,7 +110,7 @@ mod tests {
             stack: Some(8 << 20),
             space: Some(3),
         };
-        let file = |content| File {
+        let file = |content| TaskFile {
             content,
             executable: true,
         };
@@ -103,13 +118,13 @@ mod tests {
             user: UserName::new("Ada Lovelace").unwrap(),
             priority: -3,
             compile: Some(CompileStep {
-                command: Command::Argv(vec!["cc".into(), "a b".into()]),
+                command: StepCommand::Argv(vec!["cc".into(), "a b".into()]),
                 env: [("B".to_string(), "2".to_string())].into(),
                 network: Some(NetworkName::new("lab").unwrap()),
                 limits,
             }),
             execute: ExecuteStep {
-                command: Command::Shell("./a.out < x".into()),
+                command: StepCommand::Shell("./a.out < x".into()),
                 args: vec!["é".into(), String::new()],
                 env: [("A".to_string(), "1".to_string())].into(),
                 input: Content::Blob(BlobHash([9; 32])),
@@ -120,12 +135,12 @@ mod tests {
                 },
             },
             source: [(
-                FilePath::new("a/b.c").unwrap(),
+                WorkspacePath::new("a/b.c").unwrap(),
                 file(Content::Inline(Bytes::from_static(&[0, 255, 7]))),
             )]
             .into(),
             data: [(
-                FilePath::new("in").unwrap(),
+                WorkspacePath::new("in").unwrap(),
                 file(Content::Blob(BlobHash([1; 32]))),
             )]
             .into(),
@@ -133,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_survive() {
+    fn specs_are_decoded_as_they_were_encoded() {
         let spec = spec();
         assert_eq!(decode_spec(&encode_spec(&spec).unwrap()).unwrap(), spec);
         let plain = TaskSpec {
@@ -147,7 +162,7 @@ mod tests {
         assert_eq!(decode_spec(&encode_spec(&plain).unwrap()).unwrap(), plain);
     }
 
-    /// A spec as the older forms show it: their compile step has the environment of the other.
+    /// The spec that the older versions decode to: their compile step has the environment of the execute step.
     fn old_spec() -> TaskSpec {
         let mut spec = spec();
         let env = spec.execute.env.clone();
@@ -155,8 +170,8 @@ mod tests {
         spec
     }
 
-    /// What follows the version in both of the older forms, byte for byte as it was written.
-    fn first_form() -> Vec<u8> {
+    /// The bytes after the version byte of version 1, with which version 2 begins too.
+    fn version_1_bytes() -> Vec<u8> {
         [
             &b"\x0cAda Lovelace\x05\x01\x01\x02\x02cc\x03a b"[..],
             b"\x01\x01\x80\xca\xb5\xee\x01\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00\x01\x07",
@@ -171,19 +186,19 @@ mod tests {
     }
 
     #[test]
-    fn the_second_form_is_still_read() {
-        let first = first_form();
-        let second = [
+    fn version_2_specs_are_still_decoded() {
+        let version_1 = version_1_bytes();
+        let version_2 = [
             &b"\x02"[..],
-            &first,
+            &version_1,
             b"\x01\x03lab\x01\x80\x80\x80\x80\x80\x20\x01\xff\xff\xff\xff\x0f\x01\x80\x80\x80\x04\x01\x03",
             b"\x00\x00\x00\x01\x80\x80\x40\x00",
         ];
-        assert_eq!(decode_spec(&second.concat()).unwrap(), old_spec());
+        assert_eq!(decode_spec(&version_2.concat()).unwrap(), old_spec());
     }
 
     #[test]
-    fn the_first_form_is_still_read() {
+    fn version_1_specs_are_still_decoded() {
         let mut old = old_spec();
         let limits = old.compile.iter_mut().map(|step| {
             step.network = None;
@@ -198,12 +213,15 @@ mod tests {
                 ..*limits
             };
         }
-        assert_eq!(decode_spec(&[&b"\x01"[..], &first_form()].concat()).unwrap(), old);
+        assert_eq!(
+            decode_spec(&[&b"\x01"[..], &version_1_bytes()].concat()).unwrap(),
+            old
+        );
     }
 
     #[test]
-    fn results_survive() {
-        for reason in Reason::ALL {
+    fn results_are_decoded_as_they_were_encoded() {
+        for reason in OutcomeReason::ALL {
             let outcome = Outcome {
                 reason,
                 exit_code: Some(-1),
@@ -211,11 +229,11 @@ mod tests {
                 wall: Duration::from_nanos(1),
                 cpu: Duration::MAX,
                 memory: 1 << 40,
-                stdout: Captured {
+                stdout: CapturedOutput {
                     bytes: Bytes::from(vec![b'x'; 70_000]),
                     truncated: true,
                 },
-                stderr: Captured::default(),
+                stderr: CapturedOutput::default(),
             };
             let result = TaskResult {
                 compile: None,
@@ -226,10 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_other_versions_are_errors() {
+    fn damaged_documents_and_unknown_versions_are_errors() {
         let good = encode_spec(&spec()).unwrap();
         let mut newer = good.clone();
-        newer[0] = SPEC + 1;
+        newer[0] = NEWEST_SPEC_VERSION + 1;
         for bad in [&[][..], &good[..1], &good[..good.len() - 1], &newer] {
             assert!(decode_spec(bad).is_err());
         }

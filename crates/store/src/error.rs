@@ -1,43 +1,50 @@
-//! Why the store could not do as asked.
+//! The errors of a store.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{BlobHash, TaskId};
-use supervise::{ComponentFailed, Failures};
+use supervise::{ComponentFailure, FailureWatch};
 use thiserror::Error;
 
+/// Why a store operation failed or was refused.
 #[derive(Debug, Error)]
 pub enum StoreError {
     #[error("task {0} exists already with other content")]
     Conflict(TaskId),
     #[error("blob {0} does not exist")]
-    NoBlob(BlobHash),
+    BlobNotFound(BlobHash),
     #[error("blob {0} is damaged; put it again")]
     DamagedBlob(BlobHash),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
-    /// Not one task could be looked at in that time.
-    #[error("the search was stopped after {} seconds without a result; the store is too slow now", .limit.as_secs())]
-    SearchTooLong { limit: Duration },
-    #[error("too many {what} wait already")]
+    /// The search examined no task within the time limit.
+    #[error(
+        "search timed out after {} seconds without a result: the store is overloaded; try again later",
+        .limit.as_secs()
+    )]
+    SearchTimeout { limit: Duration },
+    #[error("too many {what} are waiting; try again later")]
     Busy { what: &'static str },
-    #[error("no room left for the store in {path}")]
-    Full { path: PathBuf },
+    #[error("no space left on device for the store in {path}")]
+    DiskFull { path: PathBuf },
     #[error(
         "the store in {path} is damaged: {detail}; restore a backup, or move the folder away to start empty"
     )]
     Corrupt { path: PathBuf, detail: String },
     #[error(
-        "{path} was removed or replaced while it was in use: what is added now would be lost; stop the program, \
+        "{path} was removed or replaced while the store was open, so new tasks would be lost; stop the program, \
          restore a backup and start it again"
     )]
-    Gone { path: PathBuf },
+    FilesReplaced { path: PathBuf },
     #[error(
-        "the store in {path} has schema version {found}, this program knows up to {known}; use a newer one"
+        "the store in {path} has schema version {found}, but this program supports versions up to {known}; upgrade \
+         Conclave"
     )]
-    TooNew { path: PathBuf, found: i64, known: i64 },
-    #[error("the store in {path} is in use by another process; stop that one, or choose another data folder")]
+    SchemaTooNew { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "the store in {path} is in use by another process; stop that process or choose another data folder"
+    )]
     InUse { path: PathBuf },
     #[error("could not {step} {path}")]
     Io {
@@ -46,46 +53,48 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the database refused to {step}")]
+    #[error("SQLite error: could not {step}")]
     Database {
         step: &'static str,
         #[source]
         source: rusqlite::Error,
     },
     #[error(
-        "{address} belongs to the replica set '{found}', not to '{expected}'; set mongodb.set to the name of the \
-         set, or take the address off the list"
+        "{address} is a member of the replica set '{found}', not of '{expected}'; set mongodb.set to the name of the \
+         replica set, or remove the address"
     )]
-    OtherSet {
+    WrongReplicaSet {
         address: String,
         expected: String,
         found: String,
     },
-    #[error("{address} is a mongod that belongs to no replica set; start it with --replSet {expected}")]
-    NoSet { address: String, expected: String },
-    #[error("the replica set '{set}' does not let {user} in; check the user, its password and its rights")]
-    Login {
+    #[error("{address} is a mongod without a replica set; start it with --replSet {expected}")]
+    NotInReplicaSet { address: String, expected: String },
+    #[error(
+        "authentication of user {user} failed on the replica set '{set}'; check the user, its password and its roles"
+    )]
+    AuthenticationFailed {
         set: String,
         user: String,
         #[source]
         source: Box<mongodb::error::Error>,
     },
     #[error(
-        "no mongod of the replica set '{set}' can be reached at {}; start one there, or correct the addresses",
+        "no member of the replica set '{set}' is reachable at {}; start one there or correct the addresses",
         .addresses.join(", ")
     )]
     Unreachable { set: String, addresses: Vec<String> },
-    #[error("the replica set '{set}' has no primary now; a majority of its members must be up and connected")]
+    #[error("the replica set '{set}' has no primary; a majority of its members must be up and connected")]
     NoPrimary { set: String },
-    #[error("'{text}' is no address of a mongod; write HOST:PORT")]
-    Address {
+    #[error("'{text}' is not a mongod address; write HOST:PORT")]
+    InvalidAddress {
         text: String,
         #[source]
         source: Box<mongodb::error::Error>,
     },
     #[error("could not {step}: the replica set did not answer in time")]
-    Silent { step: &'static str },
-    #[error("could not {step}: others changed the same again and again")]
+    Timeout { step: &'static str },
+    #[error("could not {step}: write conflicts persisted after all retries")]
     Contended { step: &'static str },
     #[error("could not {step}")]
     Mongo {
@@ -93,44 +102,46 @@ pub enum StoreError {
         #[source]
         source: Box<mongodb::error::Error>,
     },
-    #[error("a stored {what} cannot be read: {detail}")]
+    /// A stored row exists, but holds values that this program never writes.
+    #[error("a stored {what} is unreadable: {detail}")]
     Unreadable { what: &'static str, detail: String },
-    #[error("the {what} cannot be written down")]
+    #[error("could not encode the {what}")]
     Encode {
         what: &'static str,
         #[source]
         source: postcard::Error,
     },
-    #[error("a stored {what} cannot be read")]
+    #[error("could not decode a stored {what}")]
     Decode {
         what: &'static str,
         #[source]
         source: postcard::Error,
     },
     #[error(
-        "this is more than the database takes at once; add fewer tasks at a time, or put their files as blobs first"
+        "the batch is too large for one database transaction; add fewer tasks at a time, or upload their files as \
+         blobs first"
     )]
-    TooMuch,
-    #[error("could not {step}: the program has a bug and panicked; its log says where")]
+    BatchTooLarge,
+    #[error("could not {step}: a bug in the program caused a panic; see its log")]
     Panicked { step: &'static str },
     #[error("the store is closed")]
     Closed,
-    #[error("{0}; the process ends and is to be started again")]
-    ComponentFailed(ComponentFailed),
+    #[error("{0}; the process is exiting and must be restarted")]
+    ComponentFailed(ComponentFailure),
 }
 
-/// A component's failure is told a moment after its callers have lost it.
-const TELLING: Duration = Duration::from_secs(1);
+/// A caller can lose its connection to a component shortly before the component's failure is published.
+const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl StoreError {
-    /// Why a component of the store does not answer.
-    pub(crate) async fn of_lost(mut failures: Failures) -> StoreError {
-        let told = tokio::time::timeout(TELLING, failures.wait()).await;
-        told.map_or(StoreError::Closed, StoreError::ComponentFailed)
+    /// The error for a caller whose channel to a component of the store closed without an answer.
+    pub(crate) async fn component_lost(mut failures: FailureWatch) -> StoreError {
+        let failure = tokio::time::timeout(FAILURE_REPORT_TIMEOUT, failures.wait()).await;
+        failure.map_or(StoreError::Closed, StoreError::ComponentFailed)
     }
 
-    /// A spec or a result that makes no sense concerns only this task.
-    pub(crate) fn of_task(self, id: TaskId) -> StoreError {
+    /// Turns a decoding error into one that names the task.
+    pub(crate) fn for_task(self, id: TaskId) -> StoreError {
         match self {
             StoreError::Decode { what, source } => StoreError::Unreadable {
                 what,
@@ -140,27 +151,27 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may go better later.
+    /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
-            StoreError::Full { .. } | StoreError::Busy { .. } | StoreError::SearchTooLong { .. } => true,
+            StoreError::DiskFull { .. } | StoreError::Busy { .. } | StoreError::SearchTimeout { .. } => true,
             StoreError::Closed | StoreError::ComponentFailed(_) => true,
             StoreError::Io { .. } | StoreError::Database { .. } | StoreError::Mongo { .. } => true,
             StoreError::Unreachable { .. } | StoreError::NoPrimary { .. } => true,
-            StoreError::Silent { .. } | StoreError::Contended { .. } => true,
+            StoreError::Timeout { .. } | StoreError::Contended { .. } => true,
             StoreError::Conflict(_)
-            | StoreError::TooMuch
-            | StoreError::NoBlob(_)
+            | StoreError::BatchTooLarge
+            | StoreError::BlobNotFound(_)
             | StoreError::DamagedBlob(_)
             | StoreError::ForeignCursor
             | StoreError::Corrupt { .. }
-            | StoreError::Gone { .. }
-            | StoreError::TooNew { .. }
+            | StoreError::FilesReplaced { .. }
+            | StoreError::SchemaTooNew { .. }
             | StoreError::InUse { .. }
-            | StoreError::OtherSet { .. }
-            | StoreError::NoSet { .. }
-            | StoreError::Login { .. }
-            | StoreError::Address { .. }
+            | StoreError::WrongReplicaSet { .. }
+            | StoreError::NotInReplicaSet { .. }
+            | StoreError::AuthenticationFailed { .. }
+            | StoreError::InvalidAddress { .. }
             | StoreError::Unreadable { .. }
             | StoreError::Encode { .. }
             | StoreError::Panicked { .. }

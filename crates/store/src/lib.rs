@@ -1,30 +1,36 @@
 //! Keeps tasks and blobs, and changes them by named atomic transitions.
 //!
-//! [`TaskStore`] is the contract; [`sqlite`] keeps it on one machine, [`mongo`] on a replica set. What a transition may do is decided by
-//! `model` (the transition table, `standing`, `settle`); a store's part is to do it atomically and durably.
-//! This room knows nothing of leases, clocks between machines, the wire or HTTP.
+//! [`TaskStore`] is the interface. [`sqlite`] implements it on one machine, [`mongo`] on a replica set. `model` decides
+//! which transition a task takes; a store applies it atomically and durably.
+//! This crate knows nothing of leases, of clocks on other machines, of gRPC or of HTTP.
 
-mod admission;
-mod change;
+mod change_event;
+mod concurrency_limiter;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod disk_probe;
 mod document;
 mod error;
 pub mod mongo;
-mod room;
 mod search;
-mod set_aside;
 pub mod sqlite;
 mod task_store;
-mod verify;
+mod unreadable_rows;
+mod verified_stream;
 
-/// A claim passes over so many waiting tasks at most that are beyond the executor's capacity: it costs the same however
-/// many there are. Those behind them are found when larger executors have taken some.
-pub(crate) const MOST_PASSED_OVER: usize = 1000;
+/// A claim skips tasks that need more than the executor has, but no more than this many: so its cost does not depend
+/// on the length of the queue. The tasks behind them wait until larger executors have claimed some of the skipped ones.
+pub(crate) const MAX_SKIPPED_TASKS: usize = 1000;
+/// How many tasks the answer to a report assigns at most. An answer is a single message; the next report claims the
+/// rest.
+pub(crate) const MAX_ANSWER_TASKS: u32 = 1000;
+/// An answer contains no further task after the one that brings its specs to this size.
+pub(crate) const MAX_ANSWER_BYTES: usize = 24 << 20;
 
-pub use change::Change;
+pub use change_event::ChangeEvent;
 pub use error::StoreError;
-pub use search::SEARCH_WINDOW;
+pub use search::SEARCH_SCAN_LIMIT;
 pub use task_store::{
-    BlobBytes, BlobFile, BlobShelf, Finished, NewTask, Reported, Retired, SessionSeen, TaskStore, Totals,
+    BlobFile, BlobScanResult, BlobStream, FinishedAttempt, HandledReport, NewTask, ObservedSession,
+    RetentionSummary, TaskStore, TaskTotals,
 };

@@ -1,36 +1,35 @@
-//! The store of a cluster: a MongoDB replica set for tasks and blobs, shared by all judicators.
+//! The store of a cluster: a MongoDB replica set that all judicators share.
 //!
-//! An operation reads what it needs, decides over values with the model, and writes under the condition that
-//! everything is still as it was read; what it writes to more than one document is one transaction. So it is safe
-//! to repeat, by whomever and wherever, and that is what happens on every doubt: a conflict, a lost answer, a new
-//! primary. Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
+//! An operation reads documents, decides in memory with the functions of `model`, and writes on the condition that the
+//! documents have not changed since; writes to several documents are one transaction. So every operation is safe to
+//! repeat, in any process, and it is repeated whenever its outcome is in doubt: after a conflict, a lost reply or a
+//! failover. Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
 
-mod abandon;
 mod add;
 mod age;
-mod attempts;
-mod base;
 mod blobs;
+mod bson_values;
 mod cancel;
 mod changes;
-mod check;
 mod connect;
 mod content;
+mod context;
+mod counters;
 mod executors;
 mod failure;
-mod field;
-mod files;
+mod file_cleaner;
 mod get;
+mod gridfs;
 mod report;
-mod retire;
-mod row;
+mod retention;
+mod retry;
 mod schema;
 mod search;
 mod session;
-mod table;
-mod tally;
+mod task_document;
 mod totals;
 mod transaction;
+mod transition_batch;
 
 use std::fmt;
 use std::fs;
@@ -41,297 +40,316 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
-use supervise::{Failures, Supervisor};
+use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use supervise::{FailureWatch, Supervisor};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::abandon::Abandoner;
-use self::add::{Adder, Draft};
-use self::attempts::Patience;
-use self::base::Base;
-use self::cancel::Existed;
-use self::changes::Changes;
-use self::report::Sent;
-use crate::admission::Admission;
-use crate::room;
-use crate::search::{LISTS_WAITING, TEXTS_WAITING};
+use self::add::{AddBatcher, PreparedTask};
+use self::cancel::CancelOutcome;
+use self::changes::ChangeFeed;
+use self::context::StoreContext;
+use self::file_cleaner::FileCleaner;
+use self::report::PreparedReport;
+use self::retry::RetryPolicy;
+use crate::concurrency_limiter::ConcurrencyLimiter;
+use crate::disk_probe;
+use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES};
 use crate::{
-    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
-    Totals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
+/// How to reach the replica set, and the limits of the store.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// HOST:PORT of some members; the others are found through these.
+pub struct MongoStoreOptions {
+    /// HOST:PORT of at least one member. The driver discovers the others.
     pub addresses: Vec<String>,
-    /// The replica set's name.
-    pub set: String,
+    /// The name of the replica set.
+    pub replica_set: String,
     pub database: String,
-    pub login: Option<Login>,
-    /// How often a task may be lost before it ends as `system_error`.
+    pub credentials: Option<MongoCredentials>,
+    /// After this many lost attempts a task ends as `system_error`.
     pub max_attempts: u32,
-    /// How many tasks a search looks at for one page.
-    pub search_window: usize,
-    /// A folder of this process alone, for blobs on their way in. It is emptied.
-    pub incoming: PathBuf,
+    /// How many tasks a search examines for one page.
+    pub search_scan_limit: usize,
+    /// The folder for blobs that are being uploaded. No other process may use it, and opening the store empties it.
+    pub incoming_folder: PathBuf,
 }
 
-/// A user of the replica set, kept in its database `admin`.
+/// The user and password of a MongoDB user in the database `admin`.
 #[derive(Clone)]
-pub struct Login {
+pub struct MongoCredentials {
     pub user: String,
     pub password: String,
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for MongoCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
+        f.debug_struct("MongoCredentials")
             .field("user", &self.user)
             .finish_non_exhaustive()
     }
 }
 
-/// Lists that run at the same time.
-const LISTS: usize = 32;
-/// Searches for a text that do, of this judicator: they keep the server busy, and lists have to be answered beside them.
-const TEXTS: usize = 4;
+/// How many searches without a text run at the same time.
+const MAX_CONCURRENT_LISTS: usize = 32;
+/// How many text searches run at the same time in this process. They load the server, which must still answer other
+/// searches.
+const MAX_CONCURRENT_TEXT_SEARCHES: usize = 4;
 
+/// A [`TaskStore`] on a MongoDB replica set.
 pub struct MongoStore {
-    /// Dropped first: what ends after it ends in order.
+    /// Dropped first, so that the supervisor expects its background tasks to end.
     _stop: DropGuard,
     supervisor: Supervisor,
-    base: Arc<Base>,
-    adder: Adder,
-    abandoner: Abandoner,
-    changes: Changes,
-    lists: Admission,
-    texts: Admission,
-    search_window: usize,
-    incoming: PathBuf,
+    context: Arc<StoreContext>,
+    add_batcher: AddBatcher,
+    file_cleaner: FileCleaner,
+    change_feed: ChangeFeed,
+    list_limiter: ConcurrencyLimiter,
+    text_search_limiter: ConcurrencyLimiter,
+    search_scan_limit: usize,
+    incoming_folder: PathBuf,
 }
 
 impl MongoStore {
-    /// Opens the store in this database of the replica set, and makes it if there is none. Several processes may
+    /// Opens the store in a database of the replica set, and creates its schema if necessary. Several processes may
     /// open it at once.
-    pub async fn open(options: Options) -> Result<MongoStore, StoreError> {
+    pub async fn open(options: MongoStoreOptions) -> Result<MongoStore, StoreError> {
         let client = connect::connect(&options)?;
-        let base = Arc::new(Base::new(client, &options.database, options.max_attempts));
-        let prepared = Patience::with("prepare the database")
-            .persist(|_| schema::prepare(base.clone()))
+        let context = Arc::new(StoreContext::new(client, &options.database, options.max_attempts));
+        let prepared = RetryPolicy::new("prepare the database")
+            .run(|_| schema::prepare(context.clone()))
             .await;
         if let Err(error) = prepared {
             return Err(connect::diagnose(&options, error).await);
         }
-        let last = Patience::with("look for the newest task")
-            .persist(|_| get::last_add(base.clone()))
+        let newest = RetryPolicy::new("look for the newest task")
+            .run(|_| get::newest_add_time(context.clone()))
             .await?;
-        base.saw_add(last);
-        empty(&options.incoming)?;
+        context.advance_add_time(newest);
+        recreate_folder(&options.incoming_folder)?;
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         Ok(MongoStore {
-            adder: Adder::start(base.clone(), &supervisor, &stop),
-            abandoner: Abandoner::start(base.clone(), &supervisor, &stop),
-            changes: Changes::follow(base.clone(), &supervisor, &stop).await?,
+            add_batcher: AddBatcher::start(context.clone(), &supervisor, &stop),
+            file_cleaner: FileCleaner::start(context.clone(), &supervisor, &stop),
+            change_feed: ChangeFeed::follow(context.clone(), &supervisor, &stop).await?,
             supervisor,
             _stop: stop.drop_guard(),
-            base,
-            lists: Admission::new("searches", LISTS, LISTS_WAITING),
-            texts: Admission::new("searches for a text", TEXTS, TEXTS_WAITING),
-            search_window: options.search_window,
-            incoming: options.incoming,
+            context,
+            list_limiter: ConcurrencyLimiter::new("searches", MAX_CONCURRENT_LISTS, MAX_WAITING_LISTS),
+            text_search_limiter: ConcurrencyLimiter::new(
+                "searches for a text",
+                MAX_CONCURRENT_TEXT_SEARCHES,
+                MAX_WAITING_TEXT_SEARCHES,
+            ),
+            search_scan_limit: options.search_scan_limit,
+            incoming_folder: options.incoming_folder,
         })
     }
 
-    /// How many documents were found since it was opened that cannot be read.
+    /// How many unreadable documents were found since the store was opened.
     pub fn unreadable_rows(&self) -> usize {
-        self.base.set_aside.count()
+        self.context.unreadable_rows.count()
     }
 }
 
 #[async_trait]
 impl TaskStore for MongoStore {
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<Added>, StoreError> {
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
         if tasks.is_empty() {
             return Ok(vec![]);
         }
-        let mut drafts = Vec::with_capacity(tasks.len());
+        let mut prepared = Vec::with_capacity(tasks.len());
         for task in tasks {
-            drafts.push(Draft::prepare(&self.base, task).await?);
+            prepared.push(PreparedTask::prepare(&self.context, task).await?);
         }
-        let files = drafts.iter().filter_map(Draft::file).collect();
-        let added = self.adder.add(drafts).await;
-        // Of one that was refused, or existed already.
-        self.abandoner.abandon(files);
+        let files = prepared.iter().filter_map(PreparedTask::uploaded_file).collect();
+        let added = self.add_batcher.add(prepared).await;
+        // Deletes the files of tasks that were refused or existed already.
+        self.file_cleaner.discard(files);
         added
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        let cancelled = Patience::with("cancel a task")
-            .persist(|_| cancel::cancel(self.base.clone(), id))
+        let cancelled = RetryPolicy::new("cancel a task")
+            .run(|_| cancel::cancel(self.context.clone(), id))
             .await?;
         match cancelled {
-            Existed::Yes => get::get(&self.base, id).await,
-            Existed::No => Ok(None),
+            CancelOutcome::Found => get::get(&self.context, id).await,
+            CancelOutcome::NotFound => Ok(None),
         }
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        get::get(&self.base, id).await
+        get::get(&self.context, id).await
     }
 
-    async fn search(&self, query: Query) -> Result<Page, StoreError> {
-        let admission = match query.text {
-            Some(_) => &self.texts,
-            None => &self.lists,
+    async fn get_after_event(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        get::get_after_event(&self.context, id).await
+    }
+
+    async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
+        let limiter = match query.text {
+            Some(_) => &self.text_search_limiter,
+            None => &self.list_limiter,
         };
-        let admitted = Arc::new(admission.enter().await?);
+        let permit = Arc::new(limiter.acquire().await?);
         let query = Arc::new(query);
-        Patience::with("search")
-            .persist(|_| {
-                let (admitted, window) = (admitted.clone(), self.search_window);
-                let search = search::search(self.base.clone(), query.clone(), window);
-                // An attempt goes on when its caller has left, and keeps its place until it ends.
+        RetryPolicy::new("search")
+            .run(|_| {
+                let (permit, scan_limit) = (permit.clone(), self.search_scan_limit);
+                let search = search::search(self.context.clone(), query.clone(), scan_limit);
+                // A try continues when its caller has gone, and keeps the permit until it ends.
                 async move {
                     let found = search.await;
-                    drop(admitted);
+                    drop(permit);
                     found
                 }
             })
             .await
     }
 
-    async fn totals(&self) -> Result<Totals, StoreError> {
-        Patience::with("read the totals")
-            .persist(|_| totals::totals(self.base.clone()))
+    async fn totals(&self) -> Result<TaskTotals, StoreError> {
+        RetryPolicy::new("read the totals")
+            .run(|_| totals::totals(self.context.clone()))
             .await
     }
 
-    async fn report(&self, report: Report) -> Result<Reported, StoreError> {
-        let sent = Arc::new(Sent::prepare(&self.base, report).await?);
-        let handled = Patience::with("handle a report")
-            .for_bytes(sent.weight())
-            .persist(|count| report::report(self.base.clone(), sent.clone(), count))
+    async fn report(&self, report: Report) -> Result<HandledReport, StoreError> {
+        let prepared = Arc::new(PreparedReport::prepare(&self.context, report).await?);
+        let committed = RetryPolicy::new("handle a report")
+            .with_payload(prepared.bytes_in_transaction())
+            .run(|count| report::report(self.context.clone(), prepared.clone(), count))
             .await;
-        // Of results that were not committed, for they were stale.
-        self.abandoner.abandon(sent.files());
-        report::hand_out(&self.base, &sent, handled?).await
+        // Deletes the files of stale results, which were not committed.
+        self.file_cleaner.discard(prepared.uploaded_files());
+        report::read_assignments(&self.context, &prepared, committed?).await
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
-        Patience::with("list the executors")
-            .persist(|_| executors::executors(self.base.clone()))
+        RetryPolicy::new("list the executors")
+            .run(|_| executors::executors(self.context.clone()))
             .await
     }
 
-    async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError> {
-        Patience::with("list the live sessions")
-            .persist(|_| executors::live_sessions(self.base.clone()))
+    async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError> {
+        RetryPolicy::new("list the live sessions")
+            .run(|_| executors::live_sessions(self.context.clone()))
             .await
     }
 
-    async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError> {
-        let seen = Arc::new(seen);
-        Patience::with("expire a session")
-            .persist(|_| executors::expire(self.base.clone(), seen.clone()))
+    async fn expire(&self, observed: ObservedSession) -> Result<Option<usize>, StoreError> {
+        let observed = Arc::new(observed);
+        RetryPolicy::new("expire a session")
+            .run(|_| executors::expire(self.context.clone(), observed.clone()))
             .await
     }
 
-    async fn age(&self) -> Result<Age, StoreError> {
-        Patience::with("read the store's age")
-            .persist(|_| age::read(self.base.clone()))
+    async fn age(&self) -> Result<StoreAge, StoreError> {
+        RetryPolicy::new("read the store's age")
+            .run(|_| age::read(self.context.clone()))
             .await
     }
 
-    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
-        Patience::with("advance the store's age")
-            .persist(|_| age::advance(self.base.clone(), from, by))
+    async fn advance_age(&self, from: StoreAge, by: Duration) -> Result<StoreAge, StoreError> {
+        RetryPolicy::new("advance the store's age")
+            .run(|_| age::advance(self.context.clone(), from, by))
             .await
     }
 
-    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
-        Patience::with("forget executors")
-            .persist(|_| executors::forget(self.base.clone(), gone_before))
+    async fn remove_ended_executors(&self, gone_before: StoreAge) -> Result<usize, StoreError> {
+        RetryPolicy::new("remove ended executors")
+            .run(|_| executors::remove_ended(self.context.clone(), gone_before))
             .await
     }
 
-    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError> {
-        let stamp = || Patience::with("stamp what is done").persist(|_| retire::stamp(self.base.clone()));
+    async fn apply_retention(
+        &self,
+        done_before: StoreAge,
+        unused_since: StoreAge,
+        limit: usize,
+    ) -> Result<RetentionSummary, StoreError> {
+        let stamp = || {
+            RetryPolicy::new("stamp ended tasks and unused blobs")
+                .run(|_| retention::stamp_missing_ages(self.context.clone()))
+        };
         while stamp().await? > 0 {}
-        let mut retired = Retired::default();
-        while retired.tasks < limit {
-            let left = limit - retired.tasks;
-            let tasks = Patience::with("retire tasks")
-                .persist(|_| retire::retire(self.base.clone(), done_before, left))
+        let mut removed = RetentionSummary::default();
+        while removed.tasks < limit {
+            let left = limit - removed.tasks;
+            let tasks = RetryPolicy::new("remove old tasks")
+                .run(|_| retention::remove_tasks(self.context.clone(), done_before, left))
                 .await?;
             if tasks == 0 {
                 break;
             }
-            retired.tasks += tasks;
+            removed.tasks += tasks;
         }
-        while retired.blobs < limit {
-            let left = limit - retired.blobs;
-            let blobs = Patience::with("retire blobs")
-                .persist(|_| blobs::retire(self.base.clone(), unused_since, left))
+        while removed.blobs < limit {
+            let left = limit - removed.blobs;
+            let blobs = RetryPolicy::new("remove unused blobs")
+                .run(|_| blobs::remove_unused(self.context.clone(), unused_since, left))
                 .await?;
             if blobs == 0 {
                 break;
             }
-            retired.blobs += blobs;
+            removed.blobs += blobs;
         }
-        retire::clear_files(&self.base).await;
-        Ok(retired)
+        retention::delete_discarded_files(&self.context).await;
+        Ok(removed)
     }
 
-    fn incoming(&self) -> PathBuf {
-        self.incoming.clone()
+    fn incoming_folder(&self) -> PathBuf {
+        self.incoming_folder.clone()
     }
 
     async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError> {
-        blobs::put(&self.base, file).await
+        blobs::put(&self.context, file).await
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
         let hashes = Arc::new(hashes);
-        Patience::with("look for blobs")
-            .persist(|_| blobs::has(self.base.clone(), hashes.clone()))
+        RetryPolicy::new("look for blobs")
+            .run(|_| blobs::has(self.context.clone(), hashes.clone()))
             .await
     }
 
-    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-        blobs::get(&self.base, hash).await
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError> {
+        blobs::get(&self.context, hash).await
     }
 
-    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
-        Patience::with("scan blobs")
-            .persist(|_| blobs::scan(self.base.clone(), first_byte))
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError> {
+        RetryPolicy::new("scan blobs")
+            .run(|_| blobs::scan(self.context.clone(), first_byte))
             .await
     }
 
-    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
-        Patience::with("count damaged blobs")
-            .persist(|_| blobs::damaged(self.base.clone()))
+    async fn count_damaged_blobs(&self) -> Result<u64, StoreError> {
+        RetryPolicy::new("count damaged blobs")
+            .run(|_| blobs::count_damaged(self.context.clone()))
             .await
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        room::check(self.incoming.clone()).await?;
-        Patience::with("check that it can be written")
-            .persist(|_| check::check(self.base.clone()))
+        disk_probe::check_writable(self.incoming_folder.clone()).await?;
+        RetryPolicy::new("write and read a test document")
+            .run(|_| connect::check(self.context.clone()))
             .await
     }
 
-    fn failures(&self) -> Failures {
+    fn failures(&self) -> FailureWatch {
         self.supervisor.failures()
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
+    fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        self.change_feed.subscribe()
     }
 }
 
-/// What is in there was on its way in when an earlier process ended, and nobody will send the rest of it.
-fn empty(folder: &Path) -> Result<(), StoreError> {
+/// Deletes the uploads that an earlier process left behind: they are incomplete and cannot be continued.
+fn recreate_folder(folder: &Path) -> Result<(), StoreError> {
     let failed = |step| {
         move |source| StoreError::Io {
             step,
@@ -345,7 +363,7 @@ fn empty(folder: &Path) -> Result<(), StoreError> {
         }
         _ => {}
     }
-    // What people give to their tasks is nobody else's business.
+    // Only this user may read the files of tasks.
     let mut private = fs::DirBuilder::new();
     private.recursive(true).mode(0o700);
     private.create(folder).map_err(failed("create the folder"))

@@ -1,50 +1,52 @@
-//! What every store decides alike about a search: which index leads to the tasks, how long a page is, and how many
-//! tasks may be looked at for it.
+//! What both stores decide in the same way about a search: which index it scans, how long a page is, and how many
+//! tasks it may examine for one.
 
-mod needle;
+mod text_matcher;
 
-use model::{Counts, Query, Status};
+use model::{StatusCounts, TaskQuery, TaskStatus};
 
-pub(crate) use self::needle::Needle;
+pub(crate) use self::text_matcher::TextMatcher;
 
-/// How many tasks are looked at for one page. A search that no index answers, like one for a text, stops there and
-/// says where the next page goes on.
-pub const SEARCH_WINDOW: usize = 10_000;
+/// How many tasks a search examines for one page. A search that no index answers, for example for a text, stops there
+/// and returns a cursor to continue from.
+pub const SEARCH_SCAN_LIMIT: usize = 10_000;
 
-/// Searches for a text that run at the same time, and that wait.
-pub(crate) const TEXTS_WAITING: usize = 128;
-/// Lists that wait. Each takes milliseconds.
-pub(crate) const LISTS_WAITING: usize = 512;
+/// How many text searches may wait for a connection.
+pub(crate) const MAX_WAITING_TEXT_SEARCHES: usize = 128;
+/// How many other searches may wait for a connection. Each takes milliseconds.
+pub(crate) const MAX_WAITING_LISTS: usize = 512;
 
-const DEFAULT_LIMIT: usize = 50;
-/// The narrowest index that the query allows. What else it asks for is checked task by task.
+const DEFAULT_PAGE_LENGTH: usize = 50;
+
+/// The index that a search scans: the narrowest one that the query allows. The store checks the query's other
+/// conditions on each task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SearchIndex {
     Ids,
     IdRange,
-    /// Only held tasks have an executor, so these are few.
+    /// Only held tasks have an executor, so this index is small.
     Executor,
     User,
-    /// Each of these, merged.
-    Statuses(Vec<Status>),
+    /// One index scan for each status, merged.
+    Statuses(Vec<TaskStatus>),
     All,
 }
 
-impl Way {
-    /// `counts` matters only where `needs_counts` says so. Up to `window` tasks with one of the statuses, looking at
-    /// each of them beats looking at a user's.
-    pub(crate) fn of(query: &Query, counts: &Counts, window: usize) -> Way {
+impl SearchIndex {
+    /// `counts` is used only if `needs_counts`. For a query with a user and statuses, the status index is the better
+    /// one as long as no more than `scan_limit` tasks have these statuses.
+    pub(crate) fn choose(query: &TaskQuery, counts: &StatusCounts, scan_limit: usize) -> SearchIndex {
         let mut statuses = query.statuses.clone();
         statuses.sort_unstable();
         statuses.dedup();
         if !query.ids.is_empty() {
-            return Way::Ids;
+            return SearchIndex::Ids;
         }
-        if in_order_of_ids(query) {
-            return Way::IdRange;
+        if is_ordered_by_id(query) {
+            return SearchIndex::IdRange;
         }
         if query.executor.is_some() {
-            return Way::Executor;
+            return SearchIndex::Executor;
         }
         let with_status = || {
             statuses
@@ -53,22 +55,23 @@ impl Way {
                 .sum::<u64>()
         };
         match (&query.user, statuses.len()) {
-            (Some(_), 0) => Way::User,
-            (Some(_), _) if query.id_prefix.is_some() => Way::User,
-            (Some(_), _) if with_status() > window as u64 => Way::User,
-            (None, 0) => Way::All,
-            (None, known) if known == Status::ALL.len() => Way::All,
-            _ => Way::Statuses(statuses),
+            (Some(_), 0) => SearchIndex::User,
+            (Some(_), _) if query.id_prefix.is_some() => SearchIndex::User,
+            (Some(_), _) if with_status() > scan_limit as u64 => SearchIndex::User,
+            (None, 0) => SearchIndex::All,
+            (None, known) if known == TaskStatus::ALL.len() => SearchIndex::All,
+            _ => SearchIndex::Statuses(statuses),
         }
     }
 
-    /// Whether the walk stops after a window, and the cursor names the task where it did. A user's search must not name
-    /// a task of another user. So where it meets such tasks it goes on to the end: these ways are short.
-    pub(crate) fn stops_after_a_window(&self, query: &Query) -> bool {
-        query.user.is_none() || *self == Way::User
+    /// Whether the scan may stop at the scan limit. The cursor then names the last examined task, and a user's search
+    /// must not reveal a task of another user. So a scan that can meet such tasks runs to its end: these indexes are
+    /// small.
+    pub(crate) fn may_stop_at_scan_limit(&self, query: &TaskQuery) -> bool {
+        query.user.is_none() || *self == SearchIndex::User
     }
 
-    pub(crate) fn needs_counts(query: &Query) -> bool {
+    pub(crate) fn needs_counts(query: &TaskQuery) -> bool {
         query.ids.is_empty()
             && query.id_prefix.is_none()
             && query.executor.is_none()
@@ -77,15 +80,15 @@ impl Way {
     }
 }
 
-/// Other lists are in the order of add times. A user's tasks are looked at along an index in that order, for one over
-/// ids would lead past the tasks of others.
-pub(crate) fn in_order_of_ids(query: &Query) -> bool {
+/// Whether the results are sorted by task id instead of by add time. A user's search is always sorted by add time,
+/// because a scan of the id index would meet the tasks of other users.
+pub(crate) fn is_ordered_by_id(query: &TaskQuery) -> bool {
     query.id_prefix.is_some() && query.user.is_none()
 }
 
-pub(crate) fn page_length(query: &Query) -> usize {
+pub(crate) fn page_length(query: &TaskQuery) -> usize {
     match query.limit {
-        0 => DEFAULT_LIMIT,
-        limit => limit.min(Query::LIMIT),
+        0 => DEFAULT_PAGE_LENGTH,
+        limit => limit.min(TaskQuery::MAX_PAGE),
     }
 }

@@ -1,28 +1,27 @@
-//! The store of one machine: a SQLite database for tasks, and files for blobs.
+//! The store of a single machine: a SQLite database for tasks, and files for blobs.
 //!
-//! One thread writes (`writer`), a few connections read, so that a slow search never holds up a report.
-//! Each call is one file: `add`, `cancel`, `report`, `search`, and so on.
+//! One thread writes (`writer`) and a few connections read, so that a slow search never delays a report.
+//! Each operation has a file of its own: `add`, `cancel`, `report`, `search`, and so on.
 
 mod add;
 mod backup;
+mod blob_scan;
 mod blobs;
 mod cancel;
-mod check;
-mod column;
 mod connect;
 mod executors;
 mod failure;
-mod folder;
-mod group;
-mod readers;
+mod group_transaction;
+mod ledger;
+mod read_pool;
 mod report;
-mod retire;
+mod retention;
 mod rows;
-mod scan;
 mod schema;
 mod search;
 mod session;
-mod totals;
+mod sql_value;
+mod store_folder;
 mod transition;
 mod writer;
 
@@ -30,86 +29,94 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Added, Age, BlobHash, ExecutorState, Page, Query, Report, Task, TaskId};
-use supervise::Failures;
+use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use supervise::FailureWatch;
 use tokio::sync::broadcast;
 use tokio::task;
 
-pub use self::backup::{BackedUp, BackupError, backup};
+pub use self::backup::{BackupError, BackupSummary, backup};
 
-use self::add::Draft;
-use self::blobs::Condition;
-use self::folder::{Folder, Lock, OpenFiles};
-use self::readers::Readers;
-use self::report::Sent;
-use self::retire::Retention;
-use self::writer::Writer;
-use crate::admission::Admission;
-use crate::room;
-use crate::search::{LISTS_WAITING, SEARCH_WINDOW, TEXTS_WAITING};
+use self::add::EncodedTask;
+use self::blobs::BlobIntegrity;
+use self::read_pool::ReadPool;
+use self::report::EncodedSqliteReport;
+use self::retention::RetentionRequest;
+use self::store_folder::{FolderLock, OpenDatabaseFiles, StoreFolder};
+use self::writer::WriterHandle;
+use crate::concurrency_limiter::ConcurrencyLimiter;
+use crate::disk_probe;
+use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES, SEARCH_SCAN_LIMIT};
 use crate::{
-    BlobBytes, BlobFile, BlobShelf, Change, NewTask, Reported, Retired, SessionSeen, StoreError, TaskStore,
-    Totals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
+/// The settings of a SQLite store.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How often a task may be lost before it ends as `system_error`.
+pub struct SqliteStoreOptions {
+    /// How many attempts of a task may be lost before it ends as `system_error`.
     pub max_attempts: u32,
-    /// How many tasks a search looks at for one page.
-    pub search_window: usize,
+    /// How many tasks a search examines for one page.
+    pub search_scan_limit: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SqliteStoreOptions {
+    fn default() -> SqliteStoreOptions {
+        SqliteStoreOptions {
             max_attempts: 3,
-            search_window: SEARCH_WINDOW,
+            search_scan_limit: SEARCH_SCAN_LIMIT,
         }
     }
 }
 
-/// Connections for what is short and often asked.
-const QUICK: usize = 3;
-/// How many such calls wait; each takes less than a millisecond.
-const QUICK_WAITING: usize = 4096;
-/// Connections for lists, apart from the others: no search for a text makes a list wait.
-const LISTS: usize = 2;
-/// Connections for searches for a text, which may be slow.
-const TEXTS: usize = 2;
-/// What a small operation weighs in a group, in bytes: about what it writes.
-const SMALL: usize = 512;
-/// How many orphaned files are removed in one go.
-const ORPHANS: usize = 500;
+/// Connections for short reads.
+const SHORT_READ_CONNECTIONS: usize = 3;
+/// How many short reads may wait for a connection. Each takes less than a millisecond.
+const MAX_WAITING_SHORT_READS: usize = 4096;
+/// Connections for searches without a text. They are separate, so that no text search delays a list.
+const LIST_CONNECTIONS: usize = 2;
+/// Connections for text searches, which may be slow.
+const TEXT_SEARCH_CONNECTIONS: usize = 2;
+/// About how much a small operation writes.
+const SMALL_OPERATION_BYTES: usize = 512;
+/// How many orphaned files one transaction removes.
+const ORPHANS_PER_TRANSACTION: usize = 500;
 
-/// Fields are dropped in this order: the writer comes after the readers, so that it is the last to close the
-/// database and brings its log home, and the lock is let go last of all.
+/// A [`TaskStore`] in a folder of this machine.
+///
+/// Its fields are dropped in the order of their declaration: the writer after the readers, because the last connection
+/// that closes the database checkpoints the WAL, and the lock at the end.
 pub struct SqliteStore {
-    quick: Readers,
-    lists: Readers,
-    texts: Readers,
-    search_window: usize,
-    writer: Writer,
-    folder: Folder,
-    open_files: OpenFiles,
-    _lock: Lock,
+    short_reads: ReadPool,
+    lists: ReadPool,
+    text_searches: ReadPool,
+    search_scan_limit: usize,
+    writer: WriterHandle,
+    folder: StoreFolder,
+    open_files: OpenDatabaseFiles,
+    _lock: FolderLock,
 }
 
 impl SqliteStore {
-    /// Opens the store in this folder, and makes it if there is none.
-    pub fn open(folder: &Path, options: Options) -> Result<SqliteStore, StoreError> {
-        let (folder, lock) = Folder::open(folder)?;
+    /// Opens the store in this folder, or creates it.
+    pub fn open(folder: &Path, options: SqliteStoreOptions) -> Result<SqliteStore, StoreError> {
+        let (folder, lock) = StoreFolder::open(folder)?;
         let connection = connect::writer(&folder)?;
-        folder::sync_folder(folder.root())?;
-        let writer = Writer::start(connection, folder.clone(), options)?;
+        store_folder::sync_folder(folder.root())?;
+        let writer = WriterHandle::start(connection, folder.clone(), options)?;
+        let pool = |what, max_running, max_waiting| {
+            let limiter = ConcurrencyLimiter::new(what, max_running, max_waiting);
+            ReadPool::new(folder.clone(), limiter)
+        };
         Ok(SqliteStore {
-            quick: Readers::new(folder.clone(), Admission::new("calls", QUICK, QUICK_WAITING)),
-            lists: Readers::new(folder.clone(), Admission::new("searches", LISTS, LISTS_WAITING)),
-            texts: Readers::new(
-                folder.clone(),
-                Admission::new("searches for a text", TEXTS, TEXTS_WAITING),
+            short_reads: pool("calls", SHORT_READ_CONNECTIONS, MAX_WAITING_SHORT_READS),
+            lists: pool("searches", LIST_CONNECTIONS, MAX_WAITING_LISTS),
+            text_searches: pool(
+                "text searches",
+                TEXT_SEARCH_CONNECTIONS,
+                MAX_WAITING_TEXT_SEARCHES,
             ),
-            search_window: options.search_window,
+            search_scan_limit: options.search_scan_limit,
             writer,
             open_files: folder.open_files()?,
             folder,
@@ -117,12 +124,12 @@ impl SqliteStore {
         })
     }
 
-    /// How many rows were found since it was opened that cannot be read.
+    /// How many unreadable rows were found since the store was opened.
     pub fn unreadable_rows(&self) -> usize {
-        self.folder.set_aside().count()
+        self.folder.unreadable_rows().count()
     }
 
-    /// How many commits there were since it was opened: each is one sync of the disk.
+    /// How many commits, and so disk syncs, there were since the store was opened.
     pub fn commits(&self) -> u64 {
         self.writer.commits()
     }
@@ -130,127 +137,148 @@ impl SqliteStore {
 
 #[async_trait]
 impl TaskStore for SqliteStore {
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<Added>, StoreError> {
-        let drafts = tasks.into_iter().map(Draft::of).collect::<Result<Vec<_>, _>>()?;
-        let weight = drafts.iter().map(Draft::weight).sum();
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+        let tasks = tasks
+            .into_iter()
+            .map(EncodedTask::encode)
+            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = tasks.iter().map(EncodedTask::bytes).sum();
         self.writer
-            .submit(weight, move |group| add::add(group, drafts))
+            .submit(bytes, move |transaction| add::add(transaction, tasks))
             .await
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
         self.writer
-            .submit(SMALL, move |group| cancel::cancel(group, id))
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                cancel::cancel(transaction, id)
+            })
             .await
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
         let folder = self.folder.clone();
-        self.quick
-            .read(move |connection| rows::task(connection, id, folder.set_aside()))
+        self.short_reads
+            .read(move |connection| rows::task(connection, id, folder.unreadable_rows()))
             .await
     }
 
-    async fn search(&self, query: Query) -> Result<Page, StoreError> {
-        let readers = match query.text {
-            Some(_) => &self.texts,
+    async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
+        let pool = match query.text {
+            Some(_) => &self.text_searches,
             None => &self.lists,
         };
-        let (window, folder) = (self.search_window, self.folder.clone());
-        readers
-            .read(move |connection| search::search(connection, &query, window, folder.set_aside()))
+        let (scan_limit, folder) = (self.search_scan_limit, self.folder.clone());
+        pool.read(move |connection| search::search(connection, &query, scan_limit, folder.unreadable_rows()))
             .await
     }
 
-    async fn totals(&self) -> Result<Totals, StoreError> {
-        self.quick.read(|connection| totals::totals(connection)).await
+    async fn totals(&self) -> Result<TaskTotals, StoreError> {
+        self.short_reads
+            .read(|connection| ledger::totals(connection))
+            .await
     }
 
-    async fn report(&self, report: Report) -> Result<Reported, StoreError> {
-        let sent = Sent::of(report)?;
+    async fn report(&self, report: Report) -> Result<HandledReport, StoreError> {
+        let report = EncodedSqliteReport::encode(report)?;
         self.writer
-            .submit(SMALL + sent.weight(), move |group| report::report(group, &sent))
+            .submit(SMALL_OPERATION_BYTES + report.bytes(), move |transaction| {
+                report::report(transaction, &report)
+            })
             .await
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
         let folder = self.folder.clone();
-        self.quick
-            .read(move |connection| executors::executors(connection, folder.set_aside()))
+        self.short_reads
+            .read(move |connection| executors::executors(connection, folder.unreadable_rows()))
             .await
     }
 
-    async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError> {
+    async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError> {
         let folder = self.folder.clone();
-        self.quick
-            .read(move |connection| executors::live_sessions(connection, folder.set_aside()))
+        self.short_reads
+            .read(move |connection| executors::live_sessions(connection, folder.unreadable_rows()))
             .await
     }
 
-    async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError> {
+    async fn expire(&self, observed: ObservedSession) -> Result<Option<usize>, StoreError> {
         self.writer
-            .submit(SMALL, move |group| executors::expire(group, &seen))
-            .await
-    }
-
-    async fn age(&self) -> Result<Age, StoreError> {
-        self.writer.submit(SMALL, |group| Ok(group.age())).await
-    }
-
-    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError> {
-        self.writer
-            .submit(SMALL, move |group| {
-                group.advance_age(from, by);
-                Ok(group.age())
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                executors::expire(transaction, &observed)
             })
             .await
     }
 
-    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError> {
+    async fn age(&self) -> Result<StoreAge, StoreError> {
         self.writer
-            .submit(SMALL, move |group| executors::forget(group, gone_before))
+            .submit(SMALL_OPERATION_BYTES, |transaction| Ok(transaction.age()))
             .await
     }
 
-    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError> {
-        let weight = limit.saturating_mul(SMALL);
+    async fn advance_age(&self, from: StoreAge, by: Duration) -> Result<StoreAge, StoreError> {
+        self.writer
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                transaction.advance_age(from, by);
+                Ok(transaction.age())
+            })
+            .await
+    }
+
+    async fn remove_ended_executors(&self, ended_before: StoreAge) -> Result<usize, StoreError> {
+        self.writer
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                executors::remove_ended(transaction, ended_before)
+            })
+            .await
+    }
+
+    async fn apply_retention(
+        &self,
+        done_before: StoreAge,
+        unused_since: StoreAge,
+        limit: usize,
+    ) -> Result<RetentionSummary, StoreError> {
+        let bytes = limit.saturating_mul(SMALL_OPERATION_BYTES);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let retention = Retention {
+        let request = RetentionRequest {
             done_before,
             unused_since,
             limit,
         };
         self.writer
-            .submit(weight, move |group| retire::retire(group, retention))
+            .submit(bytes, move |transaction| retention::apply(transaction, request))
             .await
     }
 
-    fn incoming(&self) -> PathBuf {
-        self.folder.incoming()
+    fn incoming_folder(&self) -> PathBuf {
+        self.folder.incoming_folder()
     }
 
     async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError> {
         blobs::sync_file(&file.path).await?;
         self.writer
-            .submit(SMALL, move |group| blobs::put(group, &file))
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                blobs::put(transaction, &file)
+            })
             .await
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
-        let weight = hashes.len() * SMALL;
+        let bytes = hashes.len() * SMALL_OPERATION_BYTES;
         self.writer
-            .submit(weight, move |group| blobs::has(group, &hashes))
+            .submit(bytes, move |transaction| blobs::has(transaction, &hashes))
             .await
     }
 
-    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-        let found = self
-            .quick
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError> {
+        let integrity = self
+            .short_reads
             .read(move |connection| blobs::find(connection, hash))
             .await?;
-        match found {
-            Some(Condition::Whole) => blobs::open(&self.folder, self.writer.weak(), hash).await,
-            Some(Condition::Damaged) => Err(StoreError::DamagedBlob(hash)),
+        match integrity {
+            Some(BlobIntegrity::Intact) => blobs::open(&self.folder, self.writer.downgrade(), hash).await,
+            Some(BlobIntegrity::Damaged) => Err(StoreError::DamagedBlob(hash)),
             None => Ok(None),
         }
     }
@@ -260,54 +288,62 @@ impl TaskStore for SqliteStore {
         task::spawn_blocking(move || open_files.check())
             .await
             .map_err(|_| StoreError::Closed)??;
-        room::check(self.folder.incoming()).await?;
-        let written = self.writer.submit(SMALL, |group| check::write(group)).await?;
-        self.quick
-            .read(move |connection| check::read(connection, written))
+        disk_probe::check_writable(self.folder.incoming_folder()).await?;
+        let written = self
+            .writer
+            .submit(SMALL_OPERATION_BYTES, |transaction| {
+                ledger::write_check(transaction)
+            })
+            .await?;
+        self.short_reads
+            .read(move |connection| ledger::read_check(connection, written))
             .await
     }
 
-    fn failures(&self) -> Failures {
+    fn failures(&self) -> FailureWatch {
         self.writer.failures()
     }
 
-    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError> {
-        // The files first: one that is put while they are listed then has its row below, or is not on the list.
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError> {
+        // The files are listed before the rows: a blob that is put meanwhile is then in the rows, or its file is not in
+        // the list.
         let folder = self.folder.clone();
-        let files = task::spawn_blocking(move || scan::files(&folder, first_byte))
+        let files = task::spawn_blocking(move || blob_scan::list_files(&folder, first_byte))
             .await
             .map_err(|_| StoreError::Closed)??;
         let folder = self.folder.clone();
         let rows = self
-            .quick
-            .read(move |connection| scan::rows(connection, first_byte, folder.set_aside()))
+            .short_reads
+            .read(move |connection| blob_scan::list_rows(connection, first_byte, folder.unreadable_rows()))
             .await?;
-        let mut shelf = BlobShelf::default();
-        let nameless: Vec<_> = files
+        let mut scanned = BlobScanResult::default();
+        let orphans: Vec<_> = files
             .into_iter()
-            // A file may belong to a row that cannot be read.
-            .filter(|file| rows.all_readable && !rows.blobs.contains_key(file))
+            // Each file could belong to an unreadable row.
+            .filter(|file| rows.all_readable && !rows.damaged.contains_key(file))
             .collect();
-        for files in nameless.chunks(ORPHANS) {
+        for files in orphans.chunks(ORPHANS_PER_TRANSACTION) {
             let files = files.to_vec();
-            shelf.orphans += self
+            scanned.orphans_removed += self
                 .writer
-                .submit(files.len() * SMALL, move |group| {
-                    scan::remove_orphans(group, &files)
+                .submit(files.len() * SMALL_OPERATION_BYTES, move |transaction| {
+                    blob_scan::remove_orphans(transaction, &files)
                 })
                 .await?;
         }
-        let whole = rows.blobs.into_iter().filter(|(_, damaged)| !damaged);
-        shelf.blobs = whole.map(|(hash, _)| hash).collect();
-        Ok(shelf)
+        let intact = rows.damaged.into_iter().filter(|(_, damaged)| !damaged);
+        scanned.intact = intact.map(|(hash, _)| hash).collect();
+        Ok(scanned)
     }
 
-    async fn damaged_blobs(&self) -> Result<u64, StoreError> {
-        self.quick.read(|connection| scan::damaged(connection)).await
+    async fn count_damaged_blobs(&self) -> Result<u64, StoreError> {
+        self.short_reads
+            .read(|connection| blob_scan::count_damaged(connection))
+            .await
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
-        self.writer.changes()
+    fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        self.writer.subscribe()
     }
 }
 
@@ -321,19 +357,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lists_are_answered_while_text_searches_take_all_that_they_may_have() {
+    async fn a_list_is_answered_while_text_searches_use_all_their_connections() {
         let root = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(root.path(), Options::default()).unwrap();
-        let text = || Query {
+        let store = SqliteStore::open(root.path(), SqliteStoreOptions::default()).unwrap();
+        let text = || TaskQuery {
             text: Some("nowhere".into()),
-            ..Query::default()
+            ..TaskQuery::default()
         };
-        // Both connections are in use until the list was answered, and all places of the queue are taken.
-        let answered = Arc::new(Barrier::new(TEXTS + 1));
+        // All connections for text searches are in use until the list is answered, and their queue is full.
+        let answered = Arc::new(Barrier::new(TEXT_SEARCH_CONNECTIONS + 1));
         let mut busy = vec![];
-        for _ in 0..TEXTS {
+        for _ in 0..TEXT_SEARCH_CONNECTIONS {
             let answered = answered.clone();
-            let held = store.texts.read(move |_| {
+            let held = store.text_searches.read(move |_| {
                 answered.wait();
                 Ok(())
             });
@@ -341,11 +377,13 @@ mod tests {
         }
         let mut busy = Box::pin(join_all(busy));
         assert!(busy.as_mut().now_or_never().is_none());
-        let mut waiting = Box::pin(join_all((0..TEXTS_WAITING).map(|_| store.search(text()))));
+        let mut waiting = Box::pin(join_all(
+            (0..MAX_WAITING_TEXT_SEARCHES).map(|_| store.search(text())),
+        ));
         assert!(waiting.as_mut().now_or_never().is_none());
         let refused = store.search(text()).await;
         assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
-        assert_eq!(store.search(Query::default()).await.unwrap(), Page::default());
+        assert_eq!(store.search(TaskQuery::default()).await.unwrap(), Page::default());
         answered.wait();
         assert!(busy.await.iter().all(Result::is_ok));
         assert!(waiting.await.iter().all(Result::is_ok));

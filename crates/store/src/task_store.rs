@@ -1,4 +1,4 @@
-//! The contract that every store keeps. The suite in `contract` says it in tests.
+//! The interface of a store. The tests in `contract` define what each method must do.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    Added, Age, Attempt, BlobHash, Counts, ExecutorName, ExecutorState, Moment, Page, Query, Report,
-    ReportAnswer, Seq, SessionId, Status, Task, TaskId, TaskSpec,
+    AddedTask, AttemptNumber, BlobHash, ExecutorName, ExecutorState, Page, Report, ReportAnswer, ReportSeq,
+    SessionId, StatusCounts, StoreAge, Task, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
 };
-use supervise::Failures;
+use supervise::FailureWatch;
 use tokio::sync::broadcast;
 
-use crate::{Change, StoreError};
+use crate::{ChangeEvent, StoreError};
 
-/// A task to add, with the digest of what its user asked: the same id with the same digest is the same task.
+/// A task to add. `digest` identifies the request: adding the same id with the same digest again changes nothing.
 #[derive(Clone, Debug)]
 pub struct NewTask {
     pub id: TaskId,
@@ -23,65 +23,72 @@ pub struct NewTask {
     pub spec: TaskSpec,
 }
 
-/// A handled report, and what its handling did, for counting.
+/// The answer to a report, and what the store committed for it (used for metrics and logs).
 #[derive(Clone, Debug)]
-pub struct Reported {
+pub struct HandledReport {
     pub answer: ReportAnswer,
     /// Results committed by this report.
-    pub finished: Vec<Finished>,
-    /// Tasks claimed by this report (not counting those that were handed out again): when each was added.
-    pub claimed: Vec<Moment>,
+    pub finished: Vec<FinishedAttempt>,
+    /// When each task that this report claimed was added. Attempts that are handed out again do not count.
+    pub claimed_add_times: Vec<UnixTime>,
 }
 
-/// A result that was just committed: when its attempt was handed out and when it ended.
+/// An attempt whose result the store has just committed.
 #[derive(Clone, Copy, Debug)]
-pub struct Finished {
+pub struct FinishedAttempt {
     pub task: TaskId,
-    pub attempt: Attempt,
-    pub status: Status,
-    pub start_time: Moment,
-    pub finish_time: Moment,
+    pub attempt: AttemptNumber,
+    pub status: TaskStatus,
+    /// When the attempt was handed out.
+    pub start_time: UnixTime,
+    pub finish_time: UnixTime,
 }
 
-/// A live session, and how far it has come.
+/// A live session and the number of its last report, as the leader observed them. `expire` requires that they have not
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionSeen {
+pub struct ObservedSession {
     pub executor: ExecutorName,
     pub session: SessionId,
-    pub seq: Seq,
+    pub seq: ReportSeq,
 }
 
-impl SessionSeen {
-    /// What stands for the session of an executor whose row cannot be read. Reports count from 1, so no session is like
-    /// this.
-    pub(crate) fn unreadable(executor: ExecutorName) -> SessionSeen {
-        SessionSeen {
+impl ObservedSession {
+    /// The placeholder for the session of an executor whose row is unreadable. Reports are numbered from 1, so no real
+    /// session is equal to it.
+    pub(crate) fn unreadable(executor: ExecutorName) -> ObservedSession {
+        ObservedSession {
             executor,
             session: SessionId(uuid::Uuid::nil()),
-            seq: Seq(0),
+            seq: ReportSeq(0),
         }
     }
 
+    /// The trouble that the tasks of the session record when it expires.
+    pub(crate) fn expiry_trouble(&self) -> String {
+        format!("executor {} stopped reporting", self.executor)
+    }
+
     pub(crate) fn is_unreadable(&self) -> bool {
-        *self == SessionSeen::unreadable(self.executor.clone())
+        *self == ObservedSession::unreadable(self.executor.clone())
     }
 }
 
-/// What a round of retention removed.
+/// How many tasks and blobs a round of retention removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retired {
+pub struct RetentionSummary {
     pub tasks: usize,
     pub blobs: usize,
 }
 
-/// How many tasks there are and how many of them executors hold.
+/// The number of tasks by status, and of those that executors hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub counts: Counts,
+pub struct TaskTotals {
+    pub counts: StatusCounts,
     pub held: u64,
 }
 
-/// A complete file outside the store, checked against its hash, that `put_blob` takes over.
+/// A file with the complete content of a blob, already checked against its hash. `put_blob` moves it into the store.
 #[derive(Debug)]
 pub struct BlobFile {
     pub hash: BlobHash,
@@ -89,92 +96,110 @@ pub struct BlobFile {
     pub path: PathBuf,
 }
 
-/// A part of the blobs, for a scan.
+/// The result of scanning the blobs whose hash begins with one byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlobShelf {
-    /// Those that are not known to be damaged.
-    pub blobs: Vec<BlobHash>,
-    /// Files that no blob referred to, and that are removed.
-    pub orphans: usize,
+pub struct BlobScanResult {
+    /// Blobs that are not marked as damaged. The caller reads them to verify their bytes.
+    pub intact: Vec<BlobHash>,
+    /// Files without a blob, which the scan removed.
+    pub orphans_removed: usize,
 }
 
-pub type BlobBytes = BoxStream<'static, Result<Bytes, StoreError>>;
+/// The bytes of a blob, in chunks.
+pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
+/// A durable store of tasks, executors' sessions and blobs. Each method is one atomic operation.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Adds all or none; durable when it returns. A task that exists with the same digest counts as added.
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<Added>, StoreError>;
+    /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as
+    /// added.
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError>;
 
-    /// Where it is not done: no executor, cancelled, done. Answers the task as it is afterwards.
+    /// Cancels the task unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
 
-    async fn search(&self, query: Query) -> Result<Page, StoreError>;
+    /// Like `get`, but the task is at least as new as every event that `subscribe` has sent. A store whose `get` may
+    /// lag behind its events implements this with a stronger, more expensive read.
+    async fn get_after_event(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        self.get(id).await
+    }
 
-    async fn totals(&self) -> Result<Totals, StoreError>;
+    async fn search(&self, query: TaskQuery) -> Result<Page, StoreError>;
 
-    /// The five steps of a report, in their order; durable when it returns.
+    async fn totals(&self) -> Result<TaskTotals, StoreError>;
+
+    /// Applies the five steps of a report, in their order; durable when this returns.
     ///
-    /// A completed attempt that is `Broken` is released as lost: after `max_attempts` such losses the task ends as
-    /// `system_error`. One that is a `PlatformFailure` is counted apart from these, up to `MAX_PLATFORM_LOSSES`. What a report gives back by not naming it is released without being counted as a loss; so is
-    /// what a succeeded session held, for its successor names as `Broken` what had begun when the other died.
+    /// A completed attempt that is `Broken` is released as lost: after `max_attempts` losses the task ends as
+    /// `system_error`. A `PlatformFailure` has its own counter, with the bound `MAX_PLATFORM_FAILURES`. An attempt that
+    /// the report does not name is released without counting as a loss. The same is true of what the preceding session
+    /// of the executor held: the new session's first report lists as `Broken` what had begun before the restart.
     ///
-    /// Fewer than `vacant` may be assigned although more wait: an answer is bounded in size. The next report
-    /// gets the rest.
-    async fn report(&self, report: Report) -> Result<Reported, StoreError>;
+    /// The size of an answer is bounded, so it may assign fewer than `vacant` tasks even if more are queued. The next
+    /// report gets the rest.
+    async fn report(&self, report: Report) -> Result<HandledReport, StoreError>;
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;
 
-    /// Also executors whose rows cannot be read, as sessions that do not move: expiring one makes its row readable and
-    /// releases all that is held under its name. Until then its reports are refused.
-    async fn live_sessions(&self) -> Result<Vec<SessionSeen>, StoreError>;
+    /// Includes each executor whose row is unreadable, as a session whose number never changes. `expire` replaces
+    /// such a row by a readable one and releases the executor's tasks. Until then the store refuses the executor's
+    /// reports.
+    async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError>;
 
-    /// Ends the session and releases its tasks as lost, only if it is live and its seq is still the one seen.
-    /// Answers the number of tasks released, `None` if the session has moved on.
-    async fn expire(&self, seen: SessionSeen) -> Result<Option<usize>, StoreError>;
+    /// Ends the session and releases its tasks as lost, if it is live and its last report is still the observed one.
+    /// Returns the number of released tasks, or `None` if the session has changed.
+    async fn expire(&self, observed: ObservedSession) -> Result<Option<usize>, StoreError>;
 
-    /// How old the store is now. What is done, used or gone is stamped with it, and retention compares only these
-    /// stamps: times of the clock are for people.
-    async fn age(&self) -> Result<Age, StoreError>;
+    /// The current age of the store. The store stamps it on each task when it is done, each blob when it is used, and
+    /// each session when it ends. Retention compares only these stamps and no wall-clock time.
+    async fn age(&self) -> Result<StoreAge, StoreError>;
 
-    /// Advances the age by what a leader has measured, if it is still `from`; so if two take themselves for the
-    /// leader at a time, only one of them counts. Answers what the age is then.
-    async fn advance_age(&self, from: Age, by: Duration) -> Result<Age, StoreError>;
+    /// Advances the age by the duration that a leader has measured, if the age is still `from`. So if two nodes believe
+    /// that they lead, the time counts once. Returns the resulting age.
+    async fn advance_age(&self, from: StoreAge, by: Duration) -> Result<StoreAge, StoreError>;
 
-    /// Forgets executors that were gone before the store had this age.
-    async fn forget_executors(&self, gone_before: Age) -> Result<usize, StoreError>;
+    /// Removes executors whose last session ended before the store had this age. Returns their number.
+    async fn remove_ended_executors(&self, ended_before: StoreAge) -> Result<usize, StoreError>;
 
-    /// Removes tasks that were done before `done_before` and blobs that no task uses and nobody put or asked
-    /// for since `unused_since`; at most `limit` of each, so that it never holds up the others for long.
-    async fn retire(&self, done_before: Age, unused_since: Age, limit: usize) -> Result<Retired, StoreError>;
+    /// Removes tasks that were done before `done_before`, and blobs that no task uses and no caller has put or asked
+    /// for since `unused_since`. Removes at most `limit` of each, so that other operations do not wait long.
+    async fn apply_retention(
+        &self,
+        done_before: StoreAge,
+        unused_since: StoreAge,
+        limit: usize,
+    ) -> Result<RetentionSummary, StoreError>;
 
-    /// Where a blob on its way in is to be written, so that keeping it is a rename.
-    fn incoming(&self) -> PathBuf;
+    /// The folder for blobs that are being received. It is on the store's file system, so that `put_blob` can rename.
+    fn incoming_folder(&self) -> PathBuf;
 
-    /// Takes the file over as a blob; durable when it returns. If the blob exists and is damaged, that mends it.
+    /// Moves the file into the store as a blob; durable when this returns. It replaces the bytes of an existing blob,
+    /// which repairs a damaged one.
     async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError>;
 
-    /// Their sizes; `None` where there is none or it is damaged. Asking counts as use: it is safe to add a task with them now.
+    /// Returns the size of each blob, or `None` if it does not exist or is damaged. Asking counts as a use, so
+    /// retention leaves the caller time to add a task with these blobs.
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError>;
 
-    /// The bytes are checked against the hash as they are read: those of a damaged blob end in
-    /// [`StoreError::DamagedBlob`] before the last of them, and the blob is marked as damaged.
-    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError>;
+    /// The stream verifies the bytes against the hash. For a damaged blob it ends with [`StoreError::DamagedBlob`]
+    /// before the last chunk, and the store marks the blob as damaged.
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError>;
 
-    /// Writes a little durably and reads it back: whether a task could be added and read now.
+    /// Checks that the store works: writes a small value durably and reads it back.
     async fn check(&self) -> Result<(), StoreError>;
 
-    /// Tells when a component of the store has failed for good; the store cannot be used any more then.
-    fn failures(&self) -> Failures;
+    /// Reports the failure of a component of the store. After one the store is unusable.
+    fn failures(&self) -> FailureWatch;
 
-    /// The blobs whose hash begins with this byte, for a scan that reads them all in time. Files there that no blob
-    /// refers to are removed: a crash can leave them.
-    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobShelf, StoreError>;
+    /// Lists the blobs whose hash begins with this byte, and removes files without a blob, which a crash can leave.
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError>;
 
-    /// How many blobs are known to be damaged and were not put again.
-    async fn damaged_blobs(&self) -> Result<u64, StoreError>;
+    /// The number of blobs that are marked as damaged. Putting a blob again clears its mark.
+    async fn count_damaged_blobs(&self) -> Result<u64, StoreError>;
 
-    /// What changes from now on, in the order of its commits. A receiver that lags has to look for itself.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    /// Subscribes to all later changes, in commit order. A receiver that lags behind loses events and must read the
+    /// state instead.
+    fn subscribe(&self) -> broadcast::Receiver<ChangeEvent>;
 }

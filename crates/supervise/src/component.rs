@@ -1,33 +1,34 @@
-//! Every long-lived task and thread of every process, and what happens when it panics or ends by itself.
+//! The table of all long-lived tasks and threads, and what happens when one panics or returns.
 
 use std::fmt;
 
-/// What to do about a component that has failed.
+/// What happens when a component fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// The process is no longer ready, ends with an error that names the component, and boot or systemd starts it
-    /// again. For what tasks depend on: after a panic nothing is known of the component's state.
+pub enum FailurePolicy {
+    /// The process is no longer ready and exits with an error that names the component; boot or systemd starts it again.
+    /// For components that tasks depend on: after a panic the state of the component is unknown.
     EndProcess,
-    /// The component is started again after a pause that grows; the log and a metric tell it. For what tasks do not
-    /// depend on: a panic that comes again and again must not end the whole process each time.
+    /// The component is started again after a pause that grows, with a log line and a metric. For components that tasks
+    /// do not depend on: a panic that repeats must not end the process each time.
     Restart,
 }
 
 macro_rules! components {
     ($($variant:ident, $name:literal, $on_failure:ident;)*) => {
+        /// A long-lived task or thread of a process.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Component { $($variant,)* }
 
         impl Component {
             pub const ALL: &[Component] = &[$(Component::$variant,)*];
 
-            /// As it stands in the log.
+            /// The name in log lines and error messages.
             pub const fn name(self) -> &'static str {
                 match self { $(Component::$variant => $name,)* }
             }
 
-            pub const fn on_failure(self) -> OnFailure {
-                match self { $(Component::$variant => OnFailure::$on_failure,)* }
+            pub const fn on_failure(self) -> FailurePolicy {
+                match self { $(Component::$variant => FailurePolicy::$on_failure,)* }
             }
         }
     };
@@ -43,7 +44,7 @@ components! {
     JudicatorList,    "the list of judicators",           EndProcess;
     Reload,           "the reader of changed settings",   EndProcess;
     MetricsUpkeep,    "the metrics' upkeep",              Restart;
-    // In `store`. The reader of MongoDB's change stream is not here: its follower opens another one.
+    // In `store`. The reader of MongoDB's change stream is not in the table: the change follower opens a new stream.
     StoreWriter,      "the store's writer",               EndProcess;
     StoreAdder,       "the store's adder",                EndProcess;
     StoreCleaner,     "the store's cleaner of files",     EndProcess;
@@ -61,9 +62,9 @@ components! {
     HintWatch,        "the executor's watch for hints",   Restart;
     // In `registry`.
     LeadershipTimer,  "the timer that ends leadership",   EndProcess;
-    // In `daemons`. Not here: the follower of the records in etcd, without which the daemon looks every few seconds;
-    // the renewal of the claim to initiate, without which the claim ends; the server of the founding proposal, which
-    // its owner starts again.
+    // In `daemons`. Not in the table, because their failure is handled in place: the follower of the records in etcd
+    // (without it the daemon polls every few seconds), the renewal of the claim to initiate (without it the claim
+    // expires), and the server of the founding proposal (its owner starts it again).
     MongodMonitor,    "the monitor of mongod",            EndProcess;
 }
 

@@ -1,4 +1,4 @@
-//! Which component has failed.
+//! The failure of a component, and how a process waits for one.
 
 use std::fmt;
 
@@ -7,47 +7,49 @@ use tokio::sync::watch;
 
 use crate::Component;
 
+/// A component that has failed, and how.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{component} {how}")]
-pub struct ComponentFailed {
+#[error("{component} {kind}")]
+pub struct ComponentFailure {
     pub component: Component,
-    pub how: How,
+    pub kind: FailureKind,
 }
 
+/// How a component failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum FailureKind {
     Panicked(String),
-    /// It ended although nobody had stopped it.
+    /// It returned although it was not stopped.
     Returned,
 }
 
-impl fmt::Display for How {
+impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            How::Panicked(message) => write!(f, "panicked: {message}"),
-            How::Returned => f.write_str("ended by itself"),
+            FailureKind::Panicked(message) => write!(f, "panicked: {message}"),
+            FailureKind::Returned => f.write_str("returned unexpectedly"),
         }
     }
 }
 
-/// The first failure of a component whose process has to end.
+/// A receiver for the first failure that must end the process.
 #[derive(Clone, Debug)]
-pub struct Failures(pub(crate) watch::Receiver<Option<ComponentFailed>>);
+pub struct FailureWatch(pub(crate) watch::Receiver<Option<ComponentFailure>>);
 
-impl Failures {
-    /// The one that has been seen so far.
-    pub fn seen(&self) -> Option<ComponentFailed> {
+impl FailureWatch {
+    /// The failure, if there has been one.
+    pub fn current(&self) -> Option<ComponentFailure> {
         self.0.borrow().clone()
     }
 
-    /// Waits for one. Never returns if there is none for as long as the supervisor exists.
-    pub async fn wait(&mut self) -> ComponentFailed {
-        let failed = match self.0.wait_for(Option::is_some).await {
-            Ok(failed) => failed.clone(),
+    /// Waits for a failure. Never returns if the supervisor is dropped without one.
+    pub async fn wait(&mut self) -> ComponentFailure {
+        let failure = match self.0.wait_for(Option::is_some).await {
+            Ok(failure) => failure.clone(),
             Err(_) => None,
         };
-        match failed {
-            Some(failed) => failed,
+        match failure {
+            Some(failure) => failure,
             None => std::future::pending().await,
         }
     }

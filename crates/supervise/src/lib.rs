@@ -1,13 +1,13 @@
-//! Notices when a long-lived component of a process panics or ends by itself, so that a dead one never looks healthy.
+//! Detects when a long-lived component of a process panics or returns, so that a dead component never looks healthy.
 //!
-//! [`Component`] is the table of all of them and says what happens then. A room starts its components through a
-//! [`Supervisor`] and hands out [`Failures`]; the process waits for a failure and ends with it, and readiness checks
-//! tell it. This room knows what the components are called, and nothing of what they do.
+//! [`Component`] is the table of all components and of what happens when one fails. A crate starts its components
+//! through a [`Supervisor`] and hands out a [`FailureWatch`]. The process waits for a failure and exits with it, and
+//! readiness checks report it. This crate knows the names of the components, not what they do.
 
 mod component;
 mod failures;
 mod supervisor;
 
-pub use component::{Component, OnFailure};
-pub use failures::{ComponentFailed, Failures, How};
+pub use component::{Component, FailurePolicy};
+pub use failures::{ComponentFailure, FailureKind, FailureWatch};
 pub use supervisor::{RESTARTS, Supervisor};

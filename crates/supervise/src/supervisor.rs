@@ -1,4 +1,4 @@
-//! Runs components, and sees how they end.
+//! Runs components and reports how they end.
 
 use std::any::Any;
 use std::io;
@@ -13,34 +13,34 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{Component, ComponentFailed, Failures, How, OnFailure};
+use crate::{Component, ComponentFailure, FailureKind, FailurePolicy, FailureWatch};
 
-/// Counts components that were started again.
+/// Metric: how often components were restarted.
 pub const RESTARTS: &str = "conclave_component_restarts_total";
 
-/// How long a component waits before it is started again.
+/// The pause before a failed component is started again. It doubles up to a limit.
 #[derive(Clone, Copy, Debug)]
-struct Pauses {
+struct ComponentBackoff {
     next: Duration,
     longest: Duration,
 }
 
-const PAUSES: Pauses = Pauses {
+const RESTART_BACKOFF: ComponentBackoff = ComponentBackoff {
     next: Duration::from_secs(1),
     longest: Duration::from_secs(60),
 };
 
-impl Pauses {
-    /// Each is twice the one before, up to the longest.
-    fn take(&mut self) -> Duration {
+impl ComponentBackoff {
+    /// Returns the next pause and doubles it for the one after.
+    fn next_pause(&mut self) -> Duration {
         let longer = (self.next * 2).min(self.longest);
         std::mem::replace(&mut self.next, longer)
     }
 }
 
-/// Keeps the first failure, for all who ask.
+/// Runs the components of a process and keeps the first failure.
 #[derive(Clone, Debug)]
-pub struct Supervisor(Arc<watch::Sender<Option<ComponentFailed>>>);
+pub struct Supervisor(Arc<watch::Sender<Option<ComponentFailure>>>);
 
 impl Default for Supervisor {
     fn default() -> Supervisor {
@@ -53,22 +53,23 @@ impl Supervisor {
         Supervisor(Arc::new(watch::Sender::new(None)))
     }
 
-    pub fn failures(&self) -> Failures {
-        Failures(self.0.subscribe())
+    pub fn failures(&self) -> FailureWatch {
+        FailureWatch(self.0.subscribe())
     }
 
-    /// Runs a component that ends the process if it fails. Returns when it has ended. Dropping this ends it.
+    /// Runs a component whose failure ends the process. Returns when the component has ended. Dropping the future aborts
+    /// it.
     pub async fn guard<F>(&self, component: Component, stop: &CancellationToken, run: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        debug_assert_eq!(component.on_failure(), OnFailure::EndProcess);
-        if let Some(how) = run_once(stop, run).await {
-            self.fail(ComponentFailed { component, how });
+        debug_assert_eq!(component.on_failure(), FailurePolicy::EndProcess);
+        if let Some(kind) = run_once(stop, run).await {
+            self.fail(ComponentFailure { component, kind });
         }
     }
 
-    /// The same as a task of its own. Aborting it ends the component.
+    /// Like [`Supervisor::guard`], in a task of its own. Aborting the task aborts the component.
     pub fn spawn<F>(&self, component: Component, stop: &CancellationToken, run: F) -> task::JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -77,35 +78,35 @@ impl Supervisor {
         tokio::spawn(async move { supervisor.guard(component, &stop, run).await })
     }
 
-    /// Runs a component and starts it again each time it fails, until the stop. Dropping this ends it.
-    pub async fn keep_running<F>(component: Component, stop: &CancellationToken, start: impl FnMut() -> F)
+    /// Runs a component and starts it again after each failure, until `stop`. Dropping the future aborts it.
+    pub async fn run_restarting<F>(component: Component, stop: &CancellationToken, start: impl FnMut() -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        debug_assert_eq!(component.on_failure(), OnFailure::Restart);
-        restart_with(PAUSES, component, stop, start).await;
+        debug_assert_eq!(component.on_failure(), FailurePolicy::Restart);
+        run_with_backoff(RESTART_BACKOFF, component, stop, start).await;
     }
 
-    /// A thread that ends the process if it panics. It returns only when it was stopped.
+    /// Starts a thread whose panic ends the process. The thread may return only after it was stopped.
     pub fn thread(
         &self,
         component: Component,
         name: String,
         run: impl FnOnce() + Send + 'static,
     ) -> io::Result<JoinHandle<()>> {
-        debug_assert_eq!(component.on_failure(), OnFailure::EndProcess);
+        debug_assert_eq!(component.on_failure(), FailurePolicy::EndProcess);
         let supervisor = self.clone();
         thread::Builder::new().name(name).spawn(move || {
-            // Nothing is used afterwards of what the closure owned: it is dropped with it.
+            // Unwind-safe: everything that the closure owned is dropped with it.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-                let how = How::Panicked(message(panic.as_ref()));
-                supervisor.fail(ComponentFailed { component, how });
+                let kind = FailureKind::Panicked(panic_message(panic.as_ref()));
+                supervisor.fail(ComponentFailure { component, kind });
             }
         })
     }
 
-    fn fail(&self, failed: ComponentFailed) {
-        // What failed later failed because of the first, most likely.
+    fn fail(&self, failed: ComponentFailure) {
+        // Later failures are most likely consequences of the first.
         self.0.send_if_modified(|first| {
             let is_first = first.is_none();
             first.get_or_insert(failed);
@@ -114,27 +115,27 @@ impl Supervisor {
     }
 }
 
-async fn restart_with<F>(
-    begin: Pauses,
+async fn run_with_backoff<F>(
+    initial: ComponentBackoff,
     component: Component,
     stop: &CancellationToken,
     mut start: impl FnMut() -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut pauses = begin;
+    let mut backoff = initial;
     loop {
         let started = Instant::now();
-        let Some(how) = run_once(stop, start()).await else {
+        let Some(kind) = run_once(stop, start()).await else {
             return;
         };
-        // It had worked for a while: this is a new failure.
-        if started.elapsed() > begin.longest {
-            pauses = begin;
+        // The component had worked for a while, so this is a new failure.
+        if started.elapsed() > initial.longest {
+            backoff = initial;
         }
-        let pause = pauses.take();
+        let pause = backoff.next_pause();
         metrics::counter!(RESTARTS, "component" => component.name()).increment(1);
-        tracing::error!("{component} {how}; it is started again in {pause:?}");
+        tracing::error!("{component} {kind}; restarting in {pause:?}");
         if stop
             .run_until_cancelled(tokio::time::sleep(pause))
             .await
@@ -145,25 +146,25 @@ async fn restart_with<F>(
     }
 }
 
-/// `None` if it ended in order: after the stop, or with the runtime.
-async fn run_once<F>(stop: &CancellationToken, run: F) -> Option<How>
+/// Returns `None` if the component ended in order: after the stop, or with the runtime.
+async fn run_once<F>(stop: &CancellationToken, run: F) -> Option<FailureKind>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     match AbortOnDropHandle::new(tokio::spawn(run)).await {
         Ok(()) if stop.is_cancelled() => None,
-        Ok(()) => Some(How::Returned),
+        Ok(()) => Some(FailureKind::Returned),
         Err(ended) => {
             let panic = ended.try_into_panic().ok()?;
-            Some(How::Panicked(message(panic.as_ref())))
+            Some(FailureKind::Panicked(panic_message(panic.as_ref())))
         }
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
+        .unwrap_or("no panic message")
         .to_string()
 }
 
@@ -173,18 +174,18 @@ mod tests {
 
     use super::*;
 
-    fn panicked(component: Component) -> Option<ComponentFailed> {
-        Some(ComponentFailed {
+    fn panicked(component: Component) -> Option<ComponentFailure> {
+        Some(ComponentFailure {
             component,
-            how: How::Panicked("on purpose 7".into()),
+            kind: FailureKind::Panicked("on purpose 7".into()),
         })
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_with_its_component_and_message() {
+    async fn a_panic_is_reported_with_component_and_message() {
         let supervisor = Supervisor::new();
         let mut failures = supervisor.failures();
-        assert_eq!(failures.seen(), None);
+        assert_eq!(failures.current(), None);
         let stop = CancellationToken::new();
         let seven = 7;
         supervisor
@@ -194,36 +195,36 @@ mod tests {
                 async move { panic!("on purpose {seven}") },
             )
             .await;
-        assert_eq!(failures.seen(), panicked(Component::Dispatch));
+        assert_eq!(failures.current(), panicked(Component::Dispatch));
         assert_eq!(
             failures.wait().await.to_string(),
             "the judicator's dispatch panicked: on purpose 7"
         );
-        // The first is kept, and who asks late is told too.
+        // The first failure is kept, and a late subscriber gets it too.
         supervisor.guard(Component::Expiry, &stop, async {}).await;
         assert_eq!(supervisor.failures().wait().await.component, Component::Dispatch);
     }
 
     #[tokio::test]
-    async fn only_an_end_that_nobody_asked_for_is_a_failure() {
+    async fn only_a_return_without_a_stop_is_a_failure() {
         let supervisor = Supervisor::new();
         let stop = CancellationToken::new();
-        let told = stop.clone();
-        let run = supervisor.guard(Component::Expiry, &stop, async move { told.cancelled().await });
+        let stopped = stop.clone();
+        let run = supervisor.guard(Component::Expiry, &stop, async move { stopped.cancelled().await });
         tokio::join!(run, async { stop.cancel() });
-        assert_eq!(supervisor.failures().seen(), None);
+        assert_eq!(supervisor.failures().current(), None);
         supervisor
             .guard(Component::Expiry, &CancellationToken::new(), async {})
             .await;
-        let seen = supervisor.failures().seen().map(|failed| failed.to_string());
+        let seen = supervisor.failures().current().map(|failed| failed.to_string());
         assert_eq!(
             seen.as_deref(),
-            Some("the judicator's session expiry ended by itself")
+            Some("the judicator's session expiry returned unexpectedly")
         );
     }
 
     #[tokio::test]
-    async fn a_thread_that_panics_is_told() {
+    async fn a_panic_of_a_thread_is_reported() {
         let supervisor = Supervisor::new();
         let thread = supervisor.thread(Component::Slot, "slot-0".into(), || panic!("on purpose 7"));
         let failed = supervisor.failures().wait().await;
@@ -235,26 +236,26 @@ mod tests {
             .unwrap()
             .join()
             .unwrap();
-        assert_eq!(supervisor.failures().seen(), None);
+        assert_eq!(supervisor.failures().current(), None);
     }
 
     #[tokio::test]
-    async fn a_component_is_started_again_until_it_is_stopped() {
+    async fn a_failed_component_is_restarted_until_it_is_stopped() {
         let stop = CancellationToken::new();
         let starts = Arc::new(AtomicU32::new(0));
-        let (counted, told) = (starts.clone(), stop.clone());
-        let quick = Pauses {
+        let (counted, stopper) = (starts.clone(), stop.clone());
+        let quick = ComponentBackoff {
             next: Duration::from_millis(1),
             longest: Duration::from_millis(2),
         };
-        restart_with(quick, Component::Retention, &stop, move || {
+        run_with_backoff(quick, Component::Retention, &stop, move || {
             let start = counted.fetch_add(1, Ordering::Relaxed);
-            let told = told.clone();
+            let stopper = stopper.clone();
             async move {
                 match start {
                     0 => panic!("on purpose"),
                     1 => {}
-                    _ => told.cancel(),
+                    _ => stopper.cancel(),
                 }
             }
         })
@@ -263,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_up_to_a_minute() {
-        let mut pauses = PAUSES;
-        let seconds: Vec<_> = (0..9).map(|_| pauses.take().as_secs()).collect();
+    fn restart_pauses_double_up_to_a_minute() {
+        let mut backoff = RESTART_BACKOFF;
+        let seconds: Vec<_> = (0..9).map(|_| backoff.next_pause().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     }
 
     #[test]
-    fn each_component_has_a_name_of_its_own() {
+    fn component_names_are_unique() {
         let names: std::collections::HashSet<_> = Component::ALL.iter().map(|one| one.name()).collect();
         assert_eq!(names.len(), Component::ALL.len());
     }

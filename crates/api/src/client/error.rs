@@ -1,4 +1,4 @@
-//! Why a call by HTTP was not done.
+//! Errors of the HTTP client.
 
 use std::error::Error;
 use std::io;
@@ -10,124 +10,129 @@ use thiserror::Error;
 
 use crate::Problem;
 
+/// Why a request to the HTTP API failed.
 #[derive(Debug, Error)]
-pub enum ClientError {
-    /// The server has refused the call and says why.
+pub enum HttpClientError {
+    /// The server refused the request.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
     #[error("cannot reach {server}: {cause}; is the server running, and is the address right?")]
     Connect { server: String, cause: String },
-    /// It is not known whether the call was done.
-    #[error("the connection to {server} broke: {cause}; try again")]
-    Broken { server: String, cause: String },
-    /// It is not known whether the call was done.
-    #[error("{server} did not answer within {:.1} s", .silence.as_secs_f32())]
-    Silent { server: String, silence: Duration },
-    /// It is not known whether the call was done.
-    #[error("{server} began to answer, and had not finished after {:.1} s", .spent.as_secs_f32())]
-    Unfinished { server: String, spent: Duration },
+    /// The request may have taken effect.
+    #[error("connection to {server} lost: {cause}; try again")]
+    ConnectionLost { server: String, cause: String },
+    /// The request may have taken effect.
+    #[error("{server} did not respond within {:.1} s", .idle_timeout.as_secs_f32())]
+    Timeout { server: String, idle_timeout: Duration },
+    /// The request may have taken effect.
+    #[error("the response of {server} was incomplete after {:.1} s", .spent.as_secs_f32())]
+    IncompleteResponse { server: String, spent: Duration },
     #[error("{last} (tried {attempts} times in {:.1} s)", .spent.as_secs_f32())]
-    Repeated {
-        last: Box<ClientError>,
+    RetriesExhausted {
+        last: Box<HttpClientError>,
         attempts: u32,
         spent: Duration,
-        /// Whether one of the attempts may have been done, although the last one was not.
-        in_doubt: bool,
+        /// Whether an attempt before the last one may have taken effect.
+        outcome_unknown: bool,
     },
-    #[error("the certificate of {server} was refused: {problem}")]
+    #[error("the certificate of {server} is not trusted: {problem}")]
     Certificate { server: String, problem: String },
-    #[error("the TLS connection to {server} failed: {problem}; does the server speak https:// at this port?")]
+    #[error("TLS connection to {server} failed: {problem}; does the server use https:// on this port?")]
     Tls { server: String, problem: String },
     #[error("{server} redirects to {target}")]
     Redirect { server: String, target: String },
-    #[error("the file of trusted certificates cannot be used: {0}")]
-    Authorities(String),
-    #[error("{server} gave an answer that is not Conclave's: {problem}")]
-    Answer { server: String, problem: String },
-    #[error("'{server}' is not a server's address: {problem}; write it like http://127.0.0.1:7000")]
-    Server { server: String, problem: String },
-    #[error("the token holds characters that cannot be sent; tokens are plain ASCII")]
-    Token,
-    #[error("the HTTP client cannot be set up")]
+    #[error("cannot use the file of trusted certificates: {0}")]
+    CaCertificates(String),
+    #[error("unexpected response from {server}: {problem}; is it a Conclave server?")]
+    UnexpectedResponse { server: String, problem: String },
+    #[error("'{server}' is not a server address: {problem}; write it like http://127.0.0.1:7000")]
+    InvalidAddress { server: String, problem: String },
+    #[error("the token contains characters that cannot be sent; use ASCII only")]
+    InvalidToken,
+    #[error("cannot set up the HTTP client")]
     Setup(#[source] reqwest::Error),
 }
 
-impl ClientError {
-    /// What the server said, if it was the server that refused.
+impl HttpClientError {
+    /// The server's description of the problem, if the server refused the request.
     pub fn problem(&self) -> Option<&Problem> {
         match self.last() {
-            ClientError::Problem(problem) => Some(problem),
+            HttpClientError::Problem(problem) => Some(problem),
             _ => None,
         }
     }
 
-    /// The failure of the last attempt.
-    pub fn last(&self) -> &ClientError {
+    /// The error of the last attempt.
+    pub fn last(&self) -> &HttpClientError {
         match self {
-            ClientError::Repeated { last, .. } => last.last(),
+            HttpClientError::RetriesExhausted { last, .. } => last.last(),
             error => error,
         }
     }
 
-    /// Whether the same call, made again, may go better. An add must have an id to be repeated.
+    /// Whether the same request may succeed later. Only a task with an id can be added again safely.
     pub fn is_transient(&self) -> bool {
         match self {
-            ClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
-            ClientError::Connect { .. } | ClientError::Broken { .. } => true,
-            ClientError::Silent { .. } | ClientError::Unfinished { .. } => true,
-            ClientError::Repeated { last, .. } => last.is_transient(),
-            ClientError::Certificate { .. }
-            | ClientError::Tls { .. }
-            | ClientError::Redirect { .. }
-            | ClientError::Authorities(_)
-            | ClientError::Answer { .. }
-            | ClientError::Server { .. }
-            | ClientError::Token
-            | ClientError::Setup(_) => false,
+            HttpClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
+            HttpClientError::Connect { .. } | HttpClientError::ConnectionLost { .. } => true,
+            HttpClientError::Timeout { .. } | HttpClientError::IncompleteResponse { .. } => true,
+            HttpClientError::RetriesExhausted { last, .. } => last.is_transient(),
+            HttpClientError::Certificate { .. }
+            | HttpClientError::Tls { .. }
+            | HttpClientError::Redirect { .. }
+            | HttpClientError::CaCertificates(_)
+            | HttpClientError::UnexpectedResponse { .. }
+            | HttpClientError::InvalidAddress { .. }
+            | HttpClientError::InvalidToken
+            | HttpClientError::Setup(_) => false,
         }
     }
 
-    /// Whether the server has refused the call for what it asks. An earlier attempt at the same call was then refused as
-    /// well. A refused token, a slow body or a reached limit say nothing about earlier attempts.
-    pub(super) fn is_verdict(&self) -> bool {
+    /// Whether the server refused the request because of its content, so that earlier attempts at it were refused as
+    /// well. A refused token, a slow body or a rate limit says nothing about earlier attempts.
+    pub(super) fn is_final_refusal(&self) -> bool {
         match self {
-            ClientError::Problem(problem) => {
+            HttpClientError::Problem(problem) => {
                 (400..500).contains(&problem.status) && !matches!(problem.status, 401 | 403 | 408 | 429)
             }
             _ => false,
         }
     }
 
-    /// Whether the server may have done what was asked, in spite of this error.
-    pub fn may_have_been_done(&self) -> bool {
+    /// Whether the request may have taken effect in spite of this error.
+    pub fn may_have_taken_effect(&self) -> bool {
         match self {
-            // A gateway that lost its judicator does not know either.
-            ClientError::Problem(problem) => problem.status >= 500,
-            ClientError::Broken { .. } | ClientError::Answer { .. } => true,
-            ClientError::Silent { .. } | ClientError::Unfinished { .. } => true,
-            ClientError::Repeated { last, in_doubt, .. } => *in_doubt || last.may_have_been_done(),
-            ClientError::Connect { .. }
-            | ClientError::Certificate { .. }
-            | ClientError::Tls { .. }
-            | ClientError::Redirect { .. }
-            | ClientError::Authorities(_)
-            | ClientError::Server { .. }
-            | ClientError::Token
-            | ClientError::Setup(_) => false,
+            // A gateway that lost its judicator does not know whether the call took effect.
+            HttpClientError::Problem(problem) => problem.status >= 500,
+            HttpClientError::ConnectionLost { .. } | HttpClientError::UnexpectedResponse { .. } => true,
+            HttpClientError::Timeout { .. } | HttpClientError::IncompleteResponse { .. } => true,
+            HttpClientError::RetriesExhausted {
+                last,
+                outcome_unknown,
+                ..
+            } => *outcome_unknown || last.may_have_taken_effect(),
+            HttpClientError::Connect { .. }
+            | HttpClientError::Certificate { .. }
+            | HttpClientError::Tls { .. }
+            | HttpClientError::Redirect { .. }
+            | HttpClientError::CaCertificates(_)
+            | HttpClientError::InvalidAddress { .. }
+            | HttpClientError::InvalidToken
+            | HttpClientError::Setup(_) => false,
         }
     }
 
-    pub(super) fn broken(server: String, error: reqwest::Error) -> ClientError {
-        let cause = innermost(&error);
+    pub(super) fn from_reqwest(server: String, error: reqwest::Error) -> HttpClientError {
+        let cause = root_cause(&error);
         match tls_error(&error) {
             Some(rustls::Error::InvalidCertificate(problem)) => {
-                return ClientError::Certificate {
+                return HttpClientError::Certificate {
                     server,
                     problem: certificate_problem(problem),
                 };
             }
             Some(problem) => {
-                return ClientError::Tls {
+                return HttpClientError::Tls {
                     server,
                     problem: problem.to_string(),
                 };
@@ -135,40 +140,40 @@ impl ClientError {
             None => {}
         }
         if error.is_redirect() {
-            ClientError::Redirect {
+            HttpClientError::Redirect {
                 server,
                 target: cause,
             }
         } else if error.is_connect() {
-            ClientError::Connect { server, cause }
+            HttpClientError::Connect { server, cause }
         } else {
-            ClientError::Broken { server, cause }
+            HttpClientError::ConnectionLost { server, cause }
         }
     }
 
-    pub(super) fn refused(server: &str, status: StatusCode, body: &[u8]) -> ClientError {
+    pub(super) fn from_response(server: &str, status: StatusCode, body: &[u8]) -> HttpClientError {
         match serde_json::from_slice(body) {
-            Ok(problem) => ClientError::Problem(Box::new(problem)),
-            // An answer to HEAD has no body, and one from a proxy is not ours.
-            Err(_) => ClientError::Problem(Box::new(bare(server, status))),
+            Ok(problem) => HttpClientError::Problem(Box::new(problem)),
+            // The response to HEAD has no body, and a proxy sends its own.
+            Err(_) => HttpClientError::Problem(Box::new(problem_from_status(server, status))),
         }
     }
 }
 
-fn bare(server: &str, status: StatusCode) -> Problem {
+fn problem_from_status(server: &str, status: StatusCode) -> Problem {
     Problem {
         kind: "about:blank".into(),
         title: status.canonical_reason().unwrap_or("Refused").into(),
         status: status.as_u16(),
-        detail: format!("{server} answered {status} and says no more"),
+        detail: format!("{server} responded with {status} without details"),
         field: None,
         limit: None,
         actual: None,
     }
 }
 
-/// reqwest tells the cause last: "error sending request" says nothing to a person.
-fn innermost(error: &reqwest::Error) -> String {
+/// The innermost source of the error: the message of reqwest itself is only "error sending request".
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause = error.to_string();
     let mut next = error.source();
     while let Some(error) = next {
@@ -178,13 +183,13 @@ fn innermost(error: &reqwest::Error) -> String {
     cause
 }
 
-/// rustls has words for some problems and only a name for others.
+/// Messages for the errors that rustls shows only by the name of their variant.
 fn certificate_problem(problem: &CertificateError) -> String {
     match problem {
-        CertificateError::UnknownIssuer => "no authority that is trusted here has signed it".into(),
+        CertificateError::UnknownIssuer => "it is not signed by a trusted certificate authority".into(),
         CertificateError::Expired => "it has expired".into(),
         CertificateError::NotValidYet => "it is not valid yet".into(),
-        CertificateError::NotValidForName => "it is not made for this host name".into(),
+        CertificateError::NotValidForName => "it is not valid for this host name".into(),
         other => other.to_string(),
     }
 }
@@ -195,7 +200,7 @@ fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // An `io::Error` does not count what it wraps as its source.
+        // `io::Error::source` skips the error that it wraps.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = match wrapped {
             Some(inner) => Some(inner),

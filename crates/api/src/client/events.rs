@@ -1,24 +1,25 @@
-//! Reading server-sent events: blocks of `name: value` lines, each ended by an empty line.
+//! Parsing server-sent events: blocks of `name: value` lines, each followed by an empty line.
 
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 
-use super::ClientError;
-use crate::{Event, Problem};
+use super::HttpClientError;
+use crate::{Problem, TaskEvent};
 
-struct Reader<S> {
+/// Splits the bytes of a response into events.
+struct EventReader<S> {
     bytes: S,
     buffer: Vec<u8>,
 }
 
-/// No event is anywhere near this long: a server that sends more is not ours.
-const BLOCK_LIMIT: usize = 1 << 20;
+/// Far larger than any event of a gateway.
+const MAX_EVENT_BYTES: usize = 1 << 20;
 
-pub(super) fn read<S>(bytes: S) -> impl Stream<Item = Result<Event, ClientError>> + Send + 'static
+pub(super) fn read<S>(bytes: S) -> impl Stream<Item = Result<TaskEvent, HttpClientError>> + Send + 'static
 where
-    S: Stream<Item = Result<Bytes, ClientError>> + Send + 'static,
+    S: Stream<Item = Result<Bytes, HttpClientError>> + Send + 'static,
 {
-    let reader = Reader {
+    let reader = EventReader {
         bytes: bytes.boxed(),
         buffer: Vec::new(),
     };
@@ -33,8 +34,8 @@ where
                 }
             }
             match reader.bytes.next().await? {
-                Ok(chunk) if reader.buffer.len() + chunk.len() > BLOCK_LIMIT => {
-                    return Some((Err(foreign("an event without an end")), None));
+                Ok(chunk) if reader.buffer.len() + chunk.len() > MAX_EVENT_BYTES => {
+                    return Some((Err(unexpected("an event is too long")), None));
                 }
                 Ok(chunk) => reader.buffer.extend_from_slice(&chunk),
                 Err(error) => return Some((Err(error), None)),
@@ -49,8 +50,8 @@ fn take_block(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(std::mem::replace(buffer, rest))
 }
 
-/// A comment (they keep the connection alive) is no event.
-fn parse_block(block: &[u8]) -> Option<Result<Event, ClientError>> {
+/// `None` for a comment, which the gateway sends to keep the connection open.
+fn parse_block(block: &[u8]) -> Option<Result<TaskEvent, HttpClientError>> {
     let text = String::from_utf8_lossy(block);
     let value = |name: &str| {
         text.lines().find_map(|line| {
@@ -61,15 +62,15 @@ fn parse_block(block: &[u8]) -> Option<Result<Event, ClientError>> {
     let data = value("data")?;
     Some(match value("event") {
         Some("problem") => Err(match serde_json::from_str::<Problem>(data) {
-            Ok(problem) => ClientError::Problem(Box::new(problem)),
-            Err(error) => foreign(&error.to_string()),
+            Ok(problem) => HttpClientError::Problem(Box::new(problem)),
+            Err(error) => unexpected(&error.to_string()),
         }),
-        _ => serde_json::from_str(data).map_err(|error| foreign(&error.to_string())),
+        _ => serde_json::from_str(data).map_err(|error| unexpected(&error.to_string())),
     })
 }
 
-fn foreign(problem: &str) -> ClientError {
-    ClientError::Answer {
+fn unexpected(problem: &str) -> HttpClientError {
+    HttpClientError::UnexpectedResponse {
         server: "the server".into(),
         problem: problem.to_string(),
     }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_taken_whole() {
+    fn only_complete_blocks_are_taken() {
         let mut buffer = b": hello\n\nevent: status\ndata: {}\n\nevent: sta".to_vec();
         assert_eq!(take_block(&mut buffer).unwrap(), b": hello\n\n");
         assert_eq!(take_block(&mut buffer).unwrap(), b"event: status\ndata: {}\n\n");
@@ -89,15 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn blocks_become_events() {
+    fn blocks_are_parsed_as_events() {
         assert!(parse_block(b": still here\n\n").is_none());
-        let id = model::TaskId::generate();
+        let id = model::TaskId(uuid::Uuid::now_v7());
         let block = format!(
             "event: status\ndata: {{\"id\":\"{id}\",\"status\":\"running\",\"done\":false,\
              \"executor\":null,\"time\":\"2026-01-01T00:00:00.000000Z\"}}\n\n"
         );
         let event = parse_block(block.as_bytes()).unwrap().unwrap();
-        assert_eq!((event.id, event.status), (id, model::Status::Running));
+        assert_eq!((event.id, event.status), (id, model::TaskStatus::Running));
         assert!(parse_block(b"data: {}\n\n").unwrap().is_err());
         let block =
             b"event: problem\ndata: {\"type\":\"x\",\"title\":\"x\",\"status\":503,\"detail\":\"gone\"}\n\n";

@@ -1,47 +1,48 @@
-//! How a client reaches its server.
+//! Options of the HTTP client.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::ClientError;
+use super::HttpClientError;
 
+/// Options of [`HttpClient`](crate::HttpClient).
 #[derive(Clone)]
-pub struct ClientOptions {
-    /// The server gets it with every call.
+pub struct HttpClientOptions {
+    /// Sent with every request.
     pub token: Option<String>,
-    /// Certificates (PEM) of authorities that are trusted besides those of the system.
-    pub authorities: Option<Vec<u8>>,
-    /// A call fails when nothing has moved for this long: no answer came, and no byte of a body in either direction.
-    pub silence: Duration,
-    /// A call that failed for a passing reason is repeated until this time is over. Zero: it is made once. An answer in
-    /// JSON is to be complete by then, or `silence` after it began.
-    pub repeat_for: Duration,
-    /// Whether a proxy that the environment names is passed by.
-    pub direct: bool,
-    /// Called when a call has failed more than once and is about to be repeated.
-    pub on_repeat: fn(&ClientError),
+    /// Certificates (PEM) of certificate authorities that are trusted in addition to those of the system.
+    pub ca_certificates: Option<Vec<u8>>,
+    /// A request fails if no bytes are transferred in either direction for this long.
+    pub idle_timeout: Duration,
+    /// A request that failed for a transient reason is repeated for this long. Zero: it is sent once. A JSON response
+    /// must be complete by then, or `idle_timeout` after it began.
+    pub retry_for: Duration,
+    /// Ignores a proxy that is set in the environment.
+    pub bypass_proxy: bool,
+    /// Called before a request is repeated for the second time and each later time.
+    pub on_retry: fn(&HttpClientError),
 }
 
-/// Without the token, which would otherwise end up in logs.
-impl fmt::Debug for ClientOptions {
+/// Does not show the token, which would otherwise end up in logs.
+impl fmt::Debug for HttpClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions")
+        f.debug_struct("HttpClientOptions")
             .field("token", &self.token.as_ref().map(|_| "hidden"))
-            .field("silence", &self.silence)
-            .field("repeat_for", &self.repeat_for)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("retry_for", &self.retry_for)
             .finish_non_exhaustive()
     }
 }
 
-impl Default for ClientOptions {
-    fn default() -> ClientOptions {
-        ClientOptions {
+impl Default for HttpClientOptions {
+    fn default() -> HttpClientOptions {
+        HttpClientOptions {
             token: None,
-            authorities: None,
-            silence: Duration::from_secs(60),
-            repeat_for: Duration::ZERO,
-            direct: false,
-            on_repeat: |_| {},
+            ca_certificates: None,
+            idle_timeout: Duration::from_secs(60),
+            retry_for: Duration::ZERO,
+            bypass_proxy: false,
+            on_retry: |_| {},
         }
     }
 }

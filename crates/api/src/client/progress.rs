@@ -1,4 +1,4 @@
-//! Deadlines that a slow connection meets and a silent one does not.
+//! Idle timeouts: they end a connection on which no bytes move, but not a slow one.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 
-/// When bytes last moved.
+/// The time at which a connection last transferred bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<Instant>>);
+pub(super) struct TransferProgress(Arc<Mutex<Instant>>);
 
-impl Progress {
-    pub(super) fn start() -> Progress {
-        Progress(Arc::new(Mutex::new(Instant::now())))
+impl TransferProgress {
+    pub(super) fn start() -> TransferProgress {
+        TransferProgress(Arc::new(Mutex::new(Instant::now())))
     }
 
-    pub(super) fn note(&self) {
+    pub(super) fn record(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
@@ -24,39 +24,39 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None if nothing moved for `silence` before the call was answered.
-    pub(super) async fn unless_silent<T>(
+    /// `None` if no bytes were transferred for `idle_timeout` before the call ended.
+    pub(super) async fn or_idle_timeout<T>(
         &self,
-        silence: Duration,
+        idle_timeout: Duration,
         call: impl Future<Output = T>,
     ) -> Option<T> {
         let mut call = pin!(call);
         loop {
-            let deadline = self.last() + silence;
+            let deadline = self.last() + idle_timeout;
             match tokio::time::timeout_at(deadline.into(), &mut call).await {
-                Ok(answer) => return Some(answer),
-                Err(_) if self.last() + silence <= Instant::now() => return None,
+                Ok(result) => return Some(result),
+                Err(_) if self.last() + idle_timeout <= Instant::now() => return None,
                 Err(_) => {}
             }
         }
     }
 
-    /// The stream, noting each part that the connection takes from it.
-    pub(super) fn noting<S>(self, parts: S) -> impl Stream<Item = S::Item> + Send + 'static
+    /// The same stream, which records each chunk that the connection takes from it.
+    pub(super) fn recording<S>(self, chunks: S) -> impl Stream<Item = S::Item> + Send + 'static
     where
         S: Stream + Send + 'static,
     {
-        parts.inspect(move |_| self.note())
+        chunks.inspect(move |_| self.record())
     }
 }
 
-/// Small enough that a slow connection takes several in the time that it may be silent.
-const PART: usize = 64 << 10;
+/// Small enough that a slow connection transfers several chunks within the idle timeout.
+const CHUNK: usize = 64 << 10;
 
-pub(super) fn parts(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
+pub(super) fn chunks(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
     stream::iter(std::iter::from_fn(move || {
-        let part = bytes.split_to(PART.min(bytes.len()));
-        (!part.is_empty()).then_some(Ok(part))
+        let chunk = bytes.split_to(CHUNK.min(bytes.len()));
+        (!chunk.is_empty()).then_some(Ok(chunk))
     }))
 }
 
@@ -65,19 +65,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn parts_make_up_the_whole() {
-        let whole = Bytes::from(vec![7; PART * 2 + 1]);
-        let sizes: Vec<_> = parts(whole).map(|part| part.unwrap().len()).collect().await;
-        assert_eq!(sizes, [PART, PART, 1]);
+    async fn chunks_make_up_the_whole() {
+        let whole = Bytes::from(vec![7; CHUNK * 2 + 1]);
+        let sizes: Vec<_> = chunks(whole).map(|chunk| chunk.unwrap().len()).collect().await;
+        assert_eq!(sizes, [CHUNK, CHUNK, 1]);
     }
 
     #[tokio::test]
-    async fn a_call_ends_with_its_answer_or_with_silence() {
-        let silence = Duration::from_millis(50);
+    async fn a_call_ends_with_its_result_or_the_idle_timeout() {
+        let idle_timeout = Duration::from_millis(50);
         let never = std::future::pending::<()>();
-        assert_eq!(Progress::start().unless_silent(silence, never).await, None);
         assert_eq!(
-            Progress::start().unless_silent(silence, async { 7 }).await,
+            TransferProgress::start()
+                .or_idle_timeout(idle_timeout, never)
+                .await,
+            None
+        );
+        assert_eq!(
+            TransferProgress::start()
+                .or_idle_timeout(idle_timeout, async { 7 })
+                .await,
             Some(7)
         );
     }

@@ -1,4 +1,4 @@
-//! A server whose answers come slowly, byte by byte.
+//! Timeouts against a server that sends its responses slowly, byte by byte.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -6,10 +6,10 @@ use tokio::net::TcpListener;
 use super::*;
 
 const PAUSE: Duration = Duration::from_millis(100);
-const SILENCE: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Answers each call with a body of this many bytes, one of them after each pause.
-async fn trickling(status: &'static str, bytes: usize) -> Client {
+/// A client of a server that sends bodies of this many bytes, with a pause before each byte.
+async fn client_of_slow_server(status: &'static str, bytes: usize) -> HttpClient {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -27,38 +27,47 @@ async fn trickling(status: &'static str, bytes: usize) -> Client {
             });
         }
     });
-    let options = ClientOptions {
-        silence: SILENCE,
-        ..ClientOptions::default()
+    let options = HttpClientOptions {
+        idle_timeout: IDLE_TIMEOUT,
+        ..HttpClientOptions::default()
     };
-    Client::with(&server, options).unwrap()
+    HttpClient::with_options(&server, options).unwrap()
 }
 
 #[tokio::test]
-async fn an_answer_in_json_has_a_deadline_however_steadily_it_trickles() {
+async fn a_json_response_that_arrives_byte_by_byte_hits_the_deadline() {
     for status in ["200 OK", "503 Service Unavailable"] {
-        let client = trickling(status, 10_000).await;
-        let answer = tokio::time::timeout(20 * SILENCE, client.stats()).await;
-        let error = answer.expect("it waits on and on").unwrap_err();
-        assert!(matches!(error, ClientError::Unfinished { .. }), "{error}");
-        assert!(error.is_transient() && error.may_have_been_done());
+        let client = client_of_slow_server(status, 10_000).await;
+        let stats = tokio::time::timeout(20 * IDLE_TIMEOUT, client.stats()).await;
+        let error = stats.expect("the client has no deadline").unwrap_err();
+        assert!(
+            matches!(error, HttpClientError::IncompleteResponse { .. }),
+            "{error}"
+        );
+        assert!(error.is_transient() && error.may_have_taken_effect());
     }
-    // Repeats count: the call ends at its deadline.
-    let client = trickling("200 OK", 10_000).await;
-    let repeat = Repeat::new(SILENCE, 2 * SILENCE, |_| {});
-    let client = Client { repeat, ..client };
+    // The deadline is that of all attempts together.
+    let client = client_of_slow_server("200 OK", 10_000).await;
+    let retry_policy = HttpRetryPolicy::new(IDLE_TIMEOUT, 2 * IDLE_TIMEOUT, |_| {});
+    let client = HttpClient {
+        retry_policy,
+        ..client
+    };
     let began = Instant::now();
     let error = client.stats().await.unwrap_err();
-    assert!(matches!(error, ClientError::Unfinished { .. }), "{error}");
-    assert!(began.elapsed() >= 2 * SILENCE, "{:?}", began.elapsed());
+    assert!(
+        matches!(error, HttpClientError::IncompleteResponse { .. }),
+        "{error}"
+    );
+    assert!(began.elapsed() >= 2 * IDLE_TIMEOUT, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn blobs_and_outputs_may_take_as_long_as_their_bytes_move() {
+async fn blobs_and_outputs_have_no_deadline_while_bytes_arrive() {
     let bytes = 25;
-    let client = trickling("200 OK", bytes).await;
-    let task = TaskId::generate();
-    let output = client.output(task, Step::Execute, Output::Stdout).await;
+    let client = client_of_slow_server("200 OK", bytes).await;
+    let task = TaskId(uuid::Uuid::now_v7());
+    let output = client.output(task, StepName::Execute, OutputName::Stdout).await;
     assert_eq!(output.unwrap().len(), bytes);
     let hash: BlobHash = "0".repeat(64).parse().unwrap();
     let blob = client.get_blob(hash).await.unwrap();

@@ -1,28 +1,28 @@
-//! Which servers a client believes to be who they say they are.
+//! TLS and redirects of the HTTP client.
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Url};
 
-use super::ClientError;
+use super::HttpClientError;
 
-/// As many as browsers follow, within one scheme.
+/// The number of redirects that the client follows within one scheme.
 const REDIRECTS: usize = 10;
 
-/// For `https://` the system's authorities count, and those given.
-pub(super) fn set_up(
+/// Trusts the system's certificate authorities and the given ones for `https://`.
+pub(super) fn configure(
     builder: ClientBuilder,
     base: &Url,
-    authorities: Option<&[u8]>,
-) -> Result<ClientBuilder, ClientError> {
-    // Another part of the process may have chosen the same before; there is no other in this program.
+    ca_certificates: Option<&[u8]>,
+) -> Result<ClientBuilder, HttpClientError> {
+    // Fails if a provider is installed already, which is the same one in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let authorities = match authorities {
+    let ca_certificates = match ca_certificates {
         Some(pem) => parse(pem)?,
         None => Vec::new(),
     };
     let builder = builder.redirect(Policy::custom(|attempt| {
         let from = attempt.previous().last().map(Url::scheme);
-        // What was said before the redirect, a token as well, went over an open line.
+        // One of the two requests, with its token, is not encrypted; the user has to choose the other address.
         if from.is_some_and(|scheme| scheme != attempt.url().scheme()) {
             let target = attempt.url().origin().ascii_serialization();
             return attempt.error(target);
@@ -33,17 +33,17 @@ pub(super) fn set_up(
         }
     }));
     Ok(match base.scheme() {
-        "https" => builder.tls_certs_merge(authorities),
-        // The system's authorities are many files to read, and there may be none.
-        _ => builder.tls_certs_only(authorities),
+        "https" => builder.tls_certs_merge(ca_certificates),
+        // Loading the system's certificates takes time and fails where there are none; plain HTTP does not need them.
+        _ => builder.tls_certs_only(ca_certificates),
     })
 }
 
-fn parse(pem: &[u8]) -> Result<Vec<Certificate>, ClientError> {
-    let wrong = |problem: String| ClientError::Authorities(problem);
-    let certificates = Certificate::from_pem_bundle(pem).map_err(|error| wrong(error.to_string()))?;
+fn parse(pem: &[u8]) -> Result<Vec<Certificate>, HttpClientError> {
+    let invalid = |problem: String| HttpClientError::CaCertificates(problem);
+    let certificates = Certificate::from_pem_bundle(pem).map_err(|error| invalid(error.to_string()))?;
     match certificates.is_empty() {
-        true => Err(wrong("it holds no certificate in PEM form".into())),
+        true => Err(invalid("it contains no certificate in PEM format".into())),
         false => Ok(certificates),
     }
 }

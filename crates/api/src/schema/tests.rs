@@ -1,3 +1,5 @@
+//! Schemas match what the parsers accept.
+
 use regex::Regex;
 use serde_json::Value;
 
@@ -11,20 +13,20 @@ fn pattern(schema: &Value) -> Regex {
     Regex::new(schema["pattern"].as_str().unwrap()).unwrap()
 }
 
-/// What fits a pattern is taken by the server's parser, and what the parser refuses does not fit.
-fn check(pattern: &Regex, parse: impl Fn(&str) -> bool, fits: &[&str], fits_not: &[&str]) {
-    for text in fits {
-        assert!(pattern.is_match(text), "{text:?} should fit {pattern}");
+/// Texts that match a pattern are accepted by the parser, and texts that the parser refuses do not match.
+fn check(pattern: &Regex, parse: impl Fn(&str) -> bool, matching: &[&str], not_matching: &[&str]) {
+    for text in matching {
+        assert!(pattern.is_match(text), "{text:?} should match {pattern}");
         assert!(parse(text), "{text:?} is refused");
     }
-    for text in fits_not {
-        assert!(!pattern.is_match(text), "{text:?} should not fit {pattern}");
-        assert!(!parse(text), "{text:?} is taken");
+    for text in not_matching {
+        assert!(!pattern.is_match(text), "{text:?} should not match {pattern}");
+        assert!(!parse(text), "{text:?} is accepted");
     }
 }
 
-/// Whether a text fits a schema of the few words that ours are made of.
-fn fits(schema: &Value, text: &str) -> bool {
+/// Whether a text matches a schema. Knows only the keywords that our schemas use.
+fn matches_schema(schema: &Value, text: &str) -> bool {
     let length = text.chars().count() as u64;
     let all = |word: &str| schema[word].as_array();
     schema["pattern"]
@@ -32,25 +34,28 @@ fn fits(schema: &Value, text: &str) -> bool {
         .is_none_or(|_| pattern(schema).is_match(text))
         && schema["minLength"].as_u64().is_none_or(|least| length >= least)
         && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
-        && all("allOf").is_none_or(|all| all.iter().all(|schema| fits(schema, text)))
-        && all("anyOf").is_none_or(|any| any.iter().any(|schema| fits(schema, text)))
+        && all("allOf").is_none_or(|all| all.iter().all(|schema| matches_schema(schema, text)))
+        && all("anyOf").is_none_or(|any| any.iter().any(|schema| matches_schema(schema, text)))
 }
 
-/// The same as `check` for a whole schema.
-fn check_schema(schema: &Value, parse: impl Fn(&str) -> bool, taken: &[&str], refused: &[&str]) {
-    for text in taken {
-        assert!(fits(schema, text), "{text:?} should fit {schema}");
+/// Like `check`, for a schema instead of a pattern.
+fn check_schema(schema: &Value, parse: impl Fn(&str) -> bool, accepted: &[&str], refused: &[&str]) {
+    for text in accepted {
+        assert!(matches_schema(schema, text), "{text:?} should match {schema}");
         assert!(parse(text), "{text:?} is refused");
     }
     for text in refused {
-        assert!(!fits(schema, text), "{text:?} should not fit {schema}");
-        assert!(!parse(text), "{text:?} is taken");
+        assert!(
+            !matches_schema(schema, text),
+            "{text:?} should not match {schema}"
+        );
+        assert!(!parse(text), "{text:?} is accepted");
     }
 }
 
 #[test]
-fn durations_fit_their_pattern() {
-    let of_text = |text: &str| text.parse::<crate::Span>();
+fn durations_match_their_pattern() {
+    let of_text = |text: &str| text.parse::<crate::HumanDuration>();
     let positive = |text: &str| of_text(text).is_ok_and(|span| !span.0.is_zero());
     check(
         &pattern(&json::<Duration>()["oneOf"][1]),
@@ -95,9 +100,9 @@ fn durations_fit_their_pattern() {
 }
 
 #[test]
-fn sizes_fit_their_pattern() {
+fn sizes_match_their_pattern() {
     let at_least =
-        |least: u64| move |text: &str| text.parse::<crate::Size>().is_ok_and(|size| size.0 >= least);
+        |least: u64| move |text: &str| text.parse::<crate::ByteSize>().is_ok_and(|size| size.0 >= least);
     check(
         &pattern(&json::<Size>()["oneOf"][1]),
         at_least(1),
@@ -130,17 +135,17 @@ fn sizes_fit_their_pattern() {
     );
     check(
         &pattern(&json::<StackSize>()["oneOf"][1]),
-        at_least(model::Limits::LEAST_STACK),
+        at_least(model::Limits::MIN_STACK),
         &["64k", "64KiB", "100kB", "8MiB", "65536", "100000", "1G"],
         &["1", "4096", "65535", "63k", "1k", "64kB", "0", "8", "10 kB"],
     );
 }
 
 #[test]
-fn names_and_paths_fit_their_pattern() {
-    // As a data file, which has the shorter bounds.
+fn names_and_paths_match_their_pattern() {
+    // Data files have shorter limits than source files.
     let is_path = |path: &str| {
-        let path = model::FilePath::new(path);
+        let path = model::WorkspacePath::new(path);
         path.is_ok_and(|path| path.beneath("data").is_ok())
     };
     let joined = |part: &str, count: usize| vec![part; count].join("/");
@@ -207,7 +212,7 @@ fn names_and_paths_fit_their_pattern() {
     let prefixes: Vec<_> = (4..=id.len()).map(|length| &id[..length]).collect();
     check(
         &pattern(&json::<IdPrefix>()),
-        |text| text.parse::<model::IdPrefix>().is_ok(),
+        |text| text.parse::<model::TaskIdPrefix>().is_ok(),
         &prefixes,
         &[
             "",
@@ -222,7 +227,7 @@ fn names_and_paths_fit_their_pattern() {
     assert!(!pattern(&json::<ChosenId>()).is_match("db421086-a7d8-5207-b64f-249780c4999b"));
     check(
         &pattern(&json::<Cursor>()),
-        |text| text.parse::<model::Cursor>().is_ok(),
+        |text| text.parse::<model::SearchCursor>().is_ok(),
         &[
             "6498a2c1b2d3e.01890a5dac96774bbcceb302099a8057.deadbeef",
             "-1.01890a5dac96774bbcceb302099a8057.0",
@@ -237,78 +242,78 @@ fn names_and_paths_fit_their_pattern() {
 }
 
 fn spec() -> model::TaskSpec {
-    let new = crate::NewTask::new(model::Command::Shell("true".into()));
+    let new = crate::NewTask::new(model::StepCommand::Shell("true".into()));
     model::TaskSpec {
         user: model::UserName::new("ada").unwrap(),
         priority: 0,
         compile: None,
         execute: new.execute.into(),
-        source: model::Files::new(),
-        data: model::Files::new(),
+        source: model::TaskFiles::new(),
+        data: model::TaskFiles::new(),
     }
 }
 
 #[test]
-fn commands_fit_their_schema() {
+fn commands_match_their_schema() {
     let schema = json::<Command>();
-    let taken = |text: &str| {
+    let accepted = |text: &str| {
         let mut spec = spec();
-        spec.execute.command = model::Command::Shell(text.into());
-        spec.check(&Bounds::default()).is_ok()
+        spec.execute.command = model::StepCommand::Shell(text.into());
+        spec.check(&TaskSizeLimits::default()).is_ok()
     };
     let spaces: String = (0..=u32::from(char::MAX))
         .filter_map(char::from_u32)
         .filter(|c| c.is_whitespace())
         .collect();
     let refused: Vec<_> = spaces.chars().map(String::from).collect();
-    let mut fits_not: Vec<_> = refused.iter().map(String::as_str).collect();
+    let mut not_matching: Vec<_> = refused.iter().map(String::as_str).collect();
     let long = "x".repeat(64 << 10);
     let too_long = "x".repeat(70_000);
-    fits_not.extend(["", "\0", "a\0b", &spaces, &too_long]);
+    not_matching.extend(["", "\0", "a\0b", &spaces, &too_long]);
     let inside = format!("{spaces}x{spaces}");
     check_schema(
         &schema["oneOf"][0],
-        taken,
+        accepted,
         &["true", "\u{feff}", "\u{200b}", &inside, &long],
-        &fits_not,
+        &not_matching,
     );
-    // Engines disagree about what these are.
+    // Regular expression engines disagree about the meaning of `\s`.
     let pattern = schema["oneOf"][0]["pattern"].as_str().unwrap();
     assert!(!pattern.contains("\\s") && !pattern.contains("\\S"), "{pattern}");
 }
 
 #[test]
-fn bounds_are_those_of_the_server() {
-    let bounds = Bounds {
+fn limits_in_the_schema_are_those_of_the_server() {
+    let bounds = TaskSizeLimits {
         files: 3,
         command_bytes: 300,
         args: 4,
         env: 5,
-        ..Bounds::default()
+        ..TaskSizeLimits::default()
     };
     let mut schemas = serde_json::json!({});
-    set_bounds(&mut schemas, &bounds);
-    // What is as much as the schema says is taken, and one more is refused.
-    let check = |place: &str, set: &dyn Fn(&mut model::TaskSpec, usize)| {
-        let limit = schemas.pointer(place).and_then(Value::as_u64);
-        let limit = limit.unwrap_or_else(|| panic!("{place} is missing: {schemas}"));
-        let taken = |count: u64| {
+    set_task_size_limits(&mut schemas, &bounds);
+    // The server accepts as much as the schema allows, and refuses one more.
+    let check = |pointer: &str, set: &dyn Fn(&mut model::TaskSpec, usize)| {
+        let limit = schemas.pointer(pointer).and_then(Value::as_u64);
+        let limit = limit.unwrap_or_else(|| panic!("{pointer} is missing: {schemas}"));
+        let accepted = |count: u64| {
             let mut spec = spec();
             set(&mut spec, usize::try_from(count).unwrap());
             spec.check(&bounds).is_ok()
         };
-        assert!(taken(limit), "{place}: {limit} is refused");
-        assert!(!taken(limit + 1), "{place}: {} is taken", limit + 1);
+        assert!(accepted(limit), "{pointer}: {limit} is refused");
+        assert!(!accepted(limit + 1), "{pointer}: {} is accepted", limit + 1);
     };
     let words = |count: usize| vec!["x".to_string(); count];
     check("/Command/oneOf/0/maxLength", &|spec, count| {
-        spec.execute.command = model::Command::Shell("x".repeat(count));
+        spec.execute.command = model::StepCommand::Shell("x".repeat(count));
     });
     check("/Command/oneOf/1/maxItems", &|spec, count| {
-        spec.execute.command = model::Command::Argv(words(count));
+        spec.execute.command = model::StepCommand::Argv(words(count));
     });
     check("/Command/oneOf/1/items/maxLength", &|spec, count| {
-        spec.execute.command = model::Command::Argv(vec!["x".repeat(count)]);
+        spec.execute.command = model::StepCommand::Argv(vec!["x".repeat(count)]);
     });
     check("/Word/maxLength", &|spec, count| {
         spec.execute.args = vec!["x".repeat(count)];
@@ -325,17 +330,17 @@ fn bounds_are_those_of_the_server() {
         spec.execute.env = [(name.clone(), "x".repeat(count))].into();
     });
     check("/Files/oneOf/0/maxProperties", &|spec, count| {
-        let file = model::File {
+        let file = model::TaskFile {
             content: model::Content::empty(),
             executable: false,
         };
-        let paths = (0..count).map(|n| model::FilePath::new(n.to_string()).unwrap());
+        let paths = (0..count).map(|n| model::WorkspacePath::new(n.to_string()).unwrap());
         spec.source = paths.map(|path| (path, file.clone())).collect();
     });
 }
 
 #[test]
-fn base64_fits_its_pattern() {
+fn base64_matches_its_pattern() {
     use base64::Engine;
     let schema = json::<Content>();
     check(
@@ -347,23 +352,23 @@ fn base64_fits_its_pattern() {
 }
 
 #[test]
-fn examples_are_taken() {
+fn examples_are_accepted() {
     let files = json::<Files>();
     for example in files["oneOf"][0]["examples"].as_array().unwrap() {
-        serde_json::from_value::<crate::Files>(example.clone()).unwrap();
+        serde_json::from_value::<crate::FilesOrZip>(example.clone()).unwrap();
     }
-    for (schema, is_span) in [
+    for (schema, is_duration) in [
         (json::<Duration>(), true),
         (json::<Size>(), false),
         (json::<StackSize>(), false),
     ] {
         for form in schema["oneOf"].as_array().unwrap() {
             for example in form["examples"].as_array().unwrap() {
-                let taken = match is_span {
-                    true => serde_json::from_value::<crate::Span>(example.clone()).is_ok(),
-                    false => serde_json::from_value::<crate::Size>(example.clone()).is_ok(),
+                let accepted = match is_duration {
+                    true => serde_json::from_value::<crate::HumanDuration>(example.clone()).is_ok(),
+                    false => serde_json::from_value::<crate::ByteSize>(example.clone()).is_ok(),
                 };
-                assert!(taken, "{example}");
+                assert!(accepted, "{example}");
             }
         }
     }

@@ -1,129 +1,131 @@
-//! An operator has a service for himself, by `hold` or by a lock on its pid file.
+//! An operator holds a service, with `conclave hold` or with a lock on its pid file.
 
 use std::fs::File;
 
-use boot::{State, hold, unhold};
+use boot::{ServiceState, hold, unhold};
 use nix::sys::signal::Signal;
 
-use crate::stage::{Stage, is_alive, send, service, wait_until};
+use crate::harness::{BootHarness, is_alive, send_signal, service, wait_until};
 
-fn pair() -> Stage {
-    Stage::new(&[service("a", None, &["ready"]), service("b", None, &["ready"])])
+fn two_services() -> BootHarness {
+    BootHarness::new(&[service("a", None, &["ready"]), service("b", None, &["ready"])])
 }
 
-/// Returns when boot has had every occasion to start another service: it has just started this one again.
-fn restart(stage: &Stage, name: &str) {
-    let before = stage.service(name).unwrap();
-    send(before.pid.unwrap(), Signal::SIGKILL);
-    stage.wait_for(name, "running again", |service| {
-        service.state == State::Running && service.restarts == before.restarts + 1
+/// Kills this service and waits for its restart. Boot could have started another service in the meantime.
+fn restart(harness: &BootHarness, name: &str) {
+    let before = harness.service(name).unwrap();
+    send_signal(before.pid.unwrap(), Signal::SIGKILL);
+    harness.wait_for(name, "running again", |service| {
+        service.state == ServiceState::Running && service.restarts == before.restarts + 1
     });
 }
 
 #[test]
-fn a_held_service_goes_on_and_is_not_started_again() {
-    let mut stage = pair();
-    stage.boot();
-    let a = stage.running("a");
-    stage.running("b");
-    hold(&stage.run(), "a").unwrap();
-    let held = stage.wait_state("a", State::Held);
+fn a_held_service_keeps_running_and_is_not_restarted() {
+    let mut harness = two_services();
+    harness.boot();
+    let a = harness.wait_running("a");
+    harness.wait_running("b");
+    hold(&harness.run(), "a").unwrap();
+    let held = harness.wait_state("a", ServiceState::Held);
     assert_eq!(held.pid, Some(a));
     assert!(is_alive(a));
 
-    send(a, Signal::SIGKILL);
-    let ended = stage.wait_for("a", "killed", |a| a.last_exit.as_deref() == Some("signal 9"));
-    assert_eq!((ended.state, ended.pid), (State::Held, None));
-    restart(&stage, "b");
-    assert_eq!(stage.count("a start"), 1);
+    send_signal(a, Signal::SIGKILL);
+    let ended = harness.wait_for("a", "killed", |a| a.last_exit.as_deref() == Some("signal 9"));
+    assert_eq!((ended.state, ended.pid), (ServiceState::Held, None));
+    restart(&harness, "b");
+    assert_eq!(harness.count("a start"), 1);
 
-    unhold(&stage.run(), "a").unwrap();
-    stage.running("a");
-    assert_eq!(stage.count("a start"), 2);
-    assert_eq!(stage.service("a").unwrap().restarts, 1);
+    unhold(&harness.run(), "a").unwrap();
+    harness.wait_running("a");
+    assert_eq!(harness.count("a start"), 2);
+    assert_eq!(harness.service("a").unwrap().restarts, 1);
 }
 
 #[test]
-fn a_hold_that_is_given_up_disturbs_nothing() {
-    let mut stage = pair();
-    stage.boot();
-    let before = stage.wait_state("a", State::Running);
-    hold(&stage.run(), "a").unwrap();
-    stage.wait_state("a", State::Held);
-    unhold(&stage.run(), "a").unwrap();
-    let after = stage.wait_state("a", State::Running);
+fn ending_a_hold_does_not_affect_a_running_service() {
+    let mut harness = two_services();
+    harness.boot();
+    let before = harness.wait_state("a", ServiceState::Running);
+    hold(&harness.run(), "a").unwrap();
+    harness.wait_state("a", ServiceState::Held);
+    unhold(&harness.run(), "a").unwrap();
+    let after = harness.wait_state("a", ServiceState::Running);
     assert_eq!(
         (after.pid, after.since, after.restarts),
         (before.pid, before.since, 0)
     );
-    // Nothing to give up is no mistake.
-    unhold(&stage.run(), "a").unwrap();
+    // A service that is not held is no error.
+    unhold(&harness.run(), "a").unwrap();
 }
 
 #[test]
-fn a_lock_on_the_pid_file_holds_too() {
-    let mut stage = pair();
-    stage.boot();
-    let a = stage.running("a");
-    stage.running("b");
+fn a_lock_on_the_pid_file_is_a_hold() {
+    let mut harness = two_services();
+    harness.boot();
+    let a = harness.wait_running("a");
+    harness.wait_running("b");
     let file = File::options()
         .write(true)
-        .open(stage.run().join("a.pid"))
+        .open(harness.run().join("a.pid"))
         .unwrap();
     file.lock().unwrap();
-    assert_eq!(stage.wait_state("a", State::Held).pid, Some(a));
-    send(a, Signal::SIGKILL);
-    stage.wait_for("a", "ended", |a| a.last_exit.is_some() && a.state == State::Held);
-    restart(&stage, "b");
-    assert_eq!(stage.count("a start"), 1);
-    file.unlock().unwrap();
-    stage.running("a");
-}
-
-#[test]
-fn a_lock_from_before_boot_holds_from_the_start() {
-    let mut stage = pair();
-    std::fs::create_dir(stage.run()).unwrap();
-    let file = File::create(stage.run().join("a.pid")).unwrap();
-    file.lock().unwrap();
-    stage.boot();
-    stage.running("b");
-    stage.wait_state("a", State::Held);
-    assert_eq!(stage.count("a start"), 0);
-    // Whoever lets the service go by ending need not do more.
-    drop(file);
-    stage.running("a");
-}
-
-#[test]
-fn a_hold_outlives_boot() {
-    let mut stage = pair();
-    stage.boot();
-    stage.running("a");
-    hold(&stage.run(), "a").unwrap();
-    stage.wait_state("a", State::Held);
-    stage.kill_boot();
-    wait_until("both ended", || {
-        stage.count("a end") == 1 && stage.count("b end") == 1
+    assert_eq!(harness.wait_state("a", ServiceState::Held).pid, Some(a));
+    send_signal(a, Signal::SIGKILL);
+    harness.wait_for("a", "ended", |a| {
+        a.last_exit.is_some() && a.state == ServiceState::Held
     });
-    stage.boot();
-    stage.running("b");
-    stage.wait_state("a", State::Held);
-    assert_eq!(stage.count("a start"), 1);
-    unhold(&stage.run(), "a").unwrap();
-    stage.running("a");
+    restart(&harness, "b");
+    assert_eq!(harness.count("a start"), 1);
+    file.unlock().unwrap();
+    harness.wait_running("a");
 }
 
 #[test]
-fn a_wrong_name_or_folder_is_told() {
-    let mut stage = pair();
-    let said = hold(&stage.run(), "a").unwrap_err().to_string();
-    assert!(said.contains("no node was started in"), "{said}");
-    stage.boot();
-    stage.running("a");
+fn a_lock_from_before_the_start_of_boot_is_a_hold() {
+    let mut harness = two_services();
+    std::fs::create_dir(harness.run()).unwrap();
+    let file = File::create(harness.run().join("a.pid")).unwrap();
+    file.lock().unwrap();
+    harness.boot();
+    harness.wait_running("b");
+    harness.wait_state("a", ServiceState::Held);
+    assert_eq!(harness.count("a start"), 0);
+    // The lock ends with the process that holds it.
+    drop(file);
+    harness.wait_running("a");
+}
+
+#[test]
+fn a_hold_survives_a_restart_of_boot() {
+    let mut harness = two_services();
+    harness.boot();
+    harness.wait_running("a");
+    hold(&harness.run(), "a").unwrap();
+    harness.wait_state("a", ServiceState::Held);
+    harness.kill_boot();
+    wait_until("both have exited", || {
+        harness.count("a end") == 1 && harness.count("b end") == 1
+    });
+    harness.boot();
+    harness.wait_running("b");
+    harness.wait_state("a", ServiceState::Held);
+    assert_eq!(harness.count("a start"), 1);
+    unhold(&harness.run(), "a").unwrap();
+    harness.wait_running("a");
+}
+
+#[test]
+fn an_unknown_service_or_folder_is_an_error() {
+    let mut harness = two_services();
+    let error = hold(&harness.run(), "a").unwrap_err().to_string();
+    assert!(error.contains("no node was started in"), "{error}");
+    harness.boot();
+    harness.wait_running("a");
     for verb in [hold, unhold] {
-        let said = verb(&stage.run(), "mongo").unwrap_err().to_string();
-        assert_eq!(said, "this node has no service \"mongo\"; it has a, b");
+        let error = verb(&harness.run(), "mongo").unwrap_err().to_string();
+        assert_eq!(error, "this node has no service \"mongo\"; it has a, b");
     }
-    assert!(!stage.run().join("mongo.hold").exists());
+    assert!(!harness.run().join("mongo.hold").exists());
 }

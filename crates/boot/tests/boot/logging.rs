@@ -1,34 +1,34 @@
-//! Where the output of services goes.
+//! Service logs: kept across restarts, rotated, and printed to the terminal.
 
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::stage::{Stage, send, service, wait_until};
+use crate::harness::{BootHarness, send_signal, service, wait_until};
 
 #[test]
-fn output_is_kept_from_one_life_and_one_boot_to_the_next() {
-    let mut stage = Stage::new(&[service("a", None, &["print:hello", "ready"])]);
-    stage.boot();
-    send(stage.running("a"), Signal::SIGKILL);
-    stage.wait_for("a", "running again", |a| {
-        a.state == boot::State::Running && a.restarts == 1
+fn logs_are_kept_across_restarts_of_services_and_of_boot() {
+    let mut harness = BootHarness::new(&[service("a", None, &["print:hello", "ready"])]);
+    harness.boot();
+    send_signal(harness.wait_running("a"), Signal::SIGKILL);
+    harness.wait_for("a", "running again", |a| {
+        a.state == boot::ServiceState::Running && a.restarts == 1
     });
-    assert_eq!(stage.text("log/a.log"), "hello\nhello\n");
-    let boot = stage.status().unwrap().pid.unwrap();
-    send(boot, Signal::SIGTERM);
-    stage.ended();
-    stage.boot();
-    stage.running("a");
-    assert_eq!(stage.text("log/a.log"), "hello\nhello\nhello\n");
+    assert_eq!(harness.text("log/a.log"), "hello\nhello\n");
+    let boot = harness.status().unwrap().pid.unwrap();
+    send_signal(boot, Signal::SIGTERM);
+    harness.wait_for_boot_exit();
+    harness.boot();
+    harness.wait_running("a");
+    assert_eq!(harness.text("log/a.log"), "hello\nhello\nhello\n");
 }
 
 #[test]
-fn large_logs_are_put_aside_without_loss() {
+fn large_logs_are_rotated_without_loss() {
     let large = "x".repeat(2000);
-    let mut stage = Stage::with(
-        json!({ "log_size": 1000, "log_keep": 2 }),
+    let mut harness = BootHarness::with(
+        json!({ "max_log_size": 1000, "rotated_logs_kept": 2 }),
         &[service(
             "a",
             None,
@@ -44,24 +44,25 @@ fn large_logs_are_put_aside_without_loss() {
             ],
         )],
     );
-    stage.boot();
+    harness.boot();
     for (number, go) in [("1", "two"), ("2", "three"), ("3", "four")] {
-        wait_until("it is put aside", || {
-            stage.text("log/a.log.1") == format!("{number} {large}\n") && stage.text("log/a.log").is_empty()
+        wait_until("the log is rotated", || {
+            harness.text("log/a.log.1") == format!("{number} {large}\n")
+                && harness.text("log/a.log").is_empty()
         });
-        stage.touch(go);
+        harness.touch(go);
     }
-    stage.running("a");
-    assert_eq!(stage.text("log/a.log"), "4\n");
-    assert_eq!(stage.text("log/a.log.2"), format!("2 {large}\n"));
-    assert!(!stage.path("log/a.log.3").exists() && !stage.path("log/a.log.new").exists());
+    harness.wait_running("a");
+    assert_eq!(harness.text("log/a.log"), "4\n");
+    assert_eq!(harness.text("log/a.log.2"), format!("2 {large}\n"));
+    assert!(!harness.path("log/a.log.3").exists() && !harness.path("log/a.log.new").exists());
 }
 
 #[test]
 fn logs_are_printed_by_name_across_rotation() {
     let large = "x".repeat(2000);
-    let mut stage = Stage::with(
-        json!({ "log_size": 1000, "print": ["a", "long-name"] }),
+    let mut harness = BootHarness::with(
+        json!({ "max_log_size": 1000, "print": ["a", "long-name"] }),
         &[
             service(
                 "a",
@@ -72,19 +73,19 @@ fn logs_are_printed_by_name_across_rotation() {
             service("long-name", None, &["print:me too", "ready"]),
         ],
     );
-    std::fs::create_dir(stage.path("log")).unwrap();
-    std::fs::write(stage.path("log/a.log"), "of an earlier boot\n").unwrap();
-    let boot = stage.boot();
-    wait_until("it is put aside", || {
-        stage.text("log/a.log.1").contains(&large) && stage.text("log/a.log").is_empty()
+    std::fs::create_dir(harness.path("log")).unwrap();
+    std::fs::write(harness.path("log/a.log"), "log line of an earlier boot\n").unwrap();
+    let boot = harness.boot();
+    wait_until("the log is rotated", || {
+        harness.text("log/a.log.1").contains(&large) && harness.text("log/a.log").is_empty()
     });
-    stage.touch("go");
+    harness.touch("go");
     for name in ["a", "silent", "long-name"] {
-        stage.running(name);
+        harness.wait_running(name);
     }
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
-    let out = stage.text("stdout");
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
+    let out = harness.text("stdout");
     let of = |name: &str| -> Vec<&str> {
         let prefix = format!("{name:9} | ");
         out.lines()
@@ -97,29 +98,29 @@ fn logs_are_printed_by_name_across_rotation() {
 }
 
 #[test]
-fn a_terminal_that_takes_nothing_holds_up_nobody() {
-    let mut stage = Stage::with(
+fn a_blocked_terminal_delays_neither_services_nor_boot() {
+    let mut harness = BootHarness::with(
         json!({ "print": "all" }),
         &[
             service("a", None, &["flood:3000000", "ready"]),
             service("b", None, &["ready"]),
         ],
     );
-    let boot = stage.boot_to(Stdio::piped());
-    // Nobody reads from it.
-    let _unread = stage.stdout();
-    let a = stage.running("a");
-    send(a, Signal::SIGKILL);
-    stage.wait_for("a", "running again", |a| {
-        a.state == boot::State::Running && a.restarts == 1
+    let boot = harness.boot_to(Stdio::piped());
+    // The pipe is never read.
+    let _unread = harness.stdout();
+    let a = harness.wait_running("a");
+    send_signal(a, Signal::SIGKILL);
+    harness.wait_for("a", "running again", |a| {
+        a.state == boot::ServiceState::Running && a.restarts == 1
     });
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
 }
 
 #[test]
-fn a_terminal_that_is_gone_is_no_harm() {
-    let mut stage = Stage::with(
+fn a_closed_terminal_does_not_affect_boot() {
+    let mut harness = BootHarness::with(
         json!({ "print": "all" }),
         &[service(
             "a",
@@ -127,11 +128,13 @@ fn a_terminal_that_is_gone_is_no_harm() {
             &["print:hello", "await:go", "print:hello", "ready"],
         )],
     );
-    let boot = stage.boot_to(Stdio::piped());
-    drop(stage.stdout());
-    wait_until("it wrote", || stage.text("log/a.log") == "hello\n");
-    stage.touch("go");
-    stage.running("a");
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
+    let boot = harness.boot_to(Stdio::piped());
+    drop(harness.stdout());
+    wait_until("the service has written", || {
+        harness.text("log/a.log") == "hello\n"
+    });
+    harness.touch("go");
+    harness.wait_running("a");
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
 }

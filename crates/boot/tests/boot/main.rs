@@ -1,17 +1,17 @@
-//! Real boots, real services, real kills. Each file tells what one part of the promise is.
+//! Tests of boot with real processes: boots, services and signals. Each file has one topic.
 
-// Clippy lets test functions unwrap, but not what they call.
+// Clippy allows `unwrap` in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]
 
-mod stage;
+mod harness;
 
 mod restarting;
 mod starting;
 mod stopping;
 
-mod hanging_up;
 mod holding;
-mod taking_over;
+mod sighup;
+mod takeover;
 
-mod leashing;
 mod logging;
+mod parent_death;

@@ -1,26 +1,26 @@
-//! Stopping: in reverse, with grace, and at once by a second signal.
+//! Services stop in reverse order with a grace period, and are killed by a second signal.
 
 use std::time::Duration;
 
-use boot::{State, hold};
+use boot::{ServiceState, hold};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::stage::{Stage, freeze, is_alive, send, service};
+use crate::harness::{BootHarness, freeze, is_alive, send_signal, service};
 
 #[test]
-fn services_are_stopped_in_reverse() {
-    let mut stage = Stage::new(&[
+fn services_are_stopped_in_reverse_order() {
+    let mut harness = BootHarness::new(&[
         service("a", None, &["ready"]),
         service("b", Some("a"), &["ready"]),
         service("c", Some("b"), &["ready"]),
     ]);
-    let boot = stage.boot();
-    let pids = ["a", "b", "c"].map(|name| stage.running(name));
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
+    let boot = harness.boot();
+    let pids = ["a", "b", "c"].map(|name| harness.wait_running(name));
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
-    let events = stage.events();
+    let events = harness.events();
     let ends: Vec<&str> = events
         .iter()
         .map(String::as_str)
@@ -28,10 +28,10 @@ fn services_are_stopped_in_reverse() {
         .collect();
     assert_eq!(ends, ["c term", "c end", "b term", "b end", "a term", "a end"]);
 
-    let status = stage.status().unwrap();
+    let status = harness.status().unwrap();
     assert_eq!(status.pid, None);
     for service in status.services {
-        assert_eq!((service.state, service.pid), (State::Stopped, None));
+        assert_eq!((service.state, service.pid), (ServiceState::Stopped, None));
         assert_eq!(
             service.last_exit.as_deref(),
             Some("exit code 0"),
@@ -43,53 +43,53 @@ fn services_are_stopped_in_reverse() {
 }
 
 #[test]
-fn the_deaf_are_killed() {
-    // As much as a busy machine may take to let the others end by themselves.
-    let mut stage = Stage::with(
+fn services_that_ignore_sigterm_are_killed_after_the_grace_period() {
+    // Enough for the other service to exit by itself on a busy machine.
+    let mut harness = BootHarness::with(
         json!({ "stop_grace": 3000 }),
         &[
             service("a", None, &["ready"]),
-            service("b", Some("a"), &["deaf", "ready"]),
+            service("b", Some("a"), &["ignore-term", "ready"]),
         ],
     );
-    let boot = stage.boot();
-    let pids = ["a", "b"].map(|name| stage.running(name));
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
+    let boot = harness.boot();
+    let pids = ["a", "b"].map(|name| harness.wait_running(name));
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
     for (name, last) in [("a", "exit code 0"), ("b", "signal 9")] {
-        let service = stage.service(name).unwrap();
+        let service = harness.service(name).unwrap();
         assert_eq!(
             (service.state, service.pid, service.restarts),
-            (State::Stopped, None, 0)
+            (ServiceState::Stopped, None, 0)
         );
         assert_eq!(service.last_exit.as_deref(), Some(last), "{name}");
     }
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
-    let mut stage = Stage::with(
+fn a_second_signal_kills_all_services() {
+    let mut harness = BootHarness::with(
         json!({ "stop_grace": 3_600_000 }),
         &[
-            service("a", None, &["deaf", "ready"]),
-            service("b", Some("a"), &["deaf", "ready"]),
+            service("a", None, &["ignore-term", "ready"]),
+            service("b", Some("a"), &["ignore-term", "ready"]),
         ],
     );
-    let boot = stage.boot();
-    let pids = ["a", "b"].map(|name| stage.running(name));
-    send(boot, Signal::SIGTERM);
-    stage.wait_state("b", State::Stopping);
+    let boot = harness.boot();
+    let pids = ["a", "b"].map(|name| harness.wait_running(name));
+    send_signal(boot, Signal::SIGTERM);
+    harness.wait_state("b", ServiceState::Stopping);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
-    send(boot, Signal::SIGINT);
-    assert_eq!(stage.ended().code(), Some(102));
+    send_signal(boot, Signal::SIGINT);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(102));
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
 
 #[test]
-fn whatever_state_a_service_is_in_boot_stops() {
-    let mut stage = Stage::with(
-        json!({ "restart_most": 3_600_000 }),
+fn boot_stops_whatever_state_its_services_are_in() {
+    let mut harness = BootHarness::with(
+        json!({ "max_restart_delay": 3_600_000 }),
         &[
             service("held", None, &["ready"]),
             service("never-ready", None, &["await:never"]),
@@ -98,80 +98,80 @@ fn whatever_state_a_service_is_in_boot_stops() {
             service("frozen", None, &["ready"]),
         ],
     );
-    let boot = stage.boot();
-    let held = stage.running("held");
-    hold(&stage.run(), "held").unwrap();
-    stage.wait_state("held", State::Held);
-    stage.wait_state("waiting", State::Waiting);
-    stage.wait_state("failing", State::BackingOff);
-    freeze(stage.running("frozen"));
-    send(boot, Signal::SIGINT);
-    assert_eq!(stage.ended().code(), Some(0));
+    let boot = harness.boot();
+    let held = harness.wait_running("held");
+    hold(&harness.run(), "held").unwrap();
+    harness.wait_state("held", ServiceState::Held);
+    harness.wait_state("waiting", ServiceState::Waiting);
+    harness.wait_state("failing", ServiceState::BackingOff);
+    freeze(harness.wait_running("frozen"));
+    send_signal(boot, Signal::SIGINT);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
     assert!(!is_alive(held));
-    assert_eq!((stage.count("held end"), stage.count("frozen end")), (1, 1));
-    assert_eq!(stage.count("waiting start"), 0);
+    assert_eq!((harness.count("held end"), harness.count("frozen end")), (1, 1));
+    assert_eq!(harness.count("waiting start"), 0);
     assert!(
-        stage
+        harness
             .status()
             .unwrap()
             .services
             .iter()
-            .all(|service| service.state == State::Stopped)
+            .all(|service| service.state == ServiceState::Stopped)
     );
 }
 
 #[test]
-fn a_service_of_an_operator_is_left_alone() {
-    let mut stage = Stage::new(&[service("a", None, &["ready"]), service("b", None, &["ready"])]);
-    stage.boot();
-    stage.running("a");
-    hold(&stage.run(), "a").unwrap();
-    stage.wait_state("a", State::Held);
-    send(stage.service("a").unwrap().pid.unwrap(), Signal::SIGTERM);
-    stage.wait_for("a", "ended", |a| a.last_exit.is_some());
-    // By hand, and noted where boot would look.
+fn a_process_that_an_operator_started_for_a_held_service_is_not_stopped() {
+    let mut harness = BootHarness::new(&[service("a", None, &["ready"]), service("b", None, &["ready"])]);
+    harness.boot();
+    harness.wait_running("a");
+    hold(&harness.run(), "a").unwrap();
+    harness.wait_state("a", ServiceState::Held);
+    send_signal(harness.service("a").unwrap().pid.unwrap(), Signal::SIGTERM);
+    harness.wait_for("a", "ended", |a| a.last_exit.is_some());
+    // Started by hand, and recorded in the pid file that boot reads.
     let mut by_hand = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let identity = boot::process::Identity::of(by_hand.id()).unwrap();
-    std::fs::write(stage.run().join("a.pid"), identity.to_string()).unwrap();
-    let boot = stage.status().unwrap().pid.unwrap();
-    send(boot, Signal::SIGTERM);
-    assert_eq!(stage.ended().code(), Some(0));
+    let identity = boot::process::ProcessIdentity::of(by_hand.id()).unwrap();
+    std::fs::write(harness.run().join("a.pid"), identity.to_string()).unwrap();
+    let boot = harness.status().unwrap().pid.unwrap();
+    send_signal(boot, Signal::SIGTERM);
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
     assert!(is_alive(by_hand.id()));
     by_hand.kill().unwrap();
     by_hand.wait().unwrap();
 }
 
 #[tokio::test]
-async fn a_node_is_stopped_from_outside() {
-    const PATIENCE: Duration = Duration::from_secs(30);
-    let mut stage = Stage::with(
+async fn conclave_stop_stops_a_node() {
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    let mut harness = BootHarness::with(
         json!({ "stop_grace": 3_600_000 }),
         &[
-            service("a", None, &["deaf", "ready"]),
+            service("a", None, &["ignore-term", "ready"]),
             service("b", None, &["ready"]),
         ],
     );
-    let run = stage.run();
-    let said = boot::stop(&run, PATIENCE).await.unwrap_err().to_string();
-    assert!(said.contains("no node was started in"), "{said}");
+    let run = harness.run();
+    let error = boot::stop(&run, TIMEOUT).await.unwrap_err().to_string();
+    assert!(error.contains("no node was started in"), "{error}");
 
-    let boot = stage.boot();
-    let pids = ["a", "b"].map(|name| stage.running(name));
-    let said = boot::stop(&run, Duration::from_millis(10))
+    let boot = harness.boot();
+    let pids = ["a", "b"].map(|name| harness.wait_running(name));
+    let error = boot::stop(&run, Duration::from_millis(10))
         .await
         .unwrap_err()
         .to_string();
     assert!(
-        said.contains(&format!("process {boot} has not ended within 10ms")),
-        "{said}"
+        error.contains(&format!("process {boot} has not exited within 10ms")),
+        "{error}"
     );
-    // The second time it does not wait for the deaf one, even if boot itself was stopped meanwhile.
-    stage.wait_state("a", State::Stopping);
+    // A second stop does not wait for the service that ignores SIGTERM, even if boot was stopped by SIGSTOP meanwhile.
+    harness.wait_state("a", ServiceState::Stopping);
     freeze(boot);
-    boot::stop(&run, PATIENCE).await.unwrap();
-    assert_eq!(stage.ended().code(), Some(115));
+    boot::stop(&run, TIMEOUT).await.unwrap();
+    assert_eq!(harness.wait_for_boot_exit().code(), Some(115));
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 
-    let said = boot::stop(&run, PATIENCE).await.unwrap_err().to_string();
-    assert!(said.contains("is not running"), "{said}");
+    let error = boot::stop(&run, TIMEOUT).await.unwrap_err().to_string();
+    assert!(error.contains("is not running"), "{error}");
 }

@@ -1,38 +1,37 @@
 use std::time::Duration;
 
 use api::Task;
-use cluster_tests::{Cluster, Forming, Process, Roster, await_that};
-use model::{BlobHash, Status};
+use cluster_tests::{ClusterProcess, FormationMethod, JudicatorList, TestCluster, wait_until};
+use model::{BlobHash, TaskStatus};
 use nix::sys::signal::Signal;
-use sha2::{Digest, Sha256};
 
-use crate::stage::{quick, runs_a_task};
+use crate::harness::{assert_runs_a_task, short_task};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NAMES: [&str; 3] = ["j1", "j2", "j3"];
 
-/// Puts a blob that no task names, and waits until some leader has removed it.
-async fn retention_has_run(cluster: &Cluster, content: &'static str) {
+/// Uploads a blob that no task uses, and waits until a leader has removed it.
+async fn wait_until_retention_has_run(cluster: &TestCluster, content: &'static str) {
     let removed = || -> usize {
-        let logs = NAMES.map(|name| cluster.machine(name).log("judicator"));
+        let logs = NAMES.map(|name| cluster.node(name).log("judicator"));
         logs.iter()
-            .map(|log| log.matches("removed what was long done").count())
+            .map(|log| log.matches("removed old tasks and unused blobs").count())
             .sum()
     };
     let before = removed();
     let bytes = futures::stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from(content))]);
-    let hash = BlobHash(Sha256::digest(content).into());
+    let hash = BlobHash::of(content);
     cluster.client().put_blob(hash, bytes).await.expect("a blob");
-    await_that("an idle blob to be removed", PATIENCE, async || {
+    wait_until("an unused blob to be removed", TIMEOUT, async || {
         (removed() > before).then_some(())
     })
     .await;
 }
 
-/// Each task is still there, with times that do not run backwards.
-async fn are_kept(cluster: &Cluster, tasks: &[Task]) {
+/// Asserts that each task still exists, with times in order.
+async fn assert_kept(cluster: &TestCluster, tasks: &[Task]) {
     for task in tasks {
-        assert_eq!(task.status, Status::Success, "{task:?}");
+        assert_eq!(task.status, TaskStatus::Success, "{task:?}");
         let kept = cluster.client().get(task.id, None).await;
         let kept = kept.unwrap_or_else(|error| panic!("{task:?} was removed: {error}"));
         let times = [
@@ -45,43 +44,37 @@ async fn are_kept(cluster: &Cluster, tasks: &[Task]) {
     }
 }
 
-/// Done tasks are kept for a week, as by default; blobs only for a second, which shows when retention was at work.
+/// Done tasks are kept for a week, the default. Blobs are kept for a second, which shows when retention has run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_clock_is_wrong_removes_nothing_early() {
-    let mut cluster = Cluster::new().with_clocks();
+    let mut cluster = TestCluster::new().with_clocks();
     let config = std::fs::read_to_string(cluster.config()).unwrap();
     let config = config.replace("[judicator]\n", "[judicator]\nkeep_blobs = \"1s\"\n");
     std::fs::write(cluster.config(), config).unwrap();
-    cluster.form(Forming::Members, NAMES.len());
+    cluster.form(FormationMethod::Members, NAMES.len());
     cluster.add_executor("e1");
-    cluster.whole(3).await;
-    cluster.working(1).await;
+    cluster.wait_until_complete(3).await;
+    cluster.wait_for_executors(1).await;
 
-    let mut tasks = vec![cluster.run(quick(&cluster)).await];
+    let mut tasks = vec![cluster.run(short_task(&cluster)).await];
     let leader = cluster.leader().await;
     for (offset, content) in [("+8d", "ahead"), ("-8d", "behind")] {
-        cluster.machine(&leader).clock().set(offset);
-        retention_has_run(&cluster, content).await;
-        are_kept(&cluster, &tasks).await;
-        tasks.push(cluster.run(quick(&cluster)).await);
+        cluster.node(&leader).clock().set(offset);
+        wait_until_retention_has_run(&cluster, content).await;
+        assert_kept(&cluster, &tasks).await;
+        tasks.push(cluster.run(short_task(&cluster)).await);
     }
     // The next leader's clock is right, then it is wrong as well.
-    let judicator = Process::Service("judicator");
-    cluster
-        .machine_mut(&leader)
-        .signal(judicator, Signal::SIGSTOP)
-        .await;
-    let is_another = |roster: &Roster| roster.leader().is_some_and(|other| other != leader);
-    let roster = cluster.roster_with("another leader", is_another).await;
-    cluster
-        .machine_mut(&leader)
-        .signal(judicator, Signal::SIGCONT)
-        .await;
-    let leader = roster.leader().unwrap();
-    retention_has_run(&cluster, "another leader").await;
-    cluster.machine(&leader).clock().set("+8d");
-    retention_has_run(&cluster, "another leader ahead").await;
+    let judicator = ClusterProcess::Service("judicator");
+    cluster.node_mut(&leader).signal(judicator, Signal::SIGSTOP).await;
+    let is_another = |judicators: &JudicatorList| judicators.leader().is_some_and(|other| other != leader);
+    let judicators = cluster.wait_for_judicators("another leader", is_another).await;
+    cluster.node_mut(&leader).signal(judicator, Signal::SIGCONT).await;
+    let leader = judicators.leader().unwrap();
+    wait_until_retention_has_run(&cluster, "another leader").await;
+    cluster.node(&leader).clock().set("+8d");
+    wait_until_retention_has_run(&cluster, "another leader ahead").await;
 
-    are_kept(&cluster, &tasks).await;
-    runs_a_task(&cluster).await;
+    assert_kept(&cluster, &tasks).await;
+    assert_runs_a_task(&cluster).await;
 }

@@ -1,125 +1,124 @@
 use std::time::Instant;
 
-use cluster_tests::{Process, await_that, shell};
-use model::{Status, TaskId};
+use cluster_tests::{ClusterProcess, shell, wait_until};
+use model::{TaskId, TaskStatus};
 use nix::sys::signal::Signal;
 
-use crate::stage::{LONGER_THAN_LEASES, Stage};
+use crate::harness::{BusyCluster, LONGER_THAN_LEASES};
 
 const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// A task that only ends when it is let go, and the executor that runs it.
-async fn long_task(stage: &mut Stage, gate: &str) -> (TaskId, String) {
-    let gate = stage.cluster.folder().join(gate);
+/// Adds a task that runs until the gate opens, and returns the executor that runs it.
+async fn long_task(busy: &mut BusyCluster, gate: &str) -> (TaskId, String) {
+    let gate = busy.cluster.folder().join(gate);
     let mut task = shell(
-        &stage
+        &busy
             .cluster
             .history
             .until(&gate)
             .replace("echo $$", "echo $CONCLAVE_TASK $$"),
     );
-    // Before all of the load's.
+    // Above the priority of the load.
     task["priority"] = 10.into();
     let task = serde_json::from_value(task).unwrap();
-    let id = stage.cluster.client().add(&task, None).await.unwrap().id;
-    stage.load.expect(id);
-    (id, runs(stage, id, 1).await)
+    let id = busy.cluster.client().add(&task, None).await.unwrap().id;
+    busy.load.expect(id);
+    (id, wait_for_run(busy, id, 1).await)
 }
 
-/// Waits for its so manieth run; says who runs it.
-async fn runs(stage: &Stage, id: TaskId, count: usize) -> String {
-    await_that(&format!("run {count} of {id}"), SOON, async || {
-        let runs = stage.cluster.history.runs_of(id);
-        let task = stage.cluster.client().get(id, None).await.ok()?;
+/// Waits for run number `count` of the task, and returns its executor.
+async fn wait_for_run(busy: &BusyCluster, id: TaskId, count: usize) -> String {
+    wait_until(&format!("run {count} of {id}"), SOON, async || {
+        let runs = busy.cluster.history.runs_of(id);
+        let task = busy.cluster.client().get(id, None).await.ok()?;
         let executor = task.executor?.to_string();
-        (runs.len() >= count && task.status == Status::Running && task.attempt as usize >= count)
+        (runs.len() >= count && task.status == TaskStatus::Running && task.attempt as usize >= count)
             .then_some(executor)
     })
     .await
 }
 
-/// The task is run again, elsewhere or by the same executor after its return; then it is let go.
-async fn runs_again(stage: &Stage, id: TaskId, gate: &str) {
+/// Waits until the task runs again, on any executor, and opens its gate.
+async fn wait_until_rerun(busy: &BusyCluster, id: TaskId, gate: &str) {
     let begun = Instant::now();
-    runs(stage, id, 2).await;
+    wait_for_run(busy, id, 2).await;
     println!("the task runs again after {:?}", begun.elapsed());
-    std::fs::write(stage.cluster.folder().join(gate), "").unwrap();
+    std::fs::write(busy.cluster.folder().join(gate), "").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn executors_are_killed_paused_and_cut_off() {
-    let mut stage = Stage::busy().await;
-    let (id, victim) = long_task(&mut stage, "killed").await;
-    let fault = stage.fault(format!("kill -9 of the executor of {victim}"));
-    let machine = stage.cluster.machine_mut(&victim);
-    machine
-        .signal(Process::Service("executor"), Signal::SIGKILL)
+    let mut busy = BusyCluster::start().await;
+    let (id, victim) = long_task(&mut busy, "killed").await;
+    let fault = busy.fault(format!("kill -9 of the executor of {victim}"));
+    let node = busy.cluster.node_mut(&victim);
+    node.signal(ClusterProcess::Service("executor"), Signal::SIGKILL)
         .await;
-    runs_again(&stage, id, "killed").await;
-    stage.resumed(&fault).await;
+    wait_until_rerun(&busy, id, "killed").await;
+    busy.wait_for_progress(&fault).await;
 
-    let (id, victim) = long_task(&mut stage, "boot").await;
-    let fault = stage.fault(format!("kill -9 of the boot of {victim}"));
-    let machine = stage.cluster.machine_mut(&victim);
-    machine.signal(Process::Boot, Signal::SIGKILL).await;
-    machine.nobody().await;
-    machine.start();
-    runs_again(&stage, id, "boot").await;
-    stage.resumed(&fault).await;
+    let (id, victim) = long_task(&mut busy, "boot").await;
+    let fault = busy.fault(format!("kill -9 of the boot of {victim}"));
+    let node = busy.cluster.node_mut(&victim);
+    node.signal(ClusterProcess::Boot, Signal::SIGKILL).await;
+    node.wait_until_no_process_runs().await;
+    node.start();
+    wait_until_rerun(&busy, id, "boot").await;
+    busy.wait_for_progress(&fault).await;
 
-    let (id, victim) = long_task(&mut stage, "paused").await;
-    let fault = stage.fault(format!("the executor of {victim} stands still"));
-    let machine = stage.cluster.machine_mut(&victim);
-    machine
-        .signal(Process::Service("executor"), Signal::SIGSTOP)
+    let (id, victim) = long_task(&mut busy, "paused").await;
+    let fault = busy.fault(format!("the executor of {victim} is paused"));
+    let node = busy.cluster.node_mut(&victim);
+    node.signal(ClusterProcess::Service("executor"), Signal::SIGSTOP)
         .await;
-    runs_again(&stage, id, "paused").await;
-    let machine = stage.cluster.machine_mut(&victim);
-    machine
-        .signal(Process::Service("executor"), Signal::SIGCONT)
+    wait_until_rerun(&busy, id, "paused").await;
+    let node = busy.cluster.node_mut(&victim);
+    node.signal(ClusterProcess::Service("executor"), Signal::SIGCONT)
         .await;
-    stage.resumed(&fault).await;
-    stage.cluster.working(2).await;
+    busy.wait_for_progress(&fault).await;
+    busy.cluster.wait_for_executors(2).await;
 
-    let (id, victim) = long_task(&mut stage, "cut").await;
-    let fault = stage.fault(format!("{victim} is cut off"));
-    stage.cluster.machine(&victim).host().cut();
-    runs_again(&stage, id, "cut").await;
-    stage.cluster.machine(&victim).host().heal();
-    stage.resumed(&fault).await;
-    stage.cluster.working(2).await;
-    stage.settle().await;
+    let (id, victim) = long_task(&mut busy, "cut").await;
+    let fault = busy.fault(format!("{victim} is cut off"));
+    busy.cluster.node(&victim).host().disconnect();
+    wait_until_rerun(&busy, id, "cut").await;
+    busy.cluster.node(&victim).host().reconnect();
+    busy.wait_for_progress(&fault).await;
+    busy.cluster.wait_for_executors(2).await;
+    busy.stop_and_verify().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateways_and_proxies_are_killed_and_paused() {
-    let mut stage = Stage::busy().await;
+    let mut busy = BusyCluster::start().await;
     for (name, process) in [
-        ("g1", Process::Service("gateway")),
-        ("g1", Process::Server("etcd")),
-        ("g1", Process::Service("etcd")),
-        ("e1", Process::Server("etcd")),
+        ("g1", ClusterProcess::Service("gateway")),
+        ("g1", ClusterProcess::Server("etcd")),
+        ("g1", ClusterProcess::Service("etcd")),
+        ("e1", ClusterProcess::Server("etcd")),
     ] {
-        let fault = stage.fault(format!("kill -9 of {process} at {name}"));
-        let machine = stage.cluster.machine_mut(name);
-        let killed = machine.signal(process, Signal::SIGKILL).await;
-        machine.replaced(process, killed).await;
-        stage.whole(fault).await;
+        let fault = busy.fault(format!("kill -9 of {process} at {name}"));
+        let node = busy.cluster.node_mut(name);
+        let killed = node.signal(process, Signal::SIGKILL).await;
+        node.wait_until_replaced(process, killed).await;
+        busy.wait_until_complete(fault).await;
     }
-    let fault = stage.fault("g1 lost its power");
-    stage.cluster.machine_mut("g1").kill_all();
-    stage.resumed(&fault).await;
-    stage.cluster.machine_mut("g1").start();
-    stage.whole(fault).await;
-    stage.cluster.machine("g1").ready().await;
+    let fault = busy.fault("g1 lost power");
+    busy.cluster.node_mut("g1").kill_all();
+    busy.wait_for_progress(&fault).await;
+    busy.cluster.node_mut("g1").start();
+    busy.wait_until_complete(fault).await;
+    busy.cluster.node("g1").wait_until_ready().await;
 
-    let fault = stage.fault("the gateway stands still");
-    let machine = stage.cluster.machine_mut("g1");
-    machine.signal(Process::Service("gateway"), Signal::SIGSTOP).await;
+    let fault = busy.fault("the gateway is paused");
+    let node = busy.cluster.node_mut("g1");
+    node.signal(ClusterProcess::Service("gateway"), Signal::SIGSTOP)
+        .await;
     tokio::time::sleep(LONGER_THAN_LEASES).await;
-    stage.resumed(&fault).await;
-    let machine = stage.cluster.machine_mut("g1");
-    machine.signal(Process::Service("gateway"), Signal::SIGCONT).await;
-    stage.whole(fault).await;
-    stage.settle().await;
+    busy.wait_for_progress(&fault).await;
+    let node = busy.cluster.node_mut("g1");
+    node.signal(ClusterProcess::Service("gateway"), Signal::SIGCONT)
+        .await;
+    busy.wait_until_complete(fault).await;
+    busy.stop_and_verify().await;
 }

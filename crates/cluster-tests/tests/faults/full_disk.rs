@@ -1,13 +1,13 @@
-use api::{ClientError, NewTask, Problem};
-use cluster_tests::{Disk, System, await_that, shell};
-use model::{Status, TaskId};
+use api::{HttpClientError, NewTask, Problem};
+use cluster_tests::{TestSystem, TmpfsDisk, shell, wait_until};
+use model::{TaskId, TaskStatus};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{LONG_LEASE, SHORT_LEASE, SOON, Stage, output};
+use crate::harness::{FaultHarness, LONG_LEASE_FLAGS, SHORT_LEASE_FLAGS, SOON, output};
 
-/// Adds tasks with so much input until one is refused.
-async fn add_until_refused(system: &System, bytes: usize) -> (Vec<TaskId>, Problem) {
+/// Adds tasks with this much input until one is refused.
+async fn add_until_refused(system: &TestSystem, bytes: usize) -> (Vec<TaskId>, Problem) {
     let task = json!({"user": "tests", "execute": {"command": "wc -c", "input": "x".repeat(bytes)}});
     let task: NewTask = serde_json::from_value(task).unwrap();
     let mut ids = Vec::new();
@@ -15,21 +15,21 @@ async fn add_until_refused(system: &System, bytes: usize) -> (Vec<TaskId>, Probl
         assert!(ids.len() < 10_000, "the disk is never full");
         match system.client.add(&task, None).await {
             Ok(task) => ids.push(task.id),
-            Err(ClientError::Problem(problem)) => return (ids, *problem),
+            Err(HttpClientError::Problem(problem)) => return (ids, *problem),
             Err(error) => panic!("not a problem: {error:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_full_store_refuses_and_goes_on_when_there_is_room() {
-    let stage = Stage::new();
-    let system = &stage.system;
-    let disk = Disk::mount(&system.data().join("store"), "16m");
-    let mut up = system.up(&LONG_LEASE).unwrap();
+async fn a_full_store_refuses_tasks_until_space_is_freed() {
+    let harness = FaultHarness::new();
+    let system = &harness.system;
+    let disk = TmpfsDisk::mount(&system.data().join("store"), "16m");
+    let mut up = system.up(&LONG_LEASE_FLAGS).unwrap();
     disk.fill(2 << 20);
     let mut kept = Vec::new();
-    // Inside the task, and as a blob beside it.
+    // Inline in the task, and as a blob.
     for bytes in [30 << 10, 60 << 10, 1 << 10] {
         let (ids, problem) = add_until_refused(system, bytes).await;
         println!("{} tasks of {bytes} bytes, then: {}", ids.len(), problem.detail);
@@ -40,107 +40,107 @@ async fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     }
     assert!(!kept.is_empty());
     disk.free();
-    let after = system.run(stage.quick()).await;
-    assert_eq!(after.status, Status::Success);
+    let after = system.run(harness.short_task()).await;
+    assert_eq!(after.status, TaskStatus::Success);
     for (id, bytes) in &kept {
         let task = system.done(*id).await;
         assert_eq!(
             (task.status, output(&task)),
-            (Status::Success, &format!("{bytes}\n")[..])
+            (TaskStatus::Success, &format!("{bytes}\n")[..])
         );
     }
     let stats = system.client.stats().await.unwrap();
     assert_eq!(stats.counts.values().sum::<u64>(), kept.len() as u64 + 1);
-    system.remains().await_none().await;
+    system.leftovers().wait_until_clean().await;
     up.signal(Signal::SIGTERM);
-    assert!(up.ended(SOON).await.success());
+    assert!(up.wait_for_end(SOON).await.success());
 }
 
 fn with_data(bytes: usize) -> Value {
     json!({"user": "tests", "data": {"file": "x".repeat(bytes)}, "execute": {"command": "wc -c < data/file"}})
 }
 
-/// All that the executor keeps, its results included, on a disk that is full at times.
+/// The executor's data folder, including the spool, is on a disk that becomes full.
 #[tokio::test]
 async fn a_full_disk_under_the_executor_delays_tasks_and_ends_none() {
-    let stage = Stage::new();
-    let system = &stage.system;
-    let disk = Disk::mount(&system.data().join("executor"), "4m");
-    let _up = system.up(&LONG_LEASE).unwrap();
-    // A task that fills the disk by itself has only itself to blame.
+    let harness = FaultHarness::new();
+    let system = &harness.system;
+    let disk = TmpfsDisk::mount(&system.data().join("executor"), "4m");
+    let _up = system.up(&LONG_LEASE_FLAGS).unwrap();
+    // A task that fills the disk itself fails.
     let greedy = system.run(shell("dd if=/dev/zero of=big bs=1M count=8")).await;
-    assert_eq!(greedy.status, Status::RunFailed);
+    assert_eq!(greedy.status, TaskStatus::RunFailed);
     let stderr = greedy.result.unwrap().execute.unwrap().stderr;
     assert!(stderr.contains("No space left on device"), "{stderr}");
-    // Its room is free again for the next.
+    // Its space is free again for the next task.
     let next = system.run(with_data(1 << 20)).await;
-    assert_eq!((next.status, output(&next)), (Status::Success, "1048576\n"));
+    assert_eq!((next.status, output(&next)), (TaskStatus::Success, "1048576\n"));
 
-    let waits = stage.add_waiting().await;
-    stage.runs(waits, 1).await;
+    let waits = harness.add_waiting().await;
+    harness.wait_for_runs(waits, 1).await;
     disk.fill(0);
     let mut delayed = Vec::new();
     for bytes in [10, 64 << 10] {
         let id = system.add(with_data(bytes)).await.id;
-        await_that(
+        wait_until(
             &format!("a failed attempt with {bytes} bytes"),
             SOON,
             async || {
-                let trouble = stage.look(id).await.trouble?;
+                let trouble = harness.get(id).await.trouble?;
                 trouble.contains("No space left on device").then_some(())
             },
         )
         .await;
         delayed.push(id);
     }
-    // There is no room for its result either, but somebody to tell it to.
-    let (task, runs) = stage.finish(waits).await;
+    // There is no space for its result either, but it is reported.
+    let (task, runs) = harness.finish(waits).await;
     assert_eq!((task.attempt, runs.len()), (1, 1));
 
     disk.free();
     for id in delayed {
         let task = system.done(id).await;
-        assert_eq!((task.status, task.trouble), (Status::Success, None));
+        assert_eq!((task.status, task.trouble), (TaskStatus::Success, None));
     }
-    system.remains().await_none().await;
+    system.leftovers().wait_until_clean().await;
 }
 
-/// Nothing can be written down, not even that a new session begins.
+/// Nothing can be written, not even the id of the new session.
 #[tokio::test]
-async fn an_executor_whose_session_ends_while_its_disk_is_full_lives_on() {
-    let stage = Stage::new();
-    let system = &stage.system;
-    let disk = Disk::mount(&stage.path("e"), "4m");
-    let _judicator = system.judicator(&SHORT_LEASE).unwrap();
+async fn an_executor_whose_session_expires_while_its_disk_is_full_continues() {
+    let harness = FaultHarness::new();
+    let system = &harness.system;
+    let disk = TmpfsDisk::mount(&harness.path("e"), "4m");
+    let _judicator = system.judicator(&SHORT_LEASE_FLAGS).unwrap();
     let _gateway = system.gateway(&[]).unwrap();
-    let executor = system.executor("e", &SHORT_LEASE).unwrap();
+    let executor = system.executor("e", &SHORT_LEASE_FLAGS).unwrap();
     system.ready(1).await;
-    let session = stage.executor("e").await.unwrap().session;
+    let session = harness.executor("e").await.unwrap().session;
     disk.fill(0);
     executor.signal(Signal::SIGSTOP);
-    await_that("the session to end", SOON, async || {
-        (stage.executor("e").await?.health == "gone").then_some(())
+    wait_until("the session to end", SOON, async || {
+        (harness.executor("e").await?.health == "gone").then_some(())
     })
     .await;
     executor.signal(Signal::SIGCONT);
-    stage.another_session("e", &session).await;
+    harness.wait_for_other_session("e", &session).await;
     disk.free();
-    assert_eq!(system.run(with_data(64 << 10)).await.status, Status::Success);
-    system.remains_at("e").await_none().await;
+    assert_eq!(system.run(with_data(64 << 10)).await.status, TaskStatus::Success);
+    system.leftovers_at("e").wait_until_clean().await;
 }
 
-/// Where an operator gives the workspaces a disk of their own.
+/// The operator may mount a separate disk for the workspaces.
 #[tokio::test]
-async fn the_workspaces_may_be_a_disk_of_their_own() {
-    let stage = Stage::new();
-    let system = &stage.system;
-    let _disk = Disk::mount(&system.data().join("executor/work"), "4m");
-    let up = system.up(&LONG_LEASE).unwrap();
-    let id = stage.add_waiting().await;
-    stage.runs(id, 1).await;
+async fn the_workspaces_may_be_on_a_separate_disk() {
+    let harness = FaultHarness::new();
+    let system = &harness.system;
+    let _disk = TmpfsDisk::mount(&system.data().join("executor/work"), "4m");
+    let up = system.up(&LONG_LEASE_FLAGS).unwrap();
+    let id = harness.add_waiting().await;
+    harness.wait_for_runs(id, 1).await;
     up.kill();
-    let _up = system.up(&LONG_LEASE).unwrap();
-    stage.runs(id, 2).await;
-    stage.finish(id).await;
-    system.remains().await_none().await;
+    let _up = system.up(&LONG_LEASE_FLAGS).unwrap();
+    harness.wait_for_runs(id, 2).await;
+    harness.finish(id).await;
+    system.leftovers().wait_until_clean().await;
 }

@@ -1,11 +1,11 @@
-//! Cells where the kernel has cgroup v2: the same limits, measures and walls, as root and as an ordinary user.
+//! Cells on cgroup v2: limits, measurements and protections, as root and as an ordinary user.
 
 use std::time::Duration;
 
-use cluster_tests::{Guest, Ran, Step};
+use cluster_tests::{GuestCommand, GuestMachine, GuestOutputs};
 use serde_json::{Value, json};
 
-use crate::{animals, seen};
+use crate::{cell_view, limit_cases};
 
 const DONE: Duration = Duration::from_secs(450);
 
@@ -27,7 +27,7 @@ const CELLS: [(&str, &str, &str, &str); 9] = [
     ("hold", "--wall 60s --memory 64MiB", "hold", "exited"),
 ];
 
-fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
+fn steps(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
     let cells = CELLS.map(|(name, limits, command, _)| {
         step(
             name,
@@ -35,13 +35,13 @@ fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
         )
     });
     let crashes = [
-        Step::root("helper", HELPER),
+        GuestCommand::root("helper", HELPER),
         step(
             "crash",
             "conclave sandbox --json -- sh -c 'kill -SEGV $$' </dev/null",
         ),
-        // A crash outside of any cell shows that the helper works, and that earlier crashes have reached it by now.
-        Step::root(
+        // A crash outside of a cell shows that the helper works and has handled earlier crashes.
+        GuestCommand::root(
             "helped",
             "sh -c 'ulimit -c 0; kill -SEGV $$'; until grep guest /run/helped; do sleep 0.1; done; cat /run/helped",
         ),
@@ -49,17 +49,17 @@ fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
     let looks = [
         step("check", "conclave sandbox --check --json </dev/null"),
         step("seen", "conclave sandbox --json -- checker </dev/null"),
-        // Last, for it changes what it can.
-        Step::root("outside", "checker"),
+        // Last, because it changes whatever it can.
+        GuestCommand::root("outside", "checker"),
     ];
     cells.into_iter().chain(crashes).chain(looks).collect()
 }
 
-/// What the kernel starts for every crash writes down the host name of who crashed.
+/// A core dump helper that records the host name of the crashed process.
 const HELPER: &str = "printf '#!/bin/sh\\necho $1 >>/run/helped\\n' >/run/helper; chmod 755 /run/helper; \
                       touch /run/helped; echo '|/run/helper %h' >/proc/sys/kernel/core_pattern";
 
-fn judge(ran: &Ran, expected: &str) {
+fn assert_cells_work(ran: &GuestOutputs, expected: &str) {
     let crash: Value = ran["crash"].json();
     assert_eq!(
         (&crash["reason"], &crash["signal"]),
@@ -86,28 +86,31 @@ fn judge(ran: &Ran, expected: &str) {
     }
     let seen: Value = ran["seen"].json();
     assert_eq!(seen["stdout"], expected, "{seen:#}");
-    seen::judge_outside(&ran["outside"]);
+    cell_view::assert_seen_outside(&ran["outside"]);
 }
 
 #[tokio::test]
-async fn root_has_every_wall() {
-    let ran = guest().run(&steps(Step::root), DONE).await;
-    judge(&ran, &seen::by_root(1_900_000_000));
+async fn root_has_every_protection() {
+    let ran = guest().run(&steps(GuestCommand::root), DONE).await;
+    assert_cells_work(&ran, &cell_view::by_root(1_900_000_000));
 }
 
 #[tokio::test]
-async fn an_ordinary_user_with_a_delegated_group_has_every_wall() {
-    let ran = guest().run(&steps(Step::user), DONE).await;
-    judge(&ran, &seen::by_user());
+async fn an_ordinary_user_with_a_delegated_group_has_every_protection() {
+    let ran = guest().run(&steps(GuestCommand::user), DONE).await;
+    assert_cells_work(&ran, &cell_view::by_user());
 }
 
 #[tokio::test]
-async fn an_ordinary_user_with_subordinate_ids_has_every_wall() {
-    let ran = guest().subordinate_ids().run(&steps(Step::user), DONE).await;
-    // The last ones, two for each slot, of which there is one for each of the two processors.
-    judge(&ran, &seen::by_subordinate(165_532));
+async fn an_ordinary_user_with_subordinate_ids_has_every_protection() {
+    let ran = guest()
+        .subordinate_ids()
+        .run(&steps(GuestCommand::user), DONE)
+        .await;
+    // The last ids of the range: two for each slot, and one slot for each of the two CPUs.
+    assert_cells_work(&ran, &cell_view::by_subordinate(165_532));
 }
 
-fn guest() -> Guest {
-    seen::put(animals::guest())
+fn guest() -> GuestMachine {
+    cell_view::add_files(limit_cases::guest())
 }

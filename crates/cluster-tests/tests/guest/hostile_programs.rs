@@ -1,17 +1,17 @@
-//! Each hostile program of the list where the kernel has cgroup v2, with a task of a known result in the other slot: both
-//! ends are right, the whole guest has given little, and its kernel has started no helper.
+//! Runs each hostile program on cgroup v2, with a task of a known result in the other slot: both end as expected, the usage of
+//! the whole guest stays bounded, and the kernel starts no helper.
 
 use std::time::Duration;
 
-use cluster_tests::{Guest, HostUsage, Ran, Step, conclave};
-use hostile::{EMULATED_MEASURING, HOSTILE, Measuring};
+use cluster_tests::{GuestCommand, GuestMachine, GuestOutputs, HostUsage, conclave};
+use hostile::{EMULATED_MEASURING_TASK, HOSTILE_TASKS, MeasuringTask};
 use serde_json::{Deserializer, Value, json};
 
 const DONE: Duration = Duration::from_secs(450);
-/// How long a program goes on that no limit ends. Little enough gets done in that time where it is emulated.
+/// How long a program runs if no limit ends it. Short, although the emulated CPU is slow.
 const ATTACK_SECONDS: u64 = 3;
 
-/// What the guest may have given at the worst time, beyond what it had when the program began. It has 1 GiB in all.
+/// The largest allowed increase of the guest's usage while a program runs. The guest has 1 GiB.
 const PEAK: HostUsage = HostUsage {
     memory_bytes: 400 << 20,
     slab_bytes: 200 << 20,
@@ -21,11 +21,10 @@ const PEAK: HostUsage = HostUsage {
     processes: 700,
 };
 
-/// Writes down what the kernel starts it for: to load a module, or for a core dump.
+/// A helper that records why the kernel started it: to load a module, or for a core dump.
 const HELPER: &str = "#!/bin/sh\necho \"$@\" >>/run/asked\n";
 
-/// The kernel's own bound of all open files is lifted, as systemd does: at a tenth of the memory, a program that pays for its
-/// files with memory would reach it.
+/// Raises the kernel's limit of open files, as systemd does. A program whose files are bounded by memory only would reach it.
 const PREPARE: &str = r#"
 touch /run/asked
 echo /usr/bin/helper >/proc/sys/kernel/modprobe
@@ -33,7 +32,7 @@ echo '|/usr/bin/helper crash %h' >/proc/sys/kernel/core_pattern
 echo 9223372036854775807 >/proc/sys/fs/file-max
 "#;
 
-/// Outside of a cell the same programs have it started.
+/// Outside of a cell the same programs do start the helper.
 const ASK_OUTSIDE: &str = r#"
 hostile_module_requests 1
 hostile_crashes 1 >/dev/null
@@ -51,8 +50,8 @@ conclave up --isolation cell --slots 2 --data node --set executor.self_kill=40s 
 until grep -q 'is serving' serving; do sleep 0.1; done
 "#;
 
-/// The program, and the measuring task beside it, which is added later and so starts later. Figures of the guest all the
-/// time, each after a mark of its own. In the end both tasks, and then the figures.
+/// Runs the program and, beside it, the measuring task, while it samples the guest's usage. Prints both tasks, and then the
+/// samples.
 const BESIDE: &str = r#"
 sample() { echo sample; usage; }
 sample >/tmp/samples
@@ -66,62 +65,67 @@ cat /tmp/samples
 "#;
 
 #[tokio::test]
-async fn programs_take_little_from_a_guest_of_root() {
-    judge(&guest().run(&steps(Step::root), DONE).await);
+async fn usage_is_bounded_as_root() {
+    assert_bounded(&guest().run(&steps(GuestCommand::root), DONE).await);
 }
 
 #[tokio::test]
-async fn programs_take_little_from_a_guest_of_an_ordinary_user() {
-    judge(&guest().run(&steps(Step::user), DONE).await);
+async fn usage_is_bounded_as_an_ordinary_user() {
+    assert_bounded(&guest().run(&steps(GuestCommand::user), DONE).await);
 }
 
 #[tokio::test]
-async fn programs_take_little_from_a_guest_of_a_user_with_subordinate_ids() {
-    judge(&guest().subordinate_ids().run(&steps(Step::user), DONE).await);
+async fn usage_is_bounded_as_a_user_with_subordinate_ids() {
+    assert_bounded(
+        &guest()
+            .subordinate_ids()
+            .run(&steps(GuestCommand::user), DONE)
+            .await,
+    );
 }
 
-fn guest() -> Guest {
+fn guest() -> GuestMachine {
     let usage = USAGE.replace("FILES", &HostUsage::FILES.join(" "));
-    let guest = Guest::new()
+    let guest = GuestMachine::new()
         .program("conclave", &conclave())
         .file("/usr/bin/usage", usage, 0o755)
         .file("/usr/bin/helper", HELPER, 0o755)
-        .c_program("measuring", Measuring::source());
-    HOSTILE.iter().fold(guest, |guest, hostile| {
+        .c_program("measuring", MeasuringTask::source());
+    HOSTILE_TASKS.iter().fold(guest, |guest, hostile| {
         guest.c_program(&format!("hostile_{}", hostile.name), &hostile.source())
     })
 }
 
-fn steps(step: fn(&str, &str) -> Step) -> Vec<Step> {
-    let mut steps = vec![Step::root("prepare", PREPARE), step("start", START)];
-    for hostile in HOSTILE {
+fn steps(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
+    let mut steps = vec![GuestCommand::root("prepare", PREPARE), step("start", START)];
+    for hostile in HOSTILE_TASKS {
         let network = hostile.network.map(|name| format!("--network {name}"));
         let text = BESIDE
             .replace("NETWORK", &network.unwrap_or_default())
             .replace("NAME", hostile.name)
             .replace("SECONDS", &ATTACK_SECONDS.to_string())
-            .replace("ROUNDS", &EMULATED_MEASURING.argument());
+            .replace("ROUNDS", &EMULATED_MEASURING_TASK.argument());
         steps.push(step(hostile.name, &text));
     }
     steps.extend([
-        Step::root("asked", "cat /run/asked"),
-        Step::root("asked outside", ASK_OUTSIDE),
-        Step::root("log", "cat /tmp/log"),
+        GuestCommand::root("asked", "cat /run/asked"),
+        GuestCommand::root("asked outside", ASK_OUTSIDE),
+        GuestCommand::root("log", "cat /tmp/log"),
     ]);
     steps
 }
 
-fn judge(ran: &Ran) {
+fn assert_bounded(ran: &GuestOutputs) {
     let log = ran["log"].text();
     assert_eq!(ran["prepare"].code, 0, "{:?}", ran["prepare"]);
-    assert_eq!(ran["asked"].text(), "", "what the kernel started its helper for");
+    assert_eq!(ran["asked"].text(), "", "the kernel started its helper");
     assert_eq!(
         ran["asked outside"].text(),
         "asked\n",
         "{:?}",
         ran["asked outside"]
     );
-    for hostile in HOSTILE {
+    for hostile in HOSTILE_TASKS {
         let name = hostile.name;
         let (tasks, samples) = ran[name].text().split_once("sample\n").expect("a sample");
         let tasks: Vec<Value> = Deserializer::from_str(tasks)
@@ -141,27 +145,32 @@ fn judge(ran: &Ran) {
             "{name}: {ended:#}\n{log}"
         );
         let said = &measured["result"]["execute"]["stdout"];
-        assert_eq!(said, EMULATED_MEASURING.right, "beside {name}: {measured:#}");
+        assert_eq!(
+            said, EMULATED_MEASURING_TASK.expected_output,
+            "beside {name}: {measured:#}"
+        );
         assert!(
             ended["status"] == "success" || ended["status"] == "run_failed",
             "{name}: {ended:#}\n{log}"
         );
         let outcome = &ended["result"]["execute"];
-        if let Some(refused) = hostile.refused {
+        if let Some(refused) = hostile.expected_refusal {
             assert_eq!(outcome["stdout"], refused, "{name}: {outcome:#}");
         }
         let peak = peak(samples);
         let bound = HostUsage {
-            open_files: hostile.files_by_memory.unwrap_or(PEAK.open_files),
+            open_files: hostile.max_files_by_memory.unwrap_or(PEAK.open_files),
             ..PEAK
         };
-        assert!(peak.is_within(&bound), "{name} took {peak:#?}");
+        assert!(peak.is_within(&bound), "{name} used {peak:#?}");
     }
 }
 
-/// How much more than in the first sample. The last one may have been cut off.
+/// The largest increase since the first sample. The last sample may be incomplete.
 fn peak(samples: &str) -> HostUsage {
     let mut samples = samples.split("sample\n").filter_map(HostUsage::parse);
     let first = samples.next().expect("a sample");
-    samples.fold(first, |most, sample| most.max(&sample)).over(&first)
+    samples
+        .fold(first, |most, sample| most.max(&sample))
+        .increase_since(&first)
 }

@@ -1,13 +1,13 @@
-//! A task that takes memory which no control group counts, on a machine that runs out of it.
+//! A task that allocates kernel memory which no control group counts, on a machine with little memory.
 
 use std::time::Duration;
 
-use cluster_tests::{Guest, Step, conclave};
+use cluster_tests::{GuestCommand, GuestMachine, conclave};
 
 const DONE: Duration = Duration::from_secs(450);
 
-/// Locks on single bytes of many files, in several processes, each kept for as long as the program runs. The kernel's lists of
-/// them are short, so that it takes some hundred megabytes in seconds.
+/// Takes byte-range locks on many files in several processes, and keeps them. Each file has few locks, so that the program uses
+/// some hundred megabytes within seconds.
 const LOCKS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,14 +33,14 @@ int main() {
 }
 "#;
 
-/// A step that has waited for too long says what it waited for.
+/// Prints the state of the node if it waits for too long.
 const START: &str = r#"
 cd /tmp
 conclave up --isolation cell --slots 2 --data node --set executor.self_kill=40s --set judicator.lease=60s >serving 2>log &
 until grep -q 'is serving' serving; do sleep 0.1; done
 conclave add --wall 300s --memory 64MiB --processes 24 -- locks >id
 tries=2000
-until grep -q 'ending a task to free memory' log; do
+until grep -q 'killing a task to free memory' log; do
     tries=$((tries - 1))
     [ $tries != 0 ] || { cat log; conclave get --json $(cat id); grep -E 'MemAvailable|Slab' /proc/meminfo; exit 1; }
     sleep 0.1
@@ -53,19 +53,19 @@ conclave cancel $(cat id)
 const AFTER: &str = "conclave run -- echo goes on";
 
 #[tokio::test]
-async fn a_task_that_no_group_can_bound_is_ended_before_the_machine_is_full() {
-    let guest = Guest::new()
+async fn a_task_with_uncounted_kernel_memory_is_ended_before_the_machine_runs_out() {
+    let guest = GuestMachine::new()
         .program("conclave", &conclave())
         .c_program("locks", LOCKS);
     let steps = [
-        Step::user("start", START),
-        Step::user("after", AFTER),
-        Step::root("log", "cat /tmp/log; dmesg | grep -i 'out of memory' || true"),
+        GuestCommand::user("start", START),
+        GuestCommand::user("after", AFTER),
+        GuestCommand::root("log", "cat /tmp/log; dmesg | grep -i 'out of memory' || true"),
     ];
     let ran = guest.run(&steps, DONE).await;
     let (lost, log) = (ran["start"].text(), ran["log"].text());
     assert!(lost.contains("short of memory"), "{lost}\n{log}");
-    // No verdict: what limit would it have been?
+    // The task exceeded none of its own limits.
     assert!(
         !lost.contains("memory_limit") && !lost.contains("system_error"),
         "{lost}"

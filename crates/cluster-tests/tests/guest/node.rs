@@ -1,18 +1,17 @@
-//! A whole node where the kernel has cgroup v2: the animals through its executor, as root and as an ordinary user, and
-//! what is left of them and of a life that was killed.
+//! A whole node on cgroup v2, as root and as an ordinary user: limits of tasks, measurements, and clean-up after a kill.
 
 use std::time::Duration;
 
-use cluster_tests::{Guest, Ran, Step};
+use cluster_tests::{GuestCommand, GuestMachine, GuestOutputs};
 use serde_json::Value;
 
-use crate::animals::{self, ANIMALS, USUAL};
-use crate::seen;
+use crate::cell_view;
+use crate::limit_cases::{self, DEFAULT_LIMITS, LIMIT_CASES};
 
-/// There are many steps, and the machine may be busy. A little later the runner of the tests would end this one.
+/// Just below the timeout of the test runner: there are many commands, and the machine may be busy.
 const DONE: Duration = Duration::from_secs(450);
 
-/// As a service manager does: whenever the node has ended it is started again, in the same group.
+/// Restarts the node whenever it has ended, in the same control group, like a service manager.
 const KEEPER: &str = r#"#!/bin/sh
 cd /tmp
 while :; do
@@ -31,15 +30,15 @@ until grep -q 'is serving' /tmp/serving; do
 done 2>/dev/null
 "#;
 
-/// Number and name of everybody in the guest but the kernel's own.
+/// Lists pid and name of all processes but kernel threads.
 const PROCESSES: &str = r#"#!/bin/sh
 for stat in /proc/[0-9]*/stat; do
     read -r pid name state parent rest <$stat && [ $pid != 2 ] && [ $parent != 2 ] && echo $pid $name
 done 2>/dev/null
 "#;
 
-/// Who there is, the executor's groups with those who are in them, and files of tasks. Asks again until there is what is
-/// expected, for after each task a cell is made anew.
+/// Prints the processes, the executor's control groups with their members, and files of tasks. Repeats until that is as expected,
+/// because a new cell is prepared after each task.
 const LOOK: &str = r#"#!/bin/sh
 look() {
     # Before anybody is started to count them.
@@ -58,9 +57,8 @@ done
 echo "$seen"
 "#;
 
-/// For the one slot there are two wardens, each with a cell that waits for a task: its first process, and the one that
-/// is in the group already.
-const AT_REST: &str = "1 (conclave)
+/// The one slot has two wardens, each with a ready cell: its init, and the stub, which is already in the control group.
+const IDLE_STATE: &str = "1 (conclave)
 6 (conclave-warden)
 1 (init)
 1 (keeper)
@@ -68,13 +66,13 @@ slot-0: conclave-warden
 slot-1: conclave-warden
 ";
 
-/// The task has taken the place of one that waited.
-const AT_WORK: &str = "1 (conclave)
+/// A task runs in place of a waiting stub.
+const RUNNING_STATE: &str = "1 (conclave)
 5 (conclave-warden)
 2 (sleep)
 ";
 
-/// At work when the node is killed, with somebody in a session of their own.
+/// A task with a daemonised child that runs when the node is killed.
 const INTERRUPTED: &str = r#"
 conclave add --wall 600s --shell 'setsid sleep 600 & sleep 600' >/tmp/id
 until [ "$(processes | grep -c '(sleep)')" = 2 ]; do sleep 0.1; done
@@ -87,12 +85,13 @@ rm /tmp/serving
 kill -9 $(cat /tmp/pid)
 "#;
 
-/// It runs again in the new life, and would be in the way of others.
+/// The task runs again after the restart, and would occupy the slot.
 const CANCEL: &str = "conclave cancel $(cat /tmp/id)";
 
-const OLD_LIFE: &str = "while read -r pid name; do [ ! -e /proc/$pid ] || echo $pid $name; done </tmp/old";
+const REMAINING_PROCESSES: &str =
+    "while read -r pid name; do [ ! -e /proc/$pid ] || echo $pid $name; done </tmp/old";
 
-/// In order, this time. The group that an ordinary user's node was moved into is the keeper's as well, and stays.
+/// Stops the node in order. The control group of an ordinary user's node stays, because the keeper uses it, too.
 const STOP: &str = r#"
 kill -9 $(pidof keeper)
 kill $(cat /tmp/pid)
@@ -101,68 +100,73 @@ processes | grep conclave
 find /sys/fs/cgroup -name 'conclave*' ! -name conclave-main
 "#;
 
-/// Reads more than it may hold, which was there before it.
+/// Reads a file that is larger than its memory limit and was written by the compile step.
 const READER: &str = "conclave run --json --compile 'dd if=/dev/zero of=big bs=1M count=24' --memory 16MiB \
     --shell 'dd if=big of=/dev/null bs=64K 2>/dev/null && stat -c %s big'";
 
 const NEXT: &str = "conclave run --json --shell 'echo $((6 * 7)); ls -A /box /tmp /dev/shm'";
-const RIGHT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
+const EXPECTED_OUTPUT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
 
 #[tokio::test]
-async fn of_root_keeps_every_limit() {
-    judge_limits(&guest().run(&limits(Step::root), DONE).await);
+async fn limits_are_enforced_as_root() {
+    assert_limits(&guest().run(&limits(GuestCommand::root), DONE).await);
 }
 
 #[tokio::test]
-async fn of_an_ordinary_user_keeps_every_limit() {
-    judge_limits(&guest().run(&limits(Step::user), DONE).await);
+async fn limits_are_enforced_as_an_ordinary_user() {
+    assert_limits(&guest().run(&limits(GuestCommand::user), DONE).await);
 }
 
 #[tokio::test]
-async fn of_root_measures_and_leaves_nothing_when_killed() {
-    let ran = guest().run(&lives(Step::root), DONE).await;
-    // Each of the two wardens has a user of its own.
-    judge_lives(&ran, &[1_900_000_000, 1_900_000_001].map(seen::by_root));
+async fn a_killed_node_leaves_nothing_as_root() {
+    let ran = guest().run(&restart_commands(GuestCommand::root), DONE).await;
+    // Each of the two wardens has its own user id.
+    assert_restarts(&ran, &[1_900_000_000, 1_900_000_001].map(cell_view::by_root));
 }
 
 #[tokio::test]
-async fn of_an_ordinary_user_measures_and_leaves_nothing_when_killed() {
-    let ran = guest().run(&lives(Step::user), DONE).await;
-    judge_lives(&ran, &[seen::by_user()]);
+async fn a_killed_node_leaves_nothing_as_an_ordinary_user() {
+    let ran = guest().run(&restart_commands(GuestCommand::user), DONE).await;
+    assert_restarts(&ran, &[cell_view::by_user()]);
 }
 
 #[tokio::test]
-async fn with_subordinate_ids_measures_and_leaves_nothing_when_killed() {
-    let ran = guest().subordinate_ids().run(&lives(Step::user), DONE).await;
-    judge_lives(&ran, &[165_534, 165_535].map(seen::by_subordinate));
+async fn a_killed_node_leaves_nothing_with_subordinate_ids() {
+    let ran = guest()
+        .subordinate_ids()
+        .run(&restart_commands(GuestCommand::user), DONE)
+        .await;
+    assert_restarts(&ran, &[165_534, 165_535].map(cell_view::by_subordinate));
 }
 
-/// More than one, of which one has to be right: while the emulator stands still, time runs on for whoever is at work
-/// there. If that is after the program has counted its own, it is told to have used more.
+/// Several measurements, of which one has to be right: a pause of the emulator counts as CPU time, also after the program has
+/// printed its own count.
 const OWN_TIMES: [&str; 3] = ["own time", "own time again", "own time once more"];
 
-fn guest() -> Guest {
-    let usual = USUAL.map(|limit| format!("--set limits.default.{limit}"));
-    // A million would take minutes to make.
+fn guest() -> GuestMachine {
+    let usual = DEFAULT_LIMITS.map(|limit| format!("--set limits.default.{limit}"));
+    // A million files would take minutes.
     let settings = format!("--set sandbox.files=2048 {}", usual.join(" "));
-    seen::put(animals::guest())
+    cell_view::add_files(limit_cases::guest())
         .file("/usr/bin/keeper", KEEPER.replace("SETTINGS", &settings), 0o755)
         .file("/usr/bin/processes", PROCESSES, 0o755)
         .file("/usr/bin/look", LOOK, 0o755)
 }
 
-fn limits(step: fn(&str, &str) -> Step) -> Vec<Step> {
+fn limits(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
     let mut steps = vec![start(step), look("at first")];
-    steps.extend(ANIMALS.map(|animal| step(animal.name, &run(animal.limits, animal.command))));
+    steps.extend(
+        LIMIT_CASES.map(|limit_case| step(limit_case.name, &run(limit_case.limits, limit_case.command))),
+    );
     steps.extend([
         step("next", NEXT),
         look("after all"),
-        Step::root("log", "cat /tmp/log"),
+        GuestCommand::root("log", "cat /tmp/log"),
     ]);
     steps
 }
 
-fn lives(step: fn(&str, &str) -> Step) -> Vec<Step> {
+fn restart_commands(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
     let mut steps = vec![start(step), step("seen", &run("", "checker"))];
     steps.extend(OWN_TIMES.map(|name| step(name, &run("", "own_time"))));
     steps.extend([
@@ -170,18 +174,18 @@ fn lives(step: fn(&str, &str) -> Step) -> Vec<Step> {
         step("reader", READER),
         look("old life at rest"),
         step("interrupted", INTERRUPTED),
-        Step::root("kill", KILL),
+        GuestCommand::root("kill", KILL),
         step("start again", &format!("{AWAIT_SERVING}{CANCEL}")),
         step("next", NEXT),
-        Step::root("old life", OLD_LIFE),
+        GuestCommand::root("old life", REMAINING_PROCESSES),
         look("new life at rest"),
-        Step::root("stop", STOP),
-        Step::root("log", "cat /tmp/log"),
+        GuestCommand::root("stop", STOP),
+        GuestCommand::root("log", "cat /tmp/log"),
     ]);
     steps
 }
 
-fn start(step: fn(&str, &str) -> Step) -> Step {
+fn start(step: fn(&str, &str) -> GuestCommand) -> GuestCommand {
     step("start", &format!("keeper &{AWAIT_SERVING}"))
 }
 
@@ -189,23 +193,27 @@ fn run(limits: &str, command: &str) -> String {
     format!("conclave run --json {limits} -- {command}")
 }
 
-fn look(name: &str) -> Step {
-    Step::root(name, &format!("exec look '{}'", AT_REST.trim_end()))
+fn look(name: &str) -> GuestCommand {
+    GuestCommand::root(name, &format!("exec look '{}'", IDLE_STATE.trim_end()))
 }
 
-/// What a step wrote, word for word.
-fn says(ran: &Ran, step: &str, expected: &str) {
+/// Asserts the output of a command.
+fn assert_output(ran: &GuestOutputs, step: &str, expected: &str) {
     let log = ran["log"].text();
     assert_eq!(ran[step].text(), expected, "{step}\n---- log\n{log}");
 }
 
-fn judge_limits(ran: &Ran) {
-    says(ran, "at first", AT_REST);
-    for animal in ANIMALS {
-        let outcome = outcome(ran, animal.name);
-        assert_eq!(outcome["reason"], animal.reason, "{}: {outcome:#}", animal.name);
-        match animal.reason {
-            // The kernel lets those who are about to die have a little more.
+fn assert_limits(ran: &GuestOutputs) {
+    assert_output(ran, "at first", IDLE_STATE);
+    for limit_case in LIMIT_CASES {
+        let outcome = outcome(ran, limit_case.name);
+        assert_eq!(
+            outcome["reason"], limit_case.reason,
+            "{}: {outcome:#}",
+            limit_case.name
+        );
+        match limit_case.reason {
+            // The kernel allows processes that are being killed to exceed the limit slightly.
             "memory_limit" => assert!((64 << 20..66 << 20).contains(&memory(&outcome)), "{outcome:#}"),
             "time_limit" => assert!(seconds(&outcome) >= 0.3, "{outcome:#}"),
             "exited" => assert_eq!(outcome["exit_code"], 0, "{outcome:#}"),
@@ -217,28 +225,28 @@ fn judge_limits(ran: &Ran) {
     assert_eq!(outcome(ran, "large file")["signal"], 25);
     assert_eq!(outcome(ran, "open files")["stdout"], "24 253\n");
     assert_eq!(outcome(ran, "endless recursion")["signal"], 11);
-    assert_eq!(outcome(ran, "next")["stdout"], RIGHT);
-    says(ran, "after all", AT_REST);
+    assert_eq!(outcome(ran, "next")["stdout"], EXPECTED_OUTPUT);
+    assert_output(ran, "after all", IDLE_STATE);
 }
 
-fn judge_lives(ran: &Ran, seen: &[String]) {
+fn assert_restarts(ran: &GuestOutputs, seen: &[String]) {
     let said = outcome(ran, "seen");
     assert!(
         seen.iter().any(|expected| said["stdout"] == expected.as_str()),
         "{said:#}\nexpected: {seen:#?}"
     );
-    measures(ran);
-    says(ran, "old life at rest", AT_REST);
-    // All of them were there, and none of them is.
-    says(ran, "kill", AT_WORK);
-    says(ran, "old life", "");
-    assert_eq!(outcome(ran, "next")["stdout"], RIGHT);
-    says(ran, "new life at rest", AT_REST);
-    says(ran, "stop", "");
+    assert_measurements(ran);
+    assert_output(ran, "old life at rest", IDLE_STATE);
+    // All of them existed before the kill, and none of them afterwards.
+    assert_output(ran, "kill", RUNNING_STATE);
+    assert_output(ran, "old life", "");
+    assert_eq!(outcome(ran, "next")["stdout"], EXPECTED_OUTPUT);
+    assert_output(ran, "new life at rest", IDLE_STATE);
+    assert_output(ran, "stop", "");
 }
 
-/// Against what the program knows of itself.
-fn measures(ran: &Ran) {
+/// Asserts the measurements against what the program prints of itself.
+fn assert_measurements(ran: &GuestOutputs) {
     let own = OWN_TIMES.map(|name| outcome(ran, name));
     assert!(own.iter().any(is_right), "{own:#?}");
     let hold = outcome(ran, "hold");
@@ -248,7 +256,7 @@ fn measures(ran: &Ran) {
     assert!(memory(&reader) < 8 << 20, "{reader:#}");
 }
 
-/// Whether it is told what it has counted itself.
+/// Whether the reported CPU time is what the program has counted.
 fn is_right(own: &Value) -> bool {
     let told: f64 = own["stdout"]
         .as_str()
@@ -257,7 +265,7 @@ fn is_right(own: &Value) -> bool {
     (told - seconds(own)).abs() <= told * 0.02
 }
 
-fn outcome(ran: &Ran, name: &str) -> Value {
+fn outcome(ran: &GuestOutputs, name: &str) -> Value {
     let task: Value = ran[name].json();
     let outcome = task["result"]["execute"].clone();
     assert!(outcome.is_object(), "{name}: {task:#}");

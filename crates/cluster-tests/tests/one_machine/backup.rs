@@ -1,20 +1,20 @@
-//! A backup that is made while the node works, and the node that is started on a copy of it.
+//! A backup of a running node, and a node that is started on a copy of it.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cluster_tests::{Cli, System, shell};
+use cluster_tests::{ConclaveCli, TestSystem, shell};
 use serde_json::json;
 
-use crate::stage::text;
+use crate::harness::text;
 
-/// Larger than what is kept in the task itself.
+/// Large enough to be stored as a blob.
 const LARGE: usize = 100 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_backup_has_every_task_and_blob() {
-    let system = System::new().unwrap();
+    let system = TestSystem::new().unwrap();
     let up = system.up(&["--slots", "1"]).unwrap();
     let mut before = vec![system.run(shell("echo kept")).await.id];
     let large = "x".repeat(LARGE);
@@ -38,18 +38,18 @@ async fn a_restored_backup_has_every_task_and_blob() {
         added
     };
     let data = system.data();
-    // As `up` makes it where tokens are on.
+    // As `up` creates it if tokens are configured.
     std::fs::write(data.join("cluster-secret"), "a-secret-long-enough\n").unwrap();
     let target = system.folder.path().join("backup");
     let backup = async {
-        let cli = Cli::new("");
+        let cli = ConclaveCli::new("");
         let said = cli
             .run(&["backup", text(&target), "--data", text(&data)])
             .await
-            .well();
-        // The next one needs a folder of its own.
+            .assert_success();
+        // Each backup needs a new folder.
         let again = cli.run(&["backup", text(&target), "--data", text(&data)]).await;
-        again.fails(1, &[text(&target), "exists"]);
+        again.assert_failure(1, &[text(&target), "exists"]);
         stop.store(true, Ordering::Relaxed);
         said
     };
@@ -64,7 +64,7 @@ async fn a_restored_backup_has_every_task_and_blob() {
     assert_eq!(secret, "a-secret-long-enough\n");
 
     // As docs/single-machine.md says: a copy of the backup becomes the data folder.
-    let restored = System::new().unwrap();
+    let restored = TestSystem::new().unwrap();
     let copied = Command::new("cp")
         .arg("-a")
         .arg(&target)
@@ -83,7 +83,7 @@ async fn a_restored_backup_has_every_task_and_blob() {
     let outcome = first.result.and_then(|result| result.execute).unwrap();
     assert_eq!(serde_json::to_value(&outcome).unwrap()["stdout"], "kept\n");
     assert!(restored.client.get(with_blob.id, None).await.unwrap().done);
-    // The blob is there for a task that needs it.
+    // A task can use the restored blob.
     let again = restored
         .run(json!({
             "user": "tests",

@@ -1,23 +1,23 @@
-//! Cancelled is cancelled.
+//! Cancelling tasks in every status.
 
 use std::time::Duration;
 
-use cluster_tests::{Web, await_that};
+use cluster_tests::{RawHttpClient, wait_until};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn add(web: &Web, task: &Value) -> String {
+async fn add(web: &RawHttpClient, task: &Value) -> String {
     let answer = web.post("/api/v1/tasks", task).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let id = answer.json()["id"].as_str().expect("an id").to_string();
     format!("/api/v1/tasks/{id}")
 }
 
-async fn until(web: &Web, path: &str, status: &str) -> Value {
-    await_that(&format!("{path} to be {status}"), PATIENCE, async || {
+async fn wait_for_status(web: &RawHttpClient, path: &str, status: &str) -> Value {
+    wait_until(&format!("{path} to be {status}"), TIMEOUT, async || {
         let task = web.get(path).await.json();
         (task["status"] == status).then_some(task)
     })
@@ -39,12 +39,12 @@ fn assert_cancelled(task: &Value) {
 }
 
 #[tokio::test]
-async fn a_task_is_cancelled_wherever_it_stands() {
-    let stage = Stage::up(&["--slots", "1"]);
-    let web = &stage.web;
-    let (ran, gate) = (stage.gate("ran"), stage.gate("gate"));
+async fn a_task_is_cancelled_in_any_status() {
+    let node = SingleNode::up(&["--slots", "1"]);
+    let web = &node.web;
+    let (ran, gate) = (node.gate("ran"), node.gate("gate"));
     let running = add(web, &json!({"execute": {"command": gate.wait()}})).await;
-    let held = until(web, &running, "running").await;
+    let held = wait_for_status(web, &running, "running").await;
     assert!(held["executor"].is_string() && held["attempt"] == 1, "{held:#}");
     let pending = add(web, &json!({"execute": {"command": ran.opening()}})).await;
 
@@ -59,16 +59,16 @@ async fn a_task_is_cancelled_wherever_it_stands() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_cancelled(&answer.json());
     }
-    // The slot is free again, also after a compile step was cut short.
+    // The slot is free again, also after a cancelled compile step.
     let compiling = json!({"compile": {"command": gate.wait()}, "execute": {"command": ran.opening()}});
     let compiling = add(web, &compiling).await;
-    until(web, &compiling, "compiling").await;
+    wait_for_status(web, &compiling, "compiling").await;
     assert_eq!(web.delete(&compiling).await.status, 200);
     let after = web.run(&json!({"execute": {"command": "echo next"}})).await;
     assert_eq!(after["status"], "success");
     gate.open();
 
-    // Nothing ever becomes of a cancelled task.
+    // A cancelled task stays cancelled.
     for path in [&pending, &running, &compiling] {
         assert_cancelled(&web.get(path).await.json());
     }
@@ -76,28 +76,30 @@ async fn a_task_is_cancelled_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn what_is_done_stays_done() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn a_done_task_cannot_be_cancelled() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     for (command, status) in [("true", "success"), ("false", "run_failed")] {
         let task = web.run(&json!({"execute": {"command": command}})).await;
         let path = format!("/api/v1/tasks/{}", task["id"].as_str().unwrap());
         for _ in 0..2 {
-            let problem = web.delete(&path).await.problem(409);
+            let problem = web.delete(&path).await.assert_problem(409);
             assert!(problem["detail"].as_str().unwrap().contains(status), "{problem}");
         }
         assert_eq!(web.get(&path).await.json(), task);
     }
     let unknown = "/api/v1/tasks/01890a5d-ac96-774b-bcce-b302099a8057";
-    web.delete(unknown).await.problem(404);
-    web.delete("/api/v1/tasks/7").await.blames(422, "id", "UUID");
+    web.delete(unknown).await.assert_problem(404);
+    web.delete("/api/v1/tasks/7")
+        .await
+        .assert_problem_at(422, "id", "UUID");
 }
 
 #[tokio::test]
-async fn a_race_with_the_end_has_one_winner() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    // Each is cancelled at another moment of its short life, from before the claim to after the end.
+async fn a_cancel_that_races_with_the_end_has_one_outcome() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    // Each is cancelled at another moment, from before its claim to after its end.
     for round in 0..60 {
         let path = add(web, &json!({"execute": {"command": format!("echo {round}")}})).await;
         for _ in 0..round % 6 {

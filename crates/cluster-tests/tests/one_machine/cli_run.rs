@@ -1,14 +1,14 @@
-//! `conclave run`: as if the command ran here.
+//! `conclave run`: output, exit code, files and signals as if the command ran locally.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use cluster_tests::{Said, await_that};
+use cluster_tests::{CommandOutput, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stage::{Stage, text};
+use crate::harness::{SingleNode, text};
 
 fn write(folder: &Path, name: &str, content: &[u8]) -> String {
     let path = folder.join(name);
@@ -19,9 +19,12 @@ fn write(folder: &Path, name: &str, content: &[u8]) -> String {
 
 #[tokio::test]
 async fn outputs_and_exit_code_pass_through() {
-    let stage = Stage::up(&[]);
-    let cli = &stage.cli;
-    let said = cli.run(&["run", "--", "echo", "a b", "*", "$HOME"]).await.well();
+    let node = SingleNode::up(&[]);
+    let cli = &node.cli;
+    let said = cli
+        .run(&["run", "--", "echo", "a b", "*", "$HOME"])
+        .await
+        .assert_success();
     assert_eq!(said.text(), "a b * $HOME\n");
     // Byte for byte, each on its own stream.
     let said = cli
@@ -41,10 +44,12 @@ async fn outputs_and_exit_code_pass_through() {
         ("kill -SEGV $$", 139, "signal 11"),
         ("no-such-command", 127, "no-such-command"),
     ] {
-        cli.run(&["run", "--shell", command]).await.fails(code, &[words]);
+        cli.run(&["run", "--shell", command])
+            .await
+            .assert_failure(code, &[words]);
     }
     for (limit, command, code, words) in [
-        (["--wall", "300ms"], "sleep 600", 112, "longer than it may"),
+        (["--wall", "300ms"], "sleep 600", 112, "wall time limit"),
         (["--cpu", "200ms"], "while :; do :; done", 111, "CPU time"),
         (
             ["--memory", "32MiB"],
@@ -52,7 +57,7 @@ async fn outputs_and_exit_code_pass_through() {
             113,
             "memory",
         ),
-        (["--output", "1KiB"], "yes", 114, "wrote more"),
+        (["--output", "1KiB"], "yes", 114, "output limit"),
         (
             ["--processes", "4"],
             "for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait",
@@ -61,13 +66,13 @@ async fn outputs_and_exit_code_pass_through() {
         ),
     ] {
         let args = [&["run"][..], &limit, &["--shell", command]].concat();
-        cli.run(&args).await.fails(code, &[words]);
+        cli.run(&args).await.assert_failure(code, &[words]);
     }
-    // The command's own words keep their dashes; its arguments follow the text.
+    // Arguments of the command keep their dashes and follow the shell text.
     let said = cli
         .run(&["run", "--shell", "printf '[%s]'", "--", "--json", "a b"])
         .await
-        .well();
+        .assert_success();
     assert_eq!(said.text(), "[--json][a b]");
     let said = cli
         .run(&[
@@ -82,14 +87,14 @@ async fn outputs_and_exit_code_pass_through() {
             "x",
         ])
         .await
-        .well();
+        .assert_success();
     let task = said.json();
     assert_eq!(
         (task["user"].as_str(), task["priority"].as_i64()),
         (Some("ada"), Some(-3))
     );
     assert_eq!(task["result"]["execute"]["stdout"], "x\n");
-    // Every limit that a flag names is the task's.
+    // Every limit flag sets a limit of the task.
     let mut args = vec!["run", "--json"];
     let limits = [
         ("wall", "20s", 20),
@@ -105,7 +110,7 @@ async fn outputs_and_exit_code_pass_through() {
     let flags = limits.map(|(name, value, _)| (format!("--{name}"), value));
     args.extend(flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]));
     args.extend(["--network", "loopback", "--", "true"]);
-    let task = cli.run(&args).await.well().json();
+    let task = cli.run(&args).await.assert_success().json();
     for (name, _, expected) in limits {
         assert_eq!(
             task["execute"]["limits"][name.replace('-', "_")],
@@ -114,12 +119,12 @@ async fn outputs_and_exit_code_pass_through() {
         );
     }
     assert_eq!(task["execute"]["network"], "loopback");
-    // The compile command has the same ones, by names of their own.
+    // The compile step has the same limits, with a prefix.
     let mut args = vec!["add", "--json", "--compile", "true"];
     let flags = limits.map(|(name, value, _)| (format!("--compile-{name}"), value));
     args.extend(flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]));
     args.extend(["--compile-network", "loopback", "--", "true"]);
-    let task = cli.run(&args).await.well().json();
+    let task = cli.run(&args).await.assert_success().json();
     for (name, _, expected) in limits {
         assert_eq!(
             task["compile"]["limits"][name.replace('-', "_")],
@@ -130,8 +135,8 @@ async fn outputs_and_exit_code_pass_through() {
     assert_eq!(task["compile"]["network"], "loopback");
     cli.run(&["run", "echo", "hello"])
         .await
-        .fails(2, &["put `--` before the command: conclave run -- echo hello"]);
-    // JSON for programs, and the task's code for the shell, all at once.
+        .assert_failure(2, &["put `--` before the command: conclave run -- echo hello"]);
+    // With --json the exit code is still the task's.
     let said = cli.run(&["run", "--json", "--", "false"]).await;
     assert_eq!(
         (said.code, said.json()["status"].as_str()),
@@ -140,10 +145,10 @@ async fn outputs_and_exit_code_pass_through() {
 }
 
 #[tokio::test]
-async fn files_input_and_environment_go_with_it() {
-    let stage = Stage::up(&[]);
-    let cli = &stage.cli;
-    let folder = stage.system.folder.path().join("project");
+async fn files_input_and_environment_are_sent() {
+    let node = SingleNode::up(&[]);
+    let cli = &node.cli;
+    let folder = node.system.folder.path().join("project");
     let source = folder.join("src");
     write(
         &source,
@@ -181,17 +186,17 @@ async fn files_input_and_environment_go_with_it() {
             ],
         )
         .await
-        .well();
+        .assert_success();
     assert_eq!(said.text(), "A\n1,2\nX\nfrom a file\nme\ntool\n");
     let said = cli
-        .feed(&["run", "--input", "-", "--", "cat"], b"\xff\0typed")
+        .run_with_input(&["run", "--input", "-", "--", "cat"], b"\xff\0typed")
         .await
-        .well();
+        .assert_success();
     assert_eq!(said.stdout, b"\xff\0typed");
-    // Too large to travel inside of the task, as a file and as input.
+    // Too large to be inline, as a file and as input.
     let megabytes = vec![b'i'; 2 << 20];
     let said = cli
-        .feed(
+        .run_with_input(
             &[
                 "run",
                 "--source",
@@ -204,7 +209,7 @@ async fn files_input_and_environment_go_with_it() {
             &megabytes,
         )
         .await
-        .well();
+        .assert_success();
     assert_eq!(said.text(), format!("{}\n{}\n", 3 << 20, 2 << 20));
 
     let compile = [
@@ -228,7 +233,7 @@ async fn files_input_and_environment_go_with_it() {
     let said = cli
         .run(&["run", "--compile", "echo oops >&2; exit 9", "--shell", "echo ran"])
         .await;
-    said.fails(110, &["oops", "compile"]);
+    said.assert_failure(110, &["oops", "compile"]);
     assert_eq!(said.text(), "");
 
     std::os::unix::fs::symlink("/etc/passwd", folder.join("more/link")).unwrap();
@@ -239,7 +244,7 @@ async fn files_input_and_environment_go_with_it() {
         ),
         (
             vec!["run", "--data", &at("more"), "--", "true"],
-            "more/link is a link",
+            "more/link is a symbolic link",
         ),
         (vec!["run", "--input", "/nowhere/in", "--", "true"], "/nowhere/in"),
         (
@@ -265,7 +270,7 @@ async fn files_input_and_environment_go_with_it() {
             "execute.limits.stack: is too small",
         ),
     ] {
-        cli.run(&args).await.fails(125, &[words]);
+        cli.run(&args).await.assert_failure(125, &[words]);
     }
     for args in [
         vec!["run", "--wall", "soon", "--", "true"],
@@ -275,16 +280,16 @@ async fn files_input_and_environment_go_with_it() {
         vec!["run", "--space", "1XB", "--", "true"],
         vec!["run", "--network", "The LAN", "--", "true"],
     ] {
-        cli.run(&args).await.fails(2, &["error"]);
+        cli.run(&args).await.assert_failure(2, &["error"]);
     }
 }
 
 #[tokio::test]
 async fn ctrl_c_cancels_the_task() {
-    let stage = Stage::up(&["--slots", "1"]);
-    let cli = &stage.cli;
-    let gate = stage.gate("gate");
-    // One that runs and one that waits behind it.
+    let node = SingleNode::up(&["--slots", "1"]);
+    let cli = &node.cli;
+    let gate = node.gate("gate");
+    // One task that runs, and one that is queued.
     let ids = [
         "01890a5d-ac96-774b-bcce-b302099a8001",
         "01890a5d-ac96-774b-bcce-b302099a8002",
@@ -294,8 +299,8 @@ async fn ctrl_c_cancels_the_task() {
     for (id, status) in ids.iter().zip(["running", "pending"]) {
         let args = ["run", "--id", id, "--shell", &wait];
         children.push(cli.command(&args).spawn().unwrap());
-        await_that(&format!("a task that is {status}"), patience, async || {
-            let task = stage.web.get(&format!("/api/v1/tasks/{id}")).await;
+        wait_until(&format!("a task that is {status}"), patience, async || {
+            let task = node.web.get(&format!("/api/v1/tasks/{id}")).await;
             (task.status == 200 && task.json()["status"] == status).then_some(())
         })
         .await;
@@ -305,40 +310,43 @@ async fn ctrl_c_cancels_the_task() {
         kill(pid, Signal::SIGINT).unwrap();
     }
     for (id, child) in ids.iter().zip(children) {
-        let said = Said::of(child).await;
-        said.fails(116, &["cancelled"]);
+        let said = CommandOutput::of(child).await;
+        said.assert_failure(116, &["cancelled"]);
         assert_eq!(said.text(), "");
-        let task = stage.web.get(&format!("/api/v1/tasks/{id}")).await.json();
+        let task = node.web.get(&format!("/api/v1/tasks/{id}")).await.json();
         assert_eq!(task["status"], "cancelled");
     }
-    let said = cli.run(&["run", "--", "echo", "free again"]).await.well();
+    let said = cli
+        .run(&["run", "--", "echo", "free again"])
+        .await
+        .assert_success();
     assert_eq!(said.text(), "free again\n");
 }
 
 #[tokio::test]
-async fn a_restart_of_the_server_is_sat_out() {
-    let stage = Stage::up(&["--name", "solo"]);
-    let gate = stage.gate("gate");
+async fn a_restart_of_the_server_is_survived() {
+    let node = SingleNode::up(&["--name", "solo"]);
+    let gate = node.gate("gate");
     let id = "01890a5d-ac96-774b-bcce-b302099a8003";
     let command = format!("{}; echo done; exit 5", gate.wait());
-    let child = stage
+    let child = node
         .cli
         .command(&["run", "--id", id, "--shell", &command])
         .spawn()
         .unwrap();
-    let runs = async |stage: &Stage, attempt: u64| {
+    let runs = async |node: &SingleNode, attempt: u64| {
         let what = format!("attempt {attempt} to run");
-        await_that(&what, Duration::from_secs(30), async || {
-            let task = stage.web.get(&format!("/api/v1/tasks/{id}")).await;
+        wait_until(&what, Duration::from_secs(30), async || {
+            let task = node.web.get(&format!("/api/v1/tasks/{id}")).await;
             let json = task.json();
             (json["status"] == "running" && json["attempt"] == attempt).then_some(())
         })
         .await;
     };
-    runs(&stage, 1).await;
-    let stage = stage.again(&["--name", "solo"]);
-    runs(&stage, 2).await;
+    runs(&node, 1).await;
+    let node = node.again(&["--name", "solo"]);
+    runs(&node, 2).await;
     gate.open();
-    let said = Said::of(child).await;
+    let said = CommandOutput::of(child).await;
     assert_eq!((said.code, said.text()), (5, "done\n"), "{said:?}");
 }

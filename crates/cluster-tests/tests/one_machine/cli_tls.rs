@@ -1,10 +1,10 @@
-//! `https://`: a proxy that ends TLS stands before the node, as operators have it.
+//! `https://` through a TLS proxy in front of the node.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use cluster_tests::Cli;
+use cluster_tests::ConclaveCli;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -12,9 +12,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::stage::{Stage, text};
+use crate::harness::{SingleNode, text};
 
-/// An authority of our own and a certificate of it for this machine's loopback.
+/// A test CA and a certificate of it for loopback.
 struct Certificates {
     authority: PathBuf,
     certificate: PathBuf,
@@ -22,7 +22,7 @@ struct Certificates {
 }
 
 impl Certificates {
-    fn make(folder: &Path) -> Certificates {
+    fn create(folder: &Path) -> Certificates {
         std::fs::write(
             folder.join("extensions"),
             "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n",
@@ -53,7 +53,7 @@ impl Certificates {
         }
     }
 
-    /// A proxy with this certificate before the target: its port.
+    /// Starts a proxy with this certificate in front of the target, and returns its port.
     async fn serve(&self, target: &str) -> u16 {
         let chain = CertificateDer::pem_file_iter(&self.certificate).expect("a certificate");
         let chain = chain.collect::<Result<_, _>>().expect("a certificate");
@@ -73,7 +73,7 @@ impl Certificates {
             while let Ok((near, _)) = listener.accept().await {
                 let (acceptor, target) = (acceptor.clone(), target.clone());
                 tokio::spawn(async move {
-                    // A client that does not trust us leaves here.
+                    // A client that does not trust the certificate disconnects here.
                     let Ok(mut near) = acceptor.accept(near).await else {
                         return;
                     };
@@ -87,29 +87,29 @@ impl Certificates {
 }
 
 #[tokio::test]
-async fn https_is_spoken_with_those_who_can_prove_themselves() {
-    let stage = Stage::up(&["--name", "solo"]);
-    let certificates = Certificates::make(stage.system.folder.path());
-    let port = certificates.serve(stage.system.http()).await;
+async fn https_verifies_the_certificate() {
+    let node = SingleNode::up(&["--name", "solo"]);
+    let certificates = Certificates::create(node.system.folder.path());
+    let port = certificates.serve(node.system.http()).await;
     let authority = text(&certificates.authority);
     for host in ["localhost", "127.0.0.1"] {
-        let cli = Cli::new(&format!("https://{host}:{port}"));
+        let cli = ConclaveCli::new(&format!("https://{host}:{port}"));
         let said = cli
             .run(&["run", "--ca-file", authority, "--", "echo", "sealed"])
             .await
-            .well();
+            .assert_success();
         assert_eq!(said.text(), "sealed\n");
-        cli.run(&["--ca-file", authority, "stats"]).await.well();
+        cli.run(&["--ca-file", authority, "stats"]).await.assert_success();
         let mut command = cli.command(&["search", "--json"]);
         let child = command.env("CONCLAVE_CA_FILE", authority).spawn().unwrap();
         assert!(
-            !cluster_tests::Said::of(child)
+            !cluster_tests::CommandOutput::of(child)
                 .await
-                .well()
+                .assert_success()
                 .json_lines()
                 .is_empty()
         );
-        cli.run(&["stats"]).await.fails(
+        cli.run(&["stats"]).await.assert_failure(
             1,
             &[
                 "certificate",
@@ -118,24 +118,28 @@ async fn https_is_spoken_with_those_who_can_prove_themselves() {
                 "CONCLAVE_CA_FILE",
             ],
         );
-        cli.run(&["run", "--", "true"]).await.fails(125, &["--ca-file"]);
+        cli.run(&["run", "--", "true"])
+            .await
+            .assert_failure(125, &["--ca-file"]);
     }
-    let cli = Cli::new(&format!("https://127.0.0.1:{port}"));
+    let cli = ConclaveCli::new(&format!("https://127.0.0.1:{port}"));
     for (file, words) in [
         ("/nowhere/ca.pem", "/nowhere/ca.pem"),
         (text(&certificates.key), "no certificate"),
     ] {
-        cli.run(&["stats", "--ca-file", file]).await.fails(1, &[words]);
+        cli.run(&["stats", "--ca-file", file])
+            .await
+            .assert_failure(1, &[words]);
     }
-    // A server that does not speak TLS.
-    Cli::new(&stage.system.url("").replace("http:", "https:"))
+    // A server without TLS.
+    ConclaveCli::new(&node.system.url("").replace("http:", "https:"))
         .run(&["stats", "--ca-file", authority])
         .await
-        .fails(1, &["TLS"]);
-    stage.cli.run(&["stats"]).await.well();
+        .assert_failure(1, &["TLS"]);
+    node.cli.run(&["stats"]).await.assert_success();
 }
 
-/// Sends every request elsewhere.
+/// A server that redirects every request to the target.
 async fn redirect_to(target: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -153,12 +157,18 @@ async fn redirect_to(target: &str) -> String {
 
 #[tokio::test]
 async fn redirects_are_followed_but_not_from_http_to_https() {
-    let stage = Stage::up(&["--slots", "0"]);
-    let near = redirect_to(&stage.system.url("/api/v1/stats")).await;
-    Cli::new(&format!("http://{near}")).run(&["stats"]).await.well();
+    let node = SingleNode::up(&["--slots", "0"]);
+    let near = redirect_to(&node.system.url("/api/v1/stats")).await;
+    ConclaveCli::new(&format!("http://{near}"))
+        .run(&["stats"])
+        .await
+        .assert_success();
     let near = redirect_to("https://127.0.0.1:1/api/v1/stats").await;
-    Cli::new(&format!("http://{near}")).run(&["stats"]).await.fails(
-        1,
-        &["redirects to https://127.0.0.1:1; give that address", "--server"],
-    );
+    ConclaveCli::new(&format!("http://{near}"))
+        .run(&["stats"])
+        .await
+        .assert_failure(
+            1,
+            &["redirects to https://127.0.0.1:1; give that URL", "--server"],
+        );
 }

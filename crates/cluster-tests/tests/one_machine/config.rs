@@ -1,31 +1,32 @@
-//! Settings: where each came from, and what is wrong with it.
+//! Settings: precedence of layers, origins, and errors.
 
-use cluster_tests::{Cli, Said, System};
+use cluster_tests::{CommandOutput, ConclaveCli, TestSystem};
 use serde_json::Value;
 
-use crate::stage::text;
+use crate::harness::text;
 
-struct Settings {
-    cli: Cli,
-    system: System,
+/// A folder with a configuration file for `conclave config`.
+struct ConfigFixture {
+    cli: ConclaveCli,
+    system: TestSystem,
 }
 
-impl Settings {
-    fn new() -> Settings {
-        let system = System::new().expect("a folder");
-        Settings {
-            cli: Cli::new(&system.url("")),
+impl ConfigFixture {
+    fn new() -> ConfigFixture {
+        let system = TestSystem::new().expect("a folder");
+        ConfigFixture {
+            cli: ConclaveCli::new(&system.url("")),
             system,
         }
     }
 
-    /// `conclave config` with this file, these variables and these flags.
-    async fn show(&self, file: &str, env: &[(&str, &str)], flags: &[&str]) -> Said {
+    /// Runs `conclave config` with this file, these variables and these flags.
+    async fn show(&self, file: &str, env: &[(&str, &str)], flags: &[&str]) -> CommandOutput {
         let path = self.system.folder.path().join("node.toml");
         std::fs::write(&path, file).expect("a file");
         let args = [&["config", "--config", text(&path)], flags].concat();
         let mut command = self.cli.command(&args);
-        Said::of(
+        CommandOutput::of(
             command
                 .envs(env.iter().copied())
                 .spawn()
@@ -45,8 +46,8 @@ fn setting<'a>(settings: &'a [Value], key: &str) -> (&'a str, &'a str) {
 }
 
 #[tokio::test]
-async fn the_later_layer_wins_and_is_named() {
-    let settings = Settings::new();
+async fn a_later_layer_overrides_and_is_named_as_origin() {
+    let settings = ConfigFixture::new();
     let file = "[judicator]\nlease = \"40s\"\nattempts = 5\n[executor]\nslots = 3\n[secrets]\ntokens_file = \"tokens\"\n";
     let env = [
         ("CONCLAVE_EXECUTOR_SLOTS", "5"),
@@ -54,7 +55,11 @@ async fn the_later_layer_wins_and_is_named() {
         ("CONCLAVE_JUDICATOR_KEEP_DONE", "1s"),
     ];
     let flags = ["--slots", "7", "--set", "gateway.max_batch=9", "--json"];
-    let shown = settings.show(file, &env, &flags).await.well().json_lines();
+    let shown = settings
+        .show(file, &env, &flags)
+        .await
+        .assert_success()
+        .json_lines();
     let check = |key: &str, value: &str, from: &str| {
         let (found, origin) = setting(&shown, key);
         assert_eq!(found, value, "{key}");
@@ -66,15 +71,26 @@ async fn the_later_layer_wins_and_is_named() {
     check("judicator.keep_done", "1s", "CONCLAVE_JUDICATOR_KEEP_DONE");
     check("gateway.max_batch", "9", "--set");
     check("executor.heartbeat", "2s", "default");
-    // A path in a file is meant from where the file lies.
+    // A path in a file is relative to the folder of the file.
     let tokens = settings.system.folder.path().join("tokens");
     check("secrets.tokens_file", text(&tokens), "node.toml:7");
 
-    let without_flag = settings.show(file, &env, &["--json"]).await.well().json_lines();
+    let without_flag = settings
+        .show(file, &env, &["--json"])
+        .await
+        .assert_success()
+        .json_lines();
     assert_eq!(setting(&without_flag, "executor.slots").0, "5");
-    let without_env = settings.show(file, &[], &["--json"]).await.well().json_lines();
+    let without_env = settings
+        .show(file, &[], &["--json"])
+        .await
+        .assert_success()
+        .json_lines();
     assert_eq!(setting(&without_env, "executor.slots").0, "3");
-    let table = settings.show(file, &env, &["--slots", "7"]).await.well();
+    let table = settings
+        .show(file, &env, &["--slots", "7"])
+        .await
+        .assert_success();
     let row = table
         .text()
         .lines()
@@ -82,7 +98,7 @@ async fn the_later_layer_wins_and_is_named() {
         .unwrap();
     assert!(row.contains(" 7 ") && row.contains("--slots"), "{row}");
 
-    // Every key is documented, and every documented key is there.
+    // Every key is documented, and every documented key exists.
     let docs = include_str!("../../../../docs/configuration.md");
     let keys: Vec<_> = shown
         .iter()
@@ -92,20 +108,20 @@ async fn the_later_layer_wins_and_is_named() {
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     assert_eq!(documented.collect::<Vec<_>>(), keys);
-    // The example there works as it stands.
+    // The example in the docs works.
     let example = docs
         .split("```toml")
         .nth(1)
         .and_then(|rest| rest.split("```").next())
         .unwrap();
-    settings.show(example, &[], &[]).await.well();
+    settings.show(example, &[], &[]).await.assert_success();
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
-    let settings = Settings::new();
+async fn invalid_settings_are_named() {
+    let settings = ConfigFixture::new();
     let check = async |file: &str, env: &[(&str, &str)], flags: &[&str], words: &[&str]| {
-        settings.show(file, env, flags).await.fails(1, words);
+        settings.show(file, env, flags).await.assert_failure(1, words);
     };
     check(
         "[executor]\nslotz = 1",
@@ -153,7 +169,10 @@ async fn what_is_wrong_is_named() {
         &["--set", "executor.slotz", "executor.slots"],
     )
     .await;
-    settings.show("", &[], &["--slots", "-3"]).await.fails(2, &["-3"]);
+    settings
+        .show("", &[], &["--slots", "-3"])
+        .await
+        .assert_failure(2, &["-3"]);
     check("", &[], &["--slots=-3"], &["executor.slots", "-3"]).await;
     check(
         "",
@@ -176,14 +195,14 @@ async fn what_is_wrong_is_named() {
         &["gateway.listen", "nonsense"],
     )
     .await;
-    // The node itself says the same, before it does anything.
+    // The node reports the same before it starts anything.
     let data = settings.system.data();
     let up = ["up", "--data", text(&data), "--set", "executor.slotz=1"];
-    settings.cli.run(&up).await.fails(1, &["executor.slots"]);
+    settings.cli.run(&up).await.assert_failure(1, &["executor.slots"]);
     assert!(!data.exists(), "a node that did not start made its folder");
     settings
         .cli
         .run(&["up", "--config", "/nowhere/node.toml"])
         .await
-        .fails(1, &["/nowhere/node.toml"]);
+        .assert_failure(1, &["/nowhere/node.toml"]);
 }

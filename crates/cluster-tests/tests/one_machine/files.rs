@@ -1,14 +1,14 @@
-//! A task's files: every way to send them, and how they lie where the commands run.
+//! A task's files: every way to send them, and how they appear in the workspace.
 
-use cluster_tests::{Answer, Web};
+use cluster_tests::{HttpResponse, RawHttpClient};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::archive::{Archive, base64, inline};
-use crate::form::Form;
-use crate::stage::Stage;
+use crate::harness::SingleNode;
+use crate::multipart_builder::MultipartBuilder;
+use crate::zip_builder::{ZipBuilder, base64, inline};
 
-/// Shows each file with its mode and content.
+/// Prints each file with its mode and content.
 const SHOW: &str = "find . -type f | LC_ALL=C sort | while read -r f; do echo \"$f $(stat -c %a \"$f\") $(cat \"$f\")\"; done";
 
 fn hash(bytes: &[u8]) -> String {
@@ -18,10 +18,10 @@ fn hash(bytes: &[u8]) -> String {
         .collect()
 }
 
-async fn put(web: &Web, bytes: &[u8]) -> String {
+async fn put(web: &RawHttpClient, bytes: &[u8]) -> String {
     let hash = hash(bytes);
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
-    assert_eq!(Answer::of(request.body(bytes.to_vec())).await.status, 201);
+    assert_eq!(HttpResponse::of(request.body(bytes.to_vec())).await.status, 201);
     hash
 }
 
@@ -31,9 +31,9 @@ fn stdout(task: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn files_lie_where_they_were_said_to() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn files_are_placed_at_their_paths() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let blob = put(web, b"from a blob").await;
     let deep = ["d"; 31].join("/") + "/file";
     let task = web
@@ -76,7 +76,7 @@ async fn files_lie_where_they_were_said_to() {
     sorted.sort_unstable();
     assert_eq!(sorted, expected);
 
-    // What a task does to its copy is its own business.
+    // A task may change its own copy.
     let spoil = json!({
         "source": {"f": {"blob": blob}},
         "execute": {"command": "cat f; echo spoilt > f; cat - data/i", "input": {"blob": blob}},
@@ -89,9 +89,9 @@ async fn files_lie_where_they_were_said_to() {
 
 #[tokio::test]
 async fn zips_are_unpacked() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    let archive = Archive::new()
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    let archive = ZipBuilder::new()
         .folder("lib/")
         .file("lib/util", 0o644, b"u")
         .file("bin/run", 0o755, b"r")
@@ -106,7 +106,7 @@ async fn zips_are_unpacked() {
         let task = json!({"data": source, "execute": {"command": format!("cd data; {SHOW}")}});
         assert_eq!(stdout(&web.run(&task).await), expected);
     }
-    // A task's files are shown as such, not as the zip that they came in.
+    // The task shows the unpacked files instead of the zip.
     let task = web
         .run(&json!({"source": inline(&archive), "execute": {"command": "true"}}))
         .await;
@@ -114,20 +114,20 @@ async fn zips_are_unpacked() {
         task["source"],
         json!({"lib/util": "u", "bin/run": {"text": "r", "executable": true}, "empty": "", "ünï cödé": "x"})
     );
-    let nothing = json!({"source": inline(&Archive::new().bytes()), "execute": {"command": "ls -A"}});
+    let nothing = json!({"source": inline(&ZipBuilder::new().bytes()), "execute": {"command": "ls -A"}});
     assert_eq!(stdout(&web.run(&nothing).await), "");
     let beside =
         json!({"source": {"zip": {"base64": base64(&archive)}, "a": ""}, "execute": {"command": "ls"}});
     web.post("/api/v1/tasks", &beside)
         .await
-        .blames(422, "source", "stands alone");
+        .assert_problem_at(422, "source", "stands alone");
 }
 
 #[tokio::test]
-async fn large_files_travel_beside_their_task() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    // Larger than what may lie inside a task, all together and the first one alone.
+async fn large_files_become_blobs() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    // Larger than inline files may be, all together and the first one alone.
     let large: Vec<u8> = (0..9u32 << 20)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8)
         .collect();
@@ -141,7 +141,7 @@ async fn large_files_travel_beside_their_task() {
         .await;
     let hashes: Vec<_> = stdout(&task).lines().map(|line| &line[..64]).collect();
     assert_eq!(hashes, [&hash(&large), &hash(&large), &hash(middle.as_bytes())]);
-    // It is told as what it has become.
+    // The task shows it as a blob.
     assert_eq!(task["source"]["large"], json!({"blob": hash(&large)}));
     assert_eq!(task["execute"]["input"], json!({"blob": hash(middle.as_bytes())}));
     assert_eq!(task["source"]["small"], "s");
@@ -150,11 +150,11 @@ async fn large_files_travel_beside_their_task() {
 }
 
 #[tokio::test]
-async fn forms_carry_files() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn multipart_forms_carry_files() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let task = json!({"user": "ada", "execute": {"command": SHOW}});
-    let answer = Form::default()
+    let answer = MultipartBuilder::default()
         .task(&task)
         .part("source", Some("main.c"), b"int x;")
         .part("source", Some("lib/a.h"), b"\xff\x00raw")
@@ -170,8 +170,8 @@ async fn forms_carry_files() {
     );
     assert!(stdout(&added).contains("./data/t.csv 644"), "{added:#}");
 
-    let archive = Archive::new().file("run", 0o755, b"r").bytes();
-    let answer = Form::default()
+    let archive = ZipBuilder::new().file("run", 0o755, b"r").bytes();
+    let answer = MultipartBuilder::default()
         .part("data_zip", Some("d.zip"), &archive)
         .part("source_zip", Some("s.zip"), &archive)
         .task(&task)
@@ -181,16 +181,20 @@ async fn forms_carry_files() {
 
     let large = vec![b'x'; 5 << 20];
     let count = json!({"execute": {"command": "wc -c < large"}});
-    let form = Form::default().task(&count).part("source", Some("large"), &large);
+    let form = MultipartBuilder::default()
+        .task(&count)
+        .part("source", Some("large"), &large);
     assert_eq!(stdout(&form.post(web).await.json()), "5242880\n");
 
-    // Files in the JSON and beside it come together.
+    // Files in the JSON and in form parts are merged.
     let mut with_source = task.clone();
     with_source["source"] = json!({"a": "1"});
-    let form = Form::default().task(&with_source).part("source", Some("b"), b"2");
+    let form = MultipartBuilder::default()
+        .task(&with_source)
+        .part("source", Some("b"), b"2");
     assert_eq!(stdout(&form.post(web).await.json()), "./a 644 1\n./b 644 2\n");
 
-    let with = || Form::default().task(&with_source);
+    let with = || MultipartBuilder::default().task(&with_source);
     for (form, field, words) in [
         (with().part("source", Some("a"), b"2"), "source.a", "twice"),
         (with().part("source", Some("../a"), b"2"), "source.../a", "inside"),
@@ -204,14 +208,18 @@ async fn forms_carry_files() {
         ),
         (with().part("data_zip", Some("z"), b"no zip"), "data", "not a zip"),
         (with().task(&task), "task", "twice"),
-        (Form::default().part("source", Some("a"), b""), "task", "missing"),
         (
-            Form::default().task(&json!({"execute": {}})),
+            MultipartBuilder::default().part("source", Some("a"), b""),
+            "task",
+            "missing",
+        ),
+        (
+            MultipartBuilder::default().task(&json!({"execute": {}})),
             "execute.command",
             "missing",
         ),
     ] {
-        form.post(web).await.blames(422, field, words);
+        form.post(web).await.assert_problem_at(422, field, words);
     }
     for (kind, body) in [
         ("multipart/form-data; boundary=x", "--x\r\nno end"),
@@ -219,9 +227,9 @@ async fn forms_carry_files() {
         ("multipart/form-data; boundary=x", ""),
     ] {
         let request = web.request("POST", "/api/v1/tasks");
-        let answer = Answer::of(request.header("Content-Type", kind).body(body)).await;
+        let answer = HttpResponse::of(request.header("Content-Type", kind).body(body)).await;
         let problem = answer.json();
         assert!(matches!(answer.status, 400 | 422), "{problem}");
-        answer.problem(answer.status);
+        answer.assert_problem(answer.status);
     }
 }

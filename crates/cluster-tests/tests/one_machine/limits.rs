@@ -1,11 +1,11 @@
-//! Every limit ends what exceeds it, and is told as the reason.
+//! Every limit ends the step that exceeds it, with that reason.
 
-use cluster_tests::Web;
+use cluster_tests::RawHttpClient;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-async fn execute(web: &Web, command: &str, limits: Value) -> Value {
+async fn execute(web: &RawHttpClient, command: &str, limits: Value) -> Value {
     let task = web
         .run(&json!({"execute": {"command": command, "limits": limits}}))
         .await;
@@ -18,12 +18,12 @@ async fn execute(web: &Web, command: &str, limits: Value) -> Value {
     outcome
 }
 
-/// Without the limit none of these would end before the test does.
-async fn ends_by(web: &Web, reason: &str, command: &str, limits: Value) -> Value {
+/// Asserts that the command ends by this reason. Without the limit none of the commands ends during the test.
+async fn assert_reason(web: &RawHttpClient, reason: &str, command: &str, limits: Value) -> Value {
     let outcome = execute(web, command, limits).await;
     assert_eq!(outcome["reason"], reason, "{command}: {outcome:#}");
     assert_eq!(outcome["exit_code"], Value::Null, "{command}: {outcome:#}");
-    // Where nobody had the time to look, it is the kernel that ends whoever computes on, by SIGXCPU.
+    // If the warden does not sample in time, the kernel ends the process by SIGXCPU.
     let signals = match reason {
         "time_limit" => &[9, 24][..],
         _ => &[9],
@@ -33,7 +33,7 @@ async fn ends_by(web: &Web, reason: &str, command: &str, limits: Value) -> Value
     outcome
 }
 
-/// One child after the other, until they have used half a second; each of them is gone by then.
+/// Children that run one after another and use half a second in total.
 const SPENT: &str = r#"python3 -c '
 import os, resource, time
 while resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime < 0.5:
@@ -44,14 +44,14 @@ while resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime < 0.5:
 time.sleep(600)'"#;
 
 #[tokio::test]
-async fn time_on_the_clock_and_on_the_cpu() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    // On a busy machine even a word takes its time.
+async fn wall_and_cpu_time_are_limited() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    // On a busy machine even a short command takes a while.
     let mut said = Value::Null;
     for millis in [300, 1_000, 3_000, 10_000] {
         let limits = json!({"wall": format!("{millis}ms")});
-        let outcome = ends_by(web, "wall_limit", "echo before; sleep 600", limits).await;
+        let outcome = assert_reason(web, "wall_limit", "echo before; sleep 600", limits).await;
         let wall = outcome["wall_seconds"].as_f64().unwrap();
         assert!(wall >= f64::from(millis) / 1e3, "{outcome:#}");
         said = outcome["stdout"].clone();
@@ -60,28 +60,28 @@ async fn time_on_the_clock_and_on_the_cpu() {
         }
     }
     assert_eq!(said, "before\n");
-    // Nobody talks their way out of it.
-    ends_by(
+    // Output does not change the reason.
+    assert_reason(
         web,
         "wall_limit",
         "trap '' TERM INT HUP XCPU; while :; do sleep 1; done",
         json!({"wall": 0.3}),
     )
     .await;
-    ends_by(web, "wall_limit", "kill -STOP $$", json!({"wall": 0.3})).await;
+    assert_reason(web, "wall_limit", "kill -STOP $$", json!({"wall": 0.3})).await;
 
     let spin = "while :; do :; done";
     for command in [
         spin.to_string(),
-        // Several at once, each below the limit for itself.
+        // Several processes at once, each below the limit.
         format!("({spin}) & ({spin}) & ({spin}) & wait"),
-        // One after the other, each over before anyone looks.
+        // One process after another, each shorter than the sampling interval.
         "while :; do /bin/true; done".to_string(),
-        // What a child used counts when it is gone.
+        // The CPU time of a child counts after its end, too.
         SPENT.to_string(),
         format!("trap '' XCPU; {spin}"),
     ] {
-        let outcome = ends_by(web, "time_limit", &command, json!({"cpu": "400ms", "wall": "1m"})).await;
+        let outcome = assert_reason(web, "time_limit", &command, json!({"cpu": "400ms", "wall": "1m"})).await;
         assert!(
             outcome["cpu_seconds"].as_f64().unwrap() > 0.4,
             "{command}: {outcome:#}"
@@ -93,12 +93,12 @@ async fn time_on_the_clock_and_on_the_cpu() {
 }
 
 #[tokio::test]
-async fn memory_of_all_processes_together() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn memory_of_all_processes_together_is_limited() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let fill = |mib: u32| format!("x=$(head -c {mib}M /dev/zero | tr '\\0' x)");
     let limits = json!({"memory": "96MiB", "wall": "1m"});
-    let one = ends_by(
+    let one = assert_reason(
         web,
         "memory_limit",
         &format!("{}; sleep 600", fill(300)),
@@ -106,9 +106,9 @@ async fn memory_of_all_processes_together() {
     )
     .await;
     assert!(one["memory_bytes"].as_u64().unwrap() > 96 << 20, "{one:#}");
-    // None of the four would be too large alone.
+    // None of the four processes alone exceeds the limit.
     let four = format!("for i in 1 2 3 4; do ({}; sleep 600) & done; wait", fill(40));
-    ends_by(web, "memory_limit", &four, limits.clone()).await;
+    assert_reason(web, "memory_limit", &four, limits.clone()).await;
     let fits = execute(web, &format!("{}; echo ${{#x}}", fill(20)), limits).await;
     assert_eq!(
         (&fits["reason"], &fits["stdout"]),
@@ -117,16 +117,16 @@ async fn memory_of_all_processes_together() {
 }
 
 #[tokio::test]
-async fn output_and_processes() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn output_and_processes_are_limited() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     for flood in [
         "yes",
         "yes >&2",
         "while :; do echo x; done",
         "yes & yes >&2 & wait",
     ] {
-        let outcome = ends_by(
+        let outcome = assert_reason(
             web,
             "output_limit",
             flood,
@@ -142,11 +142,11 @@ async fn output_and_processes() {
     }
     let limits = json!({"processes": 8, "wall": "1m"});
     let many = "for i in $(seq 40); do sleep 600 & done; wait";
-    ends_by(web, "process_limit", many, limits.clone()).await;
-    // Threads are as good as processes.
+    assert_reason(web, "process_limit", many, limits.clone()).await;
+    // Threads count as processes.
     let threads = "python3 -c 'import threading, time; [threading.Thread(target=time.sleep, args=[600]).start() for _ in range(40)]'";
-    ends_by(web, "process_limit", threads, limits.clone()).await;
-    // One after the other is not at one time.
+    assert_reason(web, "process_limit", threads, limits.clone()).await;
+    // Processes that run one after another are within the limit.
     let outcome = execute(web, "for i in $(seq 40); do /bin/true; done; echo ok", limits).await;
     assert_eq!(
         (&outcome["reason"], &outcome["stdout"]),
@@ -155,10 +155,10 @@ async fn output_and_processes() {
 }
 
 #[tokio::test]
-async fn files_and_stack() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    // The kernel tells the one who writes too much by SIGXFSZ.
+async fn file_size_open_files_and_stack_are_limited() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    // The kernel sends SIGXFSZ to a process that writes too much.
     let write = "exec python3 -c 'import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); \
                  open(\"f\", \"wb\").write(bytes(1 << 20))'";
     let outcome = execute(web, write, json!({"file_size": "64KiB"})).await;
@@ -184,14 +184,14 @@ async fn files_and_stack() {
         (&json!("signalled"), &json!(11)),
         "{outcome:#}"
     );
-    // The least that may be asked for lets a program start.
+    // A program can start with the smallest allowed limits.
     let outcome = execute(web, "echo ok", json!({"open_files": 4, "stack": "64KiB"})).await;
     assert_eq!(outcome["stdout"], "ok\n", "{outcome:#}");
 }
 
 #[tokio::test]
-async fn the_operator_has_the_last_word() {
-    let stage = Stage::up(&[
+async fn the_operators_defaults_and_maxima_apply() {
+    let node = SingleNode::up(&[
         "--set",
         "limits.default.wall=500ms",
         "--set",
@@ -215,10 +215,10 @@ async fn the_operator_has_the_last_word() {
         "--set",
         "limits.max.space=32MiB",
     ]);
-    let web = &stage.web;
+    let web = &node.web;
     let task = web.run(&json!({"execute": {"command": "sleep 600"}})).await;
     assert_eq!(task["result"]["execute"]["reason"], "wall_limit");
-    // What is not asked for gets the default; where there is none, the most that may be asked for.
+    // A limit that is not set is the default or, without one, the maximum.
     assert_eq!(
         task["execute"]["limits"],
         json!({
@@ -226,7 +226,7 @@ async fn the_operator_has_the_last_word() {
             "file_size": 1 << 20, "open_files": 64, "stack": 16 << 20, "space": 8 << 20,
         })
     );
-    ends_by(web, "output_limit", "yes", json!({"wall": "1m"})).await;
+    assert_reason(web, "output_limit", "yes", json!({"wall": "1m"})).await;
     for (limits, field, limit, actual) in [
         (json!({"wall": "2m"}), "wall", "60s", "120s"),
         (
@@ -266,7 +266,7 @@ async fn the_operator_has_the_last_word() {
                 json!({"compile": {"command": "true", "limits": limits}, "execute": {"command": "true"}}),
             ),
         ] {
-            let problem = web.post("/api/v1/tasks", &task).await.problem(422);
+            let problem = web.post("/api/v1/tasks", &task).await.assert_problem(422);
             assert_eq!(problem["field"], format!("{step}.limits.{field}"));
             assert_eq!(
                 (&problem["limit"], &problem["actual"]),
@@ -276,9 +276,8 @@ async fn the_operator_has_the_last_word() {
     }
 }
 
-/// Takes back what it has written, a moment before its warden reads it. Once that waits for what is not there any more,
-/// nothing is written again.
-const THIEF: &str = r#"
+/// Reads its own output back before the warden does, and then writes nothing more, so that the warden would wait for it.
+const OUTPUT_THIEF: &str = r#"
 import os, random, signal
 thief = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
 def reads():
@@ -296,12 +295,12 @@ while True:
 "#;
 
 #[tokio::test]
-async fn a_warden_that_is_robbed_of_the_output_keeps_the_limits() {
-    let stage = Stage::up(&[]);
+async fn limits_hold_when_a_command_reads_back_its_own_output() {
+    let node = SingleNode::up(&[]);
     let task = json!({
-        "source": {"main.py": THIEF},
+        "source": {"main.py": OUTPUT_THIEF},
         "execute": {"command": ["python3", "-S", "main.py"], "limits": {"wall": "5s"}},
     });
-    let task = stage.web.run(&task).await;
+    let task = node.web.run(&task).await;
     assert_eq!(task["result"]["execute"]["reason"], "wall_limit", "{task:#}");
 }

@@ -1,22 +1,22 @@
-//! What is told of the system itself.
+//! Statistics, lists of nodes, metrics and health.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster_tests::await_that;
+use cluster_tests::wait_until;
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const READY: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn stats_executors_and_judicators_agree_with_what_is() {
-    let stage = Stage::up(&["--slots", "3", "--name", "exec-1"]);
-    let web = &stage.web;
-    stage.system.ready(1).await;
-    let gate = stage.gate("gate");
+async fn stats_and_lists_of_nodes_are_correct() {
+    let node = SingleNode::up(&["--slots", "3", "--name", "exec-1"]);
+    let web = &node.web;
+    node.system.ready(1).await;
+    let gate = node.gate("gate");
     for command in ["true", "true", "false", "kill -9 $$"] {
         web.run(&json!({"execute": {"command": command}})).await;
     }
@@ -27,13 +27,13 @@ async fn stats_executors_and_judicators_agree_with_what_is() {
         )
         .await;
     let running = running.json();
-    let events = stage
+    let events = node
         .system
         .client
         .events(running["id"].as_str().unwrap().parse().unwrap());
     let mut events = events.await.unwrap();
     use futures::StreamExt;
-    while events.next().await.unwrap().unwrap().status != model::Status::Running {}
+    while events.next().await.unwrap().unwrap().status != model::TaskStatus::Running {}
 
     let stats = web.get("/api/v1/stats").await.json();
     assert_eq!(
@@ -78,7 +78,7 @@ async fn stats_executors_and_judicators_agree_with_what_is() {
         (&judicator["leader"], &judicator["store"]),
         (&json!(true), &json!("sqlite"))
     );
-    assert_eq!(judicator["address"], stage.up.address("rpc"));
+    assert_eq!(judicator["address"], node.up.address("rpc"));
     assert!(
         judicator["name"].is_string() && judicator["since"].is_string(),
         "{judicator}"
@@ -86,7 +86,7 @@ async fn stats_executors_and_judicators_agree_with_what_is() {
     gate.open();
 }
 
-/// The samples of a Prometheus page by name and labels. Panics at a line that is none.
+/// Parses a Prometheus page: samples by name and labels. Panics at an invalid line.
 fn samples(page: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     for line in page
@@ -106,9 +106,9 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 }
 
 #[tokio::test]
-async fn metrics_count_what_happened() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn metrics_count_events() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     for command in ["true", "true", "false"] {
         web.run(&json!({"execute": {"command": command}})).await;
     }
@@ -118,8 +118,8 @@ async fn metrics_count_what_happened() {
         let id = task["id"].as_str().unwrap();
         web.get(&format!("/api/v1/tasks/{id}?wait=60")).await;
     }
-    web.get("/api/v1/tasks/no-id").await.problem(422);
-    web.get("/no/such/page").await.problem(404);
+    web.get("/api/v1/tasks/no-id").await.assert_problem(422);
+    web.get("/no/such/page").await.assert_problem(404);
     let expected = [
         ("conclave_adds_total", 5.0),
         ("conclave_claims_total", 5.0),
@@ -148,9 +148,9 @@ async fn metrics_count_what_happened() {
             1.0,
         ),
     ];
-    // The end of a task is told to who waits for it, and counted a moment later.
-    let deadline = Instant::now() + PATIENCE;
-    let page = await_that("a page of metrics", 2 * PATIENCE, async || {
+    // The end of a task is counted shortly after its waiters are answered.
+    let deadline = Instant::now() + TIMEOUT;
+    let page = wait_until("a page of metrics", 2 * TIMEOUT, async || {
         let answer = web.get("/metrics").await;
         assert!(answer.header("content-type").starts_with("text/plain"));
         let page = answer.text();
@@ -179,7 +179,7 @@ async fn metrics_count_what_happened() {
         let all = sample(&format!("{histogram}_bucket{{le=\"+Inf\"}}"));
         assert_eq!(all, sample(&format!("{histogram}_count")), "{histogram}");
     }
-    // A name for each task would never end.
+    // A label for each task would be unbounded.
     let id = added["tasks"][0]["id"].as_str().unwrap();
     assert!(!page.contains(id), "{page}");
     for name in samples.keys() {
@@ -193,19 +193,19 @@ async fn metrics_count_what_happened() {
 }
 
 #[tokio::test]
-async fn health_is_told_to_those_who_watch() {
-    let stage = Stage::up(&[]);
+async fn health_endpoints_answer() {
+    let node = SingleNode::up(&[]);
     for path in ["/healthz", "/readyz"] {
-        let answer = await_that(&format!("200 from {path}"), READY, async || {
-            let answer = stage.web.get(path).await;
+        let answer = wait_until(&format!("200 from {path}"), READY, async || {
+            let answer = node.web.get(path).await;
             (answer.status == 200).then_some(answer)
         })
         .await;
         assert!(!answer.body.is_empty());
     }
-    // A gateway whose judicator is away lives, and is not ready.
-    let alone = cluster_tests::System::new().unwrap();
-    let judicator = stage.up.address("rpc");
+    // A gateway without a judicator is alive, but not ready.
+    let alone = cluster_tests::TestSystem::new().unwrap();
+    let judicator = node.up.address("rpc");
     let data = alone.data();
     let args = [
         "gateway",
@@ -216,18 +216,18 @@ async fn health_is_told_to_those_who_watch() {
         "--data",
         data.to_str().unwrap(),
     ];
-    let gateway = cluster_tests::Node::start("gateway", alone.folder.path(), &args).unwrap();
-    let web = cluster_tests::Web::new(&alone.url(""));
-    await_that("the gateway to be ready", READY, async || {
+    let gateway = cluster_tests::NodeProcess::start("gateway", alone.folder.path(), &args).unwrap();
+    let web = cluster_tests::RawHttpClient::new(&alone.url(""));
+    wait_until("the gateway to be ready", READY, async || {
         (web.get("/readyz").await.status == 200).then_some(())
     })
     .await;
-    let Stage { up, .. } = stage;
+    let SingleNode { up, .. } = node;
     up.kill();
     assert_eq!(web.get("/healthz").await.status, 200);
     for path in ["/readyz", "/api/v1/stats", "/api/v1/tasks"] {
         let answer = web.get(path).await;
-        answer.problem(503);
+        answer.assert_problem(503);
         assert!(answer.header("retry-after").parse::<u32>().is_ok());
     }
     assert!(

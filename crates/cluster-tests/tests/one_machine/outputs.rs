@@ -1,23 +1,23 @@
-//! What a step wrote: shown in JSON as well as text can, and exactly at its own URL.
+//! Output of steps: as text in JSON, and as raw bytes at its own URL.
 
-use cluster_tests::{Answer, Web};
+use cluster_tests::{HttpResponse, RawHttpClient};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-async fn raw(web: &Web, task: &Value, output: &str) -> Answer {
+async fn raw(web: &RawHttpClient, task: &Value, output: &str) -> HttpResponse {
     let id = task["id"].as_str().expect("an id");
     web.get(&format!("/api/v1/tasks/{id}/{output}")).await
 }
 
-async fn execute(web: &Web, execute: Value) -> Value {
+async fn execute(web: &RawHttpClient, execute: Value) -> Value {
     web.run(&json!({"execute": execute})).await
 }
 
 #[tokio::test]
-async fn bytes_come_back_as_they_were_written() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn raw_output_is_returned_unchanged() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     for (printf, lossy, exact, kind) in [
         ("a\\0b\\n", "a\0b\n", &b"a\0b\n"[..], "text/plain; charset=utf-8"),
         (
@@ -50,7 +50,7 @@ async fn bytes_come_back_as_they_were_written() {
             let answer = raw(web, &task, &format!("execute/{stream}")).await;
             assert_eq!((answer.status, answer.body.as_slice()), (200, exact));
             assert_eq!(answer.header("content-type"), kind);
-            // A stranger's bytes must not become a page of ours.
+            // A browser must not render untrusted output as a page.
             assert_eq!(answer.header("x-content-type-options"), "nosniff");
             assert_eq!(answer.header("content-security-policy"), "sandbox");
         }
@@ -58,9 +58,9 @@ async fn bytes_come_back_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn long_output_is_cut_and_said_to_be() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn long_output_is_truncated_and_marked() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let line = "head -c 5000000 /dev/zero | tr '\\0' x";
     // (limit, reason, bytes kept)
     for (limit, reason, kept) in [
@@ -83,7 +83,7 @@ async fn long_output_is_cut_and_said_to_be() {
         );
         assert_eq!(outcome["stdout"].as_str().unwrap().len(), kept);
     }
-    // Each stream has its own share, and a full one holds up neither the other nor the command.
+    // Each stream has its own limit, and a full one blocks neither the other nor the command.
     let both = format!("{line} & {line} >&2 & wait; echo end >&2");
     let task = execute(web, json!({"command": both})).await;
     for stream in ["stdout", "stderr"] {
@@ -92,7 +92,7 @@ async fn long_output_is_cut_and_said_to_be() {
         assert_eq!(answer.body.len(), 1 << 20);
     }
     assert_eq!(task["status"], "success");
-    // A character that is cut in two is shown as well as can be.
+    // A truncated character is replaced.
     let wide = json!({"command": "yes é | tr -d '\\n' | head -c 101", "limits": {"output": 101}});
     let task = execute(web, wide).await;
     assert_eq!(raw(web, &task, "execute/stdout").await.body.len(), 101);
@@ -105,10 +105,10 @@ async fn long_output_is_cut_and_said_to_be() {
 }
 
 #[tokio::test]
-async fn a_failed_compile_is_the_end() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    let touched = stage.gate("touched");
+async fn a_failed_compile_step_ends_the_task() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    let touched = node.gate("touched");
     let execute = json!({"command": touched.opening()});
     for (command, limits, reason, code) in [
         (
@@ -132,12 +132,12 @@ async fn a_failed_compile_is_the_end() {
             "{command}"
         );
         assert_eq!(task["result"]["execute"], Value::Null);
-        let problem = raw(web, &task, "execute/stdout").await.problem(404);
+        let problem = raw(web, &task, "execute/stdout").await.assert_problem(404);
         assert!(
             problem["detail"]
                 .as_str()
                 .unwrap()
-                .contains("did not get that far"),
+                .contains("or it ended before it"),
             "{problem}"
         );
         assert_eq!(raw(web, &task, "compile/stdout").await.status, 200);
@@ -149,7 +149,7 @@ async fn a_failed_compile_is_the_end() {
         .await;
     assert_eq!(raw(web, &task, "compile/stdout").await.body, b"out\n");
     assert_eq!(raw(web, &task, "compile/stderr").await.body, b"err\n");
-    // What a compile step leaves is there for the execute step; its outputs stay apart.
+    // Files of the compile step are kept for the execute step; outputs are separate.
     let task = web
         .run(&json!({
             "compile": {"command": "echo compiled; printf '#!/bin/sh\\necho ran' > main; chmod +x main; exit 0"},
@@ -161,20 +161,20 @@ async fn a_failed_compile_is_the_end() {
 }
 
 #[tokio::test]
-async fn outputs_that_are_not_there_are_refused() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    let gate = stage.gate("go");
+async fn missing_outputs_are_not_found() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    let gate = node.gate("go");
     let running = web
         .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
         .await
         .json();
-    let problem = raw(web, &running, "execute/stdout").await.problem(404);
+    let problem = raw(web, &running, "execute/stdout").await.assert_problem(404);
     assert!(problem["detail"].as_str().unwrap().contains("yet"), "{problem}");
     let done = execute(web, json!({"command": "true"})).await;
-    raw(web, &done, "compile/stdout").await.problem(404);
+    raw(web, &done, "compile/stdout").await.assert_problem(404);
     for wrong in ["execute/stdin", "run/stdout", "execute", "execute/stdout/x"] {
-        raw(web, &done, wrong).await.problem(404);
+        raw(web, &done, wrong).await.assert_problem(404);
     }
     gate.open();
 }

@@ -1,11 +1,11 @@
-//! What people look at, and what programs read about the API.
+//! Web pages, API documentation and OpenAPI description.
 
-use cluster_tests::Answer;
+use cluster_tests::HttpResponse;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-/// Every URL of the API and how it is called.
+/// Every URL of the API and its methods.
 const ROUTES: [(&str, &[&str]); 13] = [
     ("/api/v1/tasks", &["get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
@@ -35,8 +35,8 @@ fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 
 #[tokio::test]
 async fn the_api_describes_itself() {
-    let stage = Stage::up(&[]);
-    let answer = stage.web.get("/api/openapi.json").await;
+    let node = SingleNode::up(&[]);
+    let answer = node.web.get("/api/openapi.json").await;
     assert!(answer.header("content-type").starts_with("application/json"));
     let api = answer.json();
     assert!(
@@ -44,7 +44,7 @@ async fn the_api_describes_itself() {
         "{}",
         api["openapi"]
     );
-    let docs = stage.web.get("/api/docs").await;
+    let docs = node.web.get("/api/docs").await;
     assert!(docs.header("content-type").starts_with("text/html"));
     let docs = docs.text();
     for (path, methods) in ROUTES.iter().filter(|(path, _)| *path != "/api/openapi.json") {
@@ -75,22 +75,22 @@ async fn the_api_describes_itself() {
             .expect("a reference inside the document");
         assert!(api.pointer(target).is_some(), "{reference} leads nowhere");
     }
-    // Every kind of problem leads to its description.
-    let problem = stage.web.get("/api/v1/tasks/x").await.problem(422);
+    // Every problem type links to its description.
+    let problem = node.web.get("/api/v1/tasks/x").await.assert_problem(422);
     let (page, anchor) = problem["type"].as_str().unwrap().split_once('#').unwrap();
     assert_eq!(page, "/api/docs");
     assert!(
         docs.contains(&format!("id=\"{anchor}\"")),
         "{anchor} is not on the docs page"
     );
-    // The example that the description gives does work.
+    // The example in the description works.
     let example =
         &api["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["application/json"]["example"];
-    let task = stage.web.run(example).await;
+    let task = node.web.run(example).await;
     assert_eq!(task["status"], "success", "{task:#}");
 }
 
-/// The examples of a schema, and of what it refers to.
+/// The examples of a schema, and of the schemas that it refers to.
 fn examples<'a>(api: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     let target = schema["$ref"]
         .as_str()
@@ -104,19 +104,19 @@ fn examples<'a>(api: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn every_example_is_taken() {
-    let stage = Stage::up(&["--slots", "0"]);
-    let web = &stage.web;
+async fn every_example_is_accepted() {
+    let node = SingleNode::up(&["--slots", "0"]);
+    let web = &node.web;
     let api = web.get("/api/openapi.json").await.json();
     let mut tried = 0;
-    // The bodies.
+    // Request bodies.
     for path in ["/api/v1/tasks", "/api/v1/tasks/batch"] {
         let body = &api["paths"][path]["post"]["requestBody"]["content"]["application/json"];
         let answer = web.post(path, &body["example"]).await;
         assert_eq!(answer.status, 201, "{path}: {}", answer.text());
         tried += 1;
     }
-    // Every field of a task, by itself.
+    // Every field of a task, separately.
     let fields = |name: &str| {
         let properties = api["components"]["schemas"][name]["properties"].as_object();
         properties.expect("a type with fields").clone()
@@ -172,9 +172,9 @@ async fn every_example_is_taken() {
 }
 
 #[tokio::test]
-async fn methods_and_places_that_do_not_exist() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn unknown_methods_and_paths_are_refused() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     for (path, methods) in ROUTES {
         let path = path
             .replace("{id}", "01890a5d-ac96-774b-bcce-b302099a8057")
@@ -183,8 +183,8 @@ async fn methods_and_places_that_do_not_exist() {
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
             let known = methods.contains(&method.to_lowercase().as_str());
             if !known {
-                let answer = Answer::of(web.request(method, &path)).await;
-                answer.problem(405);
+                let answer = HttpResponse::of(web.request(method, &path)).await;
+                answer.assert_problem(405);
                 let allow = answer.header("allow").to_lowercase();
                 for method in methods {
                     assert!(allow.contains(method), "{path} allows '{allow}'");
@@ -201,10 +201,10 @@ async fn methods_and_places_that_do_not_exist() {
         "//",
         "/api/v1/tasks/a/b/c/d",
     ] {
-        web.get(path).await.problem(404);
-        // A browser gets a page, from which there is a way on.
+        web.get(path).await.assert_problem(404);
+        // A browser gets a page with a link.
         let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-        let page = Answer::of(web.request("GET", path).header("Accept", accept)).await;
+        let page = HttpResponse::of(web.request("GET", path).header("Accept", accept)).await;
         assert_eq!(page.status, 404);
         assert!(page.header("content-type").starts_with("text/html"), "{path}");
         let page = page.text();
@@ -214,35 +214,35 @@ async fn methods_and_places_that_do_not_exist() {
         );
         assert!(page.contains("href=\"/api/docs\""), "{page}");
     }
-    let evil = Answer::of(web.request("GET", "/<script>").header("Accept", "text/html")).await;
+    let evil = HttpResponse::of(web.request("GET", "/<script>").header("Accept", "text/html")).await;
     assert_eq!(evil.status, 404);
     assert!(!evil.text().contains("<script"), "{}", evil.text());
 }
 
 #[tokio::test]
-async fn the_docs_page_can_be_copied_from() {
-    let stage = Stage::up(&["--slots", "1"]);
-    let docs = stage.web.get("/api/docs").await.text();
-    let own = stage.system.url("/api/v1/tasks?wait=10");
+async fn examples_on_the_docs_page_use_the_servers_address() {
+    let node = SingleNode::up(&["--slots", "1"]);
+    let docs = node.web.get("/api/docs").await.text();
+    let own = node.system.url("/api/v1/tasks?wait=10");
     assert!(docs.contains(&own), "{own} is not in the examples");
     assert!(!docs.contains('`'), "the docs page shows Markdown");
     let host = "a'$(reboot)<script>";
-    let docs = Answer::of(stage.web.request("GET", "/api/docs").header("Host", host)).await;
+    let docs = HttpResponse::of(node.web.request("GET", "/api/docs").header("Host", host)).await;
     assert!(
         !docs.text().contains("reboot"),
         "the docs page repeats what it should not"
     );
-    // One executor with one slot is not many.
-    stage.web.run(&json!({"execute": {"command": "true"}})).await;
-    let page = stage.web.get("/").await.text();
+    // Singular for one executor and one slot.
+    node.web.run(&json!({"execute": {"command": "true"}})).await;
+    let page = node.web.get("/").await.text();
     assert!(page.contains("</b> executor</span>"), "{page}");
     assert!(page.contains("</b> slot in use"), "{page}");
 }
 
 #[tokio::test]
-async fn pages_show_tasks_and_trust_none_of_them() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn pages_escape_everything_that_tasks_contain() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let evil = "<script>alert('x')</script>\"&";
     let task = web
         .run(&json!({
@@ -291,7 +291,7 @@ async fn pages_show_tasks_and_trust_none_of_them() {
     assert!(!none.contains(&id(&task)));
     let page = web.get(&format!("/tasks/{}", id(&list_command))).await.text();
     assert!(page.contains("success") && page.contains("ada"), "{page}");
-    // Wrong places and wrong searches are told to a person as a page.
+    // Unknown pages and invalid searches are answered with a page.
     for (path, status) in [
         ("/tasks/01890a5d-ac96-774b-bcce-b302099a8057", 404),
         ("/tasks/<script>", 422),
@@ -305,10 +305,10 @@ async fn pages_show_tasks_and_trust_none_of_them() {
 }
 
 #[tokio::test]
-async fn only_our_own_page_may_cancel() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
-    let gate = stage.gate("gate");
+async fn cross_site_cancels_are_refused() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
+    let gate = node.gate("gate");
     let task = web
         .post("/api/v1/tasks", &json!({"execute": {"command": gate.wait()}}))
         .await
@@ -325,7 +325,7 @@ async fn only_our_own_page_may_cancel() {
         for path in [page.as_str(), "/api/v1/tasks"] {
             let request = web.request("POST", path).header(name, value);
             assert_eq!(
-                Answer::of(request.body("{}")).await.status,
+                HttpResponse::of(request.body("{}")).await.status,
                 403,
                 "{name}: {value}"
             );
@@ -333,10 +333,10 @@ async fn only_our_own_page_may_cancel() {
     }
     let path = format!("/api/v1/tasks/{id}");
     assert_eq!(web.get(&path).await.json()["done"], false);
-    // The button leads back to the task's page, also when it is pressed twice.
+    // The button redirects to the task's page, also when it is pressed twice.
     for _ in 0..2 {
         let own = web.request("POST", &page).header("Sec-Fetch-Site", "same-origin");
-        let answer = Answer::of(own).await;
+        let answer = HttpResponse::of(own).await;
         assert_eq!(answer.status, 200);
         assert!(answer.text().contains("cancelled"), "{}", answer.text());
     }
@@ -344,12 +344,12 @@ async fn only_our_own_page_may_cancel() {
 }
 
 #[tokio::test]
-async fn a_name_that_anyone_may_own_is_not_answered_to() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn requests_for_foreign_host_names_are_refused() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let call = |method: &str, path: &str, host: &str| {
         let request = web.request(method, path).header("Host", host);
-        Answer::of(request.body(r#"{"execute": {"command": "true"}}"#))
+        HttpResponse::of(request.body(r#"{"execute": {"command": "true"}}"#))
     };
     for (method, path) in [
         ("GET", "/api/v1/tasks"),
@@ -358,7 +358,7 @@ async fn a_name_that_anyone_may_own_is_not_answered_to() {
     ] {
         call(method, path, "evil.example:7000")
             .await
-            .blames(403, "Host", "IP address");
+            .assert_problem_at(403, "Host", "IP address");
     }
     let page = call("GET", "/", "evil.example").await;
     assert_eq!(page.status, 403);
@@ -371,9 +371,9 @@ async fn a_name_that_anyone_may_own_is_not_answered_to() {
 }
 
 #[tokio::test]
-async fn the_list_goes_on_page_after_page() {
-    let stage = Stage::up(&["--slots", "0"]);
-    let web = &stage.web;
+async fn the_list_of_tasks_is_paged() {
+    let node = SingleNode::up(&["--slots", "0"]);
+    let web = &node.web;
     let tasks: Vec<_> = (0..120)
         .map(|n| json!({"execute": {"command": format!("task-{n:03}-&")}}))
         .collect();

@@ -1,69 +1,68 @@
 use std::time::Duration;
 
-use cluster_tests::{Disk, System, await_that};
+use cluster_tests::{TestSystem, TmpfsDisk, wait_until};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
 const SOON: Duration = Duration::from_secs(30);
 const NO_EXECUTOR: &str = "no executor is connected: tasks wait until one joins";
 
 #[tokio::test]
-async fn a_full_disk_makes_the_node_unready_until_there_is_room() {
-    let system = System::new().unwrap();
-    let disk = Disk::mount(&system.data().join("store"), "16m");
-    let stage = Stage::on(system, &[]);
-    await_that("the node to be ready", SOON, async || {
-        (stage.web.get("/readyz").await.status == 200).then_some(())
+async fn a_full_disk_makes_the_node_unready_until_space_is_freed() {
+    let system = TestSystem::new().unwrap();
+    let disk = TmpfsDisk::mount(&system.data().join("store"), "16m");
+    let node = SingleNode::on(system, &[]);
+    wait_until("the node to be ready", SOON, async || {
+        (node.web.get("/readyz").await.status == 200).then_some(())
     })
     .await;
     disk.fill(0);
-    // An answer from before the disk was full serves for a second.
-    let refused = await_that("the node to be unready", SOON, async || {
-        let answer = stage.web.get("/readyz").await;
+    // A cached answer from before the disk was full is valid for a second.
+    let refused = wait_until("the node to be unready", SOON, async || {
+        let answer = node.web.get("/readyz").await;
         (answer.status != 200).then_some(answer)
     })
     .await;
-    refused.problem(503);
-    let store = stage.system.data().join("store").display().to_string();
-    for reason in ["no room left", &store, "free some space"] {
+    refused.assert_problem(503);
+    let store = node.system.data().join("store").display().to_string();
+    for reason in ["no space left on device", &store, "free some space"] {
         assert!(refused.text().contains(reason), "{}", refused.text());
     }
-    assert_eq!(stage.web.get("/healthz").await.status, 200);
+    assert_eq!(node.web.get("/healthz").await.status, 200);
     disk.free();
-    await_that("the node to be ready", SOON, async || {
-        (stage.web.get("/readyz").await.status == 200).then_some(())
+    wait_until("the node to be ready", SOON, async || {
+        (node.web.get("/readyz").await.status == 200).then_some(())
     })
     .await;
-    // Unmounted before its folder is removed.
+    // Unmount before the folder is removed.
     drop(disk);
 }
 
 #[tokio::test]
-async fn a_node_without_an_executor_is_ready_and_says_that_tasks_wait() {
-    let stage = Stage::up(&["--slots", "0"]);
-    let ready = await_that("the node to be ready", SOON, async || {
-        let answer = stage.web.get("/readyz").await;
+async fn a_node_without_an_executor_is_ready_and_notes_that_tasks_wait() {
+    let node = SingleNode::up(&["--slots", "0"]);
+    let ready = wait_until("the node to be ready", SOON, async || {
+        let answer = node.web.get("/readyz").await;
         (answer.status == 200).then_some(answer)
     })
     .await;
     assert_eq!(ready.text(), format!("ready; {NO_EXECUTOR}\n"));
-    let stats = stage.web.get("/api/v1/stats").await.json();
+    let stats = node.web.get("/api/v1/stats").await.json();
     assert_eq!(stats["note"], NO_EXECUTOR);
     assert!(
-        stage
-            .cli
+        node.cli
             .run(&["stats"])
             .await
-            .well()
+            .assert_success()
             .text()
             .contains(NO_EXECUTOR)
     );
-    assert!(stage.web.get("/").await.text().contains(NO_EXECUTOR));
+    assert!(node.web.get("/").await.text().contains(NO_EXECUTOR));
 
-    let stage = Stage::up(&[]);
-    await_that("the executor to be connected", SOON, async || {
-        (stage.web.get("/readyz").await.text() == "ready\n").then_some(())
+    let node = SingleNode::up(&[]);
+    wait_until("the executor to be connected", SOON, async || {
+        (node.web.get("/readyz").await.text() == "ready\n").then_some(())
     })
     .await;
-    assert!(stage.web.get("/api/v1/stats").await.json().get("note").is_none());
+    assert!(node.web.get("/api/v1/stats").await.json().get("note").is_none());
 }

@@ -1,62 +1,65 @@
-//! SIGHUP: what can be read again is, and nothing ends.
+//! SIGHUP reloads tokens, secrets and the log level, and ends nothing.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use cluster_tests::{Answer, Node, System, Web, await_that, conclave, shell};
+use cluster_tests::{HttpResponse, NodeProcess, RawHttpClient, TestSystem, conclave, shell, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
-use crate::stage::text;
+use crate::harness::text;
 
 const SOON: Duration = Duration::from_secs(60);
 const OLD: &str = "the-old-token-of-ada";
 const NEW: &str = "the-new-token-of-ada";
 
-async fn status(web: &Web, token: &str) -> u16 {
-    Answer::of(web.request("GET", "/api/v1/stats").bearer_auth(token))
+async fn status(web: &RawHttpClient, token: &str) -> u16 {
+    HttpResponse::of(web.request("GET", "/api/v1/stats").bearer_auth(token))
         .await
         .status
 }
 
-async fn logged(node: &Node, words: &str) {
-    await_that(&format!("'{words}' in the log"), SOON, async || {
+async fn wait_until_logged(node: &NodeProcess, words: &str) {
+    wait_until(&format!("'{words}' in the log"), SOON, async || {
         node.log().contains(words).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn tokens_are_read_again_and_a_bad_file_changes_nothing() {
-    let system = System::new().unwrap();
+async fn tokens_are_reloaded_and_an_invalid_file_changes_nothing() {
+    let system = TestSystem::new().unwrap();
     let tokens = system.folder.path().join("tokens");
     fs::write(&tokens, format!("{OLD} ada\n")).unwrap();
     let up = system.up(&["--tokens-file", text(&tokens)]).unwrap();
-    let web = Web::new(&system.url(""));
+    let web = RawHttpClient::new(&system.url(""));
     assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (200, 401));
 
     fs::write(&tokens, format!("# new\n{NEW} ada\n")).unwrap();
     up.signal(Signal::SIGHUP);
-    logged(&up, "read the tokens in").await;
+    wait_until_logged(&up, "tokens reloaded").await;
     assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (401, 200));
 
     fs::write(&tokens, format!("{OLD} ada\nshort bob\n")).unwrap();
     up.signal(Signal::SIGHUP);
-    logged(
+    wait_until_logged(
         &up,
-        &format!("the tokens stay as they were: line 2 of {}", text(&tokens)),
+        &format!(
+            "could not reload the tokens; keeping the old ones: line 2 of {}",
+            text(&tokens)
+        ),
     )
     .await;
     assert_eq!((status(&web, OLD).await, status(&web, NEW).await), (401, 200));
-    assert!(cluster_tests::lives(up.pid()));
+    assert!(cluster_tests::is_alive(up.pid()));
 }
 
 #[tokio::test]
-async fn the_secret_is_read_again_on_both_sides() {
-    let system = System::new().unwrap();
+async fn the_cluster_secret_is_reloaded_on_both_sides() {
+    let system = TestSystem::new().unwrap();
     let secret = system.folder.path().join("secret");
     fs::write(&secret, "the-first-secret-of-all\n").unwrap();
     let flags = ["--cluster-file", text(&secret)];
@@ -67,19 +70,19 @@ async fn the_secret_is_read_again_on_both_sides() {
     fs::write(&secret, "the-second-secret-of-all\n").unwrap();
     for node in [&up, &executor] {
         node.signal(Signal::SIGHUP);
-        logged(node, "read the cluster secret in").await;
+        wait_until_logged(node, "cluster secret reloaded").await;
     }
     assert_eq!(system.run(shell("true")).await.status.as_str(), "success");
-    // Who comes with the old one is refused.
+    // A node with the old secret is refused.
     let old = system.folder.path().join("old");
     fs::write(&old, "the-first-secret-of-all\n").unwrap();
     let stranger = system.executor("s", &["--cluster-file", text(&old)]).unwrap();
-    logged(&stranger, "this is not the cluster's secret").await;
+    wait_until_logged(&stranger, "wrong cluster secret").await;
 }
 
 #[tokio::test]
-async fn the_log_level_is_read_again() {
-    let system = System::new().unwrap();
+async fn the_log_level_is_reloaded() {
+    let system = TestSystem::new().unwrap();
     let config = system.folder.path().join("node.toml");
     let write = |level: &str, slots: u32| {
         fs::write(
@@ -91,51 +94,50 @@ async fn the_log_level_is_read_again() {
     write("info", 1);
     let mut command = system.up_command(&["--config", text(&config)]);
     command.env_remove("CONCLAVE_NODE_LOG");
-    let up = Node::launch("up", system.folder.path(), command).unwrap();
+    let up = NodeProcess::launch("up", system.folder.path(), command).unwrap();
     let first = system.run(shell("true")).await;
     assert!(!up.log().contains("DEBUG"), "{}", up.log());
 
     write("debug", 2);
     up.signal(Signal::SIGHUP);
-    logged(&up, "take effect at the next start: executor.slots").await;
+    wait_until_logged(&up, "restart the node to apply them: executor.slots").await;
     let second = system.run(shell("true")).await;
-    logged(&up, &format!("task handed out task={}", second.id)).await;
-    assert!(!up.log().contains(&format!("task handed out task={}", first.id)));
+    wait_until_logged(&up, &format!("task handed to an executor task={}", second.id)).await;
+    assert!(
+        !up.log()
+            .contains(&format!("task handed to an executor task={}", first.id))
+    );
 
-    // A bad file is named with its line, and changes nothing.
+    // An invalid file is named with its line, and changes nothing.
     write("loud", 1);
     up.signal(Signal::SIGHUP);
-    logged(&up, &format!("node.log ({}:2)", text(&config))).await;
-    assert!(
-        up.log().contains("the settings stay as they were"),
-        "{}",
-        up.log()
-    );
+    wait_until_logged(&up, &format!("node.log ({}:2)", text(&config))).await;
+    assert!(up.log().contains("could not reload the settings"), "{}", up.log());
     let third = system.run(shell("true")).await;
-    logged(&up, &format!("task handed out task={}", third.id)).await;
+    wait_until_logged(&up, &format!("task handed to an executor task={}", third.id)).await;
 }
 
 #[tokio::test]
-async fn no_node_ends_by_it() {
-    let system = System::new().unwrap();
+async fn sighup_ends_no_node() {
+    let system = TestSystem::new().unwrap();
     let judicator = system.judicator(&[]).unwrap();
     let executor = system.executor("e", &[]).unwrap();
     let gateway = system.gateway(&[]).unwrap();
     system.ready(1).await;
     for node in [&judicator, &executor, &gateway] {
         node.signal(Signal::SIGHUP);
-        logged(node, "SIGHUP").await;
+        wait_until_logged(node, "SIGHUP").await;
     }
     assert_eq!(system.run(shell("true")).await.status.as_str(), "success");
     for node in [&judicator, &executor, &gateway] {
-        assert!(cluster_tests::lives(node.pid()));
+        assert!(cluster_tests::is_alive(node.pid()));
     }
 }
 
-/// No cluster answers, so the node waits; that is enough to see whether its services hear of it.
+/// No cluster is reachable, so the node waits; that is enough to see whether its services receive the signal.
 #[tokio::test]
-async fn boot_passes_it_on_to_its_services() {
-    let system = System::new().unwrap();
+async fn boot_forwards_sighup_to_its_services() {
+    let system = TestSystem::new().unwrap();
     let config = system.folder.path().join("node.toml");
     fs::write(&config, "[node]\nlog = 'info'\n").unwrap();
     let (data, port) = (
@@ -155,27 +157,27 @@ async fn boot_passes_it_on_to_its_services() {
         ])
         .args(["--data", text(&data), "--set", &client_port])
         .env_remove("CONCLAVE_NODE_LOG");
-    let boot = Node::spawn_logged("boot", system.folder.path(), command).unwrap();
+    let boot = NodeProcess::spawn_logged("boot", system.folder.path(), command).unwrap();
     let service_log = || fs::read_to_string(data.join("log/etcd.log")).unwrap_or_default();
-    logged(&boot, "etcd started").await;
+    wait_until_logged(&boot, "etcd started").await;
 
     fs::write(&config, "[node]\nlog = 'debug'\n").unwrap();
     boot.signal(Signal::SIGHUP);
-    await_that("the service to hear of it", SOON, async || {
-        service_log().contains("SIGHUP: reading").then_some(())
+    wait_until("the service to hear of it", SOON, async || {
+        service_log().contains("SIGHUP: reloading").then_some(())
     })
     .await;
-    assert!(cluster_tests::lives(boot.pid()));
+    assert!(cluster_tests::is_alive(boot.pid()));
     assert!(!boot.log().contains("etcd ended"), "{}", boot.log());
     let told = fs::read_to_string(data.join("run/etcd.toml")).unwrap();
     assert!(told.contains("log = \"debug\""), "{told}");
     boot.signal(Signal::SIGTERM);
     let mut boot = boot;
-    assert!(boot.ended(SOON).await.success());
+    assert!(boot.wait_for_end(SOON).await.success());
 }
 
-/// Starts a node whose configuration does not come yet, and hangs up on it several times.
-async fn hung_up_while_it_reads(arguments: &[&str]) -> Child {
+/// Starts a node that blocks while it reads its configuration, and sends SIGHUP several times.
+async fn sighup_while_reading_configuration(arguments: &[&str]) -> Child {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("node.toml");
     mkfifo(&config, Mode::S_IRWXU).expect("a pipe");
@@ -186,7 +188,7 @@ async fn hung_up_while_it_reads(arguments: &[&str]) -> Child {
         .spawn()
         .expect("conclave starts");
     let pid = Pid::from_raw(i32::try_from(node.id()).expect("a process number"));
-    // Opened when the node opens its end: then it waits for its configuration.
+    // The open returns when the node opens its end of the FIFO and waits for its configuration.
     let opened = tokio::task::spawn_blocking(move || File::create(config)).await;
     let mut config = opened.expect("no panic").expect("a pipe");
     for _ in 0..5 {
@@ -198,7 +200,7 @@ async fn hung_up_while_it_reads(arguments: &[&str]) -> Child {
 }
 
 #[tokio::test]
-async fn a_hangup_does_not_end_a_node_that_starts() {
+async fn sighup_does_not_end_a_starting_node() {
     for arguments in [
         &["up"][..],
         &["judicator"],
@@ -207,7 +209,7 @@ async fn a_hangup_does_not_end_a_node_that_starts() {
         &["judicator", "--cluster", "--first"],
         &["service", "gateway"],
     ] {
-        let node = hung_up_while_it_reads(arguments).await;
+        let node = sighup_while_reading_configuration(arguments).await;
         let ended = node.wait_with_output().expect("its end");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_eq!(

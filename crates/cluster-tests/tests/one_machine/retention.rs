@@ -1,29 +1,29 @@
-//! What is long done makes room; what is not stays.
+//! Retention of done tasks and unused blobs.
 
 use std::process::Command;
 use std::time::Duration;
 
-use cluster_tests::{Answer, FakeClock, Node, System, Web, await_that};
+use cluster_tests::{FakeClock, HttpResponse, NodeProcess, RawHttpClient, TestSystem, wait_until};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn hash(text: &str) -> String {
     let digest = Sha256::digest(text);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn put(web: &Web, text: &str) -> String {
+async fn put(web: &RawHttpClient, text: &str) -> String {
     let hash = hash(text);
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
-    assert_eq!(Answer::of(request.body(text.to_string())).await.status, 201);
+    assert_eq!(HttpResponse::of(request.body(text.to_string())).await.status, 201);
     hash
 }
 
-async fn exists(web: &Web, path: &str) -> bool {
+async fn exists(web: &RawHttpClient, path: &str) -> bool {
     match web.get(path).await.status {
         200 => true,
         404 => false,
@@ -35,23 +35,23 @@ fn path(task: &Value) -> String {
     format!("/api/v1/tasks/{}", task["id"].as_str().expect("an id"))
 }
 
-/// Whether there is a file of the store with just this line.
-fn is_on_disk(stage: &Stage, line: &str) -> bool {
+/// Whether a file of the store has exactly this line.
+fn is_on_disk(node: &SingleNode, line: &str) -> bool {
     let mut grep = Command::new("grep");
-    grep.args(["-rlx", line]).arg(stage.system.data().join("store"));
+    grep.args(["-rlx", line]).arg(node.system.data().join("store"));
     !grep.output().expect("grep").stdout.is_empty()
 }
 
-async fn await_gone(web: &Web, path: &str) {
-    await_that(&format!("{path} to be removed"), PATIENCE, async || {
+async fn wait_until_removed(web: &RawHttpClient, path: &str) {
+    wait_until(&format!("{path} to be removed"), TIMEOUT, async || {
         (!exists(web, path).await).then_some(())
     })
     .await;
 }
 
-/// The least that can be asked for. A life of the node has this where something is to go, and not where a test could be
-/// too slow for it: to use a blob that it has put, or to read what it has waited for.
-const BRIEFLY: [&str; 4] = [
+/// The shortest retention. Used for a node that should remove something, but not while the test still needs a blob that it has
+/// uploaded or a task that it waits for.
+const SHORT_RETENTION_FLAGS: [&str; 4] = [
     "--set",
     "judicator.keep_done=1s",
     "--set",
@@ -59,17 +59,17 @@ const BRIEFLY: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn done_tasks_and_their_blobs_go_and_others_stay() {
+async fn done_tasks_and_their_blobs_are_removed_and_others_stay() {
     let kept = ["--slots", "1"];
-    let swept = [&kept[..], &BRIEFLY].concat();
-    let stage = Stage::up(&kept);
-    let web = &stage.web;
-    let gate = stage.gate("gate");
-    // One that runs on, one that waits behind it; each with a blob of its own and one that all share.
+    let swept = [&kept[..], &SHORT_RETENTION_FLAGS].concat();
+    let node = SingleNode::up(&kept);
+    let web = &node.web;
+    let gate = node.gate("gate");
+    // A running task and a queued one, each with its own blob and one that all share.
     let shared = put(web, "shared").await;
     let (held, waiting) = (put(web, "held").await, put(web, "waiting").await);
     let gone = put(web, "gone").await;
-    assert!(is_on_disk(&stage, "gone"));
+    assert!(is_on_disk(&node, "gone"));
     let done = web
         .run(&json!({
             "source": {"a": {"blob": gone}, "b": {"blob": shared}},
@@ -78,7 +78,7 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         .await;
     let running = json!({"source": {"a": {"blob": held}, "b": {"blob": shared}}, "execute": {"command": format!("{}; cat a b", gate.wait())}});
     let running = web.post("/api/v1/tasks", &running).await.json();
-    await_that("the task to run", PATIENCE, async || {
+    wait_until("the task to run", TIMEOUT, async || {
         (web.get(&path(&running)).await.json()["status"] == "running").then_some(())
     })
     .await;
@@ -90,8 +90,8 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         .json();
     web.delete(&path(&cancelled)).await;
 
-    let stage = stage.again(&swept);
-    let web = &stage.web;
+    let node = node.again(&swept);
+    let web = &node.web;
     let offloaded = done["execute"]["input"]["blob"].as_str().unwrap();
     for gone in [
         path(&done),
@@ -99,7 +99,7 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         format!("/api/v1/blobs/{gone}"),
         format!("/api/v1/blobs/{offloaded}"),
     ] {
-        await_gone(web, &gone).await;
+        wait_until_removed(web, &gone).await;
     }
     for kept in [
         path(&running),
@@ -120,14 +120,14 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         .filter_map(Value::as_u64)
         .sum();
     assert_eq!(all, 2, "{counts}");
-    // On the disk as well, if a moment later.
-    await_that("the file of a removed blob to be gone", PATIENCE, async || {
-        (!is_on_disk(&stage, "gone")).then_some(())
+    // The file is removed from disk, too, a moment later.
+    wait_until("the file of a removed blob to be gone", TIMEOUT, async || {
+        (!is_on_disk(&node, "gone")).then_some(())
     })
     .await;
 
-    let stage = stage.again(&kept);
-    let web = &stage.web;
+    let node = node.again(&kept);
+    let web = &node.web;
     gate.open();
     let stdout = |task: Value| task["result"]["execute"]["stdout"].clone();
     assert_eq!(
@@ -138,23 +138,23 @@ async fn done_tasks_and_their_blobs_go_and_others_stay() {
         stdout(web.get(&format!("{}?wait=60", path(&pending))).await.json()),
         "waiting"
     );
-    let stage = stage.again(&swept);
-    let web = &stage.web;
+    let node = node.again(&swept);
+    let web = &node.web;
     for gone in [
         path(&running),
         path(&pending),
         format!("/api/v1/blobs/{shared}"),
         format!("/api/v1/blobs/{waiting}"),
     ] {
-        await_gone(web, &gone).await;
+        wait_until_removed(web, &gone).await;
     }
-    // An id that was used once may be used again, with other content.
+    // The id of a removed task may be used again, with other content.
     let again = json!({"id": done["id"], "execute": {"command": "echo new"}});
     let answer = web.post("/api/v1/tasks?wait=60", &again).await;
     assert_eq!((answer.status, stdout(answer.json())), (201, json!("new\n")));
 }
 
-/// The times of a task, which must not run backwards.
+/// The times of a task, in the order in which they must be.
 fn times(task: &Value) -> Vec<String> {
     let times = ["add_time", "start_time", "report_time", "finish_time"];
     let times: Vec<_> = times
@@ -166,26 +166,26 @@ fn times(task: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards() {
-    let system = System::new().expect("a folder");
+async fn a_jumping_clock_removes_nothing_early_and_times_stay_in_order() {
+    let system = TestSystem::new().expect("a folder");
     let clock = FakeClock::new(&system.folder.path().join("clock"));
-    // Done tasks are kept for a week, as by default. That blobs are kept for a second shows when retention was at work.
+    // Done tasks are kept for a week, the default. Blobs are kept for a second, which shows when retention has run.
     let mut command = system.up_command(&["--slots", "2", "--set", "judicator.keep_blobs=1s"]);
     clock.give_to(&mut command);
-    let up = Node::launch("up", system.folder.path(), command).expect("conclave up serves");
-    let web = &Web::new(&system.url(""));
+    let up = NodeProcess::launch("up", system.folder.path(), command).expect("conclave up serves");
+    let web = &RawHttpClient::new(&system.url(""));
     let retention_has_run = async |text: &str| {
         let hash = put(web, text).await;
-        // To ask for it would be to use it.
+        // A HEAD request would count as use.
         let file = system
             .data()
             .join("store/blobs")
             .join(&hash[..2])
             .join(&hash[2..]);
-        // The file itself may be gone already; its folder stays.
+        // The file may already be removed; its folder stays.
         let is_its_folder_there = file.parent().is_some_and(|shelf| shelf.is_dir());
         assert!(is_its_folder_there, "{}", file.display());
-        await_that("an idle blob to be removed", PATIENCE, async || {
+        wait_until("an idle blob to be removed", TIMEOUT, async || {
             (!file.exists()).then_some(())
         })
         .await;
@@ -196,14 +196,14 @@ async fn a_clock_that_jumps_removes_nothing_early_and_times_do_not_run_backwards
     let gate = system.folder.path().join("gate");
     let waits = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
     clock.set("+8d");
-    let ahead = await_that("the node's clock to jump", PATIENCE, async || {
+    let ahead = wait_until("the node's clock to jump", TIMEOUT, async || {
         let task = web.run(&run).await;
         (times(&task)[0][..10] > times(&before)[3][..10]).then_some(task)
     })
     .await;
     let across = json!({"execute": {"command": waits}});
     let across = web.post("/api/v1/tasks", &across).await.json();
-    await_that("the task to run", PATIENCE, async || {
+    wait_until("the task to run", TIMEOUT, async || {
         (web.get(&path(&across)).await.json()["status"] == "running").then_some(())
     })
     .await;

@@ -1,17 +1,17 @@
-//! Searching: by every field, in both orders, page after page.
+//! Searches by every field, in both orders, with paging.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cluster_tests::{Web, await_that};
+use cluster_tests::{RawHttpClient, wait_until};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
 const TASKS: &str = "/api/v1/tasks";
 
 /// The commands of the tasks that a search finds, in its order.
-async fn find(web: &Web, query: &str) -> Vec<String> {
+async fn find(web: &RawHttpClient, query: &str) -> Vec<String> {
     let answer = web.get(&format!("{TASKS}?{query}")).await;
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     let page = answer.json();
@@ -27,7 +27,7 @@ fn commands(page: &Value) -> Vec<String> {
     tasks.iter().map(command).collect()
 }
 
-async fn add(web: &Web, tasks: &Value) -> Vec<Value> {
+async fn add(web: &RawHttpClient, tasks: &Value) -> Vec<Value> {
     let answer = web
         .post(&format!("{TASKS}/batch"), &json!({"tasks": tasks}))
         .await;
@@ -37,23 +37,23 @@ async fn add(web: &Web, tasks: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn every_field_narrows_a_search() {
-    let stage = Stage::up(&["--slots", "1", "--name", "solo"]);
-    let web = &stage.web;
-    let gate = stage.gate("gate");
+    let node = SingleNode::up(&["--slots", "1", "--name", "solo"]);
+    let web = &node.web;
+    let gate = node.gate("gate");
     web.run(&json!({"user": "ada", "execute": {"command": "echo first"}}))
         .await;
     web.run(&json!({"user": "bob", "compile": {"command": "g++ -o x x.cc"}, "execute": {"command": "./x"}}))
         .await;
     web.run(&json!({"user": "ada", "execute": {"command": ["Echo", "ÉTÉ 100%"]}}))
         .await;
-    // An executor that knows tasks to be short takes some ahead of a free slot. A new one knows nothing yet, so
-    // that what waits behind its first task stays as it is.
-    let stage = stage.again(&["--slots", "1", "--name", "solo"]);
-    let web = &stage.web;
+    // An executor prefetches if recent tasks were short. A new executor has no history, so tasks behind its first one stay
+    // pending.
+    let node = node.again(&["--slots", "1", "--name", "solo"]);
+    let web = &node.web;
     let hold = format!("echo hold; {}", gate.wait());
     let held = add(web, &json!([{"user": "eve", "execute": {"command": hold}}])).await;
     let held_path = format!("{TASKS}/{}", held[0]["id"].as_str().unwrap());
-    await_that("the task to run", Duration::from_secs(30), async || {
+    wait_until("the task to run", Duration::from_secs(30), async || {
         (web.get(&held_path).await.json()["status"] == "running").then_some(())
     })
     .await;
@@ -143,10 +143,10 @@ async fn every_field_narrows_a_search() {
 }
 
 #[tokio::test]
-async fn pages_stay_right_while_tasks_are_added() {
-    // No executor: what is added stays as it is.
-    let stage = Stage::up(&["--slots", "0"]);
-    let web = &stage.web;
+async fn paging_is_correct_while_tasks_are_added() {
+    // Without an executor, tasks stay pending.
+    let node = SingleNode::up(&["--slots", "0"]);
+    let web = &node.web;
     let task =
         |n: usize| json!({"user": format!("u{}", n % 2), "execute": {"command": format!("task {n:03}")}});
     let first: Vec<_> = (0..100).map(task).collect();
@@ -170,9 +170,9 @@ async fn pages_stay_right_while_tasks_are_added() {
                 seen.extend(found);
                 let Some(next) = page["next"].as_str() else { break };
                 cursor = format!("&after={next}");
-                // A longer page of the same search goes on where the last one ended.
+                // A longer page of the same search continues where the last one ended.
                 page_length += 4;
-                // Others are busy meanwhile, but not for ever.
+                // Other tasks are added at the same time, a bounded number.
                 if page_length < 30 {
                     add(web, &json!([task(900), task(901)])).await;
                 }
@@ -190,16 +190,16 @@ async fn pages_stay_right_while_tasks_are_added() {
             }
         }
     }
-    // Every task was met once.
+    // Every task was found exactly once.
     let every = find(web, "text=task+0&limit=1000").await;
     assert_eq!(every.iter().collect::<BTreeSet<_>>().len(), 100);
     assert_eq!(every.len(), 100);
 }
 
 #[tokio::test]
-async fn wrong_searches_are_refused_by_name() {
-    let stage = Stage::up(&["--slots", "0"]);
-    let web = &stage.web;
+async fn invalid_search_parameters_are_named() {
+    let node = SingleNode::up(&["--slots", "0"]);
+    let web = &node.web;
     add(
         web,
         &json!([{"execute": {"command": "a"}}, {"execute": {"command": "b"}}, {"execute": {"command": "c"}}]),
@@ -215,7 +215,7 @@ async fn wrong_searches_are_refused_by_name() {
         "until=2999-01-01T00:00:00Z",
     ] {
         let answer = web.get(&format!("{TASKS}?limit=1&{other}&after={next}")).await;
-        answer.blames(422, "after", "search");
+        answer.assert_problem_at(422, "after", "search");
     }
     assert_eq!(find(web, &format!("limit=2&after={next}")).await, ["b", "a"]);
     assert_eq!(
@@ -247,6 +247,6 @@ async fn wrong_searches_are_refused_by_name() {
     ] {
         web.get(&format!("{TASKS}?{query}"))
             .await
-            .blames(422, field, words);
+            .assert_problem_at(422, field, words);
     }
 }

@@ -1,34 +1,37 @@
-//! `conclave up` as an operator meets it: beside another, closed to others, checked first, and found again.
+//! `conclave up` for operators: several nodes on one machine, authentication, checks at start, status and stop.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 use std::time::Duration;
 
-use cluster_tests::{Answer, Cli, Node, Said, System, Web, await_that, conclave, shell};
+use cluster_tests::{
+    CommandOutput, ConclaveCli, HttpResponse, NodeProcess, RawHttpClient, TestSystem, conclave, shell,
+    wait_until,
+};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, text};
+use crate::harness::{SingleNode, text};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Without an address for other machines, as `conclave up` is usually started.
-fn alone(system: &System, more: &[&str]) -> Node {
+/// Starts `conclave up` without an RPC address, the default.
+fn up_without_rpc(system: &TestSystem, more: &[&str]) -> NodeProcess {
     let data = system.data();
     let args = ["up", "--listen", system.http(), "--data", text(&data)];
-    Node::start("up", system.folder.path(), &[&args, more].concat()).expect("conclave up serves")
+    NodeProcess::start("up", system.folder.path(), &[&args, more].concat()).expect("conclave up serves")
 }
 
-fn tokens(system: &System) -> String {
+fn tokens(system: &TestSystem) -> String {
     let path = system.folder.path().join("tokens");
     std::fs::write(&path, "a-token-long-enough ada\n").expect("a file");
     text(&path).to_string()
 }
 
-async fn executors(web: &Web) -> usize {
+async fn executors(web: &RawHttpClient) -> usize {
     let request = web
         .request("GET", "/api/v1/executors")
         .bearer_auth("a-token-long-enough");
-    let executors = Answer::of(request).await.json()["executors"].clone();
+    let executors = HttpResponse::of(request).await.json()["executors"].clone();
     executors.as_array().map_or(0, Vec::len)
 }
 
@@ -62,8 +65,8 @@ fn listening(pid: i32) -> Vec<u16> {
 
 #[tokio::test]
 async fn two_nodes_run_side_by_side() {
-    let systems = [System::new().unwrap(), System::new().unwrap()];
-    let nodes = systems.each_ref().map(|system| alone(system, &[]));
+    let systems = [TestSystem::new().unwrap(), TestSystem::new().unwrap()];
+    let nodes = systems.each_ref().map(|system| up_without_rpc(system, &[]));
     for (system, node) in systems.iter().zip(&nodes) {
         assert!(!node.line().contains("rpc://"), "{}", node.line());
         let task = system.run(shell("echo well")).await;
@@ -73,17 +76,17 @@ async fn two_nodes_run_side_by_side() {
         let (_, http) = system.http().rsplit_once(':').unwrap();
         assert_eq!(listening(node.pid()), [http.parse::<u16>().unwrap()]);
     }
-    // The address of the calls may be the API's, for nobody opens it.
-    let third = System::new().unwrap();
+    // The default RPC address may be in use, because it is not opened.
+    let third = TestSystem::new().unwrap();
     let address = third.http().to_string();
     drop(third);
-    let said = Cli::new("").run(&["config", "--listen", &address]).await;
+    let said = ConclaveCli::new("").run(&["config", "--listen", &address]).await;
     assert_eq!(said.code, 0, "{said:?}");
 }
 
 #[tokio::test]
-async fn with_tokens_a_stranger_cannot_join() {
-    let system = System::new().unwrap();
+async fn with_tokens_an_executor_needs_the_secret() {
+    let system = TestSystem::new().unwrap();
     let up = system.up(&["--tokens-file", &tokens(&system)]).unwrap();
     let secret = system.data().join("cluster-secret");
     assert!(up.log().contains(text(&secret)), "{}", up.log());
@@ -91,18 +94,18 @@ async fn with_tokens_a_stranger_cannot_join() {
     assert_eq!(mode & 0o777, 0o600);
 
     let stranger = system.executor("stranger", &[]).unwrap();
-    await_that("the stranger to be refused", SOON, async || {
+    wait_until("the stranger to be refused", SOON, async || {
         stranger
             .log()
-            .contains("the cluster's secret is missing")
+            .contains("the cluster secret is missing")
             .then_some(())
     })
     .await;
-    let web = Web::new(&system.url(""));
+    let web = RawHttpClient::new(&system.url(""));
     let friend = system
         .executor("friend", &["--cluster-file", text(&secret)])
         .unwrap();
-    await_that("the friend to join", SOON, async || {
+    wait_until("the friend to join", SOON, async || {
         (executors(&web).await == 2).then_some(())
     })
     .await;
@@ -114,14 +117,14 @@ async fn with_tokens_a_stranger_cannot_join() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_tokens_shows_a_secret() {
-    let system = System::new().unwrap();
+async fn a_gateway_with_tokens_needs_a_secret() {
+    let system = TestSystem::new().unwrap();
     let tokens = tokens(&system);
     let args = ["gateway", "--listen", system.http(), "--judicator", system.rpc()];
     let args = [&args[..], &["--tokens-file", &tokens]].concat();
-    let said = Cli::new("").run(&args).await;
-    said.fails(1, &["secrets.cluster_file", "--insecure"]);
-    // In a cluster it is said before anything is started, too.
+    let said = ConclaveCli::new("").run(&args).await;
+    said.assert_failure(1, &["secrets.cluster_file", "--insecure"]);
+    // In a cluster it is reported before anything is started, too.
     let data = system.folder.path().join("web");
     let args = [
         "gateway",
@@ -131,25 +134,25 @@ async fn a_gateway_with_tokens_shows_a_secret() {
         "--data",
         text(&data),
     ];
-    let said = Cli::new("")
+    let said = ConclaveCli::new("")
         .run(&[&args[..], &["--tokens-file", &tokens]].concat())
         .await;
-    said.fails(1, &["secrets.cluster_file", "--insecure"]);
+    said.assert_failure(1, &["secrets.cluster_file", "--insecure"]);
     assert!(!data.exists(), "{said:?}");
     let _judicator = system.judicator(&[]).unwrap();
     let gateway = system.gateway(&["--tokens-file", &tokens, "--insecure"]);
     assert!(gateway.is_ok());
 }
 
-/// A user without a control group of their own: everything that is missing is said at once, before anything is served,
-/// and the command line that is advised works.
+/// A user without a delegated control group: everything that is missing is listed at once, before anything is served, and the
+/// suggested command line works.
 #[tokio::test]
-async fn an_ordinary_user_is_told_everything_at_once() {
+async fn an_ordinary_user_gets_one_list_of_everything_missing() {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    // The folder of the build may be below one that only root may enter, like /root. Another process copies the binary,
-    // because a test beside this one could pass on a file that is open for writing, which cannot be run.
+    // The build folder may be below one that only root may enter, like /root. Another process copies the binary, because a
+    // concurrent test could inherit the descriptor, and a file that is open for writing cannot be executed.
     let binary = folder.path().join("conclave");
     let installed = Command::new("install")
         .args(["-m", "755"])
@@ -157,7 +160,7 @@ async fn an_ordinary_user_is_told_everything_at_once() {
         .arg(&binary)
         .status();
     assert!(installed.unwrap().success());
-    let listening = format!("--listen={}", System::new().unwrap().http());
+    let listening = format!("--listen={}", TestSystem::new().unwrap().http());
     let up = |more: &[&str]| {
         let mut command = Command::new("setpriv");
         command
@@ -174,13 +177,13 @@ async fn an_ordinary_user_is_told_everything_at_once() {
     command
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
-    let said = Said::of(command.spawn().unwrap()).await;
+    let said = CommandOutput::of(command.spawn().unwrap()).await;
     assert_eq!((said.code, said.text()), (1, ""), "{said:?}");
-    assert_eq!(said.stderr.matches("cannot be kept").count(), 1, "{said:?}");
-    said.fails(1, &["memory, processes and cpu", "Delegate=yes"]);
+    assert_eq!(said.stderr.matches("cannot be enforced").count(), 1, "{said:?}");
+    said.assert_failure(1, &["memory, processes and cpu", "Delegate=yes"]);
 
     let all = "--allow-weaker memory --allow-weaker processes --allow-weaker cpu";
-    // Where cells cannot be made either, that is part of the same message, with one remedy for both.
+    // If cells cannot be created either, that is part of the same message, with one remedy for both.
     assert_ne!(
         said.stderr.contains(all),
         said.stderr.contains("--isolation none"),
@@ -191,29 +194,29 @@ async fn an_ordinary_user_is_told_everything_at_once() {
         false => all,
     };
     let remedy: Vec<_> = remedy.split(' ').collect();
-    let node = Node::launch("up", folder.path(), up(&remedy)).expect("what was advised works");
+    let node = NodeProcess::launch("up", folder.path(), up(&remedy)).expect("what was advised works");
     node.kill();
 }
 
 #[tokio::test]
-async fn a_single_node_is_shown_and_stopped() {
-    let system = System::new().unwrap();
+async fn status_and_stop_work_for_a_single_node() {
+    let system = TestSystem::new().unwrap();
     let data = system.data();
-    let cli = Cli::new("");
+    let cli = ConclaveCli::new("");
     let on_it = |verb: &'static str| [verb, "--data", text(&data)];
     for verb in ["status", "stop"] {
         let said = cli.run(&on_it(verb)).await;
-        said.fails(1, &[text(&data), "--data", "started alone"]);
+        said.assert_failure(1, &[text(&data), "--data", "started alone"]);
     }
 
-    let mut up = alone(&system, &[]);
-    // Whoever may open a file may lock it, and keep the node from starting.
+    let mut up = up_without_rpc(&system, &[]);
+    // A user who may open the file could lock it, and prevent the node from starting.
     for lock in ["run/boot.pid", "executor/lock"] {
         let mode = std::fs::metadata(data.join(lock)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{lock}");
     }
-    let said = await_that("the node to be ready", SOON, async || {
-        let said = cli.run(&on_it("status")).await.well();
+    let said = wait_until("the node to be ready", SOON, async || {
+        let said = cli.run(&on_it("status")).await.assert_success();
         said.text().contains("\nready").then_some(said)
     })
     .await;
@@ -221,7 +224,7 @@ async fn a_single_node_is_shown_and_stopped() {
     for words in ["up ", &pid, system.http(), "version"] {
         assert!(said.text().contains(words), "no {words} in {said:?}");
     }
-    let status = await_that("the node to be ready", SOON, async || {
+    let status = wait_until("the node to be ready", SOON, async || {
         let status = cli.json(&["status", "--json", "--data", text(&data)]).await;
         (status["ready"] == json!(true)).then_some(status)
     })
@@ -231,48 +234,53 @@ async fn a_single_node_is_shown_and_stopped() {
 
     for args in [&["hold", "etcd"][..], &["unhold", "etcd"]] {
         let said = cli.run(&[args, &["--data", text(&data)]].concat()).await;
-        said.fails(1, &["single process", "conclave stop"]);
+        said.assert_failure(1, &["single process", "conclave stop"]);
     }
     for verb in ["leave", "stop --leave"] {
         let words: Vec<_> = verb.split(' ').chain(["--data", text(&data)]).collect();
-        cli.run(&words).await.fails(1, &["single process", "no cluster"]);
+        cli.run(&words)
+            .await
+            .assert_failure(1, &["single process", "not part of a cluster"]);
     }
-    assert!(cluster_tests::lives(up.pid()));
+    assert!(cluster_tests::is_alive(up.pid()));
 
-    cli.run(&on_it("stop")).await.well();
-    assert!(up.ended(SOON).await.success());
-    let said = cli.run(&on_it("status")).await.well();
-    assert!(said.text().contains("does not run"), "{said:?}");
-    cli.run(&on_it("stop")).await.fails(1, &["not running"]);
+    cli.run(&on_it("stop")).await.assert_success();
+    assert!(up.wait_for_end(SOON).await.success());
+    let said = cli.run(&on_it("status")).await.assert_success();
+    assert!(said.text().contains("not running"), "{said:?}");
+    cli.run(&on_it("stop")).await.assert_failure(1, &["not running"]);
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_ready_says_why() {
-    let system = System::new().unwrap();
-    let up = alone(&system, &[]);
+async fn the_status_of_an_unready_node_has_the_reason() {
+    let system = TestSystem::new().unwrap();
+    let up = up_without_rpc(&system, &[]);
     up.signal(nix::sys::signal::Signal::SIGSTOP);
     let data = system.data();
-    let said = Cli::new("").run(&["status", "--data", text(&data)]).await.well();
+    let said = ConclaveCli::new("")
+        .run(&["status", "--data", text(&data)])
+        .await
+        .assert_success();
     up.signal(nix::sys::signal::Signal::SIGCONT);
-    assert!(said.text().contains("not ready: no answer"), "{said:?}");
+    assert!(said.text().contains("not ready: no response"), "{said:?}");
 }
 
 #[tokio::test]
-async fn the_log_tells_of_tasks_that_could_not_be_run() {
+async fn tasks_that_end_as_system_error_are_logged() {
     let attempts = ["--set", "judicator.attempts=1", "--set", "executor.stall=6s"];
-    // So long a warden that is stopped is not told to go on.
+    // For this long a stopped warden gets no extension.
     let lease = ["--set", "executor.self_kill=9m", "--set", "judicator.lease=10m"];
-    let stage = Stage::up(&[&attempts[..], &lease, &["--log", "debug"]].concat());
-    // Its warden hangs and keeps no limit.
+    let node = SingleNode::up(&[&attempts[..], &lease, &["--log", "debug"]].concat());
+    // The stopped warden enforces no limits.
     let mut broken = shell("kill -STOP $PPID; sleep 600");
     broken["execute"]["limits"]["wall"] = "1s".into();
-    let broken = stage.system.run(broken).await;
+    let broken = node.system.run(broken).await;
     assert_eq!(broken.status.as_str(), "system_error");
-    let well = stage.system.run(shell("exit 3")).await;
+    let exited_task = node.system.run(shell("exit 3")).await;
     let line = |words: &'static [&'static str], id: String| {
-        let up = &stage.up;
+        let up = &node.up;
         async move {
-            await_that(&format!("a line with {words:?}"), SOON, async || {
+            wait_until(&format!("a line with {words:?}"), SOON, async || {
                 let log = up.log();
                 let has = |line: &&str| line.contains(&id) && words.iter().all(|word| line.contains(word));
                 log.lines().find(has).map(str::to_string)
@@ -290,8 +298,8 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
         "{told}"
     );
     line(
-        &["DEBUG", "task handed out", "executor=", "attempt=1"],
-        well.id.to_string(),
+        &["DEBUG", "task handed to an executor", "executor=", "attempt=1"],
+        exited_task.id.to_string(),
     )
     .await;
     let ended = &[
@@ -302,14 +310,14 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
         "status=run_failed",
         "reason=\"exited\"",
     ];
-    line(ended, well.id.to_string()).await;
+    line(ended, exited_task.id.to_string()).await;
 
-    let long = stage.system.add(shell("sleep 600")).await.id;
+    let long = node.system.add(shell("sleep 600")).await.id;
     for _ in 0..2 {
-        stage.system.client.cancel(long).await.unwrap();
+        node.system.client.cancel(long).await.unwrap();
     }
     line(&["DEBUG", "task ended", "status=cancelled"], long.to_string()).await;
-    let log = stage.up.log();
+    let log = node.up.log();
     let ends = log
         .lines()
         .filter(|line| line.contains("task ended") && line.contains(&long.to_string()));
@@ -318,12 +326,12 @@ async fn the_log_tells_of_tasks_that_could_not_be_run() {
 
 #[tokio::test]
 async fn the_log_can_be_json() {
-    let system = System::new().unwrap();
-    let up = alone(&system, &["--log", "debug,json"]);
+    let system = TestSystem::new().unwrap();
+    let up = up_without_rpc(&system, &["--log", "debug,json"]);
     let task = system.run(shell("true")).await;
-    let handed_out = await_that("the line about the task", SOON, async || {
+    let handed_out = wait_until("the line about the task", SOON, async || {
         let log = up.log();
-        // What comes after the last line break is not written in full yet.
+        // The last line may be incomplete.
         let (complete, _) = log.rsplit_once('\n')?;
         let lines: Vec<Value> = complete
             .lines()
@@ -331,7 +339,7 @@ async fn the_log_can_be_json() {
             .collect();
         lines
             .into_iter()
-            .find(|line| line["message"] == "task handed out")
+            .find(|line| line["message"] == "task handed to an executor")
     })
     .await;
     assert_eq!(handed_out["task"], json!(task.id.to_string()));

@@ -1,44 +1,44 @@
-//! With tokens, everyone has their own tasks and nobody else's.
+//! With tokens, users see and change only their own tasks.
 
 use std::time::Duration;
 
-use cluster_tests::{Answer, System, await_that};
+use cluster_tests::{HttpResponse, TestSystem, wait_until};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, text};
+use crate::harness::{SingleNode, text};
 
 const ADA: &str = "ada-has-a-long-token";
 const BOB: &str = "bob-has-another-token";
 const SOON: Duration = Duration::from_secs(30);
 
-fn stage() -> Stage {
-    stage_with(&[])
+fn node() -> SingleNode {
+    node_with(&[])
 }
 
-fn stage_with(flags: &[&str]) -> Stage {
-    let system = System::new().expect("a folder");
+fn node_with(flags: &[&str]) -> SingleNode {
+    let system = TestSystem::new().expect("a folder");
     let tokens = system.folder.path().join("tokens");
     let lines = format!("# who may call\n\n{ADA} ada\n{BOB} Bob Bobson\n");
     std::fs::write(&tokens, lines).expect("a file");
-    Stage::on(system, &[&["--tokens-file", text(&tokens)], flags].concat())
+    SingleNode::on(system, &[&["--tokens-file", text(&tokens)], flags].concat())
 }
 
-async fn send(request: RequestBuilder, token: &str) -> Answer {
-    Answer::of(request.bearer_auth(token)).await
+async fn send(request: RequestBuilder, token: &str) -> HttpResponse {
+    HttpResponse::of(request.bearer_auth(token)).await
 }
 
-async fn add(stage: &Stage, token: &str, task: &Value) -> Answer {
+async fn add(node: &SingleNode, token: &str, task: &Value) -> HttpResponse {
     send(
-        stage.web.request("POST", "/api/v1/tasks?wait=60").json(task),
+        node.web.request("POST", "/api/v1/tasks?wait=60").json(task),
         token,
     )
     .await
 }
 
 #[tokio::test]
-async fn strangers_are_asked_for_a_token() {
-    let stage = stage();
+async fn requests_without_a_valid_token_are_refused() {
+    let node = node();
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let calls = [
         ("POST", "/api/v1/tasks".to_string()),
@@ -63,61 +63,63 @@ async fn strangers_are_asked_for_a_token() {
             Some("Basic !!"),
             Some("Bearer ada"),
         ] {
-            let mut request = stage.web.request(method, path);
+            let mut request = node.web.request(method, path);
             if let Some(header) = header {
                 request = request.header("Authorization", header);
             }
-            let answer = Answer::of(request).await;
-            let detail = answer.problem(401)["detail"].to_string();
-            // What cannot be read as a token counts as none.
+            let answer = HttpResponse::of(request).await;
+            let detail = answer.assert_problem(401)["detail"].to_string();
+            // A malformed token counts as none.
             let expected = match header {
-                Some("Bearer wrong-token-of-ours" | "Bearer ada") => "does not know the token",
-                _ => "a token is needed",
+                Some("Bearer wrong-token-of-ours" | "Bearer ada") => "the token is not valid",
+                _ => "a token is required",
             };
             assert!(detail.contains(expected), "{header:?}: {detail}");
             assert_eq!(answer.header("www-authenticate"), "Bearer");
         }
     }
-    // A browser asks its person; the token is the password.
+    // A browser asks for a password, which is the token.
     for path in ["/".to_string(), format!("/tasks/{id}")] {
-        let answer = stage.web.get(&path).await;
+        let answer = node.web.get(&path).await;
         assert_eq!(answer.status, 401);
         assert!(answer.header("www-authenticate").starts_with("Basic"));
     }
-    let page = stage.web.request("GET", "/").basic_auth("whoever", Some(ADA));
-    assert_eq!(Answer::of(page).await.status, 200);
+    let page = node.web.request("GET", "/").basic_auth("whoever", Some(ADA));
+    assert_eq!(HttpResponse::of(page).await.status, 200);
     for open in ["/healthz", "/api/openapi.json", "/api/docs"] {
-        assert_eq!(stage.web.get(open).await.status, 200, "{open}");
+        assert_eq!(node.web.get(open).await.status, 200, "{open}");
     }
-    await_that("the node to be ready", SOON, async || {
-        (stage.web.get("/readyz").await.status == 200).then_some(())
+    wait_until("the node to be ready", SOON, async || {
+        (node.web.get("/readyz").await.status == 200).then_some(())
     })
     .await;
-    let log = stage.up.log();
+    let log = node.up.log();
     assert!(!log.contains(ADA) && !log.contains(BOB), "a token is in the log");
 }
 
 #[tokio::test]
-async fn everyone_has_their_own_tasks() {
-    let stage = stage();
+async fn users_see_only_their_own_tasks() {
+    let node = node();
     let task = json!({"execute": {"command": "echo secret"}});
-    let of_ada = add(&stage, ADA, &task).await.json();
-    let of_bob = add(&stage, BOB, &task).await.json();
+    let of_ada = add(&node, ADA, &task).await.json();
+    let of_bob = add(&node, BOB, &task).await.json();
     assert_eq!(
         (&of_ada["user"], &of_bob["user"]),
         (&json!("ada"), &json!("Bob Bobson"))
     );
     let named = |user: &str| json!({"user": user, "execute": {"command": "true"}});
-    assert_eq!(add(&stage, ADA, &named("ada")).await.status, 201);
-    add(&stage, ADA, &named("Bob Bobson"))
+    assert_eq!(add(&node, ADA, &named("ada")).await.status, 201);
+    add(&node, ADA, &named("Bob Bobson"))
         .await
-        .blames(422, "user", "ada");
+        .assert_problem_at(422, "user", "ada");
     let batch = json!({"tasks": [task, named("Bob Bobson")]});
-    let request = stage.web.request("POST", "/api/v1/tasks/batch").json(&batch);
-    send(request, ADA).await.blames(422, "tasks[1].user", "ada");
+    let request = node.web.request("POST", "/api/v1/tasks/batch").json(&batch);
+    send(request, ADA)
+        .await
+        .assert_problem_at(422, "tasks[1].user", "ada");
 
     let id = of_ada["id"].as_str().unwrap();
-    let get = |path: String| stage.web.request("GET", &path);
+    let get = |path: String| node.web.request("GET", &path);
     for path in [
         format!("/api/v1/tasks/{id}"),
         format!("/api/v1/tasks/{id}?wait=1"),
@@ -125,14 +127,14 @@ async fn everyone_has_their_own_tasks() {
         format!("/api/v1/tasks/{id}/execute/stdout"),
     ] {
         assert_eq!(send(get(path.clone()), ADA).await.status, 200, "{path}");
-        let problem = send(get(path), BOB).await.problem(404);
+        let problem = send(get(path), BOB).await.assert_problem(404);
         assert!(!problem.to_string().contains("ada"), "{problem}");
     }
     let page = get(format!("/tasks/{id}")).basic_auth("x", Some(BOB));
-    assert_eq!(Answer::of(page).await.status, 404);
-    let cancel = |token| send(stage.web.request("DELETE", &format!("/api/v1/tasks/{id}")), token);
-    cancel(BOB).await.problem(404);
-    cancel(ADA).await.problem(409);
+    assert_eq!(HttpResponse::of(page).await.status, 404);
+    let cancel = |token| send(node.web.request("DELETE", &format!("/api/v1/tasks/{id}")), token);
+    cancel(BOB).await.assert_problem(404);
+    cancel(ADA).await.assert_problem(409);
 
     let users = async |query: &str, token: &str| -> Vec<Value> {
         let answer = send(get(format!("/api/v1/tasks{query}")), token).await;
@@ -144,17 +146,19 @@ async fn everyone_has_their_own_tasks() {
     assert_eq!(users("", BOB).await, ["Bob Bobson"]);
     assert_eq!(users(&format!("?id={id}"), BOB).await, [""; 0]);
     assert_eq!(users("?user=ada&text=secret", ADA).await, ["ada"]);
-    send(get("/api/v1/tasks?user=ada".into()), BOB).await.problem(422);
+    send(get("/api/v1/tasks?user=ada".into()), BOB)
+        .await
+        .assert_problem(422);
     let list = get("/".into()).basic_auth("x", Some(BOB));
-    assert!(!Answer::of(list).await.text().contains(id));
+    assert!(!HttpResponse::of(list).await.text().contains(id));
 
-    // An id that is taken by another is not told from one that is taken by oneself.
+    // A conflict with another user's id looks like one with an own id.
     let taken = json!({"id": id, "execute": {"command": "echo secret"}});
-    add(&stage, BOB, &taken).await.problem(409);
-    assert_eq!(add(&stage, ADA, &taken).await.status, 200);
-    // A key is each user's own.
+    add(&node, BOB, &taken).await.assert_problem(409);
+    assert_eq!(add(&node, ADA, &taken).await.status, 200);
+    // Keys are scoped to the user.
     let keyed = |token| {
-        let request = stage
+        let request = node
             .web
             .request("POST", "/api/v1/tasks")
             .header("Idempotency-Key", "1");
@@ -166,10 +170,10 @@ async fn everyone_has_their_own_tasks() {
 }
 
 #[tokio::test]
-async fn a_foreign_id_answers_like_an_unknown_one() {
-    let stage = stage_with(&["--slots", "0"]);
+async fn another_users_id_is_answered_like_an_unknown_one() {
+    let node = node_with(&["--slots", "0"]);
     let task = json!({"execute": {"command": "echo secret"}});
-    let request = stage.web.request("POST", "/api/v1/tasks").json(&task);
+    let request = node.web.request("POST", "/api/v1/tasks").json(&task);
     let foreign = send(request, ADA).await.json()["id"]
         .as_str()
         .unwrap()
@@ -185,7 +189,7 @@ async fn a_foreign_id_answers_like_an_unknown_one() {
         ("POST", "/tasks/ID/cancel"),
     ] {
         let ask = async |id: &String| {
-            let answer = send(stage.web.request(method, &path.replace("ID", id)), BOB).await;
+            let answer = send(node.web.request(method, &path.replace("ID", id)), BOB).await;
             (answer.status, answer.text().replace(id, "ID"))
         };
         let (of_foreign, of_unknown) = (ask(&foreign).await, ask(&unknown).await);
@@ -193,106 +197,119 @@ async fn a_foreign_id_answers_like_an_unknown_one() {
         assert_eq!(of_foreign, of_unknown, "{method} {path}");
     }
     let page = send(
-        stage.web.request("GET", &format!("/api/v1/tasks?id={foreign}")),
+        node.web.request("GET", &format!("/api/v1/tasks?id={foreign}")),
         BOB,
     )
     .await;
     assert_eq!(page.json()["tasks"], json!([]));
-    // Nothing of that has touched the task.
+    // None of these requests has changed the task.
     let path = format!("/api/v1/tasks/{foreign}");
-    let kept = send(stage.web.request("GET", &path), ADA).await.json();
+    let kept = send(node.web.request("GET", &path), ADA).await.json();
     assert_eq!(kept["status"], "pending");
 
-    // That the id is taken cannot be hidden from a user who chooses it; the answer says nothing more. It is the
-    // answer to a conflict with a task of one's own.
+    // A user who chooses a taken id learns that it is taken, and nothing more: the answer is the same as for a conflict with an
+    // own task.
     let mine = json!({"id": unknown, "execute": {"command": "true"}});
-    assert_eq!(add_pending(&stage, BOB, &mine).await.status, 201);
+    assert_eq!(add_pending(&node, BOB, &mine).await.status, 201);
     let other = json!({"id": unknown, "execute": {"command": "false"}});
     let taken = json!({"id": foreign, "execute": {"command": "echo secret"}});
-    let own = add_pending(&stage, BOB, &other).await.problem(409).to_string();
-    let others = add_pending(&stage, BOB, &taken).await.problem(409).to_string();
+    let own = add_pending(&node, BOB, &other)
+        .await
+        .assert_problem(409)
+        .to_string();
+    let others = add_pending(&node, BOB, &taken)
+        .await
+        .assert_problem(409)
+        .to_string();
     assert_eq!(others.replace(&foreign, "ID"), own.replace(&unknown, "ID"));
     let batch = json!({"tasks": [mine, taken]});
-    let request = stage.web.request("POST", "/api/v1/tasks/batch").json(&batch);
-    let problem = send(request, BOB).await.problem(409);
+    let request = node.web.request("POST", "/api/v1/tasks/batch").json(&batch);
+    let problem = send(request, BOB).await.assert_problem(409);
     assert_eq!(problem["field"], "tasks[1].id");
     assert!(!problem.to_string().contains("ada"), "{problem}");
 }
 
-async fn add_pending(stage: &Stage, token: &str, task: &Value) -> Answer {
-    send(stage.web.request("POST", "/api/v1/tasks").json(task), token).await
+async fn add_pending(node: &SingleNode, token: &str, task: &Value) -> HttpResponse {
+    send(node.web.request("POST", "/api/v1/tasks").json(task), token).await
 }
 
 #[tokio::test]
-async fn nobody_occupies_the_id_of_anothers_key() {
-    let stage = stage_with(&["--slots", "0"]);
+async fn users_cannot_occupy_the_id_of_another_users_key() {
+    let node = node_with(&["--slots", "0"]);
     let task = |id: &str| json!({"id": id, "execute": {"command": "true"}});
-    // What ada's key `1` makes, which everyone can compute.
+    // The id of ada's key `1`, which everyone can compute.
     let made = "db421086-a7d8-5207-b64f-249780c4999b";
-    add_pending(&stage, BOB, &task(made))
+    add_pending(&node, BOB, &task(made))
         .await
-        .blames(422, "id", "version 4 or 7");
+        .assert_problem_at(422, "id", "version 4 or 7");
     let batch = json!({"tasks": [task("01890a5d-ac96-774b-bcce-b302099a8057"), task(made)]});
-    let request = stage.web.request("POST", "/api/v1/tasks/batch").json(&batch);
+    let request = node.web.request("POST", "/api/v1/tasks/batch").json(&batch);
     send(request, BOB)
         .await
-        .blames(422, "tasks[1].id", "Idempotency-Key");
+        .assert_problem_at(422, "tasks[1].id", "Idempotency-Key");
     let keyed = |body: Value, token| {
-        let request = stage.web.request("POST", "/api/v1/tasks");
+        let request = node.web.request("POST", "/api/v1/tasks");
         send(request.header("Idempotency-Key", "1").json(&body), token)
     };
     let added = keyed(json!({"execute": {"command": "true"}}), ADA).await;
     assert_eq!((added.status, &added.json()["id"]), (201, &json!(made)));
-    // The answer is the same whether the task is there or not.
-    add_pending(&stage, BOB, &task(made))
+    // The answer is the same whether the task exists or not.
+    add_pending(&node, BOB, &task(made))
         .await
-        .blames(422, "id", "version 4 or 7");
-    keyed(task(made), BOB).await.blames(422, "id", "only one of them");
+        .assert_problem_at(422, "id", "version 4 or 7");
+    keyed(task(made), BOB)
+        .await
+        .assert_problem_at(422, "id", "only one of them");
 }
 
 #[tokio::test]
-async fn metrics_are_for_everyone_with_a_token() {
-    let stage = stage();
-    let ask = || stage.web.request("GET", "/metrics");
-    assert_eq!(Answer::of(ask()).await.status, 401);
+async fn metrics_need_a_token() {
+    let node = node();
+    let ask = || node.web.request("GET", "/metrics");
+    assert_eq!(HttpResponse::of(ask()).await.status, 401);
     assert_eq!(send(ask(), "wrong-token-of-ours").await.status, 401);
     for answer in [
         send(ask(), ADA).await,
-        Answer::of(ask().basic_auth("prometheus", Some(BOB))).await,
+        HttpResponse::of(ask().basic_auth("prometheus", Some(BOB))).await,
     ] {
         assert_eq!(answer.status, 200);
         assert!(answer.text().contains("conclave_tasks"), "{}", answer.text());
     }
-    let stage = stage_with(&["--set", "gateway.metrics=open"]);
-    assert_eq!(stage.web.get("/metrics").await.status, 200);
-    let stage = stage_with(&["--set", "gateway.metrics=off"]);
-    let nothing = send(stage.web.request("GET", "/metrics"), ADA).await;
-    nothing.problem(404);
-    let described = stage.web.get("/api/openapi.json").await.json();
+    let node = node_with(&["--set", "gateway.metrics=open"]);
+    assert_eq!(node.web.get("/metrics").await.status, 200);
+    let node = node_with(&["--set", "gateway.metrics=off"]);
+    let nothing = send(node.web.request("GET", "/metrics"), ADA).await;
+    nothing.assert_problem(404);
+    let described = node.web.get("/api/openapi.json").await.json();
     assert!(described["paths"]["/metrics"].is_null());
 }
 
 #[tokio::test]
-async fn the_command_line_shows_its_token() {
-    let stage = stage();
-    let file = stage.system.folder.path().join("mine");
+async fn the_command_line_sends_its_token() {
+    let node = node();
+    let file = node.system.folder.path().join("mine");
     std::fs::write(&file, format!("{BOB}\n")).unwrap();
-    stage.cli.run(&["stats"]).await.fails(1, &["token"]);
-    stage
-        .cli
+    node.cli.run(&["stats"]).await.assert_failure(1, &["token"]);
+    node.cli
         .run(&["run", "--", "true"])
         .await
-        .fails(125, &["token", "--token-file", "CONCLAVE_TOKEN_FILE"]);
-    let said = stage
+        .assert_failure(125, &["token", "--token-file", "CONCLAVE_TOKEN_FILE"]);
+    let said = node
         .cli
         .run(&["run", "--token-file", text(&file), "--", "echo", "hi"])
         .await
-        .well();
+        .assert_success();
     assert_eq!(said.text(), "hi\n");
-    let mut command = stage.cli.command(&["search", "--json"]);
+    let mut command = node.cli.command(&["search", "--json"]);
     let child = command.env("CONCLAVE_TOKEN_FILE", &file).spawn().unwrap();
-    let tasks = cluster_tests::Said::of(child).await.well().json_lines();
+    let tasks = cluster_tests::CommandOutput::of(child)
+        .await
+        .assert_success()
+        .json_lines();
     assert_eq!(tasks[0]["user"], "Bob Bobson");
     let missing = ["stats", "--token-file", "/nowhere/token"];
-    stage.cli.run(&missing).await.fails(1, &["/nowhere/token"]);
+    node.cli
+        .run(&missing)
+        .await
+        .assert_failure(1, &["/nowhere/token"]);
 }

@@ -1,40 +1,40 @@
-//! Where a task runs: its own while it lasts, and as if it had never been there afterwards.
+//! Workspaces: private while a task runs, and clean for the next task.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster_tests::{Answer, Web, await_that};
+use cluster_tests::{HttpResponse, RawHttpClient, wait_until};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::stage::Stage;
+use crate::harness::SingleNode;
 
-/// All that a task may see of those before it: what lies around it, and how.
+/// Lists everything that an earlier task could have left in the workspace and around it.
 const LOOK: &str = "ls -A . \"$TMPDIR\" ..; stat -c '%a %u %F' . \"$TMPDIR\" ..";
 
-async fn run(web: &Web, command: &str) -> String {
+async fn run(web: &RawHttpClient, command: &str) -> String {
     let task = web.run(&json!({"execute": {"command": command}})).await;
     let outcome = &task["result"]["execute"];
     assert!(outcome.is_object(), "{command}: {task:#}");
     outcome["stdout"].as_str().expect("stdout").to_string()
 }
 
-async fn put(web: &Web, text: &str) -> Value {
+async fn put(web: &RawHttpClient, text: &str) -> Value {
     let hash: String = Sha256::digest(text)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
-    let status = Answer::of(request.body(text.to_string())).await.status;
+    let status = HttpResponse::of(request.body(text.to_string())).await.status;
     assert!(matches!(status, 200 | 201), "{status}");
     json!({"blob": hash})
 }
 
 #[tokio::test]
-async fn the_next_task_finds_no_trace_of_the_last() {
-    // One slot, so that each task stands where the one before it stood.
-    let stage = Stage::up(&["--slots", "1"]);
-    let web = &stage.web;
+async fn a_workspace_is_clean_for_the_next_task() {
+    // One slot, so that each task uses the workspace of the one before it.
+    let node = SingleNode::up(&["--slots", "1"]);
+    let web = &node.web;
     let fresh = run(web, LOOK).await;
     assert_eq!(run(web, LOOK).await, fresh);
     for trace in [
@@ -60,15 +60,15 @@ async fn the_next_task_finds_no_trace_of_the_last() {
 }
 
 #[tokio::test]
-async fn what_a_task_leaves_is_not_followed() {
-    let stage = Stage::up(&["--slots", "1"]);
-    let web = &stage.web;
-    let victim = stage.system.folder.path().join("victim");
+async fn links_left_by_a_task_are_not_followed() {
+    let node = SingleNode::up(&["--slots", "1"]);
+    let web = &node.web;
+    let victim = node.system.folder.path().join("victim");
     let precious = victim.join("precious");
     std::fs::create_dir(&victim).unwrap();
     std::fs::write(&precious, "as it was").unwrap();
     let (folder, file) = (victim.display(), precious.display());
-    // Each of these would lead the executor outside if it followed links when it lays out, or removes.
+    // Each of these would lead the executor outside of the workspace if it followed links.
     for trap in [
         format!("ln -s {folder} link; ln -s {file} f"),
         format!("cd ..; rm -rf box; ln -s {folder} box"),
@@ -118,9 +118,9 @@ fn files(folder: PathBuf) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn nothing_of_a_task_stays_on_the_executor() {
-    let stage = Stage::up(&[]);
-    let web = &stage.web;
+async fn no_file_of_a_task_stays_on_the_executor() {
+    let node = SingleNode::up(&[]);
+    let web = &node.web;
     let secret = "a-secret-of-this-task";
     let blob = put(web, secret).await;
     for command in [
@@ -133,9 +133,9 @@ async fn nothing_of_a_task_stays_on_the_executor() {
     }
     web.run(&json!({"execute": {"command": "cat", "input": blob}}))
         .await;
-    // Its result is the judicator's now, and only a blob may wait for the next task that uses it.
-    let executor = stage.system.data().join("executor");
-    await_that("nothing to be left", Duration::from_secs(30), async || {
+    // The judicator has the result; only a blob may stay in the cache.
+    let executor = node.system.data().join("executor");
+    wait_until("nothing to be left", Duration::from_secs(30), async || {
         let left = files(executor.clone())
             .into_iter()
             .filter(|path| !path.components().any(|part| part.as_os_str() == "cache"))

@@ -1,14 +1,15 @@
-//! Flags of every command that talks to a server.
+//! Flags of the commands that call a server.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Client, ClientError, ClientOptions, Span};
+use api::{HttpClient, HttpClientError, HttpClientOptions, HumanDuration};
 use clap::Args;
 
-use crate::print::{Form, complain};
+use crate::print::{OutputFormat, print_message};
 
+/// Flags of every command that calls a server.
 #[derive(Args, Debug)]
 pub(crate) struct ClientFlags {
     #[command(flatten)]
@@ -18,40 +19,43 @@ pub(crate) struct ClientFlags {
     json: bool,
 }
 
-/// They may stand before the command's name or after it, so the environment and the defaults come last, by hand.
+/// How to reach the server.
+///
+/// These flags may stand before or after the command's name. Clap would apply variables and defaults to each place, so this
+/// module applies them itself after both places are merged.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerFlags {
-    /// Address of a gateway, http:// or https:// [env: CONCLAVE_SERVER] [default: http://127.0.0.1:7000]
+    /// URL of a gateway, http:// or https:// [env: CONCLAVE_SERVER] [default: http://127.0.0.1:7000]
     #[arg(long, value_name = "URL", help_heading = "Server")]
     server: Option<String>,
-    /// File with the token to show the server [env: CONCLAVE_TOKEN_FILE]
+    /// File with the token to send to the server [env: CONCLAVE_TOKEN_FILE]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     token_file: Option<PathBuf>,
-    /// File (PEM) with certificates to trust besides the system's, for https:// [env: CONCLAVE_CA_FILE]
+    /// PEM file of additional CA certificates to trust for https:// [env: CONCLAVE_CA_FILE]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     ca_file: Option<PathBuf>,
-    /// Give up on a call without an answer after this time, repeats included [env: CONCLAVE_TIMEOUT] [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = timeout, help_heading = "Server")]
-    timeout: Option<Span>,
+    /// Give up on a request without a response after this time, retries included [env: CONCLAVE_TIMEOUT] [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout, help_heading = "Server")]
+    timeout: Option<HumanDuration>,
 }
 
-const SERVER: &str = "http://127.0.0.1:7000";
-const TIMEOUT: Span = Span(Duration::from_secs(60));
+const DEFAULT_SERVER: &str = "http://127.0.0.1:7000";
+const DEFAULT_TIMEOUT: HumanDuration = HumanDuration(Duration::from_secs(60));
 
 impl ClientFlags {
-    pub(crate) fn connect(&self) -> Result<Client> {
+    pub(crate) fn connect(&self) -> Result<HttpClient> {
         self.server.connect()
     }
 
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn output_format(&self) -> OutputFormat {
         match self.json {
-            true => Form::Json,
-            false => Form::People,
+            true => OutputFormat::Json,
+            false => OutputFormat::Text,
         }
     }
 
-    /// Takes what was given before the command's name; what was given after it is stronger.
-    pub(crate) fn take_missing(&mut self, earlier: ServerFlags) {
+    /// Adds the flags given before the command's name. A flag given after the name has precedence.
+    pub(crate) fn fill_missing_from(&mut self, earlier: ServerFlags) {
         let ServerFlags {
             server,
             token_file,
@@ -66,8 +70,8 @@ impl ClientFlags {
 }
 
 impl ServerFlags {
-    /// The first flag that is set.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// The name of the first flag that is set.
+    pub(crate) fn first_given_flag(&self) -> Option<&'static str> {
         let ServerFlags {
             server,
             token_file,
@@ -83,53 +87,56 @@ impl ServerFlags {
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    fn connect(&self) -> Result<Client> {
-        let server = match (&self.server, variable("CONCLAVE_SERVER")) {
+    fn connect(&self) -> Result<HttpClient> {
+        let server = match (&self.server, environment_variable("CONCLAVE_SERVER")) {
             (Some(server), _) => server.clone(),
             (None, Some(server)) => server,
-            (None, None) => SERVER.to_string(),
+            (None, None) => DEFAULT_SERVER.to_string(),
         };
-        let Span(timeout) = match (self.timeout, variable("CONCLAVE_TIMEOUT")) {
-            (Some(span), _) => span,
-            (None, Some(text)) => timeout(&text)
+        let HumanDuration(timeout) = match (self.timeout, environment_variable("CONCLAVE_TIMEOUT")) {
+            (Some(timeout), _) => timeout,
+            (None, Some(text)) => parse_timeout(&text)
                 .map_err(anyhow::Error::msg)
                 .context("CONCLAVE_TIMEOUT")?,
-            (None, None) => TIMEOUT,
+            (None, None) => DEFAULT_TIMEOUT,
         };
-        let token = read(&self.token_file, "CONCLAVE_TOKEN_FILE", "token file")?;
-        let authorities = read(&self.ca_file, "CONCLAVE_CA_FILE", "file of certificates")?;
-        let options = ClientOptions {
+        let token = read_file(&self.token_file, "CONCLAVE_TOKEN_FILE", "token file")?;
+        let ca_certificates = read_file(&self.ca_file, "CONCLAVE_CA_FILE", "certificate file")?;
+        let options = HttpClientOptions {
             token: token
                 .map(String::from_utf8)
                 .transpose()
-                .map_err(|_| ClientError::Token)?,
-            authorities,
-            // A server that takes the first attempt and stays silent gets a second one, on a new connection.
-            silence: timeout / 2,
-            repeat_for: timeout,
-            on_repeat: |error| complain(format_args!("{error}; trying again")),
-            ..ClientOptions::default()
+                .map_err(|_| HttpClientError::InvalidToken)?,
+            ca_certificates,
+            // Half of the timeout, so that a server which accepts the connection and stays silent gets a second attempt.
+            idle_timeout: timeout / 2,
+            retry_for: timeout,
+            on_retry: |error| print_message(format_args!("{error}; retrying")),
+            ..HttpClientOptions::default()
         };
-        Ok(Client::with(&server, options)?)
+        Ok(HttpClient::with_options(&server, options)?)
     }
 }
 
-fn read(flag: &Option<PathBuf>, name: &str, what: &str) -> Result<Option<Vec<u8>>> {
-    let path = flag.clone().or_else(|| variable(name).map(PathBuf::from));
+/// Reads the file that the flag or else the environment variable names.
+fn read_file(flag: &Option<PathBuf>, name: &str, what: &str) -> Result<Option<Vec<u8>>> {
+    let path = flag
+        .clone()
+        .or_else(|| environment_variable(name).map(PathBuf::from));
     path.map(|path| {
         std::fs::read(&path).with_context(|| format!("could not read the {what} {}", path.display()))
     })
     .transpose()
 }
 
-/// A variable that is set to nothing counts as not set.
-fn variable(name: &str) -> Option<String> {
+/// A variable with an empty value counts as unset.
+fn environment_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn timeout(text: &str) -> Result<Span, String> {
+fn parse_timeout(text: &str) -> Result<HumanDuration, String> {
     match text.parse()? {
-        Span(Duration::ZERO) => Err("must be more than zero".to_string()),
-        span => Ok(span),
+        HumanDuration(Duration::ZERO) => Err("must be more than zero".to_string()),
+        timeout => Ok(timeout),
     }
 }

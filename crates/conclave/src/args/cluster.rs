@@ -1,26 +1,27 @@
-//! Flags of the commands that start a node of a cluster.
+//! Flags of the commands that start a cluster node.
 
 use boot::PrintLog;
 use clap::Args;
 
-use super::node::{flag, list_flag};
-use crate::config::Flag;
+use super::node::{config_flag, config_list_flag};
+use crate::config::ConfigFlag;
 
+/// Flags of every cluster node.
 #[derive(Args, Debug)]
 pub(crate) struct ClusterFlags {
-    /// Be a node of a cluster: start all that belongs to it, and keep it alive
+    /// Start a cluster node: start its services and restart them when they fail
     #[arg(long)]
     pub(crate) cluster: bool,
-    /// Where the other nodes reach this one [default: 127.0.0.1]
+    /// Address at which the other nodes reach this one [default: 127.0.0.1]
     #[arg(long, value_name = "HOST", requires = "cluster")]
     address: Option<String>,
-    /// Join through a member's etcd; repeatable
+    /// Join the cluster through the etcd of this judicator node; repeatable
     #[arg(long, value_name = "HOST:PORT", requires = "cluster", value_delimiter = ',')]
     join: Vec<String>,
-    /// Find the others behind a DNS name
+    /// Find the other nodes by this DNS name
     #[arg(long, value_name = "NAME", requires = "cluster")]
     discover: Option<String>,
-    /// Print what the services log too: all of them, or those named
+    /// Also print the logs of the services: of all, or of the named ones
     #[arg(
         long,
         value_name = "SERVICES",
@@ -32,13 +33,13 @@ pub(crate) struct ClusterFlags {
     print_log: Option<String>,
 }
 
-/// How a judicator's node comes to be in its cluster, where it does not join one.
+/// How a judicator node forms a new cluster instead of joining one.
 #[derive(Args, Debug)]
-pub(crate) struct FounderFlags {
-    /// Be the first of a new cluster
+pub(crate) struct BootstrapFlags {
+    /// Start a new cluster with this node as its first
     #[arg(long, requires = "cluster")]
     first: bool,
-    /// Found the cluster together with others: each node's name and the address of its etcd for the others
+    /// Form a new cluster of these nodes: the name of each and the peer address of its etcd
     #[arg(
         long,
         value_name = "NAME=HOST:PORT,...",
@@ -46,32 +47,32 @@ pub(crate) struct FounderFlags {
         value_delimiter = ','
     )]
     members: Vec<String>,
-    /// With --discover: so many nodes found the cluster together, later ones join
+    /// With --discover: form a new cluster when this many nodes are found; later nodes join
     #[arg(long, value_name = "N", requires = "discover")]
     bootstrap_expect: Option<String>,
 }
 
-/// The name of a node that has none otherwise.
+/// `--name` of a judicator or gateway.
 #[derive(Args, Debug)]
-pub(crate) struct NameFlag {
-    /// What the node is called, unlike any other [default: the host's name]
+pub(crate) struct NodeNameFlag {
+    /// Name of the node, unique in the cluster [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
 
 impl ClusterFlags {
-    pub(crate) fn flags(&self) -> Vec<Flag> {
+    pub(crate) fn config_flags(&self) -> Vec<ConfigFlag> {
         [
-            flag("node.address", "--address", &self.address),
-            list_flag("etcd.join", "--join", &self.join),
-            flag("etcd.discover", "--discover", &self.discover),
+            config_flag("node.address", "--address", &self.address),
+            config_list_flag("etcd.join", "--join", &self.join),
+            config_flag("etcd.discover", "--discover", &self.discover),
         ]
         .into_iter()
         .flatten()
         .collect()
     }
 
-    /// Whose logs are printed.
+    /// The services whose logs are printed.
     pub(crate) fn print_log(&self) -> PrintLog {
         match self.print_log.as_deref() {
             None => PrintLog::None,
@@ -81,12 +82,12 @@ impl ClusterFlags {
     }
 }
 
-impl FounderFlags {
-    pub(crate) fn flags(&self) -> Vec<Flag> {
+impl BootstrapFlags {
+    pub(crate) fn config_flags(&self) -> Vec<ConfigFlag> {
         [
-            flag("etcd.first", "--first", &self.first.then(|| "true".to_string())),
-            list_flag("etcd.members", "--members", &self.members),
-            flag("etcd.expect", "--bootstrap-expect", &self.bootstrap_expect),
+            config_flag("etcd.first", "--first", &self.first.then(|| "true".to_string())),
+            config_list_flag("etcd.members", "--members", &self.members),
+            config_flag("etcd.expect", "--bootstrap-expect", &self.bootstrap_expect),
         ]
         .into_iter()
         .flatten()
@@ -94,8 +95,10 @@ impl FounderFlags {
     }
 }
 
-impl NameFlag {
-    pub(crate) fn flags(&self) -> Vec<Flag> {
-        flag("node.name", "--name", &self.name).into_iter().collect()
+impl NodeNameFlag {
+    pub(crate) fn config_flags(&self) -> Vec<ConfigFlag> {
+        config_flag("node.name", "--name", &self.name)
+            .into_iter()
+            .collect()
     }
 }

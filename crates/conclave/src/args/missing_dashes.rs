@@ -1,35 +1,36 @@
-//! `conclave run echo hello`: the command to run stands where only flags are read.
+//! A better error message for `conclave run echo hello`, where `--` is missing before the command to run.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::Cli;
+use super::CommandLine;
 
-/// The same error, or one that says how to write the line, if `--` before the unknown word makes it right.
-pub(super) fn explain(error: clap::Error, words: &[OsString]) -> clap::Error {
+/// Returns an error that shows the corrected line if a `--` before the unknown argument makes the line valid; otherwise
+/// returns the given error.
+pub(super) fn suggest_double_dash(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    // A flag that does not exist is not meant as a command.
+    // An unknown flag is a typing error, not the beginning of a command.
     if unknown.starts_with('-') {
         return error;
     }
-    let places = words
+    let positions = arguments
         .iter()
         .enumerate()
         .skip(2)
-        .filter(|(_, word)| *word == unknown.as_str());
-    for (place, _) in places {
-        let mut line = words.to_vec();
-        line.insert(place, "--".into());
-        if Cli::try_parse_from(&line).is_ok() {
-            let line: Vec<_> = line.iter().skip(1).map(quoted).collect();
-            return Cli::command().error(
+        .filter(|(_, argument)| *argument == unknown.as_str());
+    for (position, _) in positions {
+        let mut line = arguments.to_vec();
+        line.insert(position, "--".into());
+        if CommandLine::try_parse_from(&line).is_ok() {
+            let line: Vec<_> = line.iter().skip(1).map(shell_quoted).collect();
+            return CommandLine::command().error(
                 ErrorKind::UnknownArgument,
                 format!("put `--` before the command: conclave {}", line.join(" ")),
             );
@@ -38,13 +39,13 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> clap::Error {
     error
 }
 
-/// As a shell reads it.
-fn quoted(word: &OsString) -> String {
-    let word = word.to_string_lossy();
+/// The argument as a shell reads it.
+fn shell_quoted(argument: &OsString) -> String {
+    let argument = argument.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.into_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.into_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
     }
 }
 
@@ -52,16 +53,16 @@ fn quoted(word: &OsString) -> String {
 mod tests {
     use super::*;
 
-    fn said(line: &[&str]) -> String {
-        let words: Vec<OsString> = line.iter().map(OsString::from).collect();
-        explain(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
+    fn error_message(line: &[&str]) -> String {
+        let arguments: Vec<OsString> = line.iter().map(OsString::from).collect();
+        suggest_double_dash(CommandLine::try_parse_from(&arguments).unwrap_err(), &arguments).to_string()
     }
 
     #[test]
-    fn a_command_without_dashes_is_explained() {
+    fn a_missing_double_dash_is_suggested() {
         let check = |line: &[&str], expected: &str| {
-            let said = said(line);
-            assert!(said.contains(expected), "{said}");
+            let message = error_message(line);
+            assert!(message.contains(expected), "{message}");
         };
         let advice = "put `--` before the command: ";
         check(
@@ -76,7 +77,7 @@ mod tests {
             &["conclave", "add", "--wall", "2s", "sleep", "1"],
             &format!("{advice}conclave add --wall 2s -- sleep 1"),
         );
-        assert!(!said(&["conclave", "run", "--walls", "2s", "--", "true"]).contains(advice));
-        assert!(!said(&["conclave", "stats", "now"]).contains(advice));
+        assert!(!error_message(&["conclave", "run", "--walls", "2s", "--", "true"]).contains(advice));
+        assert!(!error_message(&["conclave", "stats", "now"]).contains(advice));
     }
 }

@@ -1,43 +1,46 @@
-//! Flags of every command that starts a node. Each is a key of the configuration under a shorter name.
+//! Flags of the commands that start a node or act on one. Most are short names for configuration keys.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::config::{Flag, Layers};
+use crate::cluster::LocalNode;
+use crate::config::{ConfigFlag, ConfigLayers};
 
+/// Flags of every command that starts a node.
 #[derive(Args, Debug)]
 pub(crate) struct NodeFlags {
     /// Configuration file, in TOML
     #[arg(long, value_name = "FILE", env = "CONCLAVE_CONFIG")]
     config: Option<PathBuf>,
-    /// Folder for all that the node keeps
+    /// Folder for all data of the node
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// What is logged: off, error, warn, info, debug, trace; `json` or `debug,json` for JSON lines
+    /// Log level: off, error, warn, info, debug, trace; `json` or `debug,json` for JSON lines
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// File with the secret that nodes show each other
+    /// File with the shared secret by which nodes authenticate to each other
     #[arg(long, value_name = "FILE")]
     cluster_file: Option<String>,
-    /// Allow addresses that other machines reach without a secret or tokens
+    /// Allow listening on addresses that other machines can reach without a secret or tokens
     #[arg(long)]
     insecure: bool,
-    /// Set any key of the configuration
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    /// Set any configuration key
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_key_value)]
     set: Vec<(String, String)>,
 }
 
+/// Flags of the commands that start an executor.
 #[derive(Args, Debug)]
 pub(crate) struct ExecutorFlags {
-    /// Tasks that run at the same time: a number, or auto for one on each core
+    /// Number of tasks that run at the same time, or auto for one per core
     #[arg(long, value_name = "N")]
     slots: Option<String>,
-    /// How tasks are kept apart: cell, or none for trusted work
+    /// How tasks are isolated: cell, or none for trusted work
     #[arg(long, value_name = "HOW")]
     isolation: Option<String>,
-    /// Limit that need not be kept for all processes of a task together (memory, processes, cpu); repeatable
+    /// Limit that need not be enforced for all processes of a task together (memory, processes, cpu); repeatable
     #[arg(long, value_name = "NAME")]
     allow_weaker: Vec<String>,
     /// Name of the executor
@@ -45,33 +48,48 @@ pub(crate) struct ExecutorFlags {
     name: Option<String>,
 }
 
+/// Flags of the commands that start a gateway.
 #[derive(Args, Debug)]
 pub(crate) struct GatewayFlags {
-    /// File with the tokens of the HTTP API
+    /// File of tokens that the HTTP API accepts
     #[arg(long, value_name = "FILE")]
     tokens_file: Option<String>,
 }
 
+/// Flags of the commands that act on the node of this machine.
+#[derive(Args, Debug)]
+pub(crate) struct LocalNodeFlags {
+    /// Configuration file of the node, to find its data folder
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Data folder of the node
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+}
+
 impl NodeFlags {
-    /// Everything the node was told, with these flags and those of the command's own on top.
-    pub(crate) fn layers(&self, own: Vec<Flag>) -> Result<Layers> {
+    /// The configuration of the node, with these flags and `command_flags` as its last layer.
+    pub(crate) fn layers(&self, command_flags: Vec<ConfigFlag>) -> Result<ConfigLayers> {
         let named = [
-            flag("node.data", "--data", &self.data),
-            flag("node.log", "--log", &self.log),
-            flag("secrets.cluster_file", "--cluster-file", &self.cluster_file),
-            flag(
+            config_flag("node.data", "--data", &self.data),
+            config_flag("node.log", "--log", &self.log),
+            config_flag("secrets.cluster_file", "--cluster-file", &self.cluster_file),
+            config_flag(
                 "node.insecure",
                 "--insecure",
                 &self.insecure.then(|| "true".to_string()),
             ),
         ];
-        let set = self.set.iter().map(|(key, text)| Flag {
+        let set = self.set.iter().map(|(key, text)| ConfigFlag {
             key: key.clone(),
             flag: "--set",
             text: text.clone(),
         });
-        let flags = set.chain(named.into_iter().flatten()).chain(own).collect();
-        Layers::gather(self.config.as_deref(), flags)
+        let flags = set
+            .chain(named.into_iter().flatten())
+            .chain(command_flags)
+            .collect();
+        ConfigLayers::gather(self.config.as_deref(), flags)
     }
 }
 
@@ -80,12 +98,12 @@ impl ExecutorFlags {
         &self.name
     }
 
-    pub(crate) fn flags(&self) -> Vec<Flag> {
+    pub(crate) fn config_flags(&self) -> Vec<ConfigFlag> {
         [
-            flag("executor.slots", "--slots", &self.slots),
-            flag("executor.isolation", "--isolation", &self.isolation),
-            list_flag("sandbox.allow_weaker", "--allow-weaker", &self.allow_weaker),
-            flag("executor.name", "--name", &self.name),
+            config_flag("executor.slots", "--slots", &self.slots),
+            config_flag("executor.isolation", "--isolation", &self.isolation),
+            config_list_flag("sandbox.allow_weaker", "--allow-weaker", &self.allow_weaker),
+            config_flag("executor.name", "--name", &self.name),
         ]
         .into_iter()
         .flatten()
@@ -94,27 +112,38 @@ impl ExecutorFlags {
 }
 
 impl GatewayFlags {
-    pub(crate) fn flags(&self) -> Vec<Flag> {
-        flag("secrets.tokens_file", "--tokens-file", &self.tokens_file)
+    pub(crate) fn config_flags(&self) -> Vec<ConfigFlag> {
+        config_flag("secrets.tokens_file", "--tokens-file", &self.tokens_file)
             .into_iter()
             .collect()
     }
 }
 
-pub(crate) fn flag(key: &str, flag: &'static str, text: &Option<String>) -> Option<Flag> {
-    text.as_ref().map(|text| Flag {
+impl LocalNodeFlags {
+    pub(crate) fn node(&self) -> Result<LocalNode> {
+        let data = config_flag("node.data", "--data", &self.data)
+            .into_iter()
+            .collect();
+        let config = ConfigLayers::gather(self.config.as_deref(), data)?.config()?;
+        LocalNode::at(&config.node.data.0)
+    }
+}
+
+/// The configuration value of a flag, if the flag is given.
+pub(crate) fn config_flag(key: &str, flag: &'static str, text: &Option<String>) -> Option<ConfigFlag> {
+    text.as_ref().map(|text| ConfigFlag {
         key: key.to_string(),
         flag,
         text: text.clone(),
     })
 }
 
-/// For a flag that is given once for each part of a list.
-pub(crate) fn list_flag(key: &str, name: &'static str, parts: &[String]) -> Option<Flag> {
-    flag(key, name, &(!parts.is_empty()).then(|| parts.join(",")))
+/// The configuration value of a repeatable flag: its values, separated by commas.
+pub(crate) fn config_list_flag(key: &str, flag: &'static str, values: &[String]) -> Option<ConfigFlag> {
+    config_flag(key, flag, &(!values.is_empty()).then(|| values.join(",")))
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+fn parse_key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_string(), value.trim().to_string()))

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use api::{Size, Span};
+use api::{ByteSize, HumanDuration};
 use clap::Args;
-use model::{Command, NetworkName, TaskId, UserName};
+use model::{ExecutorName, NameError, NetworkName, StepCommand, TaskId, UserName};
 
-use super::name::{network_name, task_id, user_name};
-
-/// The names of all flags below but `id`: beside a task in a file they would say nothing.
+/// The names of all flags of [`TaskFlags`] except `id`. They conflict with a task that is read from a file.
 pub(crate) const TASK_FLAGS: [&str; 30] = [
     "source",
     "data",
@@ -42,116 +40,118 @@ pub(crate) const TASK_FLAGS: [&str; 30] = [
     "compile_space",
 ];
 
+/// Flags of `run` and `add` that describe one task.
 #[derive(Args, Debug)]
 pub(crate) struct TaskFlags {
-    /// Source file, or folder whose content is laid out where the commands run; repeatable
+    /// Source file, or folder whose content is copied to the working directory of the commands; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) source: Vec<PathBuf>,
-    /// Data file, or folder whose content is laid out in data/; repeatable
+    /// Data file, or folder whose content is copied to data/; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Vec<PathBuf>,
-    /// Command that compiles the source first, for the shell
+    /// Shell command that compiles the source first
     #[arg(long, value_name = "TEXT")]
     pub(crate) compile: Option<String>,
-    /// Variable in the environment of the command that compiles; repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, requires = "compile")]
+    /// Environment variable of the compile command; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable, requires = "compile")]
     pub(crate) compile_env: Vec<(String, String)>,
     /// Network that the compile command may use
     #[arg(long, value_name = "NAME", value_parser = network_name, requires = "compile")]
     pub(crate) compile_network: Option<NetworkName>,
-    /// Command to run, as text for the shell; what follows `--` is added as further words at its end
+    /// Shell command to run; the words after `--` are appended to it
     #[arg(long, value_name = "TEXT")]
     pub(crate) shell: Option<String>,
-    /// Standard input: a file, or - for this command's own
+    /// File for standard input, or - to read it from this command's stdin
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Variable in the command's environment, not in that of --compile; repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    /// Environment variable of the command, but not of the compile command; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     pub(crate) env: Vec<(String, String)>,
-    /// Network that the command may use, by the name that the executors have for it
+    /// Network that the command may use, by its name in the configuration of the executors
     #[arg(long, value_name = "NAME", value_parser = network_name)]
     pub(crate) network: Option<NetworkName>,
-    /// Who owns the task
+    /// User who owns the task
     #[arg(long, value_name = "NAME", value_parser = user_name)]
     pub(crate) user: Option<UserName>,
-    /// Higher goes first
+    /// Priority; higher numbers run first
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0)]
     pub(crate) priority: i32,
-    /// Id of the task, so that adding twice is adding once
+    /// Id of the task; adding the same task again with this id has no effect
     #[arg(long, value_name = "UUID", value_parser = task_id)]
     pub(crate) id: Option<TaskId>,
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
     #[command(flatten)]
     pub(crate) compile_limits: CompileLimitFlags,
-    /// Program to run and its arguments, with no shell between
+    /// Program to run and its arguments, without a shell
     #[arg(last = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) words: Vec<String>,
 }
 
+/// Limits of the execute step.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits of the command")]
 pub(crate) struct LimitFlags {
-    /// Time on the clock, like 10s
+    /// Wall-clock time, like 10s
     #[arg(long, value_name = "TIME")]
-    wall: Option<Span>,
-    /// CPU time of all its processes, like 2s
+    wall: Option<HumanDuration>,
+    /// CPU time of all its processes together, like 2s
     #[arg(long, value_name = "TIME")]
-    cpu: Option<Span>,
-    /// Memory of all its processes, like 256MiB
+    cpu: Option<HumanDuration>,
+    /// Memory of all its processes together, like 256MiB
     #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
-    /// Bytes on each of stdout and stderr, like 1MiB
+    memory: Option<ByteSize>,
+    /// Size of stdout and of stderr, like 1MiB
     #[arg(long, value_name = "SIZE")]
-    output: Option<Size>,
-    /// Processes and threads at one time
+    output: Option<ByteSize>,
+    /// Number of processes and threads at the same time
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
-    /// Size of the largest file that it may write, like 16MiB
+    /// Size of each file that it writes, like 16MiB
     #[arg(long, value_name = "SIZE")]
-    file_size: Option<Size>,
-    /// Files that a process may have open at one time
+    file_size: Option<ByteSize>,
+    /// Number of open files of each process
     #[arg(long, value_name = "N")]
     open_files: Option<u32>,
-    /// Stack of each process, like 8MiB
+    /// Stack size of each process, like 8MiB
     #[arg(long, value_name = "SIZE")]
-    stack: Option<Size>,
-    /// Size of all files together, like 256MiB
+    stack: Option<ByteSize>,
+    /// Size of all files of the task together, like 256MiB
     #[arg(long, value_name = "SIZE")]
-    space: Option<Size>,
+    space: Option<ByteSize>,
 }
 
-/// The same for the compile command.
+/// Limits of the compile step.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits of the compile command")]
 pub(crate) struct CompileLimitFlags {
-    /// Time on the clock
+    /// Wall-clock time
     #[arg(long, value_name = "TIME", requires = "compile")]
-    compile_wall: Option<Span>,
-    /// CPU time of all its processes
+    compile_wall: Option<HumanDuration>,
+    /// CPU time of all its processes together
     #[arg(long, value_name = "TIME", requires = "compile")]
-    compile_cpu: Option<Span>,
-    /// Memory of all its processes
+    compile_cpu: Option<HumanDuration>,
+    /// Memory of all its processes together
     #[arg(long, value_name = "SIZE", requires = "compile")]
-    compile_memory: Option<Size>,
-    /// Bytes on each of stdout and stderr
+    compile_memory: Option<ByteSize>,
+    /// Size of stdout and of stderr
     #[arg(long, value_name = "SIZE", requires = "compile")]
-    compile_output: Option<Size>,
-    /// Processes and threads at one time
+    compile_output: Option<ByteSize>,
+    /// Number of processes and threads at the same time
     #[arg(long, value_name = "N", requires = "compile")]
     compile_processes: Option<u32>,
-    /// Size of the largest file that it may write
+    /// Size of each file that it writes
     #[arg(long, value_name = "SIZE", requires = "compile")]
-    compile_file_size: Option<Size>,
-    /// Files that a process may have open at one time
+    compile_file_size: Option<ByteSize>,
+    /// Number of open files of each process
     #[arg(long, value_name = "N", requires = "compile")]
     compile_open_files: Option<u32>,
-    /// Stack of each process
+    /// Stack size of each process
     #[arg(long, value_name = "SIZE", requires = "compile")]
-    compile_stack: Option<Size>,
-    /// Size of all files together; the larger one of this and --space counts for both commands
+    compile_stack: Option<ByteSize>,
+    /// Size of all files of the task together; the larger one of this and --space applies to both commands
     #[arg(long, value_name = "SIZE", requires = "compile")]
-    compile_space: Option<Size>,
+    compile_space: Option<ByteSize>,
 }
 
 impl CompileLimitFlags {
@@ -187,21 +187,39 @@ impl LimitFlags {
 }
 
 impl TaskFlags {
-    /// What to run and with which arguments; `None` if the flags do not say.
-    pub(crate) fn command(&self) -> Option<(Command, Vec<String>)> {
+    /// The command and its additional arguments; `None` if the flags name no command.
+    pub(crate) fn command(&self) -> Option<(StepCommand, Vec<String>)> {
         match &self.shell {
-            Some(text) => Some((Command::Shell(text.clone()), self.words.clone())),
+            Some(text) => Some((StepCommand::Shell(text.clone()), self.words.clone())),
             None if self.words.is_empty() => None,
-            None => Some((Command::Argv(self.words.clone()), Vec::new())),
+            None => Some((StepCommand::Argv(self.words.clone()), Vec::new())),
         }
     }
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
         _ => Err("write it like NAME=VALUE".to_string()),
     }
+}
+
+// Value parsers, which check a name before it is sent to a server.
+
+fn task_id(text: &str) -> Result<TaskId, NameError> {
+    text.parse()
+}
+
+pub(crate) fn user_name(text: &str) -> Result<UserName, NameError> {
+    UserName::new(text)
+}
+
+fn network_name(text: &str) -> Result<NetworkName, NameError> {
+    NetworkName::new(text)
+}
+
+pub(crate) fn executor_name(text: &str) -> Result<ExecutorName, NameError> {
+    ExecutorName::new(text)
 }
 
 #[cfg(test)]
@@ -209,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_of_a_task_is_in_the_list() {
+    fn the_list_has_every_task_flag_except_id() {
         let command = TaskFlags::augment_args(clap::Command::new("add"));
         let names = command.get_arguments().map(|flag| flag.get_id().as_str());
         let mut missing: Vec<_> = names.filter(|name| !TASK_FLAGS.contains(name)).collect();

@@ -1,31 +1,33 @@
-//! A task as a person names it: by its id, or by a beginning of the id that no other task has.
+//! A task named on the command line by its id, or by a unique prefix of its id.
 
-use api::{Client, ClientError};
-use model::{IdPrefix, NameError, Query, TaskId};
+use api::{HttpClient, HttpClientError};
+use model::{NameError, TaskId, TaskIdPrefix, TaskQuery};
 use thiserror::Error;
 
+/// A task's id, or a prefix of it.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskRef {
     Id(TaskId),
-    Prefix(IdPrefix),
+    Prefix(TaskIdPrefix),
 }
 
+/// Why no single task was found for a [`TaskRef`].
 #[derive(Debug, Error)]
-pub(crate) enum FindError {
-    #[error("no task's id begins with {0}")]
-    Nothing(IdPrefix),
-    #[error("{prefix} is the beginning of several ids, give more of it: {}{}", list(.found), if *.more { " and more" } else { "" })]
-    Several {
-        prefix: IdPrefix,
+pub(crate) enum TaskLookupError {
+    #[error("no task has an id that begins with {0}")]
+    NotFound(TaskIdPrefix),
+    #[error("several tasks have an id that begins with {prefix}; give more characters: {}{}", list(.found), if *.more { " and more" } else { "" })]
+    Ambiguous {
+        prefix: TaskIdPrefix,
         found: Vec<TaskId>,
         more: bool,
     },
     #[error(transparent)]
-    Call(#[from] ClientError),
+    Request(#[from] HttpClientError),
 }
 
-/// How many candidates are named.
-const SHOWN: usize = 5;
+/// How many of the matching ids the error lists.
+const MAX_CANDIDATES_SHOWN: usize = 5;
 
 pub(crate) fn task_ref(text: &str) -> Result<TaskRef, NameError> {
     match text.parse() {
@@ -35,38 +37,38 @@ pub(crate) fn task_ref(text: &str) -> Result<TaskRef, NameError> {
 }
 
 impl TaskRef {
-    pub(crate) async fn find(&self, client: &Client) -> Result<TaskId, FindError> {
+    pub(crate) async fn resolve(&self, client: &HttpClient) -> Result<TaskId, TaskLookupError> {
         let prefix = match self {
             TaskRef::Id(id) => return Ok(*id),
             TaskRef::Prefix(prefix) => prefix,
         };
-        let mut query = Query {
+        let mut query = TaskQuery {
             id_prefix: Some(prefix.clone()),
-            limit: SHOWN + 1,
-            ..Query::default()
+            limit: MAX_CANDIDATES_SHOWN + 1,
+            ..TaskQuery::default()
         };
         let mut found = Vec::new();
         loop {
             let page = client.search(&query).await?;
-            // A server of an older version knows no prefixes and answers with any tasks.
+            // A server of an older version ignores the prefix and returns tasks with other ids.
             found.extend(
                 page.tasks
                     .iter()
                     .map(|task| task.id)
-                    .filter(|id| prefix.begins(*id)),
+                    .filter(|id| prefix.matches(*id)),
             );
-            // A page that looked at a part of the tasks only says nothing about the others.
+            // The server scans a bounded number of tasks per page, so an incomplete page says nothing about the rest.
             query.after = page.next;
-            if page.complete || query.after.is_none() || found.len() > SHOWN {
+            if page.complete || query.after.is_none() || found.len() > MAX_CANDIDATES_SHOWN {
                 break;
             }
         }
-        let more = found.len() > SHOWN;
-        found.truncate(SHOWN);
+        let more = found.len() > MAX_CANDIDATES_SHOWN;
+        found.truncate(MAX_CANDIDATES_SHOWN);
         match found[..] {
-            [] => Err(FindError::Nothing(prefix.clone())),
+            [] => Err(TaskLookupError::NotFound(prefix.clone())),
             [id] => Ok(id),
-            _ => Err(FindError::Several {
+            _ => Err(TaskLookupError::Ambiguous {
                 prefix: prefix.clone(),
                 found,
                 more,
@@ -75,12 +77,12 @@ impl TaskRef {
     }
 }
 
-impl FindError {
-    /// Another task may still be found.
+impl TaskLookupError {
+    /// Whether the error concerns this task only, so that commands on other tasks may still succeed.
     pub(crate) fn is_about_this_task(&self) -> bool {
         match self {
-            FindError::Nothing(_) | FindError::Several { .. } => true,
-            FindError::Call(error) => error
+            TaskLookupError::NotFound(_) | TaskLookupError::Ambiguous { .. } => true,
+            TaskLookupError::Request(error) => error
                 .problem()
                 .is_some_and(|problem| matches!(problem.status, 404 | 409)),
         }

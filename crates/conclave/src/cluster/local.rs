@@ -1,16 +1,17 @@
-//! The node on this machine, as its operator's commands find it: by its data folder.
+//! The node on this machine, which commands such as `status` and `stop` find by its data folder.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use boot::Status;
+use boot::NodeStatus;
 
-use super::access::{Own, access};
-use super::{Kind, Role, options, write};
-use crate::config::{Config, Layers};
-use crate::node::Secrets;
-use registry::etcd::Access;
+use super::etcd_access::{LocalEtcd, etcd_access};
+use super::{NodeKind, ServiceKind, daemon_options, service_config};
+use crate::config::{Config, ConfigLayers};
+use crate::node::NodeSecrets;
+use registry::etcd::EtcdAccess;
 
+/// The node whose data folder is on this machine. It need not be running.
 pub(crate) struct LocalNode {
     data: PathBuf,
 }
@@ -22,55 +23,56 @@ impl LocalNode {
         Ok(LocalNode { data })
     }
 
-    pub(crate) fn run(&self) -> PathBuf {
+    pub(crate) fn run_folder(&self) -> PathBuf {
         self.data.join("run")
     }
 
-    /// The embedded store of a single node.
-    pub(crate) fn store(&self) -> PathBuf {
+    /// The folder of a single node's embedded store.
+    pub(crate) fn store_folder(&self) -> PathBuf {
         self.data.join("store")
     }
 
-    pub(crate) fn status(&self) -> Result<Status> {
-        Ok(Status::read(&self.run())?)
+    pub(crate) fn status(&self) -> Result<NodeStatus> {
+        Ok(NodeStatus::read(&self.run_folder())?)
     }
 
-    /// Of a node of a cluster.
-    pub(crate) fn kind(&self) -> Result<Kind> {
+    /// The kind of this cluster node. Fails for a single process.
+    pub(crate) fn node_kind(&self) -> Result<NodeKind> {
         let status = self.status()?;
         ensure!(
             !status.is_single(),
-            "the node in {} is a single process (`conclave {}`) and belongs to no cluster; stop it with `conclave stop`",
+            "the node in {} is a single process (`conclave {}`) and not part of a cluster; stop it with `conclave stop`",
             self.data.display(),
             status.kind
         );
-        Kind::parse(&status.kind)
+        NodeKind::parse(&status.kind)
     }
 
-    /// What the node was last started with.
-    fn config(&self, role: Role) -> Result<(Config, Secrets)> {
-        let config = Layers::resolved(&write::path(&self.run(), role))?.config()?;
-        let secrets = Secrets::load(&config)?;
+    /// The configuration that boot wrote for a service at its last start.
+    fn service_config(&self, service: ServiceKind) -> Result<(Config, NodeSecrets)> {
+        let config =
+            ConfigLayers::from_resolved_file(&service_config::path(&self.run_folder(), service))?.config()?;
+        let secrets = NodeSecrets::load(&config)?;
         Ok((config, secrets))
     }
 
-    pub(crate) fn etcd(&self) -> Result<daemons::etcd::Options> {
-        let (config, secrets) = self.config(Role::EtcdMember)?;
-        Ok(options::member(&config, &secrets))
+    pub(crate) fn etcd_options(&self) -> Result<daemons::etcd::EtcdMemberOptions> {
+        let (config, secrets) = self.service_config(ServiceKind::EtcdMember)?;
+        Ok(daemon_options::etcd_member(&config, &secrets))
     }
 
-    pub(crate) fn mongodb(&self) -> Result<daemons::mongodb::Options> {
-        let (config, secrets) = self.config(Role::Mongodb)?;
-        Ok(options::mongodb(&config, &secrets))
+    pub(crate) fn mongodb_options(&self) -> Result<daemons::mongodb::MongodDaemonOptions> {
+        let (config, secrets) = self.service_config(ServiceKind::Mongodb)?;
+        Ok(daemon_options::mongodb(&config, &secrets))
     }
 
-    /// The members of etcd, as this node knows them.
-    pub(crate) fn access(&self) -> Result<Access> {
-        let (role, own) = match self.kind()? {
-            Kind::Judicator => (Role::EtcdMember, Own::Member),
-            Kind::Executor | Kind::Gateway => (Role::EtcdProxy, Own::None),
+    /// Access to the etcd members that this node knows.
+    pub(crate) fn etcd_access(&self) -> Result<EtcdAccess> {
+        let (service, local_etcd) = match self.node_kind()? {
+            NodeKind::Judicator => (ServiceKind::EtcdMember, LocalEtcd::Member),
+            NodeKind::Executor | NodeKind::Gateway => (ServiceKind::EtcdProxy, LocalEtcd::MembersOnly),
         };
-        let (config, secrets) = self.config(role)?;
-        Ok(access(&config, &secrets, own))
+        let (config, secrets) = self.service_config(service)?;
+        Ok(etcd_access(&config, &secrets, local_etcd))
     }
 }

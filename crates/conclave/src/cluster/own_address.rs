@@ -1,4 +1,4 @@
-//! This machine's address on the network, where nobody said it.
+//! Finds this machine's address on the network, for nodes without a configured address.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
-/// The only address that others could mean. IPv6 is asked only where there is no IPv4.
+/// The machine's only address that is neither loopback nor link-local. IPv6 counts only where there is no IPv4 address.
 pub(super) fn own_address() -> Result<String> {
     let interfaces = getifaddrs().context("could not look up this machine's addresses")?;
     choose(interfaces.filter_map(|interface| ip(&interface.address?)))
@@ -32,12 +32,12 @@ fn choose(addresses: impl Iterator<Item = IpAddr>) -> Result<String> {
         [IpAddr::V4(only)] => Ok(only.to_string()),
         [IpAddr::V6(only)] => Ok(format!("[{only}]")),
         [] => bail!(
-            "this machine has no address that other nodes could reach; connect it, or give one with --address"
+            "this machine has no address that other nodes can reach; connect it to a network, or give an address with --address"
         ),
         [..] => {
             let found: Vec<_> = found.iter().map(ToString::to_string).collect();
             bail!(
-                "this machine has several addresses ({}); say with --address where other nodes reach it",
+                "this machine has several addresses ({}); give the one that other nodes can reach with --address",
                 found.join(", ")
             )
         }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_is_taken_and_more_are_asked_about() {
+    fn a_single_address_is_used_and_several_are_refused() {
         let check = |addresses: &[&str], expected: Result<&str, &str>| {
             let found = choose(addresses.iter().map(|address| address.parse().unwrap()));
             match (found, expected) {

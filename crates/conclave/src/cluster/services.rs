@@ -1,70 +1,72 @@
-//! What each service does from its start to its end.
+//! Runs one service of a cluster node.
 //!
-//! | service | runs on | told to stop, or boot is gone |
+//! | service | runs on | on a stop signal, or when boot is gone |
 //! |---|---|---|
-//! | etcd, etcd-proxy, mongodb | one thread, whose end would end the server | the server is stopped and waited for |
-//! | judicator | a thread for each core | leaves the registry, ends its calls, lets go of the store |
-//! | executor | a thread for each core | as `conclave executor` |
-//! | gateway | as many threads as it is told | as `conclave gateway` |
+//! | etcd, etcd-proxy, mongodb | one thread, because the kernel kills the server when its parent thread ends | stops the server and waits for it |
+//! | judicator | one thread per core | deregisters, ends its calls, closes the store |
+//! | executor | one thread per core | as `conclave executor` |
+//! | gateway | `gateway.threads` threads | as `conclave gateway` |
 
-mod etcd;
 mod executor;
 mod gateway;
 mod judicator;
-mod mongodb;
+mod server_daemons;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use boot::Tether;
+use boot::BootConnection;
 use supervise::Component;
 use tokio_util::sync::CancellationToken;
 
-use super::Role;
-use crate::config::{Config, Layers};
-use crate::node::{self, Reload, Renewed, Signals};
+use super::ServiceKind;
+use crate::config::{Config, ConfigLayers};
+use crate::node::{self, ReloadedFiles, StopSignals};
 
-pub(crate) fn run(role: Role, layers: Layers) -> Result<ExitCode> {
-    match role {
-        Role::EtcdMember => node::run_here(layers, |config, reload| daemon(config, reload, etcd::member)),
-        Role::EtcdProxy => node::run_here(layers, |config, reload| daemon(config, reload, etcd::proxy)),
-        Role::Mongodb => node::run_here(layers, |config, reload| daemon(config, reload, mongodb::run)),
-        Role::Judicator => node::run(layers, judicator::run),
-        Role::Executor => node::run(layers, executor::run),
-        Role::Gateway => node::run_gateway(layers, gateway::run),
+pub(crate) fn run(service: ServiceKind, layers: ConfigLayers) -> Result<ExitCode> {
+    match service {
+        ServiceKind::EtcdMember => run_daemon(layers, server_daemons::etcd_member),
+        ServiceKind::EtcdProxy => run_daemon(layers, server_daemons::etcd_proxy),
+        ServiceKind::Mongodb => run_daemon(layers, server_daemons::mongodb),
+        ServiceKind::Judicator => node::run(layers, judicator::run),
+        ServiceKind::Executor => node::run(layers, executor::run),
+        ServiceKind::Gateway => node::run_gateway(layers, gateway::run),
     }
 }
 
-/// A daemon shows its server a password that was derived from the secret, so only its log level can be read again.
-async fn daemon<F>(config: Config, reload: Reload, serve: impl FnOnce(Config, Tether) -> F) -> Result<()>
+/// Runs a daemon that starts a server. SIGHUP reloads only its log level: the server's password is derived from the secret, so
+/// the secret cannot change while the server runs.
+fn run_daemon<F>(layers: ConfigLayers, run: impl FnOnce(Config, BootConnection) -> F) -> Result<ExitCode>
 where
     F: Future<Output = Result<()>>,
 {
-    let tether = tether()?;
-    let mut reload = tokio::spawn(reload.run(Renewed::default()));
-    tokio::select! {
-        served = serve(config, tether) => served,
-        ended = &mut reload => anyhow::bail!("{} failed: {ended:?}", Component::Reload),
-    }
+    node::run_on_this_thread(layers, |config, reload| async move {
+        let boot_connection = boot_connection()?;
+        let mut reload = tokio::spawn(reload.run(ReloadedFiles::default()));
+        tokio::select! {
+            result = run(config, boot_connection) => result,
+            ended = &mut reload => anyhow::bail!("{} failed: {ended:?}", Component::Reload),
+        }
+    })
 }
 
-fn tether() -> Result<Tether> {
-    Tether::from_stdin().context("could not take up the line to boot")
+fn boot_connection() -> Result<BootConnection> {
+    BootConnection::from_stdin().context("could not open the connection to boot")
 }
 
-/// A token that is cancelled by the first signal, or when boot is gone. The second signal ends the process.
-fn stop_on_signal(tether: Tether) -> Result<CancellationToken> {
-    let mut signals = Signals::listen_with(tether)?;
+/// A token that is cancelled by the first signal, or when boot is gone. A second signal ends the process.
+fn stop_on_signal(boot_connection: BootConnection) -> Result<CancellationToken> {
+    let mut signals = StopSignals::listen_with(boot_connection)?;
     let stop = CancellationToken::new();
-    let told = stop.clone();
+    let stop_on_signal = stop.clone();
     tokio::spawn(async move {
-        // A service that no longer hears signals stops, and boot starts it again.
-        let _deaf = told.clone().drop_guard();
+        // If this task ends or panics, the service stops and boot restarts it, because it could not be stopped otherwise.
+        let _stop_on_drop = stop_on_signal.clone().drop_guard();
         let (signal, _) = signals.next().await;
-        tracing::info!("{signal}: stopping; a second signal stops at once");
-        told.cancel();
+        tracing::info!(signal, "stopping; a second signal stops at once");
+        stop_on_signal.cancel();
         let (signal, number) = signals.next().await;
-        tracing::warn!("{signal} again: stopping at once");
+        tracing::warn!(signal, "second signal; stopping at once");
         std::process::exit(128 + number);
     });
     Ok(stop)

@@ -1,49 +1,49 @@
-//! `--cluster`: from the configuration to boot.
+//! `--cluster`: checks the configuration and runs boot.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use boot::{Node, Plan, PrintLog, Service, Settings};
+use boot::{BootPlan, BootSettings, NodeIdentity, PrintLog, ServiceSpec};
 
 use super::own_address::own_address;
-use super::{Kind, Role, options, write};
-use crate::config::{Config, Host, Layers};
-use crate::node::{self, Folder, LogLevel, Secrets};
+use super::{NodeKind, ServiceKind, daemon_options, service_config};
+use crate::config::{Config, ConfigLayers, HostAddress};
+use crate::node::{self, LogLevelHandle, NodeFolder, NodeSecrets};
 
-/// Everything that can be known to be wrong is said before anything is made or started.
-pub(crate) fn start(kind: Kind, mut layers: Layers, print_log: PrintLog) -> Result<ExitCode> {
-    follow(&mut layers)?;
+/// Runs boot. Every problem that can be detected in advance is reported before anything is created or started.
+pub(crate) fn start(kind: NodeKind, mut layers: ConfigLayers, print_log: PrintLog) -> Result<ExitCode> {
+    derive_defaults(&mut layers)?;
     let config = layers.config()?;
-    check(kind, &config, &layers)?;
-    let secrets = Secrets::load(&config)?;
+    check_cluster_config(kind, &config, &layers)?;
+    let secrets = NodeSecrets::load(&config)?;
     preflight(kind, &config, &secrets)?;
     let level = node::log_to_stderr(&config)?;
 
-    let folder = Folder::prepare(&config.node.data.0)?;
-    let (run, log) = (folder.run()?, folder.log()?);
+    let folder = NodeFolder::prepare(&config.node.data.0)?;
+    let (run, log) = (folder.run_folder()?, folder.log_folder()?);
     let mut services = Vec::new();
-    for role in kind.services() {
-        services.push(service(&run, *role, &layers, services.last())?);
+    for service in kind.services() {
+        services.push(service_spec(&run, *service, &layers, services.last())?);
     }
-    let plan = Plan {
-        node: Node {
+    let plan = BootPlan {
+        node: NodeIdentity {
             kind: kind.as_str().to_string(),
             name: config.node.name.0.clone(),
         },
         run,
         log,
         services,
-        settings: Settings {
+        settings: BootSettings {
             stop_grace: config.boot.stop_grace,
-            restart_most: config.boot.restart_most,
-            log_size: config.boot.log_size.0,
-            log_keep: config.boot.log_keep.get(),
+            max_restart_delay: config.boot.restart_most,
+            max_log_size: config.boot.log_size.0,
+            rotated_logs_kept: config.boot.log_keep.get(),
         },
         print_log,
     };
-    // One thread: services are the children of the thread that started them, and end with it.
+    // One thread: the kernel kills the services when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -51,105 +51,110 @@ pub(crate) fn start(kind: Kind, mut layers: Layers, print_log: PrintLog) -> Resu
     let run = plan.run.clone();
     let on_hangup = || {
         if let Err(error) = reload(kind, &run, &mut layers, &level) {
-            tracing::error!("the settings stay as they were: {error:#}");
+            tracing::error!("could not reload the settings; keeping the old ones: {error:#}");
         }
     };
     runtime.block_on(boot::run(plan, on_hangup))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of what has changed, services are told the log level. They read their own files again when boot passes SIGHUP on.
-fn reload(kind: Kind, run: &Path, layers: &mut Layers, level: &LogLevel) -> Result<()> {
-    node::read_log_level(layers, level)?;
-    for role in kind.services() {
-        write::write(run, *role, layers)?;
+/// Writes the services' configuration again. Boot then forwards SIGHUP, and each service reloads its log level and its files.
+fn reload(kind: NodeKind, run: &Path, layers: &mut ConfigLayers, level: &LogLevelHandle) -> Result<()> {
+    node::reload_log_level(layers, level)?;
+    for service in kind.services() {
+        service_config::write(run, *service, layers)?;
     }
     Ok(())
 }
 
-fn service(run: &Path, role: Role, layers: &Layers, before: Option<&Service>) -> Result<Service> {
-    let config = write::write(run, role, layers)?;
-    Ok(Service {
-        name: role.service().to_string(),
-        // By way of /proc: the same program even after an upgrade has replaced its file.
+fn service_spec(
+    run: &Path,
+    service: ServiceKind,
+    layers: &ConfigLayers,
+    previous: Option<&ServiceSpec>,
+) -> Result<ServiceSpec> {
+    let config = service_config::write(run, service, layers)?;
+    Ok(ServiceSpec {
+        name: service.service_name().to_string(),
+        // The running program, even after an upgrade has replaced its file.
         program: "/proc/self/exe".into(),
         args: vec![
             "service".into(),
-            role.word().into(),
+            service.argument().into(),
             "--config".into(),
             config.into(),
         ],
-        needs: before.map(|service| service.name.clone()),
+        needs: previous.map(|previous| previous.name.clone()),
     })
 }
 
-/// Keys that nobody set and that follow from the node's name and address.
-fn follow(layers: &mut Layers) -> Result<()> {
+/// Derives keys that are not set from the node's name and address.
+fn derive_defaults(layers: &mut ConfigLayers) -> Result<()> {
     if !layers.is_default("etcd.discover") && layers.is_default("node.address") {
-        layers.follow("node.address", "etcd.discover", own_address()?);
+        layers.derive("node.address", "etcd.discover", own_address()?);
     }
     let config = layers.config()?;
     let name = config.node.name.0;
     if !layers.is_default("node.name") {
-        layers.follow("executor.name", "node.name", name.clone());
+        layers.derive("executor.name", "node.name", name.clone());
     }
-    layers.follow("judicator.name", "node.name", name);
+    layers.derive("judicator.name", "node.name", name);
     if let Some((_, port)) = config.judicator.listen.0.rsplit_once(':') {
-        let Host(host) = config.node.address;
-        layers.follow("judicator.listen", "node.address", format!("{host}:{port}"));
+        let HostAddress(host) = config.node.address;
+        layers.derive("judicator.listen", "node.address", format!("{host}:{port}"));
     }
     Ok(())
 }
 
-fn check(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
+fn check_cluster_config(kind: NodeKind, config: &Config, layers: &ConfigLayers) -> Result<()> {
     let etcd = &config.etcd;
-    let ways = [
+    let bootstrap_flags = [
         ("--first", etcd.first),
         ("--members", etcd.members.is_some()),
         ("--join", etcd.join.is_some()),
         ("--discover", etcd.discover.is_some()),
     ];
-    let chosen: Vec<_> = ways
+    let chosen: Vec<_> = bootstrap_flags
         .iter()
         .filter(|(_, chosen)| *chosen)
         .map(|(flag, _)| *flag)
         .collect();
     ensure!(
         chosen.len() < 2,
-        "{} contradict each other; a node comes into its cluster in one way only",
+        "{} contradict each other; give only one of them",
         chosen.join(" and ")
     );
     ensure!(
         etcd.expect.is_none() || etcd.discover.is_some(),
-        "etcd.expect says how many nodes found the cluster behind a DNS name; give the name with --discover"
+        "etcd.expect (--bootstrap-expect) needs a DNS name; give it with --discover"
     );
     match kind {
-        Kind::Judicator => {}
-        Kind::Executor | Kind::Gateway => {
+        NodeKind::Judicator => {}
+        NodeKind::Executor | NodeKind::Gateway => {
             if etcd.first || etcd.members.is_some() || etcd.expect.is_some() {
                 bail!(
-                    "{} {} is no member of etcd and cannot found a cluster; give it --join or --discover",
+                    "{} {} node is not a member of etcd and cannot form a cluster; give it --join or --discover",
                     article(kind),
                     kind.as_str()
                 );
             }
             ensure!(
                 !chosen.is_empty(),
-                "where is the cluster? give a judicator's etcd with --join HOST:{}, or a DNS name with --discover; \
-                 without --cluster, --judicator HOST:PORT does with no etcd at all",
+                "no cluster is given; give the etcd of a judicator node with --join HOST:{}, or a DNS name with --discover; \
+                 to connect to a judicator without a cluster, use --judicator HOST:PORT instead of --cluster",
                 config.etcd.client_port.0
             );
         }
     }
-    if kind == Kind::Executor {
+    if kind == NodeKind::Executor {
         ensure!(
             config.executor.slots.0 > 0,
-            "executor.slots is 0, so this executor would run nothing; give it at least 1 with --slots"
+            "executor.slots is 0, so this executor would run no task; give it at least 1 with --slots"
         );
     }
     ensure!(
-        etcd.lease >= LEAST_LEASE,
-        "etcd.lease is {:?}; etcd grants no lease below 2s",
+        etcd.lease >= MIN_ETCD_LEASE,
+        "etcd.lease is {:?}; it must be at least 2s",
         etcd.lease
     );
     let files = &config.secrets;
@@ -157,51 +162,51 @@ fn check(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
     let given = tls.iter().filter(|file| file.is_some()).count();
     ensure!(
         given == 0 || given == tls.len(),
-        "secrets.etcd_ca_file, etcd_cert_file and etcd_key_file belong together; give all of them or none"
+        "secrets.etcd_ca_file, etcd_cert_file and etcd_key_file must be set together; set all of them or none"
     );
     refuse_if_open(kind, config, layers)
 }
 
-/// etcd and mongod listen where the node can be reached. Without a secret that must be this machine alone.
-fn refuse_if_open(kind: Kind, config: &Config, layers: &Layers) -> Result<()> {
-    let Host(host) = &config.node.address;
+/// etcd and mongod listen on the node's address. Without a secret that address must be loopback.
+fn refuse_if_open(kind: NodeKind, config: &Config, layers: &ConfigLayers) -> Result<()> {
+    let HostAddress(host) = &config.node.address;
     let is_loopback = host == "localhost"
         || host
             .trim_matches(['[', ']'])
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| address.is_loopback());
-    // Behind a DNS name etcd takes the address that others find there.
-    let local = is_loopback && config.etcd.discover.is_none();
-    let guarded = !layers.is_default("secrets.cluster_file") && config.secrets.cluster_file.is_some();
+    // With discovery, etcd listens on the address that the DNS name resolves to.
+    let is_local = is_loopback && config.etcd.discover.is_none();
+    let has_secret = !layers.is_default("secrets.cluster_file") && config.secrets.cluster_file.is_some();
     ensure!(
-        kind != Kind::Judicator || local || guarded || config.node.insecure,
-        "{host}, where etcd and mongod are to listen, can be reached from other machines, and anyone there could \
-         change all there is; set secrets.cluster_file (--cluster-file) to keep strangers out, or allow it with --insecure"
+        kind != NodeKind::Judicator || is_local || has_secret || config.node.insecure,
+        "etcd and mongod would listen on {host}, which other machines can reach, without authentication; \
+         set secrets.cluster_file (--cluster-file) to require a secret, or allow it with --insecure"
     );
     Ok(())
 }
 
-fn preflight(kind: Kind, config: &Config, secrets: &Secrets) -> Result<()> {
+fn preflight(kind: NodeKind, config: &Config, secrets: &NodeSecrets) -> Result<()> {
     match kind {
-        Kind::Judicator => {
-            daemons::etcd::preflight(&options::member(config, secrets))?;
-            daemons::mongodb::preflight(&options::mongodb(config, secrets))?;
+        NodeKind::Judicator => {
+            daemons::etcd::preflight(&daemon_options::etcd_member(config, secrets))?;
+            daemons::mongodb::preflight(&daemon_options::mongodb(config, secrets))?;
         }
-        Kind::Executor | Kind::Gateway => {
-            if kind == Kind::Gateway {
+        NodeKind::Executor | NodeKind::Gateway => {
+            if kind == NodeKind::Gateway {
                 secrets.check_gateway(config)?;
             }
-            daemons::etcd::preflight_proxy(&options::proxy(config, secrets))?;
+            daemons::etcd::preflight_proxy(&daemon_options::etcd_proxy(config, secrets))?;
         }
     }
     Ok(())
 }
 
-fn article(kind: Kind) -> &'static str {
+fn article(kind: NodeKind) -> &'static str {
     match kind {
-        Kind::Executor => "an",
-        Kind::Judicator | Kind::Gateway => "a",
+        NodeKind::Executor => "an",
+        NodeKind::Judicator | NodeKind::Gateway => "a",
     }
 }
 
-const LEAST_LEASE: Duration = Duration::from_secs(2);
+const MIN_ETCD_LEASE: Duration = Duration::from_secs(2);

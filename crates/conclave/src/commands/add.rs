@@ -1,4 +1,4 @@
-//! `conclave add`: one task from flags or a file, or many from JSON lines.
+//! `conclave add`: adds one task from flags or a file, or many from JSON Lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,27 +9,28 @@ use anyhow::{Context, Result, anyhow};
 use api::NewTask;
 
 use crate::args::{ClientFlags, TASK_FLAGS, TaskFlags};
-use crate::print::{Form, Out};
+use crate::print::{OutputFormat, Stdout};
 use crate::task::{self, BatchKey};
 
-mod lines;
+mod json_lines;
 
+/// The arguments of `conclave add`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Exit codes:
-  0      everything was added
-  1      not everything was added, or it is not known; stderr says what is known and how to go on
-  2      the command line cannot be understood
-  128+N  signal N ended it; with --lines stderr says what is known and how to go on")]
-pub(crate) struct Args {
-    /// Task as JSON, as the HTTP API takes it; - for stdin
+  0      all tasks were added
+  1      not all tasks were added, or it is unknown; stderr says which and how to continue
+  2      invalid command line
+  128+N  ended by signal N; with --lines stderr says which tasks were added and how to continue")]
+pub(crate) struct AddArgs {
+    /// File with one task as JSON, in the form of the HTTP API; - for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "lines", conflicts_with_all = TASK_FLAGS)]
     file: Option<PathBuf>,
-    /// Many tasks, each as JSON on one line; - for stdin
+    /// File with many tasks, each as JSON on one line; - for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "id", conflicts_with_all = TASK_FLAGS)]
     lines: Option<PathBuf>,
-    /// Key from which the ids of --lines follow: the same lines with the same key are added once, however often they
-    /// are sent. Left out, one is made; it is printed when something goes wrong
+    /// Key from which the ids of the tasks of --lines are derived: the same lines with the same key are added only once.
+    /// Without this flag a key is generated, and printed if the command fails
     #[arg(long, value_name = "UUID", requires = "lines", conflicts_with_all = ["file", "shell", "words"])]
     key: Option<BatchKey>,
     #[command(flatten)]
@@ -38,12 +39,12 @@ pub(crate) struct Args {
     pub(crate) client: ClientFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: AddArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
-    let form = args.client.form();
+    let format = args.client.output_format();
     if let Some(path) = &args.lines {
         let key = args.key.unwrap_or_else(BatchKey::generate);
-        return lines::add(open(path)?, path, key, &client, form).await;
+        return json_lines::add(open(path)?, path, key, &client, format).await;
     }
     let mut task = match &args.file {
         Some(path) => {
@@ -56,9 +57,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         None => task::build(&args.task, &client).await?,
     };
     let task = task::add(&mut task, None, &client).await?;
-    match form {
-        Form::People => Out::open().line(task.id)?,
-        Form::Json => Out::open().json(&task)?,
+    match format {
+        OutputFormat::Text => Stdout::open().line(task.id)?,
+        OutputFormat::Json => Stdout::open().json(&task)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,7 +69,7 @@ fn read_task(path: &Path) -> Result<NewTask> {
     open(path)?
         .read_to_end(&mut json)
         .with_context(|| format!("could not read {}", path.display()))?;
-    api::parse(&json).map_err(|wrong| anyhow!("the task in {} is wrong: {wrong}", path.display()))
+    api::parse_json(&json).map_err(|wrong| anyhow!("the task in {} is invalid: {wrong}", path.display()))
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {

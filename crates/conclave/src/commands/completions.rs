@@ -1,4 +1,4 @@
-//! `conclave completions`: what a shell needs to complete our arguments.
+//! `conclave completions`: prints the completion script of a shell.
 
 use std::process::ExitCode;
 
@@ -6,18 +6,19 @@ use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::Cli;
-use crate::print::Out;
+use crate::args::CommandLine;
+use crate::print::Stdout;
 
+/// The arguments of `conclave completions`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Which shell
+pub(crate) struct CompletionsArgs {
+    /// Shell to complete for
     shell: Shell,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: CompletionsArgs) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "conclave", &mut script);
-    Out::open().bytes(&script)?;
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "conclave", &mut script);
+    Stdout::open().bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }

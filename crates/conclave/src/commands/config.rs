@@ -1,29 +1,29 @@
-//! `conclave config`: every setting, its value and where it came from.
+//! `conclave config`: shows every setting, its value and its origin.
 
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use api::Size;
+use api::ByteSize;
 use serde::Serialize;
 
 use super::up;
-use crate::config::{Config, Isolation, Value};
+use crate::config::{Config, ConfigValue, IsolationMode};
 use crate::node::options;
-use crate::print::{Form, Out, Table};
+use crate::print::{OutputFormat, Stdout, TextTable};
 
-/// Takes the flags of `conclave up`, to show what they would do.
+/// The arguments of `conclave config`. It accepts the flags of `conclave up` and shows their effect.
 #[derive(clap::Args, Debug)]
-#[group(skip)]
-pub(crate) struct Args {
+pub(crate) struct ConfigArgs {
     #[command(flatten)]
-    up: up::Args,
+    up: up::UpArgs,
     /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
 
+/// One setting as it is printed.
 #[derive(Serialize)]
-struct Shown {
+struct SettingRow {
     key: &'static str,
     value: String,
     from: String,
@@ -32,21 +32,21 @@ struct Shown {
     about: &'static str,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: ConfigArgs) -> Result<ExitCode> {
     let layers = args.up.layers()?;
     let config = layers.config();
-    let derived = config.as_ref().map_or_else(|_| Vec::new(), derived);
+    let automatic = config.as_ref().map_or_else(|_| Vec::new(), automatic_values);
     let settings = layers.settings().map(|setting| {
-        let value = (setting.key.show)(&setting.text).map_err(|problem| {
+        let value = (setting.key.normalize)(&setting.text).map_err(|problem| {
             anyhow!(
-                "{} ({}) is '{}': {problem}; it takes {}",
+                "{} ({}) is '{}': {problem}; expected {}",
                 setting.key.name,
                 setting.origin,
                 setting.text,
                 setting.key.accepts
             )
         })?;
-        let chosen = derived
+        let chosen = automatic
             .iter()
             .find(|(key, _)| *key == setting.key.name && value == AUTO);
         let from = setting.origin.to_string();
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             Some((_, chosen)) => (chosen.clone(), format!("{from}: auto, by this machine")),
             None => (value, from),
         };
-        Ok(Shown {
+        Ok(SettingRow {
             key: setting.key.name,
             value,
             from,
@@ -63,45 +63,45 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             about: setting.key.doc,
         })
     });
-    let settings: Vec<Shown> = settings.collect::<Result<_>>()?;
-    let form = match args.json {
-        true => Form::Json,
-        false => Form::People,
+    let settings: Vec<SettingRow> = settings.collect::<Result<_>>()?;
+    let format = match args.json {
+        true => OutputFormat::Json,
+        false => OutputFormat::Text,
     };
-    show(&settings, form)?;
-    // Said last, so that the values it is about can be seen above it.
+    print_settings(&settings, format)?;
+    // An invalid combination is reported after the list, so that the values it names can be seen.
     config?;
     Ok(ExitCode::SUCCESS)
 }
 
 const AUTO: &str = "auto";
 
-/// What `auto` comes to on this machine.
-fn derived(config: &Config) -> Vec<(&'static str, String)> {
+/// The values that `auto` stands for on this machine.
+fn automatic_values(config: &Config) -> Vec<(&'static str, String)> {
     let capacity = options::capacity(config);
-    let most = Size(capacity.most_memory()).show();
+    let max_memory = ByteSize(capacity.max_memory()).to_text();
     let open_files = options::open_files(config).to_string();
-    let mut derived = vec![
-        ("executor.reserve", Size(options::reserve(config)).show()),
-        ("executor.slot_memory", Size(capacity.memory).show()),
+    let mut values = vec![
+        ("executor.reserve", ByteSize(options::reserve(config)).to_text()),
+        ("executor.slot_memory", ByteSize(capacity.memory).to_text()),
         ("sandbox.open_files", open_files.clone()),
-        // Of a task that leaves the other of the two to its default.
-        ("limits.max.memory", most.clone()),
-        ("limits.max.space", most),
+        // Each applies to a task that leaves the other one of the two at its default.
+        ("limits.max.memory", max_memory.clone()),
+        ("limits.max.space", max_memory),
         ("limits.max.processes", capacity.processes.to_string()),
     ];
-    if config.executor.isolation == Isolation::Cell {
-        derived.push(("limits.max.open_files", open_files));
+    if config.executor.isolation == IsolationMode::Cell {
+        values.push(("limits.max.open_files", open_files));
     }
-    derived
+    values
 }
 
-fn show(settings: &[Shown], form: Form) -> Result<()> {
-    let mut out = Out::open();
-    match form {
-        Form::Json => out.json_lines(settings),
-        Form::People => {
-            let mut table = Table::new(["KEY", "VALUE", "FROM"]);
+fn print_settings(settings: &[SettingRow], format: OutputFormat) -> Result<()> {
+    let mut out = Stdout::open();
+    match format {
+        OutputFormat::Json => out.json_lines(settings),
+        OutputFormat::Text => {
+            let mut table = TextTable::new(["KEY", "VALUE", "FROM"]);
             for setting in settings {
                 table.row([
                     setting.key.to_string(),

@@ -1,4 +1,4 @@
-//! `conclave credentials`: a file with which MongoDB's own tools reach the replica set.
+//! `conclave credentials`: writes a file with which MongoDB's tools connect to the replica set.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,34 +7,35 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::args::LocalFlags;
-use crate::cluster::Kind;
+use crate::args::LocalNodeFlags;
+use crate::cluster::NodeKind;
 
+/// The arguments of `conclave credentials`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// The file to write, for `mongodump --config FILE` and its sisters; it must not exist
+pub(crate) struct CredentialsArgs {
+    /// File to write, for `mongodump --config FILE` and similar tools; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    local: LocalFlags,
+    local: LocalNodeFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: CredentialsArgs) -> Result<ExitCode> {
     let node = args.local.node()?;
     ensure!(
-        node.kind()? == Kind::Judicator,
-        "this is no judicator's node, and knows nothing of the replica set; name one with --data"
+        node.node_kind()? == NodeKind::Judicator,
+        "this node is not a judicator and has no access to the replica set; give the data folder of a judicator node with --data"
     );
-    let options = node.mongodb()?;
-    let members = daemons::mongodb::members(&options.etcd)
+    let options = node.mongodb_options()?;
+    let members = daemons::mongodb::registered_members(&options.etcd)
         .await
         .context("could not look up the replica set in etcd")?;
     ensure!(!members.is_empty(), "no mongod is registered in etcd yet");
     let hosts: Vec<_> = members.into_iter().map(|member| member.address).collect();
     let login = match &options.secret {
-        // Both are letters and digits: nothing has to be escaped.
+        // Both consist of letters and digits, so nothing has to be escaped.
         Some(secret) => {
-            let (user, password) = daemons::mongodb::login(secret);
+            let (user, password) = daemons::mongodb::login_from_secret(secret);
             format!("{user}:{password}@")
         }
         None => String::new(),
@@ -49,7 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         .create_new(true)
         .mode(0o600)
         .open(&args.file)
-        .with_context(|| format!("could not make the file {}", args.file.display()))?;
+        .with_context(|| format!("could not create the file {}", args.file.display()))?;
     writeln!(file, "uri: \"{uri}\"").with_context(|| format!("could not write {}", args.file.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,18 +1,22 @@
-//! `conclave executor`: an executor alone, for judicators that are elsewhere, or an executor's node of a cluster.
+//! `conclave executor`: starts an executor that connects to judicators elsewhere, or an executor node of a cluster.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use executor::Contact;
+use executor::JudicatorLocation;
 
-use crate::args::{ClusterFlags, ExecutorFlags, NodeFlags, flag, list_flag};
-use crate::cluster::{self, Kind};
+use crate::args::{ClusterFlags, ExecutorFlags, NodeFlags, config_flag, config_list_flag};
+use crate::cluster::{self, NodeKind};
 use crate::config::Config;
-use crate::node::{self, Folder, Parts, Reload, Renewed, Secrets, Serving, Signals, start};
+use crate::node::{
+    self, NodeComponents, NodeFolder, NodeSecrets, ReadyLine, ReloadOnHangup, ReloadedFiles, StopSignals,
+    start,
+};
 
+/// The arguments of `conclave executor`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct ExecutorArgs {
     /// Address of a judicator; repeatable [default: 127.0.0.1:7010]
     #[arg(long = "judicator", value_name = "HOST:PORT", conflicts_with = "cluster")]
     judicators: Vec<String>,
@@ -24,36 +28,44 @@ pub(crate) struct Args {
     node: NodeFlags,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let mut own = args.executor.flags();
-    own.extend(list_flag("executor.judicators", "--judicator", &args.judicators));
+pub(crate) fn run(args: ExecutorArgs) -> Result<ExitCode> {
+    let mut command_flags = args.executor.config_flags();
+    command_flags.extend(config_list_flag(
+        "executor.judicators",
+        "--judicator",
+        &args.judicators,
+    ));
     if args.cluster.cluster {
-        own.extend(args.cluster.flags());
-        own.extend(flag("node.name", "--name", args.executor.name()));
-        return cluster::start(Kind::Executor, args.node.layers(own)?, args.cluster.print_log());
+        command_flags.extend(args.cluster.config_flags());
+        command_flags.extend(config_flag("node.name", "--name", args.executor.name()));
+        return cluster::start(
+            NodeKind::Executor,
+            args.node.layers(command_flags)?,
+            args.cluster.print_log(),
+        );
     }
-    let layers = args.node.layers(own)?;
+    let layers = args.node.layers(command_flags)?;
     ensure!(
         layers.config()?.executor.slots.0 > 0,
-        "executor.slots is 0, so this executor would run nothing; give it at least 1 with --slots"
+        "executor.slots is 0, so this executor would run no task; give it at least 1 with --slots"
     );
     node::run(layers, serve)
 }
 
-async fn serve(config: Config, reload: Reload) -> Result<()> {
-    let signals = Signals::listen()?;
-    let secrets = Secrets::load(&config)?;
-    let folder = Folder::prepare(&config.node.data.0)?;
-    let calls = start::client(&config.executor.judicators, &secrets);
+async fn serve(config: Config, reload: ReloadOnHangup) -> Result<()> {
+    let signals = StopSignals::listen()?;
+    let secrets = NodeSecrets::load(&config)?;
+    let folder = NodeFolder::prepare(&config.node.data.0)?;
+    let calls = start::rpc_client(&config.executor.judicators, &secrets);
 
-    let parts = vec![
-        start::executor(&config, &folder, Arc::new(calls), Contact::Remote).await?,
-        // To the end, so that the last report shows the secret of that time.
-        start::reload(reload, Renewed::of(&secrets)),
+    let components = vec![
+        start::executor(&config, &folder, Arc::new(calls), JudicatorLocation::Remote).await?,
+        // Stopped last, so that the last report still uses the current secret.
+        start::reload(reload, ReloadedFiles::of(&secrets)),
     ];
 
-    let serving = Serving {
-        verb: "executor",
+    let ready_line = ReadyLine {
+        command: "executor",
         addresses: config
             .executor
             .judicators
@@ -63,6 +75,6 @@ async fn serve(config: Config, reload: Reload) -> Result<()> {
         data: Some(folder.path),
         slots: Some(config.executor.slots.0),
     };
-    serving.announce()?;
-    Parts(parts).run(signals).await
+    ready_line.print()?;
+    NodeComponents(components).run(signals).await
 }

@@ -1,29 +1,30 @@
-//! `conclave executors`: who runs tasks.
+//! `conclave executors`: lists executors.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::show_time;
+use api::format_time;
 
 use crate::args::ClientFlags;
-use crate::print::{Form, Out, Table};
+use crate::print::{OutputFormat, Stdout, TextTable};
 
+/// The arguments of `conclave executors`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct ExecutorsArgs {
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: ExecutorsArgs) -> Result<ExitCode> {
     let executors = args.client.connect()?.executors().await?;
-    let mut out = Out::open();
-    match args.client.form() {
-        Form::Json => out.json_lines(&executors)?,
-        Form::People => {
-            let mut table = Table::new([
+    let mut out = Stdout::open();
+    match args.client.output_format() {
+        OutputFormat::Json => out.json_lines(&executors)?,
+        OutputFormat::Text => {
+            let mut table = TextTable::new([
                 "NAME", "HEALTH", "SLOTS", "TASKS", "HOST", "VERSION", "SINCE", "REPORTED",
             ])
-            .right([2, 3]);
+            .right_align([2, 3]);
             for executor in executors {
                 table.row([
                     executor.name.to_string(),
@@ -32,8 +33,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                     executor.tasks.to_string(),
                     executor.host,
                     executor.version,
-                    show_time(executor.since),
-                    show_time(executor.report_time),
+                    format_time(executor.since),
+                    format_time(executor.report_time),
                 ]);
             }
             out.text(table)?;

@@ -1,149 +1,151 @@
-//! `conclave get`: one task, or exactly what one of its steps wrote.
+//! `conclave get`: shows one task, or prints one of its outputs.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use api::{Client, Outcome, Output, Span, Step, Task, show_time};
+use api::{HttpClient, HumanDuration, Outcome, OutputName, StepName, Task, format_time};
 use clap::ValueEnum;
 use model::TaskId;
 
 use crate::args::{ClientFlags, TaskRef, task_ref};
-use crate::exit;
-use crate::outputs::{cut_off, exact, tell_cut_off};
-use crate::print::{Form, Out, Pairs, complain, is_closed_pipe};
+use crate::exit_code::{self, OutcomeSummary};
+use crate::print::{KeyValueList, OutputFormat, Stdout, is_closed_pipe, print_message};
+use crate::task_output::{exact_output, print_truncated, truncated_outputs};
 
+/// The arguments of `conclave get`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = exit::GET_HELP)]
-pub(crate) struct Args {
-    /// Id of the task, or the beginning of it
+#[command(after_help = exit_code::GET_EXIT_CODES_HELP)]
+pub(crate) struct GetArgs {
+    /// Id of the task, or a prefix of it
     #[arg(value_parser = task_ref)]
     id: TaskRef,
     /// Wait this long for the task to be done, like 10s
     #[arg(long, value_name = "TIME")]
-    pub(crate) wait: Option<Span>,
-    /// Write only this output, byte for byte
+    pub(crate) wait: Option<HumanDuration>,
+    /// Print only this output, byte for byte
     #[arg(long, value_name = "WHICH", conflicts_with = "json")]
-    only: Option<Only>,
+    only: Option<OutputSelection>,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
+/// The output that `--only` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Only {
+enum OutputSelection {
     Stdout,
     Stderr,
     CompileStdout,
     CompileStderr,
 }
 
-impl Only {
-    fn which(self) -> (Step, Output) {
+impl OutputSelection {
+    fn step_and_output(self) -> (StepName, OutputName) {
         match self {
-            Only::Stdout => (Step::Execute, Output::Stdout),
-            Only::Stderr => (Step::Execute, Output::Stderr),
-            Only::CompileStdout => (Step::Compile, Output::Stdout),
-            Only::CompileStderr => (Step::Compile, Output::Stderr),
+            OutputSelection::Stdout => (StepName::Execute, OutputName::Stdout),
+            OutputSelection::Stderr => (StepName::Execute, OutputName::Stderr),
+            OutputSelection::CompileStdout => (StepName::Compile, OutputName::Stdout),
+            OutputSelection::CompileStderr => (StepName::Compile, OutputName::Stderr),
         }
     }
 }
 
-/// One call waits no longer than this, so that a connection that died is noticed.
-const ONE_WAIT: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(250);
+/// The longest wait of one request, so that a dead connection is noticed.
+const MAX_REQUEST_WAIT: Duration = Duration::from_secs(20);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: GetArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
-    let id = args.id.find(&client).await?;
+    let id = args.id.resolve(&client).await?;
     let task = match args.wait {
-        Some(Span(wait)) => get_within(id, wait, &client).await?,
+        Some(HumanDuration(wait)) => get_within(id, wait, &client).await?,
         None => client.get(id, None).await?,
     };
-    let shown = match (args.only, args.client.form()) {
+    let printed = match (args.only, args.client.output_format()) {
         (Some(only), _) if task.done => {
-            let (step, output) = only.which();
+            let (step, output) = only.step_and_output();
             let bytes = client.output(task.id, step, output).await?;
-            Out::open().bytes(&bytes)
+            Stdout::open().bytes(&bytes)
         }
         (Some(_), _) if args.wait.is_none() => bail!(
-            "task {} is {} and has no output yet; wait for it with --wait",
+            "task {} is {} and has no output yet; wait for its end with --wait",
             task.id,
             task.status
         ),
         (Some(_), _) => Ok(()),
-        (None, Form::Json) => Out::open().json(&task),
-        (None, Form::People) => Out::open().text(describe(&task)),
+        (None, OutputFormat::Json) => Stdout::open().json(&task),
+        (None, OutputFormat::Text) => Stdout::open().text(describe(&task)),
     };
-    match shown {
-        // That nobody reads the output does not change how the task ended.
+    match printed {
+        // A closed pipe does not change the exit code.
         Err(error) if !is_closed_pipe(&error) => return Err(error),
         _ => {}
     }
-    let is_cut_off = tell_if_cut_off(&task, args.only, &client).await?;
+    let is_truncated = print_if_truncated(&task, args.only, &client).await?;
     Ok(ExitCode::from(match args.wait {
         Some(wait) if !task.done => {
-            complain(format_args!(
+            print_message(format_args!(
                 "task {} is still {} after {wait}",
                 task.id, task.status
             ));
-            exit::OUT_OF_TIME
+            exit_code::WAIT_TIMEOUT
         }
-        Some(_) => exit::code(exit::Ending::of(&task)),
-        None if is_cut_off => exit::CUT_OFF,
+        Some(_) => exit_code::exit_code_for(OutcomeSummary::of(&task)),
+        None if is_truncated => exit_code::OUTPUT_TRUNCATED,
         None => 0,
     }))
 }
 
-async fn get_within(id: TaskId, wait: Duration, client: &Client) -> Result<Task> {
+async fn get_within(id: TaskId, wait: Duration, client: &HttpClient) -> Result<Task> {
     let began = Instant::now();
     loop {
         let left = wait.saturating_sub(began.elapsed());
-        let (asked, asking) = (left.min(ONE_WAIT), Instant::now());
-        let task = client.get(id, Some(asked)).await?;
+        let (request_wait, request_start) = (left.min(MAX_REQUEST_WAIT), Instant::now());
+        let task = client.get(id, Some(request_wait)).await?;
         if task.done || left.is_zero() {
             return Ok(task);
         }
-        // A server may be set to wait less than it is asked to, or stop.
-        if asking.elapsed() < asked {
-            tokio::time::sleep(PAUSE.min(left)).await;
+        // The server's own limit may be shorter, or the server may be stopping. The delay avoids a busy loop.
+        if request_start.elapsed() < request_wait {
+            tokio::time::sleep(RETRY_DELAY.min(left)).await;
         }
     }
 }
 
-/// Of the outputs that were shown.
-async fn tell_if_cut_off(task: &Task, only: Option<Only>, client: &Client) -> Result<bool> {
+/// Prints a message for each truncated output among the printed ones. Returns whether there was one.
+async fn print_if_truncated(task: &Task, only: Option<OutputSelection>, client: &HttpClient) -> Result<bool> {
     let mut any = false;
-    for cut in cut_off(task) {
-        if only.is_some_and(|only| only.which() != (cut.step, cut.output)) {
+    for cut in truncated_outputs(task) {
+        if only.is_some_and(|only| only.step_and_output() != (cut.step, cut.output)) {
             continue;
         }
-        let kept = exact(task, cut.step, cut.output, cut.outcome, client)
+        let kept = exact_output(task, cut.step, cut.output, cut.outcome, client)
             .await?
             .len();
-        tell_cut_off(cut.step, cut.output, kept);
+        print_truncated(cut.step, cut.output, kept);
         any = true;
     }
     Ok(any)
 }
 
 fn describe(task: &Task) -> String {
-    let mut pairs = Pairs::default();
-    pairs.add("id", task.id);
-    pairs.add("status", task.status);
-    pairs.add("user", &task.user);
-    pairs.add("priority", task.priority);
-    pairs.add("attempt", task.attempt);
-    pairs.add_if_some("executor", task.executor.as_ref());
-    pairs.add("added", show_time(task.add_time));
-    pairs.add_if_some("started", task.start_time.map(show_time));
-    pairs.add_if_some("finished", task.finish_time.map(show_time));
-    pairs.add_if_some(
+    let mut list = KeyValueList::default();
+    list.add("id", task.id);
+    list.add("status", task.status);
+    list.add("user", &task.user);
+    list.add("priority", task.priority);
+    list.add("attempt", task.attempt);
+    list.add_if_some("executor", task.executor.as_ref());
+    list.add("added", format_time(task.add_time));
+    list.add_if_some("started", task.start_time.map(format_time));
+    list.add_if_some("finished", task.finish_time.map(format_time));
+    list.add_if_some(
         "compile",
         task.compile.as_ref().map(|step| step.command.display()),
     );
-    pairs.add("execute", task.execute.command.display());
-    pairs.add_if_some("trouble", task.trouble.as_ref());
-    let mut text = pairs.to_string();
+    list.add("execute", task.execute.command.display());
+    list.add_if_some("trouble", task.trouble.as_ref());
+    let mut text = list.to_string();
     if let Some(result) = &task.result {
         for (step, outcome) in [("compile", &result.compile), ("execute", &result.execute)] {
             if let Some(outcome) = outcome {
@@ -161,7 +163,7 @@ fn describe_outcome(step: &str, outcome: &Outcome) -> String {
         (None, None) => outcome.reason.to_string(),
     };
     let mut text = format!(
-        "\n{step}: {how}, {:.3} s on the clock, {:.3} s of CPU, {} KiB of memory\n",
+        "\n{step}: {how}, {:.3} s wall time, {:.3} s CPU time, {} KiB memory\n",
         outcome.wall_seconds,
         outcome.cpu_seconds,
         outcome.memory_bytes >> 10
@@ -174,7 +176,7 @@ fn describe_outcome(step: &str, outcome: &Outcome) -> String {
             continue;
         }
         let cut = match truncated {
-            true => ", its end is missing",
+            true => " (truncated)",
             false => "",
         };
         text.push_str(&format!("--- {name}{cut}\n{output}"));

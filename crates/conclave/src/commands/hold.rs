@@ -1,21 +1,27 @@
-//! `conclave hold`: leaves a service alone.
+//! `conclave hold` and `conclave unhold`: pause and resume the supervision of a service.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::args::LocalFlags;
+use crate::args::LocalNodeFlags;
 
+/// The arguments of `conclave hold` and `conclave unhold`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// The service, as `conclave status` calls it
+pub(crate) struct HoldArgs {
+    /// Name of the service, as `conclave status` shows it
     #[arg(value_name = "SERVICE")]
     service: String,
     #[command(flatten)]
-    local: LocalFlags,
+    local: LocalNodeFlags,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    boot::hold(&args.local.node()?.run(), &args.service)?;
+pub(crate) fn hold(args: HoldArgs) -> Result<ExitCode> {
+    boot::hold(&args.local.node()?.run_folder(), &args.service)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn unhold(args: HoldArgs) -> Result<ExitCode> {
+    boot::unhold(&args.local.node()?.run_folder(), &args.service)?;
     Ok(ExitCode::SUCCESS)
 }

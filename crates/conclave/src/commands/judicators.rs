@@ -1,26 +1,27 @@
-//! `conclave judicators`: who keeps the tasks.
+//! `conclave judicators`: lists judicators.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::{Part, show_time};
+use api::{ClusterMemberState, format_time};
 
 use crate::args::ClientFlags;
-use crate::print::{Form, Out, Table};
+use crate::print::{OutputFormat, Stdout, TextTable};
 
+/// The arguments of `conclave judicators`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct JudicatorsArgs {
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: JudicatorsArgs) -> Result<ExitCode> {
     let judicators = args.client.connect()?.judicators().await?;
-    let mut out = Out::open();
-    match args.client.form() {
-        Form::Json => out.json_lines(&judicators)?,
-        Form::People => {
-            let mut table = Table::new([
+    let mut out = Stdout::open();
+    match args.client.output_format() {
+        OutputFormat::Json => out.json_lines(&judicators)?,
+        OutputFormat::Text => {
+            let mut table = TextTable::new([
                 "NAME",
                 "HEALTH",
                 "ADDRESS",
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                 "VERSION",
                 "SINCE",
             ])
-            .right([6, 8]);
+            .right_align([6, 8]);
             for judicator in judicators {
                 let leads = match judicator.leader {
                     true => "yes",
@@ -47,12 +48,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
                         .unwrap_or("-".to_string()),
                     leads.to_string(),
                     judicator.store,
-                    part(judicator.etcd.as_ref()),
-                    up(judicator.etcd.as_ref()),
-                    part(judicator.mongodb.as_ref()),
-                    up(judicator.mongodb.as_ref()),
+                    member(judicator.etcd.as_ref()),
+                    uptime(judicator.etcd.as_ref()),
+                    member(judicator.mongodb.as_ref()),
+                    uptime(judicator.mongodb.as_ref()),
                     judicator.version,
-                    judicator.since.map_or("-".to_string(), show_time),
+                    judicator.since.map_or("-".to_string(), format_time),
                 ]);
             }
             out.text(table)?;
@@ -61,18 +62,18 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a server is among those of the other nodes, and its version.
-fn part(part: Option<&Part>) -> String {
-    match part {
+/// The state, address and version of a judicator's etcd or mongod.
+fn member(member: Option<&ClusterMemberState>) -> String {
+    match member {
         None => "-".to_string(),
-        Some(part) if part.version.is_empty() => format!("{} {}", part.state, part.address),
-        Some(part) => format!("{} {} {}", part.state, part.address, part.version),
+        Some(member) if member.version.is_empty() => format!("{} {}", member.state, member.address),
+        Some(member) => format!("{} {} {}", member.state, member.address, member.version),
     }
 }
 
-/// For how long it has been running: the two largest units say enough.
-fn up(part: Option<&Part>) -> String {
-    let Some(seconds) = part.and_then(|part| part.uptime_seconds) else {
+/// The uptime in its two largest units.
+fn uptime(member: Option<&ClusterMemberState>) -> String {
+    let Some(seconds) = member.and_then(|member| member.uptime_seconds) else {
         return "-".to_string();
     };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -89,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_uptime_is_told_in_two_units() {
+    fn an_uptime_is_printed_in_two_units() {
         let check = |uptime_seconds: Option<u64>, expected: &str| {
-            let part = Part {
+            let member = ClusterMemberState {
                 address: String::new(),
                 state: String::new(),
                 version: String::new(),
                 uptime_seconds,
             };
-            assert_eq!(up(Some(&part)), expected);
+            assert_eq!(uptime(Some(&member)), expected);
         };
         check(None, "-");
         check(Some(0), "0s");
@@ -105,6 +106,6 @@ mod tests {
         check(Some(65), "1m05s");
         check(Some(3600 + 7 * 60 + 59), "1h07m");
         check(Some(49 * 3600), "2d01h");
-        assert_eq!(up(None), "-");
+        assert_eq!(uptime(None), "-");
     }
 }

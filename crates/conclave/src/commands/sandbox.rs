@@ -1,6 +1,4 @@
-//! `conclave sandbox`: one command in a cell, for trying out and for finding out why a task fails.
-
-pub(super) mod interrupts;
+//! `conclave sandbox`: runs one command in a cell, to try out limits or to debug a task that fails.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -9,26 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use model::{LimitPolicy, Limits, Status};
-use sandbox::{Ground, Input, Launcher, Spec, Statement, WORKSPACE};
+use model::{LimitPolicy, Limits, TaskStatus};
+use sandbox::{CommandInput, CommandSpec, PreparedSandbox, ProtectionStatus, WORKSPACE, WardenLauncher};
 
-use self::interrupts::{Interrupts, Killing};
 use crate::args::{ExecutorFlags, LimitFlags, NodeFlags};
-use crate::config::{Config, Isolation};
-use crate::exit;
+use crate::config::{Config, IsolationMode};
+use crate::exit_code::{self, OutcomeSummary};
+use crate::interrupt::{InterruptSignals, KillOnSignal};
 use crate::node::options;
-use crate::print::{Form, Out, Table, complain, is_closed_pipe};
+use crate::print::{OutputFormat, Stdout, TextTable, is_closed_pipe, print_message};
 
+/// The arguments of `conclave sandbox`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = exit::HELP)]
-pub(crate) struct Args {
-    /// Say what this machine enforces and by what means, and run nothing
+#[command(after_help = exit_code::EXIT_CODES_HELP)]
+pub(crate) struct SandboxArgs {
+    /// Show what this machine enforces and by which means, and run nothing
     #[arg(long)]
     pub(crate) check: bool,
-    /// File to copy to where the command runs; repeatable
+    /// File to copy to the working directory of the command; repeatable
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Network that the command may use: loopback, or one that the configuration names
+    /// Network that the command may use: loopback, or a name from the configuration
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
     /// Print JSON, for programs
@@ -45,112 +44,126 @@ pub(crate) struct Args {
     words: Vec<String>,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: SandboxArgs) -> Result<ExitCode> {
     ensure!(
         args.check == args.words.is_empty(),
-        "name a command after `--`, or give --check, but not both"
+        "give a command after `--`, or --check, but not both"
     );
-    let limits = asked(&args.limits)?;
-    let config = args.node.layers(args.executor.flags())?.config()?;
+    let limits = requested_limits(&args.limits)?;
+    let config = args.node.layers(args.executor.config_flags())?.config()?;
     ensure!(
-        config.executor.isolation == Isolation::Cell,
-        "executor.isolation is none: there is no cell to run this in; give --isolation cell"
+        config.executor.isolation == IsolationMode::Cell,
+        "executor.isolation is none, so there is no cell to run the command in; give --isolation cell"
     );
-    let Some(plan) = options::cells(&config) else {
+    let Some(sandbox) = options::cells(&config) else {
         bail!("no cells are configured");
     };
-    let form = match args.json {
-        true => Form::Json,
-        false => Form::People,
+    let format = match args.json {
+        true => OutputFormat::Json,
+        false => OutputFormat::Text,
     };
-    // From here on there is something to be cleaned up.
-    let interrupts = Interrupts::listen()?;
-    let ground = plan.prepare_once()?;
-    let statements = ground.statements.clone();
-    let ended = in_cell(&args, &limits, &config, &ground, interrupts);
-    ground.leave().context("could not remove the control groups")?;
-    match ended? {
-        Ended::Checked => {
-            say(&statements, form)?;
+    // From here on signals must not end the process before the control groups are removed.
+    let interrupts = InterruptSignals::listen()?;
+    let prepared_sandbox = sandbox.prepare_temporary()?;
+    let protections = prepared_sandbox.protections.clone();
+    let result = run_in_cell(&args, &limits, &config, &prepared_sandbox, interrupts);
+    prepared_sandbox
+        .remove()
+        .context("could not remove the control groups")?;
+    match result? {
+        SandboxRunResult::Checked => {
+            print_protections(&protections, format)?;
             Ok(ExitCode::SUCCESS)
         }
-        Ended::Interrupted(code) => Ok(code),
-        Ended::With(outcome, killing) => {
-            killing.is_over();
-            tell(outcome, form)
+        SandboxRunResult::Interrupted(code) => Ok(code),
+        SandboxRunResult::Finished(outcome, kill_on_signal) => {
+            kill_on_signal.finish();
+            print_outcome(outcome, format)
         }
     }
 }
 
-enum Ended {
+/// How a run of `conclave sandbox` ended.
+enum SandboxRunResult {
     Checked,
     Interrupted(ExitCode),
-    With(model::Outcome, Killing),
+    Finished(model::Outcome, KillOnSignal),
 }
 
-/// What is refused to tasks is refused here.
-fn asked(flags: &LimitFlags) -> Result<Limits> {
-    let anything = LimitPolicy {
+/// The limits of the flags, checked as those of a task are.
+fn requested_limits(flags: &LimitFlags) -> Result<Limits> {
+    let unbounded = LimitPolicy {
         default: Limits::default(),
         max: Limits::default(),
         divide_open_files: false,
     };
-    Ok(anything.resolve(Limits::from(flags.limits()))?)
+    Ok(unbounded.resolve(Limits::from(flags.limits()))?)
 }
 
-fn in_cell(
-    args: &Args,
+fn run_in_cell(
+    args: &SandboxArgs,
     limits: &Limits,
     config: &Config,
-    ground: &Ground,
-    interrupts: Interrupts,
-) -> Result<Ended> {
-    let launcher = Launcher::this_binary(ground.isolation.clone());
-    let mut warden = launcher.start().map_err(sandbox::WallError::from)?;
+    prepared_sandbox: &PreparedSandbox,
+    interrupts: InterruptSignals,
+) -> Result<SandboxRunResult> {
+    let launcher = WardenLauncher::this_binary(prepared_sandbox.isolation.clone());
+    let mut warden = launcher.start().map_err(sandbox::EnforcementError::from)?;
     if args.check {
-        return Ok(Ended::Checked);
+        return Ok(SandboxRunResult::Checked);
     }
     if let Some(space) = limits.space {
-        warden.give_space(space)?;
+        warden.set_task_space(space)?;
     }
     let folder = warden
-        .folder()
-        .context("the warden has made no folder for the command")?;
-    copy_files(&args.file, &folder.join("box"), ground.isolation.owner())?;
+        .task_folder()
+        .context("the warden has no folder for the command")?;
+    copy_files(
+        &args.file,
+        &folder.join("box"),
+        prepared_sandbox.isolation.file_owner(),
+    )?;
     let input = match io::stdin().is_terminal() {
-        true => Input::Bytes(Vec::new()),
+        true => CommandInput::Bytes(Vec::new()),
         false => match copy_input(&folder, &interrupts)? {
             Some(input) => input,
-            None => return Ok(Ended::Interrupted(interrupts.code())),
+            None => return Ok(SandboxRunResult::Interrupted(interrupts.exit_code())),
         },
     };
-    let spec = Spec {
+    let spec = CommandSpec {
         argv: args.words.iter().map(Into::into).collect(),
-        env: executor::usual_environment(Path::new(WORKSPACE), Path::new("/tmp")),
+        env: executor::default_environment(Path::new(WORKSPACE), Path::new("/tmp")),
         directory: WORKSPACE.into(),
         input,
-        limits: executor::sandbox_limits(limits),
-        keep: limits.output.unwrap_or(config.executor.keep_output.0),
+        limits: executor::limits_for_sandbox(limits),
+        max_captured_bytes: limits.output.unwrap_or(config.executor.keep_output.0),
         network: args.network.clone(),
     };
-    let ticket = warden.ticket();
-    let killing = interrupts.kill(ticket.clone());
-    let ended = warden.run(&ticket, &spec).context("could not run the command")?;
-    Ok(match executor::outcome_of(ended) {
-        Some(outcome) => Ended::With(outcome, killing),
-        None => Ended::Interrupted(killing.code()),
+    let run_handle = warden.new_run();
+    let kill_on_signal = interrupts.kill(run_handle.clone());
+    let outcome = warden
+        .run(&run_handle, &spec)
+        .context("could not run the command")?;
+    Ok(match executor::outcome_from_sandbox(outcome) {
+        Some(outcome) => SandboxRunResult::Finished(outcome, kill_on_signal),
+        None => SandboxRunResult::Interrupted(kill_on_signal.exit_code()),
     })
 }
 
-fn say(statements: &[Statement], form: Form) -> Result<()> {
-    match form {
-        Form::Json => Out::open().json_lines(statements),
-        Form::People => {
-            let mut table = Table::new(["WALL", "BY"]);
-            for Statement { wall, by, .. } in statements {
-                table.row([wall.to_string(), by.clone()]);
+fn print_protections(protections: &[ProtectionStatus], format: OutputFormat) -> Result<()> {
+    match format {
+        OutputFormat::Json => Stdout::open().json_lines(protections),
+        OutputFormat::Text => {
+            let mut table = TextTable::new(["PROTECTION", "ENFORCED BY"]);
+            for ProtectionStatus {
+                protection,
+                enforced_by,
+                ..
+            } in protections
+            {
+                table.row([protection.to_string(), enforced_by.clone()]);
             }
-            Out::open().text(table)
+            Stdout::open().text(table)
         }
     }
 }
@@ -160,76 +173,76 @@ fn copy_files(files: &[PathBuf], folder: &Path, owner: Option<u32>) -> Result<()
         let name = file
             .file_name()
             .with_context(|| format!("{} has no name", file.display()))?;
-        // Nobody is heard while it is copied, so it must not be something that is waited for.
+        // Signals are not handled during the copy, so it must not block, as it would for a pipe.
         ensure!(
-            fs::metadata(file).is_ok_and(|it| it.is_file()),
-            "{} is not there, or is no file",
+            fs::metadata(file).is_ok_and(|metadata| metadata.is_file()),
+            "{} does not exist, or is not a file",
             file.display()
         );
         let to = folder.join(name);
         ensure!(
             !to.exists(),
-            "there are two files of the name {}: all go into one folder",
+            "there are two files named {}, and all files are copied into one folder",
             name.display()
         );
         fs::copy(file, &to).with_context(|| format!("could not copy {} into the cell", file.display()))?;
-        lchown(&to, owner, owner).context("could not hand a file over to the command's user")?;
+        lchown(&to, owner, owner).context("could not change the owner of a file to the command's user")?;
     }
     Ok(())
 }
 
-/// Beside the command's files, and held against the same `space`. None if it was interrupted.
-fn copy_input(folder: &Path, interrupts: &Interrupts) -> Result<Option<Input>> {
+/// Copies standard input to a file in the cell, which counts against `--space`. Returns `None` if a signal arrives.
+fn copy_input(folder: &Path, interrupts: &InterruptSignals) -> Result<Option<CommandInput>> {
     const NAME: &str = "input";
-    let mut to = File::create_new(folder.join(NAME)).context("could not make a file for standard input")?;
+    let mut to = File::create_new(folder.join(NAME)).context("could not create a file for standard input")?;
     let mut from = io::stdin().lock();
     let copied = interrupts
         .copy(&mut from, &mut to)
         .map_err(|error| match error.kind() {
             io::ErrorKind::StorageFull => anyhow!("standard input does not fit into --space"),
-            _ => anyhow!(error).context("could not take in standard input"),
+            _ => anyhow!(error).context("could not read standard input"),
         })?;
-    Ok(copied.then(|| Input::File(Path::new(WORKSPACE).join(NAME))))
+    Ok(copied.then(|| CommandInput::File(Path::new(WORKSPACE).join(NAME))))
 }
 
-/// Exits as `conclave run` does.
-fn tell(outcome: model::Outcome, form: Form) -> Result<ExitCode> {
-    let code = exit::code(exit::Ending {
+/// Prints the outcome. The exit code is that of `conclave run`.
+fn print_outcome(outcome: model::Outcome, format: OutputFormat) -> Result<ExitCode> {
+    let code = exit_code::exit_code_for(OutcomeSummary {
         status: match outcome.succeeded() {
-            true => Status::Success,
-            false => Status::RunFailed,
+            true => TaskStatus::Success,
+            false => TaskStatus::RunFailed,
         },
         reason: Some(outcome.reason),
         exit_code: outcome.exit_code,
         signal: outcome.signal,
-        cut_off: outcome.stdout.truncated || outcome.stderr.truncated,
+        truncated: outcome.stdout.truncated || outcome.stderr.truncated,
     });
-    match show(outcome, form) {
-        // That nobody reads the output does not change how the command ended.
+    match print_outputs(outcome, format) {
+        // A closed pipe does not change the exit code.
         Err(error) if !is_closed_pipe(&error) => Err(error),
         _ => Ok(ExitCode::from(code)),
     }
 }
 
-fn show(outcome: model::Outcome, form: Form) -> Result<()> {
-    match form {
-        Form::Json => Out::open().json(&api::Outcome::from(outcome)),
-        Form::People => {
-            Out::open().bytes(&outcome.stdout.bytes)?;
+fn print_outputs(outcome: model::Outcome, format: OutputFormat) -> Result<()> {
+    match format {
+        OutputFormat::Json => Stdout::open().json(&api::Outcome::from(outcome)),
+        OutputFormat::Text => {
+            Stdout::open().bytes(&outcome.stdout.bytes)?;
             io::stderr().write_all(&outcome.stderr.bytes)?;
             for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
                 if output.truncated {
-                    complain(format_args!(
-                        "{name} was cut off: {} bytes were kept; --output SIZE keeps more",
+                    print_message(format_args!(
+                        "{name} was cut off after {} bytes; --output SIZE keeps more",
                         output.bytes.len()
                     ));
                 }
             }
-            let mut shown = serde_json::to_value(api::Outcome::from(outcome))?;
+            let mut json = serde_json::to_value(api::Outcome::from(outcome))?;
             for field in ["stdout", "stderr"] {
-                shown.as_object_mut().map(|fields| fields.remove(field));
+                json.as_object_mut().map(|fields| fields.remove(field));
             }
-            Ok(writeln!(io::stderr(), "{shown}")?)
+            Ok(writeln!(io::stderr(), "{json}")?)
         }
     }
 }

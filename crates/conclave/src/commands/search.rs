@@ -1,18 +1,19 @@
-//! `conclave search`: tasks that match, a page or all of them.
+//! `conclave search`: lists matching tasks, one page or all.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::{Brief, Client, Page, parse_time, show_time};
+use api::{HttpClient, Page, TaskSummary, format_time, parse_time};
 use clap::builder::RangedU64ValueParser;
-use model::{Cursor, ExecutorName, Moment, Order, Query, Status, TaskId, UserName};
+use model::{ExecutorName, SearchCursor, SortOrder, TaskId, TaskQuery, TaskStatus, UnixTime, UserName};
 
 use crate::args::{ClientFlags, TaskRef, executor_name, task_ref, user_name};
-use crate::print::{Form, Out, Table, complain};
+use crate::print::{OutputFormat, Stdout, TextTable, print_message};
 
+/// The arguments of `conclave search`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Only these ids; of one alone the beginning is enough, and all tasks whose ids begin so are listed
+pub(crate) struct SearchArgs {
+    /// Only tasks with these ids; a single prefix of an id lists all tasks whose ids begin with it
     #[arg(value_name = "ID", value_parser = task_ref)]
     ids: Vec<TaskRef>,
     /// Only tasks of this user
@@ -20,45 +21,45 @@ pub(crate) struct Args {
     user: Option<UserName>,
     /// Only tasks with this status; repeatable
     #[arg(long, value_name = "STATUS")]
-    status: Vec<Status>,
+    status: Vec<TaskStatus>,
     /// Only tasks that this executor holds
     #[arg(long, value_name = "NAME", value_parser = executor_name)]
     executor: Option<ExecutorName>,
     /// Only tasks added at this time or later, like 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    from: Option<Moment>,
+    from: Option<UnixTime>,
     /// Only tasks added before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<Moment>,
+    until: Option<UnixTime>,
     /// Only tasks with this text in their command
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Oldest first
+    /// Oldest tasks first
     #[arg(long, conflicts_with = "newest")]
     oldest: bool,
-    /// Newest first; the default
+    /// Newest tasks first; the default
     #[arg(long)]
     newest: bool,
-    /// Tasks on a page
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = RangedU64ValueParser::<usize>::new().range(1..=Query::LIMIT as u64))]
+    /// Number of tasks on a page
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = RangedU64ValueParser::<usize>::new().range(1..=TaskQuery::MAX_PAGE as u64))]
     limit: usize,
-    /// Where the page before ended
+    /// Cursor at which the previous page ended
     #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
-    /// Every page, one after the other
+    after: Option<SearchCursor>,
+    /// List all pages
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: SearchArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let (ids, id_prefix) = match &args.ids[..] {
         [TaskRef::Prefix(prefix)] => (Vec::new(), Some(prefix.clone())),
-        several => (find_all(several, &client).await?, None),
+        several => (resolve_all(several, &client).await?, None),
     };
-    let mut query = Query {
+    let mut query = TaskQuery {
         ids,
         id_prefix,
         user: args.user,
@@ -68,39 +69,39 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         until: args.until,
         text: args.text,
         order: match args.oldest {
-            true => Order::Oldest,
-            false => Order::Newest,
+            true => SortOrder::Oldest,
+            false => SortOrder::Newest,
         },
         limit: args.limit,
         after: args.after,
     };
-    let mut out = Out::open();
+    let mut out = Stdout::open();
     let mut found = 0;
     loop {
         let page = client.search(&query).await?;
         found += page.tasks.len();
-        match args.client.form() {
-            Form::People if page.tasks.is_empty() => {}
-            Form::People if found == page.tasks.len() => out.text(table(&page))?,
-            Form::People => out.text(table(&page).without_headings())?,
-            Form::Json => out.json_lines(&page.tasks)?,
+        match args.client.output_format() {
+            OutputFormat::Text if page.tasks.is_empty() => {}
+            OutputFormat::Text if found == page.tasks.len() => out.text(table(&page))?,
+            OutputFormat::Text => out.text(table(&page).without_headings())?,
+            OutputFormat::Json => out.json_lines(&page.tasks)?,
         }
-        // What follows is on stderr: it is no part of the list.
+        // These messages go to stderr, because they are not part of the list.
         match (page.next, args.all) {
             (Some(next), true) => query.after = Some(next),
             (Some(next), false) if !page.complete => {
-                complain(format_args!(
-                    "the search looked at part of the tasks only; to go on, add --after {next}, or --all"
+                print_message(format_args!(
+                    "the search has scanned only a part of the tasks; to continue, add --after {next}, or --all"
                 ));
                 break;
             }
             (Some(next), false) => {
-                complain(format_args!("there are more; add --after {next}, or --all"));
+                print_message(format_args!("there are more; add --after {next}, or --all"));
                 break;
             }
             (None, _) => {
                 if found == 0 {
-                    complain("No matching tasks.");
+                    print_message("No matching tasks.");
                 }
                 break;
             }
@@ -109,26 +110,26 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn find_all(ids: &[TaskRef], client: &Client) -> Result<Vec<TaskId>> {
+async fn resolve_all(ids: &[TaskRef], client: &HttpClient) -> Result<Vec<TaskId>> {
     let mut found = Vec::new();
     for id in ids {
-        found.push(id.find(client).await?);
+        found.push(id.resolve(client).await?);
     }
     Ok(found)
 }
 
-fn table(page: &Page) -> Table {
-    let mut table = Table::new([
+fn table(page: &Page) -> TextTable {
+    let mut table = TextTable::new([
         "ID", "STATUS", "USER", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
     ])
-    .right([3, 6]);
+    .right_align([3, 6]);
     for task in &page.tasks {
         table.row(row(task));
     }
     table
 }
 
-fn row(task: &Brief) -> [String; 8] {
+fn row(task: &TaskSummary) -> [String; 8] {
     let took = match (task.start_time, task.finish_time) {
         (Some(start), Some(finish)) => format!("{:.3}s", finish.since(start).as_secs_f64()),
         _ => "-".to_string(),
@@ -141,7 +142,7 @@ fn row(task: &Brief) -> [String; 8] {
         task.executor
             .as_ref()
             .map_or("-".to_string(), ToString::to_string),
-        show_time(task.add_time),
+        format_time(task.add_time),
         took,
         task.command.chars().take(COMMAND_WIDTH).collect(),
     ]

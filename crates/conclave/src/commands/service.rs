@@ -1,28 +1,30 @@
-//! `conclave service`: one service of a node, as boot starts it.
+//! `conclave service`: runs one service of a cluster node; boot starts it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cluster::{Role, services};
-use crate::config::Layers;
+use crate::cluster::{ServiceKind, services};
+use crate::config::ConfigLayers;
 
+/// The arguments of `conclave service`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Which one
-    #[arg(value_parser = Role::parse)]
-    role: Role,
-    /// The service's configuration, as boot has resolved it
+pub(crate) struct ServiceArgs {
+    /// Service to run
+    #[arg(value_parser = ServiceKind::parse)]
+    service: ServiceKind,
+    /// Configuration of the service, as boot has resolved it
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
 
-/// Whatever goes wrong, boot is told why.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let ran = Layers::resolved(&args.config).and_then(|layers| services::run(args.role, layers));
-    if let Err(error) = &ran {
-        boot::say_why(&format!("{error:#}"));
+/// Reports any failure to boot as well.
+pub(crate) fn run(args: ServiceArgs) -> Result<ExitCode> {
+    let result =
+        ConfigLayers::from_resolved_file(&args.config).and_then(|layers| services::run(args.service, layers));
+    if let Err(error) = &result {
+        boot::report_failure_on_stdin(&format!("{error:#}"));
     }
-    ran
+    result
 }

@@ -1,42 +1,43 @@
-//! `conclave stats`: counts and rates.
+//! `conclave stats`: shows counts of tasks and rates.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use model::Status;
+use model::TaskStatus;
 
 use crate::args::ClientFlags;
-use crate::print::{Form, Out, Pairs};
+use crate::print::{KeyValueList, OutputFormat, Stdout};
 
+/// The arguments of `conclave stats`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: StatsArgs) -> Result<ExitCode> {
     let stats = args.client.connect()?.stats().await?;
-    let mut out = Out::open();
-    match args.client.form() {
-        Form::Json => out.json(&stats)?,
-        Form::People => {
-            let mut pairs = Pairs::default();
-            // In the order of a task's life, not of the alphabet.
-            for status in Status::ALL {
-                pairs.add_if_some(status.as_str(), stats.counts.get(status.as_str()));
+    let mut out = Stdout::open();
+    match args.client.output_format() {
+        OutputFormat::Json => out.json(&stats)?,
+        OutputFormat::Text => {
+            let mut list = KeyValueList::default();
+            // In the order in which a task passes through them, not in alphabetical order.
+            for status in TaskStatus::ALL {
+                list.add_if_some(status.as_str(), stats.counts.get(status.as_str()));
             }
-            pairs.add("executors", stats.executors);
-            pairs.add("slots", stats.slots);
-            pairs.add("held", stats.held);
-            pairs.add(
+            list.add("executors", stats.executors);
+            list.add("slots", stats.slots);
+            list.add("held", stats.held);
+            list.add(
                 "tasks/s",
                 format!(
                     "{:.1} over the last {:.0} s",
                     stats.tasks_per_second, stats.window_seconds
                 ),
             );
-            pairs.add_if_some("note", stats.note.as_ref());
-            out.text(pairs)?;
+            list.add_if_some("note", stats.note.as_ref());
+            out.text(list)?;
         }
     }
     Ok(ExitCode::SUCCESS)

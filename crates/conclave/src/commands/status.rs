@@ -1,76 +1,77 @@
-//! `conclave status`: this machine's node: its services, or whether `conclave up` is ready.
+//! `conclave status`: shows the services of this machine's cluster node, or whether its `conclave up` is ready.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::{Client, ClientOptions};
-use boot::{ServiceStatus, Status};
+use api::{HttpClient, HttpClientOptions};
+use boot::{NodeStatus, ServiceStatus};
 use serde::Serialize;
 
-use crate::args::LocalFlags;
-use crate::print::{Form, Out, Table};
+use crate::args::LocalNodeFlags;
+use crate::print::{OutputFormat, Stdout, TextTable};
 
+/// The arguments of `conclave status`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub(crate) struct StatusArgs {
     #[command(flatten)]
-    local: LocalFlags,
+    local: LocalNodeFlags,
     /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
 
-/// How long the node may take to say whether it is ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the node may take to answer whether it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: StatusArgs) -> Result<ExitCode> {
     let status = args.local.node()?.status()?;
-    let mut out = Out::open();
-    let form = match args.json {
-        true => Form::Json,
-        false => Form::People,
+    let mut out = Stdout::open();
+    let format = match args.json {
+        true => OutputFormat::Json,
+        false => OutputFormat::Text,
     };
-    match (status.is_single(), form) {
-        (true, form) => show_single(&status, form, &mut out).await?,
-        (false, Form::Json) => out.json(&status)?,
-        (false, Form::People) => show_services(status, &mut out)?,
+    match (status.is_single(), format) {
+        (true, format) => print_single(&status, format, &mut out).await?,
+        (false, OutputFormat::Json) => out.json(&status)?,
+        (false, OutputFormat::Text) => print_services(status, &mut out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `conclave up` wrote down, and what it answers now.
+/// The status of a `conclave up` as JSON: its status file, and its current readiness.
 #[derive(Serialize)]
-struct Single<'a> {
+struct SingleNodeReport<'a> {
     #[serde(flatten)]
-    status: &'a Status,
+    status: &'a NodeStatus,
     ready: bool,
-    /// Why it is not ready.
+    /// Why the node is not ready.
     problem: Option<String>,
 }
 
-async fn show_single(status: &Status, form: Form, out: &mut Out) -> Result<()> {
+async fn print_single(status: &NodeStatus, format: OutputFormat, out: &mut Stdout) -> Result<()> {
     let problem = match (status.pid, status.addresses.get("http")) {
-        (None, _) => Some("it does not run".to_string()),
+        (None, _) => Some("it is not running".to_string()),
         (Some(_), None) => Some("it is starting".to_string()),
-        (Some(_), Some(address)) => not_ready(address).await,
+        (Some(_), Some(address)) => readiness_problem(address).await,
     };
-    if let Form::Json = form {
-        return out.json(&Single {
+    if let OutputFormat::Json = format {
+        return out.json(&SingleNodeReport {
             status,
             ready: problem.is_none(),
             problem,
         });
     }
-    let Status {
+    let NodeStatus {
         kind, name, since, ..
     } = status;
     let Some(pid) = status.pid else {
-        return out.line(format_args!(
-            "{kind} {name}: does not run; it last started {since}"
-        ));
+        return out.line(format_args!("{kind} {name}: not running; last started {since}"));
     };
-    out.line(format_args!("{kind} {name}: runs as process {pid} since {since}"))?;
+    out.line(format_args!(
+        "{kind} {name}: running as process {pid} since {since}"
+    ))?;
     out.line(format_args!("version {}", status.version))?;
     for (scheme, address) in &status.addresses {
         out.line(format_args!("{scheme}://{address}"))?;
@@ -81,23 +82,23 @@ async fn show_single(status: &Status, form: Form, out: &mut Out) -> Result<()> {
     }
 }
 
-async fn not_ready(address: &str) -> Option<String> {
-    let address = &reachable(address);
-    // A proxy has nothing to say about a node on this machine.
-    let options = ClientOptions {
-        direct: true,
-        ..ClientOptions::default()
+async fn readiness_problem(address: &str) -> Option<String> {
+    let address = &loopback_if_unspecified(address);
+    // The node is on this machine, so a proxy from the environment must not be used.
+    let options = HttpClientOptions {
+        bypass_proxy: true,
+        ..HttpClientOptions::default()
     };
-    let asked = async { Client::with(address, options)?.ready().await };
-    match tokio::time::timeout(PATIENCE, asked).await {
+    let request = async { HttpClient::with_options(address, options)?.ready().await };
+    match tokio::time::timeout(READY_TIMEOUT, request).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(format!("no answer from {address} within {PATIENCE:?}")),
+        Err(_) => Some(format!("no response from {address} within {READY_TIMEOUT:?}")),
     }
 }
 
-/// A node that listens on all addresses is asked on loopback.
-fn reachable(address: &str) -> String {
+/// A node that listens on all addresses is called on loopback.
+fn loopback_if_unspecified(address: &str) -> String {
     let Ok(mut address) = address.parse::<SocketAddr>() else {
         return address.to_string();
     };
@@ -109,13 +110,13 @@ fn reachable(address: &str) -> String {
     address.to_string()
 }
 
-fn show_services(status: Status, out: &mut Out) -> Result<()> {
+fn print_services(status: NodeStatus, out: &mut Stdout) -> Result<()> {
     let boot = match status.pid {
-        Some(pid) => format!("boot runs as process {pid} since {}", status.since),
-        None => "boot does not run".to_string(),
+        Some(pid) => format!("boot is running as process {pid} since {}", status.since),
+        None => "boot is not running".to_string(),
     };
     out.line(format_args!("{} {}: {boot}", status.kind, status.name))?;
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "SERVICE",
         "STATE",
         "PID",
@@ -125,7 +126,7 @@ fn show_services(status: Status, out: &mut Out) -> Result<()> {
         "LAST EXIT",
         "DOING",
     ])
-    .right([5]);
+    .right_align([5]);
     for service in status.services {
         table.row(row(service));
     }
@@ -151,13 +152,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_on_all_addresses_is_asked_on_loopback() {
+    fn a_node_on_all_addresses_is_called_on_loopback() {
         for (given, expected) in [
             ("0.0.0.0:7000", "127.0.0.1:7000"),
             ("[::]:7000", "[::1]:7000"),
             ("10.0.0.1:80", "10.0.0.1:80"),
         ] {
-            assert_eq!(reachable(given), expected);
+            assert_eq!(loopback_if_unspecified(given), expected);
         }
     }
 }

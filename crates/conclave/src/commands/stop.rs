@@ -1,4 +1,4 @@
-//! `conclave stop`: stops this machine's node, and waits for it.
+//! `conclave stop`: stops this machine's node and waits for its end.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -6,25 +6,26 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::leave;
-use crate::args::LocalFlags;
+use crate::args::LocalNodeFlags;
 
+/// The arguments of `conclave stop`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Take the node out of its cluster for good as well, as `conclave leave` does
+pub(crate) struct StopArgs {
+    /// Also remove the node from its cluster permanently, as `conclave leave` does
     #[arg(long)]
     leave: bool,
     #[command(flatten)]
-    local: LocalFlags,
+    local: LocalNodeFlags,
 }
 
-/// Above what all services together may take: each has its own grace time.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// More than all services together may take, each with its own grace period.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+pub(crate) async fn run(args: StopArgs) -> Result<ExitCode> {
     let node = args.local.node()?;
     match args.leave {
         true => leave::leave(&node).await?,
-        false => boot::stop(&node.run(), PATIENCE).await?,
+        false => boot::stop(&node.run_folder(), STOP_TIMEOUT).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -34,7 +35,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn systemd_does_not_start_a_stopped_node_again() {
+    fn systemd_does_not_restart_a_stopped_node() {
         let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd");
         let units: Vec<_> = std::fs::read_dir(units).unwrap().flatten().collect();
         assert!(!units.is_empty());

@@ -1,26 +1,28 @@
-//! `conclave up`: judicator, executor and gateway in one process.
+//! `conclave up`: runs judicator, executor and gateway in one process.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use boot::SingleNode;
-use executor::Contact;
+use executor::JudicatorLocation;
 use rpc::Calls;
 use tokio::net::TcpListener;
 
-use crate::args::{ExecutorFlags, GatewayFlags, NodeFlags, flag};
-use crate::config::{Config, Layers};
+use crate::args::{ExecutorFlags, GatewayFlags, NodeFlags, config_flag};
+use crate::config::{Config, ConfigLayers};
 use crate::node::{
-    self, Folder, Parts, Problems, Reload, Renewed, Secrets, Serving, Signals, options, start,
+    self, NodeComponents, NodeFolder, NodeSecrets, ReadyLine, ReloadOnHangup, ReloadedFiles, StartProblems,
+    StopSignals, options, start,
 };
 
+/// The arguments of `conclave up`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Address of the HTTP API and the pages [default: 127.0.0.1:7000]
+pub(crate) struct UpArgs {
+    /// Address of the HTTP API and the web pages [default: 127.0.0.1:7000]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Address where executors and gateways of other machines join, like 127.0.0.1:7010 [default: none]
+    /// Address for the RPC of executors and gateways of other machines, like 127.0.0.1:7010 [default: none]
     #[arg(long, value_name = "HOST:PORT")]
     rpc: Option<String>,
     #[command(flatten)]
@@ -31,71 +33,71 @@ pub(crate) struct Args {
     node: NodeFlags,
 }
 
-impl Args {
-    pub(crate) fn layers(&self) -> Result<Layers> {
-        let mut own = self.executor.flags();
-        own.extend(self.gateway.flags());
-        own.extend(flag("gateway.listen", "--listen", &self.listen));
-        own.extend(flag("judicator.listen", "--rpc", &self.rpc));
-        self.node.layers(own)
+impl UpArgs {
+    pub(crate) fn layers(&self) -> Result<ConfigLayers> {
+        let mut command_flags = self.executor.config_flags();
+        command_flags.extend(self.gateway.config_flags());
+        command_flags.extend(config_flag("gateway.listen", "--listen", &self.listen));
+        command_flags.extend(config_flag("judicator.listen", "--rpc", &self.rpc));
+        self.node.layers(command_flags)
     }
 }
 
-/// Whether other processes can join.
+/// Whether other processes can connect by RPC.
 #[derive(Clone, Copy, Debug)]
-enum Rpc {
+enum RpcAccess {
     Open,
-    /// Nobody asked for it, so no port is taken and no caller has to be kept out.
+    /// The configuration does not ask for it, so no port is opened.
     Closed,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     let layers = args.layers()?;
     let rpc = match layers.is_default("judicator.listen") {
-        true => Rpc::Closed,
-        false => Rpc::Open,
+        true => RpcAccess::Closed,
+        false => RpcAccess::Open,
     };
     node::run(layers, |config, reload| serve(config, reload, rpc))
 }
 
-/// What has to be there before a part is started.
-struct Prepared {
-    secrets: Secrets,
-    folder: Folder,
+/// What the node needs before it starts a component.
+struct PreparedNode {
+    secrets: NodeSecrets,
+    folder: NodeFolder,
     single: SingleNode,
     http: TcpListener,
     rpc: Option<TcpListener>,
 }
 
-impl Prepared {
-    /// The error names all that is missing, not only the first of it.
-    async fn new(config: &Config, rpc: Rpc) -> Result<Prepared> {
-        let mut problems = Problems::default();
-        let mut secrets = problems.keep(Secrets::load(config));
-        let folder = problems.keep(Folder::prepare(&config.node.data.0));
+impl PreparedNode {
+    /// The error lists all problems, not only the first.
+    async fn new(config: &Config, rpc: RpcAccess) -> Result<PreparedNode> {
+        let mut problems = StartProblems::default();
+        let mut secrets = problems.collect(NodeSecrets::load(config));
+        let folder = problems.collect(NodeFolder::prepare(&config.node.data.0));
         let single = match &folder {
-            // At once: where a node runs already, its addresses are taken as well, which would be no news.
-            Some(folder) => Some(enter(config, folder).await?),
+            // Fails at once: if a node is running already, its addresses are in use too, and would only repeat the problem.
+            Some(folder) => Some(register(config, folder).await?),
             None => None,
         };
-        let http = problems.keep(node::bind_http(config, secrets.as_ref(), "--listen").await);
+        let http = problems.collect(node::bind_http(config, secrets.as_ref(), "--listen").await);
         let rpc = match rpc {
-            Rpc::Open => {
+            RpcAccess::Open => {
                 if let (Some(secrets), Some(folder)) = (&mut secrets, &folder) {
-                    problems.keep(secrets.guard_rpc(folder));
+                    problems.collect(secrets.require_rpc_secret(folder));
                 }
-                // The secret may be in the data folder.
-                let known = folder.as_ref().and(secrets.as_ref());
+                // Without a data folder the generated secret is unknown.
+                let secrets = folder.as_ref().and(secrets.as_ref());
                 problems
-                    .keep(node::bind_rpc(config, known, "--rpc").await)
+                    .collect(node::bind_rpc(config, secrets, "--rpc").await)
                     .map(Some)
             }
-            Rpc::Closed => Some(None),
+            RpcAccess::Closed => Some(None),
         };
         if let (Some(secrets), Some(folder), Some(single), Some(http), Some(rpc), true) =
             (secrets, folder, single, http, rpc, problems.is_empty())
         {
-            return Ok(Prepared {
+            return Ok(PreparedNode {
                 secrets,
                 folder,
                 single,
@@ -103,35 +105,35 @@ impl Prepared {
                 rpc,
             });
         }
-        // Where all of this is well, the executor itself finds out.
+        // Without other problems the executor does this check when it starts.
         if config.executor.slots.0 > 0
-            && let Some(plan) = options::cells(config)
+            && let Some(sandbox) = options::cells(config)
         {
-            problems.keep(plan.try_out());
+            problems.collect(sandbox.check_machine());
         }
-        problems.refuse()?;
-        bail!("the node could not be prepared")
+        problems.into_result()?;
+        bail!("could not prepare the node")
     }
 }
 
-async fn enter(config: &Config, folder: &Folder) -> Result<SingleNode> {
-    Ok(SingleNode::enter(&folder.run()?, "up", &config.node.name.0).await?)
+async fn register(config: &Config, folder: &NodeFolder) -> Result<SingleNode> {
+    Ok(SingleNode::register(&folder.run_folder()?, "up", &config.node.name.0).await?)
 }
 
-async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
-    let signals = Signals::listen()?;
-    let Prepared {
+async fn serve(config: Config, reload: ReloadOnHangup, rpc: RpcAccess) -> Result<()> {
+    let signals = StopSignals::listen()?;
+    let PreparedNode {
         secrets,
         folder,
         mut single,
         http,
         rpc,
-    } = Prepared::new(&config, rpc).await?;
+    } = PreparedNode::new(&config, rpc).await?;
     let rpc_address = rpc.as_ref().map(TcpListener::local_addr).transpose()?;
     let mut addresses = vec![("http", http.local_addr()?.to_string())];
     addresses.extend(rpc_address.map(|address| ("rpc", address.to_string())));
-    let serving = Serving {
-        verb: "up",
+    let ready_line = ReadyLine {
+        command: "up",
         addresses,
         data: Some(folder.path.clone()),
         slots: Some(config.executor.slots.0),
@@ -140,27 +142,34 @@ async fn serve(config: Config, reload: Reload, rpc: Rpc) -> Result<()> {
     let metrics = start::metrics()?;
     let has_executor = config.executor.slots.0 > 0;
     let capacity = has_executor.then(|| options::capacity(&config));
-    let (judicator, judicator_part) = start::alone(&config, &folder, rpc_address, capacity)?;
+    let (judicator, judicator_component) = start::single_judicator(&config, &folder, rpc_address, capacity)?;
     let calls: Arc<dyn Calls> = judicator;
-    // Before anything is served: a machine on which no task can run is told to its operator alone.
+    // Prepared before anything is served: if this machine cannot run tasks, the process fails before it accepts any.
     let executor = match has_executor {
         false => None,
-        true => Some(start::executor(&config, &folder, Arc::clone(&calls), Contact::SameProcess).await?),
+        true => Some(
+            start::executor(
+                &config,
+                &folder,
+                Arc::clone(&calls),
+                JudicatorLocation::SameProcess,
+            )
+            .await?,
+        ),
     };
 
-    // Stopped from the first to the last: nothing new is taken, then work is given back while there is still a
-    // judicator to give it to, and the store closes when nobody can write any more.
-    // Whichever fails takes the whole process down with its error: half a node helps nobody.
-    let mut parts = vec![
-        start::upkeep(metrics.clone()),
-        start::reload(reload, Renewed::of(&secrets)),
+    // Stopped from first to last: the gateway accepts nothing new, the executor returns its tasks while the judicator still
+    // runs, and the store closes when nothing writes to it. If one component fails, the whole process stops with its error.
+    let mut components = vec![
+        start::metrics_upkeep(metrics.clone()),
+        start::reload(reload, ReloadedFiles::of(&secrets)),
         start::gateway(&config, http, Arc::clone(&calls), &secrets, metrics),
     ];
-    parts.extend(executor);
-    parts.extend(rpc.map(|rpc| start::rpc(rpc, calls, &secrets)));
-    parts.push(judicator_part);
+    components.extend(executor);
+    components.extend(rpc.map(|rpc| start::rpc(rpc, calls, &secrets)));
+    components.push(judicator_component);
 
-    single.serves(&serving.addresses)?;
-    serving.announce()?;
-    Parts(parts).run(signals).await
+    single.set_addresses(&ready_line.addresses)?;
+    ready_line.print()?;
+    NodeComponents(components).run(signals).await
 }

@@ -1,4 +1,4 @@
-//! Values that are fine one by one and nonsense together.
+//! Checks values that are valid alone but not in combination, and ranges.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use model::Limits;
 
 use super::keys::Config;
-use super::layers::Layers;
-use super::value::Metrics;
+use super::layers::ConfigLayers;
+use super::value::MetricsSetting;
 
-pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
+pub(super) fn check(config: &Config, layers: &ConfigLayers) -> Result<()> {
     let Config {
         judicator,
         executor,
@@ -21,137 +21,145 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         secrets,
         ..
     } = config;
-    let said = |name: &str| match layers.setting(name) {
+    let describe = |name: &str| match layers.setting(name) {
         Ok(setting) => format!("{name} is {} ({})", setting.text, setting.origin),
         Err(_) => name.to_string(),
     };
 
-    for (name, span) in [
+    for (name, duration) in [
         ("judicator.lease", judicator.lease),
         ("executor.heartbeat", executor.heartbeat),
         ("executor.self_kill", executor.self_kill),
     ] {
-        ensure!(span >= LEAST_SPAN, "{}; it must be at least 10ms", said(name));
+        ensure!(
+            duration >= MIN_INTERVAL,
+            "{}; it must be at least 10ms",
+            describe(name)
+        );
     }
-    // Otherwise a task could still run here when the judicator has already given it to another executor.
+    // Otherwise a task could still run on this executor when the judicator has already given it to another one.
     ensure!(
         executor.self_kill < judicator.lease,
         "{}, which must be below the lease: {}. Lower the first or raise the second",
-        said("executor.self_kill"),
-        said("judicator.lease")
+        describe("executor.self_kill"),
+        describe("judicator.lease")
     );
-    // An add puts its large files as blobs first; they must still be there when it comes to the task.
+    // A client uploads large files as blobs before it adds the task; they must still exist when the task is added.
     ensure!(
-        judicator.keep_blobs >= LEAST_KEPT,
+        judicator.keep_blobs >= MIN_BLOB_RETENTION,
         "{}; it must be at least 1s",
-        said("judicator.keep_blobs")
+        describe("judicator.keep_blobs")
     );
-    // A task travels whole in one message, with those of other tasks.
+    // One RPC message has whole tasks, and several of them.
     ensure!(
-        judicator.max_inline.0 <= INLINE_MOST,
-        "{}; at most 32MiB can be in a task itself, more goes into blobs",
-        said("judicator.max_inline")
+        judicator.max_inline.0 <= MAX_INLINE,
+        "{}; a task can have at most 32MiB inline, larger files must be blobs",
+        describe("judicator.max_inline")
     );
-    // A busy machine takes its time to start a process; that is no reason to give a task up.
+    // Starting a process takes long on a busy machine, which must not fail the attempt.
     ensure!(
-        executor.stall >= LEAST_STALL,
+        executor.stall >= MIN_STALL_TIMEOUT,
         "{}; it must be at least 1s",
-        said("executor.stall")
+        describe("executor.stall")
     );
-    // One report that is lost on the way must not be enough to stop every task.
+    // A single lost report must not stop all tasks.
     ensure!(
         executor.heartbeat * 2 <= executor.self_kill,
         "{}, which must be at most half of self_kill: {}. Lower the first or raise the second",
-        said("executor.heartbeat"),
-        said("executor.self_kill")
+        describe("executor.heartbeat"),
+        describe("executor.self_kill")
     );
     let port = |address: &str| address.rsplit(':').next().map(str::to_string);
     ensure!(
         gateway.listen != judicator.listen
-            // `conclave up` does not open it then, and other nodes have only one of the two.
+            // `conclave up` does not listen on the default address, and other nodes have only one of the two.
             || layers.is_default("judicator.listen")
             || port(&gateway.listen.0).as_deref() == Some("0"),
         "{} and {}; give them different ports",
-        said("gateway.listen"),
-        said("judicator.listen")
+        describe("gateway.listen"),
+        describe("judicator.listen")
     );
     ensure!(
         gateway.inline <= judicator.max_inline,
-        "{}, which is more than {}; such files could travel neither way",
-        said("gateway.inline"),
-        said("judicator.max_inline")
+        "{}, which is more than {}; files between the two could be neither inline nor blobs",
+        describe("gateway.inline"),
+        describe("judicator.max_inline")
     );
     ensure!(
         gateway.share.get() <= 100,
-        "{}; it is a percentage and at most 100",
-        said("gateway.share")
+        "{}; it must be a percentage of at most 100",
+        describe("gateway.share")
     );
-    // A client on a good line may be silent for as long while a packet is sent again.
-    for (name, span) in [
+    // A client with a good connection may pause this long while a lost packet is retransmitted.
+    for (name, duration) in [
         ("gateway.body_stall", gateway.body_stall),
         ("gateway.answer_stall", gateway.answer_stall),
     ] {
-        ensure!(span >= LEAST_STALL, "{}; it must be at least 1s", said(name));
+        ensure!(
+            duration >= MIN_STALL_TIMEOUT,
+            "{}; it must be at least 1s",
+            describe(name)
+        );
     }
     ensure!(
-        gateway.metrics != Metrics::Token || secrets.tokens_file.is_some(),
-        "{}, but there are no tokens; set secrets.tokens_file, or let gateway.metrics be open or off",
-        said("gateway.metrics")
+        gateway.metrics != MetricsSetting::Token || secrets.tokens_file.is_some(),
+        "{}, but there are no tokens; set secrets.tokens_file, or set gateway.metrics to open or off",
+        describe("gateway.metrics")
     );
-    // A result travels inside one report, with those of other tasks.
+    // One report has whole results, and several of them.
     ensure!(
-        executor.keep_output.0 <= KEEP_OUTPUT_MOST,
+        executor.keep_output.0 <= MAX_KEEP_OUTPUT,
         "{}; at most 8MiB of each output can be kept",
-        said("executor.keep_output")
+        describe("executor.keep_output")
     );
 
-    let below = |name: &str, fits: bool| -> Result<()> {
+    let check_maximum = |name: &str, fits: bool| -> Result<()> {
         ensure!(
             fits,
             "{}, which is more than {}",
-            said(&format!("limits.default.{name}")),
-            said(&format!("limits.max.{name}"))
+            describe(&format!("limits.default.{name}")),
+            describe(&format!("limits.max.{name}"))
         );
         Ok(())
     };
-    below("wall", fits(limits_default.wall, limits_max.wall))?;
-    below("cpu", fits(limits_default.cpu, limits_max.cpu))?;
-    below("memory", fits(limits_default.memory, limits_max.memory.0))?;
-    below("output", fits(limits_default.output, limits_max.output))?;
-    below(
+    check_maximum("wall", fits(limits_default.wall, limits_max.wall))?;
+    check_maximum("cpu", fits(limits_default.cpu, limits_max.cpu))?;
+    check_maximum("memory", fits(limits_default.memory, limits_max.memory.0))?;
+    check_maximum("output", fits(limits_default.output, limits_max.output))?;
+    check_maximum(
         "processes",
         fits(limits_default.processes, limits_max.processes.0),
     )?;
-    below("file_size", fits(limits_default.file_size, limits_max.file_size))?;
-    below(
+    check_maximum("file_size", fits(limits_default.file_size, limits_max.file_size))?;
+    check_maximum(
         "open_files",
         fits(limits_default.open_files, limits_max.open_files.0),
     )?;
-    below("stack", fits(limits_default.stack, limits_max.stack))?;
-    below("space", fits(limits_default.space, limits_max.space.0))?;
+    check_maximum("stack", fits(limits_default.stack, limits_max.stack))?;
+    check_maximum("space", fits(limits_default.space, limits_max.space.0))?;
 
-    // To a file system it would mean no limit at all.
+    // For a tmpfs, a size of 0 means no limit.
     ensure!(
         sandbox.space.0 > 0,
         "{}; it must be more than zero",
-        said("sandbox.space")
+        describe("sandbox.space")
     );
     ensure!(
-        sandbox.memory.is_none_or(|memory| memory.0 >= LEAST_MEMORY),
+        sandbox.memory.is_none_or(|memory| memory.0 >= MIN_MEMORY),
         "{}; it must be at least 16MiB, or none",
-        said("sandbox.memory")
+        describe("sandbox.memory")
     );
     ensure!(
-        sandbox.files.get() >= LEAST_FILES,
-        "{}; a task needs {LEAST_FILES} for its folders and a few files",
-        said("sandbox.files")
+        sandbox.files.get() >= MIN_FILES,
+        "{}; it must be at least {MIN_FILES}, for a task's folders and a few files",
+        describe("sandbox.files")
     );
-    for (name, spans) in [
+    for (name, durations) in [
         ("wall", [limits_default.wall, limits_max.wall]),
         ("cpu", [limits_default.cpu, limits_max.cpu]),
     ] {
-        let is_zero = spans.map(|span| span == Some(Duration::ZERO));
-        more_than_zero(name, is_zero, &said)?;
+        let is_zero = durations.map(|duration| duration == Some(Duration::ZERO));
+        check_nonzero(name, is_zero, &describe)?;
     }
     for (name, sizes) in [
         ("memory", [limits_default.memory, limits_max.memory.0]),
@@ -160,58 +168,58 @@ pub(super) fn check(config: &Config, layers: &Layers) -> Result<()> {
         ("space", [limits_default.space, limits_max.space.0]),
     ] {
         let is_zero = sizes.map(|size| size.is_some_and(|size| size.0 == 0));
-        more_than_zero(name, is_zero, &said)?;
+        check_nonzero(name, is_zero, &describe)?;
     }
 
-    // A step that asks for nothing is given these unasked; no program could start.
+    // These apply to steps that request no limit. With less than the minimum, no program could start.
     for (name, count) in [
         ("limits.default.open_files", limits_default.open_files),
         ("limits.max.open_files", limits_max.open_files.0),
     ] {
-        let least = Limits::LEAST_OPEN_FILES;
+        let least = Limits::MIN_OPEN_FILES;
         ensure!(
             count.is_none_or(|count| count.get() >= least),
             "{}; it must be at least {least}",
-            said(name)
+            describe(name)
         );
     }
     for (name, stack) in [
         ("limits.default.stack", limits_default.stack),
         ("limits.max.stack", limits_max.stack),
     ] {
-        let least = Limits::LEAST_STACK;
+        let least = Limits::MIN_STACK;
         ensure!(
             stack.is_none_or(|stack| stack.0 >= least),
             "{}; it must be at least {}KiB",
-            said(name),
+            describe(name),
             least >> 10
         );
     }
     Ok(())
 }
 
-/// What no task may ask for must not be given to one that asks for nothing.
-fn more_than_zero(name: &str, is_zero: [bool; 2], said: &impl Fn(&str) -> String) -> Result<()> {
-    for (of, is_zero) in ["default", "max"].into_iter().zip(is_zero) {
+/// A task may not request a limit of zero, so the default must not be zero either.
+fn check_nonzero(name: &str, is_zero: [bool; 2], describe: &impl Fn(&str) -> String) -> Result<()> {
+    for (section, is_zero) in ["default", "max"].into_iter().zip(is_zero) {
         ensure!(
             !is_zero,
             "{}; it must be more than zero, or none",
-            said(&format!("limits.{of}.{name}"))
+            describe(&format!("limits.{section}.{name}"))
         );
     }
     Ok(())
 }
 
-const LEAST_FILES: u32 = 16;
-/// Hardly any program does with less.
-const LEAST_MEMORY: u64 = 16 << 20;
-const KEEP_OUTPUT_MOST: u64 = 8 << 20;
-const INLINE_MOST: u64 = 32 << 20;
-const LEAST_SPAN: Duration = Duration::from_millis(10);
-const LEAST_KEPT: Duration = Duration::from_secs(1);
-const LEAST_STALL: Duration = Duration::from_secs(1);
+const MIN_FILES: u32 = 16;
+/// Hardly any program runs with less.
+const MIN_MEMORY: u64 = 16 << 20;
+const MAX_KEEP_OUTPUT: u64 = 8 << 20;
+const MAX_INLINE: u64 = 32 << 20;
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+const MIN_BLOB_RETENTION: Duration = Duration::from_secs(1);
+const MIN_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// No default is fine, and so is no maximum.
+/// Whether the default is at most the maximum. A missing default or maximum is fine.
 fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool {
     match (default, max) {
         (Some(default), Some(max)) => default <= max,
@@ -221,21 +229,21 @@ fn fits<T: PartialOrd + fmt::Debug>(default: Option<T>, max: Option<T>) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Flag;
+    use super::super::layers::ConfigFlag;
     use super::*;
 
     #[test]
-    fn nonsense_is_refused_and_named() {
+    fn inconsistent_values_are_refused_with_their_keys() {
         let check = |set: &[(&str, &str)], expected: Option<&str>| {
-            let flags = set.iter().map(|(key, text)| Flag {
+            let flags = set.iter().map(|(key, text)| ConfigFlag {
                 key: key.to_string(),
                 flag: "--set",
                 text: text.to_string(),
             });
-            let found = Layers::gather(None, flags.collect()).unwrap().config();
+            let found = ConfigLayers::gather(None, flags.collect()).unwrap().config();
             match (found, expected) {
                 (Ok(_), None) => {}
-                (Err(wrong), Some(part)) => assert!(wrong.to_string().contains(part), "{wrong}"),
+                (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (found, _) => panic!("{set:?} gave {:?}", found.map(|_| ())),
             }
         };
@@ -305,7 +313,7 @@ mod tests {
         check(&[("sandbox.space", "0")], Some("sandbox.space is 0 (flag --set)"));
         check(&[("sandbox.memory", "15MiB")], Some("at least 16MiB, or none"));
         check(&[("sandbox.memory", "none")], None);
-        check(&[("sandbox.files", "3")], Some("needs 16"));
+        check(&[("sandbox.files", "3")], Some("at least 16"));
         check(&[("limits.max.cpu", "0s")], Some("limits.max.cpu is 0s"));
         check(&[("limits.default.cpu", "0s")], Some("limits.default.cpu is 0s"));
         check(

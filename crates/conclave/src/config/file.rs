@@ -1,4 +1,4 @@
-//! The layer of the TOML file: each value as text, with the line it stands on.
+//! The layer of the TOML file. Each value is read as text, together with its line number.
 
 use std::path::Path;
 
@@ -7,94 +7,94 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
-use super::layers::Given;
-use super::nearest::nearest;
-use super::origin::Origin;
+use super::layers::{LayerValue, ValueOrigin};
+use super::suggest::closest_key;
 
-pub(super) fn read(path: &Path) -> Result<Vec<Given>> {
+pub(super) fn read(path: &Path) -> Result<Vec<LayerValue>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("could not read the configuration file {}", path.display()))?;
     parse(&text, path)
 }
 
-pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Given>> {
+pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<LayerValue>> {
     let table = DeTable::parse(text)
-        .map_err(|wrong| anyhow!("the configuration file {} is not TOML: {wrong}", path.display()))?;
-    let mut reader = Reader {
+        .map_err(|error| anyhow!("the configuration file {} is not TOML: {error}", path.display()))?;
+    let mut reader = TomlLayerReader {
         text,
         path,
-        given: Vec::new(),
+        values: Vec::new(),
     };
-    reader.table("", table.get_ref())?;
-    Ok(reader.given)
+    reader.read_table("", table.get_ref())?;
+    Ok(reader.values)
 }
 
-struct Reader<'a> {
+/// Collects the values of a TOML file.
+struct TomlLayerReader<'a> {
     text: &'a str,
     path: &'a Path,
-    given: Vec<Given>,
+    values: Vec<LayerValue>,
 }
 
-impl Reader<'_> {
-    fn table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<()> {
+impl TomlLayerReader<'_> {
+    fn read_table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<()> {
         for (part, value) in table {
             let name = match prefix {
                 "" => part.get_ref().to_string(),
                 _ => format!("{prefix}.{}", part.get_ref()),
             };
             let origin = self.origin(part);
-            let section = KEYS.iter().any(|key| key.section_starts_with(&name));
+            let is_section = KEYS.iter().any(|key| key.is_in_section(&name));
             match (KEYS.iter().find(|key| key.name == name), value.get_ref()) {
                 (Some(key), value) => {
                     let text = text_of(value)
                         .ok_or_else(|| {
                             anyhow!(
-                                "{name} in {origin} is a {}; it takes {}",
+                                "{name} in {origin} is a {}; expected {}",
                                 value.type_str(),
                                 key.accepts
                             )
                         })
                         .map(|text| key.relative_to(self.path, text))?;
-                    self.given.push(Given { key, text, origin });
+                    self.values.push(LayerValue { key, text, origin });
                 }
-                (None, DeValue::Table(inner)) if section => self.table(&name, inner)?,
-                (None, other) if section => bail!(
+                (None, DeValue::Table(inner)) if is_section => self.read_table(&name, inner)?,
+                (None, other) if is_section => bail!(
                     "{name} in {origin} is a section, not a {}; write [{name}] and its keys below it",
                     other.type_str()
                 ),
-                // Descend, so that the complaint is about the first whole key and can name a whole key too.
-                (None, DeValue::Table(inner)) if !inner.is_empty() => self.table(&name, inner)?,
+                // Continues into an unknown section, so that the error names a whole key and can suggest one.
+                (None, DeValue::Table(inner)) if !inner.is_empty() => self.read_table(&name, inner)?,
                 (None, _) => bail!(
-                    "unknown key {name} in {origin}; did you mean {}? `conclave config` lists every key",
-                    nearest(&name).name
+                    "unknown key {name} in {origin}; did you mean {}? `conclave config` lists all keys",
+                    closest_key(&name).name
                 ),
             }
         }
         Ok(())
     }
 
-    fn origin(&self, part: &Spanned<impl Sized>) -> Origin {
+    fn origin(&self, part: &Spanned<impl Sized>) -> ValueOrigin {
         let before = &self.text.as_bytes()[..part.span().start.min(self.text.len())];
-        Origin::File {
+        ValueOrigin::File {
             path: self.path.to_path_buf(),
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
         }
     }
 }
 
-/// A list becomes its parts with commas between, as in a variable or a flag.
+/// The text of a value. A list becomes its items separated by commas, as in a variable or a flag.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_string()),
         DeValue::Float(number) => Some(number.as_str().to_string()),
         DeValue::Boolean(truth) => Some(truth.to_string()),
-        DeValue::Array(parts) => {
-            let parts: Option<Vec<_>> = parts
+        DeValue::Array(items) => {
+            let items: Option<Vec<_>> = items
                 .iter()
-                .map(|part| part.get_ref().as_str().map(str::to_string))
+                .map(|item| item.get_ref().as_str().map(str::to_string))
                 .collect();
-            Some(parts?.join(","))
+            Some(items?.join(","))
         }
         DeValue::Integer(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
@@ -104,17 +104,21 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn parse_one(text: &str) -> Result<Vec<Given>> {
+    fn parse_text(text: &str) -> Result<Vec<LayerValue>> {
         parse(text, Path::new("node.toml"))
     }
 
     #[test]
-    fn values_come_as_text_with_their_line() {
+    fn values_are_read_as_text_with_their_line() {
         let check = |text: &str, name: &str, value: &str, line: usize| {
-            let given = parse_one(text).unwrap();
-            assert_eq!(given[0].key.name, name, "{text}");
-            assert_eq!(given[0].text, value, "{text}");
-            assert_eq!(given[0].origin.to_string(), format!("node.toml:{line}"), "{text}");
+            let values = parse_text(text).unwrap();
+            assert_eq!(values[0].key.name, name, "{text}");
+            assert_eq!(values[0].text, value, "{text}");
+            assert_eq!(
+                values[0].origin.to_string(),
+                format!("node.toml:{line}"),
+                "{text}"
+            );
         };
         check("[executor]\n\nslots = 4", "executor.slots", "4", 3);
         check("judicator.lease = '20s'", "judicator.lease", "20s", 1);
@@ -129,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_key_the_file_and_the_remedy() {
+    fn errors_name_the_key_the_line_and_a_suggestion() {
         let check = |text: &str, parts: &[&str]| {
-            let wrong = parse_one(text).unwrap_err().to_string();
+            let error = parse_text(text).unwrap_err().to_string();
             for part in parts {
-                assert!(wrong.contains(part), "{text:?} gave: {wrong}");
+                assert!(error.contains(part), "{text:?}: {error}");
             }
         };
         check(
@@ -150,17 +154,17 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_the_file() {
-        let given = parse(
+        let values = parse(
             "[secrets]\ncluster_file = 'secret'",
             Path::new("/etc/conclave/n.toml"),
         )
         .unwrap();
-        assert_eq!(given[0].text, "/etc/conclave/secret");
-        let given = parse(
+        assert_eq!(values[0].text, "/etc/conclave/secret");
+        let values = parse(
             "[secrets]\ncluster_file = 'none'",
             Path::new("/etc/conclave/n.toml"),
         )
         .unwrap();
-        assert_eq!(given[0].text, "none");
+        assert_eq!(values[0].text, "none");
     }
 }

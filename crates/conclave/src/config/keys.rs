@@ -1,33 +1,35 @@
-//! Every key, once: its name, type, default and what it is for.
+//! Declares every configuration key: its name, type, default and documentation.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::Size;
+use api::ByteSize;
 use model::ExecutorName;
-use sandbox::{Network, Wall};
+use sandbox::{NamedNetwork, WaivableLimit};
 
-use super::layers::Layers;
+use super::layers::ConfigLayers;
 use super::value::{
-    Address, Auto, Bind, DataFolder, Founder, GroupPath, Host, Isolation, Log, Metrics, Most, NodeName,
-    OpenFiles, Port, Program, SetName, Slots, Threads, UserNumber, Value,
+    AutoOr, BindMount, CgroupPath, ConfigValue, DataFolder, FirstUserId, HostAddress, HostPort,
+    InitialMember, IsolationMode, LogSetting, MaxLimit, MetricsSetting, NodeName, OpenFileLimit, PortNumber,
+    ProgramPath, ReplicaSetName, SlotCount, ThreadCount,
 };
 
+/// A configuration key.
 #[derive(Debug)]
-pub(crate) struct Key {
-    /// With its section: `executor.self_kill`.
+pub(crate) struct ConfigKey {
+    /// The name with its section: `executor.self_kill`.
     pub(crate) name: &'static str,
     pub(crate) default: &'static str,
     pub(crate) doc: &'static str,
-    /// What the value may be, for people.
+    /// Describes the accepted values, for error messages.
     pub(crate) accepts: &'static str,
-    /// The value as the node understood it.
-    pub(crate) show: fn(&str) -> Result<String, String>,
-    pub(super) path: bool,
-    /// Whether the text is one of the words, like `none`, that stand for something else than a path.
-    pub(super) words: fn(&str) -> bool,
+    /// Parses a value and returns it in canonical form.
+    pub(crate) normalize: fn(&str) -> Result<String, String>,
+    pub(super) is_path: bool,
+    /// Whether a text is the key's keyword, `none` or `auto`, and so not a path.
+    pub(super) is_keyword: fn(&str) -> bool,
 }
 
 /// Declares the sections as structs, `Config` over them, and the table `KEYS`.
@@ -37,33 +39,34 @@ macro_rules! keys {
             $( #[doc = $doc:literal] $key:ident: $kind:ty = $default:literal, )*
         }
     )*) => {
-        /// What a node was told, in full.
+        /// The complete configuration of a node, as typed values.
         #[derive(Clone, Debug)]
         pub(crate) struct Config {
             $( pub(crate) $field: $section, )*
         }
 
         $(
+            #[doc = concat!("The section `", $prefix, "` of the configuration.")]
             #[derive(Clone, Debug)]
             pub(crate) struct $section {
                 $( #[doc = $doc] pub(crate) $key: $kind, )*
             }
         )*
 
-        pub(crate) const KEYS: &[Key] = &[
-            $( $( Key {
+        pub(crate) const KEYS: &[ConfigKey] = &[
+            $( $( ConfigKey {
                 name: concat!($prefix, ".", stringify!($key)),
                 default: $default,
                 doc: $doc.trim_ascii(),
-                accepts: <$kind as Value>::ACCEPTS,
-                show: |text| <$kind as Value>::parse(text).map(|value| value.show()),
-                path: <$kind as Value>::PATH,
-                words: |text| <$kind as Value>::WORD == Some(text),
+                accepts: <$kind as ConfigValue>::ACCEPTS,
+                normalize: |text| <$kind as ConfigValue>::parse(text).map(|value| value.to_text()),
+                is_path: <$kind as ConfigValue>::IS_PATH,
+                is_keyword: |text| <$kind as ConfigValue>::KEYWORD == Some(text),
             }, )* )*
         ];
 
         impl Config {
-            pub(super) fn build(layers: &Layers) -> Result<Config> {
+            pub(super) fn build(layers: &ConfigLayers) -> Result<Config> {
                 Ok(Config {
                     $( $field: $section {
                         $( $key: layers.read(concat!($prefix, ".", stringify!($key)))?, )*
@@ -75,254 +78,255 @@ macro_rules! keys {
 }
 
 keys! {
-    node: Node = "node" {
-        /// Folder for all that the node keeps: `/var/lib/conclave` for root, else `conclave` in `$XDG_DATA_HOME` or `~/.local/share`.
+    node: NodeSection = "node" {
+        /// Folder for all data of the node; `auto` is `/var/lib/conclave` for root, else `conclave` in `$XDG_DATA_HOME` or `~/.local/share`.
         data: DataFolder = "auto",
-        /// In a cluster: what the node is called, unlike any other; `auto` is the host name.
+        /// Name of the node, unique in its cluster; `auto` is the host name.
         name: NodeName = "auto",
-        /// In a cluster: where the other nodes reach this one; with `etcd.discover` the machine's only address, unless set.
-        address: Host = "127.0.0.1",
-        /// What is logged, to stderr: a level, or levels for parts like `info,judicator=debug`; with `json` in the list each line is a JSON object.
-        log: Log = "info",
-        /// Allows addresses that other machines reach without a secret or tokens.
+        /// In a cluster: address at which the other nodes reach this one. With `etcd.discover` the default is the machine's only address.
+        address: HostAddress = "127.0.0.1",
+        /// Log level, or levels of single crates like `info,judicator=debug`; with `json` in the list each line is a JSON object. The log goes to stderr.
+        log: LogSetting = "info",
+        /// Allows listening on addresses that other machines can reach without a secret or tokens.
         insecure: bool = "false",
     }
-    boot: Boot = "boot" {
+    boot: BootSection = "boot" {
         /// How long a service may take to stop before it is killed.
         stop_grace: Duration = "15s",
-        /// The longest pause before a service that keeps dying is started again.
+        /// The longest delay before a service that keeps failing is restarted.
         restart_most: Duration = "10s",
-        /// Size at which a service's log is put aside and a new one begun.
-        log_size: Size = "16MiB",
-        /// How many logs that were put aside are kept for each service.
+        /// Size at which a service's log file is rotated.
+        log_size: ByteSize = "16MiB",
+        /// How many rotated log files are kept for each service.
         log_keep: NonZeroU32 = "4",
     }
-    etcd: Etcd = "etcd" {
-        /// The etcd server, 3.4 or newer.
-        program: Program = "etcd",
-        /// Port for etcd's clients; on executors and gateways the port of the proxy, on loopback.
-        client_port: Port = "2379",
-        /// Port for etcd's other members.
-        peer_port: Port = "2380",
-        /// How this node comes to its etcd: it is the first of a new cluster.
+    etcd: EtcdSection = "etcd" {
+        /// The etcd program, version 3.4 or newer.
+        program: ProgramPath = "etcd",
+        /// etcd's port for clients; on executors and gateways the port of the etcd proxy, on loopback.
+        client_port: PortNumber = "2379",
+        /// etcd's port for its other members.
+        peer_port: PortNumber = "2380",
+        /// This node starts a new cluster as its first node. Set only one of `first`, `members`, `join` and `discover`.
         first: bool = "false",
-        /// Or: it is one of these first members, named by node and peer address.
-        members: Option<Vec<Founder>> = "none",
-        /// Or: it joins through any of these members, named by client address.
-        join: Option<Vec<Address>> = "none",
-        /// Or: it finds the others behind this DNS name (and behind `tasks.` and the name).
-        discover: Option<Host> = "none",
-        /// With `discover`: so many found the cluster together, the others join; `none` joins only.
+        /// This node forms a new cluster with these nodes, each as NAME=HOST:PORT of its etcd's peer port.
+        members: Option<Vec<InitialMember>> = "none",
+        /// This node joins a cluster through any of these etcd members, each as HOST:PORT of its client port.
+        join: Option<Vec<HostPort>> = "none",
+        /// This node finds the other nodes by this DNS name (and by `tasks.` followed by the name).
+        discover: Option<HostAddress> = "none",
+        /// With `discover`: this many nodes form a new cluster together, later nodes join; with `none` this node only joins.
         expect: Option<NonZeroU32> = "none",
-        /// How many seconds etcd may take until it serves before it is killed and started again.
+        /// How many seconds etcd may take to become ready before it is killed and restarted.
         tries: NonZeroU32 = "60",
-        /// Size that etcd's data may reach.
-        quota: Size = "2GiB",
-        /// How long a judicator that has gone silent stays registered, and leads.
+        /// Largest size of etcd's database (`--quota-backend-bytes`).
+        quota: ByteSize = "2GiB",
+        /// Duration of the etcd leases of judicators: for how long a judicator that no longer answers stays registered and leader.
         lease: Duration = "5s",
     }
-    mongodb: Mongodb = "mongodb" {
-        /// The MongoDB server, 6.0 or newer.
-        program: Program = "mongod",
-        /// Its port.
-        port: Port = "27017",
+    mongodb: MongodbSection = "mongodb" {
+        /// The mongod program, version 6.0 or newer.
+        program: ProgramPath = "mongod",
+        /// mongod's port.
+        port: PortNumber = "27017",
         /// Name of the replica set.
-        set: SetName = "conclave",
-        /// How many seconds mongod may take until it serves before it is killed and started again.
+        set: ReplicaSetName = "conclave",
+        /// How many seconds mongod may take to become ready before it is killed and restarted.
         tries: NonZeroU32 = "60",
-        /// Memory for mongod's cache; `none` leaves it to mongod, which takes half of the machine's.
-        cache: Option<Size> = "none",
+        /// Size of mongod's cache; with `none` mongod decides, which takes half of the machine's memory.
+        cache: Option<ByteSize> = "none",
     }
-    judicator: Judicator = "judicator" {
-        /// Address for the calls of executors and gateways; `conclave up` opens it only if it is set.
-        listen: Address = "127.0.0.1:7010",
-        /// What it is called on lists; `auto` is the host name.
+    judicator: JudicatorSection = "judicator" {
+        /// Address for the RPC of executors and gateways; `conclave up` listens on it only if it is set.
+        listen: HostPort = "127.0.0.1:7010",
+        /// Name of the judicator in lists; `auto` is the host name.
         name: NodeName = "auto",
-        /// How long an executor may be silent before its tasks are given to others.
+        /// How long an executor may send no report before its tasks are given to others.
         lease: Duration = "10s",
-        /// How much longer than the lease the judicator waits before it believes a silence.
+        /// How much longer than the lease the judicator waits before it ends an executor's session.
         grace: Duration = "1s",
-        /// How often a task may be lost with its executor before it ends as `system_error`.
+        /// How many attempts of a task may be lost with their executors before the task ends as `system_error`.
         attempts: NonZeroU32 = "3",
-        /// How long a done task is kept; `none` is for ever.
+        /// How long a finished task is kept; `none` is for ever.
         keep_done: Option<Duration> = "7d",
         /// How long a blob that no task uses is kept.
         keep_blobs: Duration = "1d",
-        /// How long one scan of all blobs for damage takes, at least; then it begins again.
+        /// Shortest duration of one scan of all blobs for damage; the next scan follows at once.
         scan_blobs: Duration = "1d",
-        /// How long an executor that is gone stays on the list.
+        /// How long an executor that is gone stays in lists.
         forget_executors: Duration = "1d",
         /// Size of the largest blob.
-        max_blob: Size = "1GiB",
-        /// Files in one task, source and data together.
+        max_blob: ByteSize = "1GiB",
+        /// Largest number of files of one task, source and data together.
         max_files: NonZeroU32 = "1000",
-        /// Size of a task's inline files, input, words and environment together; larger files go as blobs.
-        max_inline: Size = "8MiB",
-        /// Size of a command, or of one variable of its environment.
-        max_command: Size = "64KiB",
-        /// Arguments of a command.
+        /// Largest size of a task's inline files, input, arguments and environment together; larger files must be blobs.
+        max_inline: ByteSize = "8MiB",
+        /// Largest size of a command, or of one of its environment variables.
+        max_command: ByteSize = "64KiB",
+        /// Largest number of arguments of a command.
         max_args: NonZeroU32 = "1000",
-        /// Variables in a task's environment.
+        /// Largest number of environment variables of a command.
         max_env: NonZeroU32 = "1000",
     }
-    executor: Executor = "executor" {
-        /// Its name, the same over restarts; `auto` is the host name with an id kept in the data folder.
+    executor: ExecutorSection = "executor" {
+        /// Name of the executor; `auto` is the host name with an id that is kept in the data folder.
         name: Option<ExecutorName> = "auto",
-        /// Tasks that run at the same time; `auto` is one for each core; 0 starts no executor in `conclave up`.
-        slots: Slots = "auto",
-        /// Addresses of judicators, for an executor on its own.
-        judicators: Vec<Address> = "127.0.0.1:7010",
-        /// How often it reports when there is nothing new.
+        /// Number of tasks that run at the same time; `auto` is one per core; with 0 `conclave up` starts no executor.
+        slots: SlotCount = "auto",
+        /// Addresses of judicators, for an executor outside of a cluster.
+        judicators: Vec<HostPort> = "127.0.0.1:7010",
+        /// How often the executor reports to a judicator when nothing has changed.
         heartbeat: Duration = "2s",
-        /// How long it may fail to report before it stops its own tasks; less than the judicator's lease.
+        /// How long the executor may fail to report before it stops its own tasks; less than the judicator's lease.
         self_kill: Duration = "7s",
-        /// How long a blob may bring no byte, or a slot take beyond the limits of its task, before the attempt is lost.
+        /// How long a blob download may make no progress, or a slot may exceed the time limits of its task, before the attempt is lost.
         stall: Duration = "30s",
-        /// How long running tasks may go on when the executor is told to stop; then they are given back.
+        /// How long running tasks may continue when the executor stops; then they are returned to the judicator.
         stop_grace: Duration = "5s",
-        /// Size of the cache of blobs.
-        cache: Size = "4GiB",
-        /// Bytes of stdout and of stderr that are kept for each step.
-        keep_output: Size = "1MiB",
-        /// Memory that tasks leave to everyone else: below it the executor takes nothing new and gives back or ends its newest tasks; `auto` is a twentieth of the machine's, between 256MiB and 2GiB, but at most an eighth.
-        reserve: Auto<Size> = "auto",
-        /// Memory and space together that one task may ask for; `auto` is an equal share, for each slot, of what the reserve leaves, or what a task has by default where that is more.
-        slot_memory: Auto<Size> = "auto",
-        /// How tasks are kept apart: each step in a cell, or `none` for trusted work.
-        isolation: Isolation = "cell",
+        /// Size of the blob cache.
+        cache: ByteSize = "4GiB",
+        /// Number of bytes of stdout and of stderr that are kept for each step.
+        keep_output: ByteSize = "1MiB",
+        /// Memory that must stay free on the machine. When less is free, the executor accepts no tasks, and returns or ends its newest ones. `auto` is a twentieth of the machine's memory, between 256MiB and 2GiB, but at most an eighth.
+        reserve: AutoOr<ByteSize> = "auto",
+        /// Memory and space together that one task may request; `auto` is an equal share per slot of the memory beyond the reserve, or the default of a task if that is more.
+        slot_memory: AutoOr<ByteSize> = "auto",
+        /// How tasks are isolated: `cell` runs each step in a cell; `none` is for trusted work.
+        isolation: IsolationMode = "cell",
     }
-    sandbox: Sandbox = "sandbox" {
-        /// Folder with the root file system of the cells; `none` is this machine's own programs.
+    sandbox: SandboxSection = "sandbox" {
+        /// Folder with the root file system of the cells; `none` shares this machine's programs and libraries.
         root: Option<PathBuf> = "none",
-        /// Further files and folders of this machine that cells see, read-only, as PATH or PATH:PATH-IN-THE-CELL.
-        binds: Option<Vec<Bind>> = "none",
-        /// First of the ids of users and groups that tasks run as, two for each slot; for an ordinary user only where it is one of its subordinate ids.
-        first_user: UserNumber = "1900000000",
-        /// Control group in which the tasks' groups are made; `none` is the executor's own.
-        cgroup: Option<GroupPath> = "none",
-        /// Memory of a step that asks for no limit, over all its processes; `none` is all that there is.
-        memory: Option<Size> = "1GiB",
-        /// Processes and threads at one time of a step that asks for no limit; `none` is as many as can be.
+        /// More files and folders of this machine that are mounted into cells read-only, as PATH or PATH:PATH-IN-THE-CELL.
+        binds: Option<Vec<BindMount>> = "none",
+        /// First of the user and group ids that tasks run as, two per slot. Without root it must be one of the user's subordinate ids.
+        first_user: FirstUserId = "1900000000",
+        /// Parent control group of the tasks' control groups; `none` is the executor's own.
+        cgroup: Option<CgroupPath> = "none",
+        /// Memory limit of a step that requests none, for all its processes together; `none` is unlimited.
+        memory: Option<ByteSize> = "1GiB",
+        /// Limit on processes and threads of a step that requests none; `none` is unlimited.
         processes: Option<NonZeroU32> = "512",
-        /// Files that each process of a step may have open that asks for no limit, and the most that it may ask for where `limits.max.open_files` says nothing; `auto` is 1024, or fewer where the processes of all slots together could take more than a quarter of the machine's open files.
-        open_files: OpenFiles = "auto",
-        /// Size of all files of a task together, where it asks for no more; they are in memory.
-        space: Size = "256MiB",
-        /// Number of files and folders of a task.
+        /// Limit on open files per process of a step that requests none, and the maximum that a step may request if `limits.max.open_files` is not set; `auto` is 1024, or fewer if the processes of all slots together could open more than a quarter of the files that the machine allows.
+        open_files: OpenFileLimit = "auto",
+        /// Limit on the size of all files of a task together, if it requests none. The files are kept in memory.
+        space: ByteSize = "256MiB",
+        /// Largest number of files and folders of a task in its cell.
         files: NonZeroU32 = "65536",
-        /// Networks that tasks may ask for, each a network namespace on this machine, as NAME=FILE.
-        networks: Option<Vec<Network>> = "none",
-        /// Limits that need not be kept for all processes of a task together: memory, processes, cpu.
-        allow_weaker: Option<Vec<Wall>> = "none",
+        /// Networks that tasks may request, each a network namespace of this machine, as NAME=FILE.
+        networks: Option<Vec<NamedNetwork>> = "none",
+        /// Limits that need not be enforced for all processes of a task together: memory, processes, cpu.
+        allow_weaker: Option<Vec<WaivableLimit>> = "none",
     }
-    gateway: Gateway = "gateway" {
-        /// Address of the HTTP API and the pages.
-        listen: Address = "127.0.0.1:7000",
-        /// Threads that serve requests; `auto` is one for each core.
-        threads: Threads = "auto",
-        /// Addresses of judicators, for a gateway on its own.
-        judicators: Vec<Address> = "127.0.0.1:7010",
-        /// Size of the largest request, blobs apart.
-        max_body: Size = "64MiB",
-        /// Tasks in one batch.
+    gateway: GatewaySection = "gateway" {
+        /// Address of the HTTP API and the web pages.
+        listen: HostPort = "127.0.0.1:7000",
+        /// Number of threads that serve requests; `auto` is one per core.
+        threads: ThreadCount = "auto",
+        /// Addresses of judicators, for a gateway outside of a cluster.
+        judicators: Vec<HostPort> = "127.0.0.1:7010",
+        /// Largest size of a request body, except for blobs.
+        max_body: ByteSize = "64MiB",
+        /// Largest number of tasks in one request.
         max_batch: NonZeroU32 = "10000",
-        /// The longest that a request may wait for a task; a longer wait is cut to this.
+        /// Longest time that a request waits for a task; a longer `wait` is shortened to it.
         max_wait: Duration = "60s",
-        /// Connections at one time; fewer where the hard limit on open files leaves no room for as many.
+        /// Largest number of connections; fewer if the hard limit on open files does not allow as many.
         max_connections: NonZeroU32 = "10000",
-        /// Requests that wait for a task, and event streams, at one time.
+        /// Largest number of requests that wait for a task, event streams included.
         max_waiting: NonZeroU32 = "8192",
-        /// Uploads at one time: blobs, and requests with a body of more than 16 KiB until the body is there.
+        /// Largest number of uploads at the same time: blobs, and requests whose body of more than 16 KiB has not yet arrived.
         max_uploads: NonZeroU32 = "512",
-        /// Searches for a text at one time; they count among the other requests too.
+        /// Largest number of text searches at the same time; they also count as requests.
         max_text_searches: NonZeroU32 = "32",
-        /// All other requests at one time.
+        /// Largest number of all other requests at the same time.
         max_requests: NonZeroU32 = "512",
-        /// Percent of the connections, uploads, text searches, requests, waits, bytes and unpackers that one caller may have: a token's user or, without tokens, an IP address.
+        /// Share, in percent, of the connections, uploads, text searches, requests, waits, bytes and unpackers that one caller may use: a token's user or, without tokens, an IP address.
         share: NonZeroU32 = "50",
-        /// Bytes of requests, unpacked zips and answers in memory at one time.
-        max_bytes: Size = "256MiB",
-        /// Bytes per second that a client has to send of a body, or take of an answer, at least.
-        min_rate: Size = "1KiB",
-        /// How long a body may come more slowly than `gateway.min_rate` before it is refused.
+        /// Largest number of bytes of requests, unpacked zips and responses in memory.
+        max_bytes: ByteSize = "256MiB",
+        /// Lowest rate, in bytes per second, at which a client must send a body or read a response.
+        min_rate: ByteSize = "1KiB",
+        /// How long a body may arrive more slowly than `gateway.min_rate` before the request is refused.
         body_stall: Duration = "10s",
-        /// How long a client may take an answer more slowly than `gateway.min_rate` before its connection is closed.
+        /// How long a client may read a response more slowly than `gateway.min_rate` before its connection is closed.
         answer_stall: Duration = "30s",
-        /// Zips that are unpacked at one time, each on a thread of its own.
+        /// Largest number of zips that are unpacked at the same time, each on its own thread.
         unpackers: NonZeroU32 = "2",
-        /// What the zips of one request may hold, all of their files together.
-        max_unpacked: Size = "256MiB",
-        /// Larger files and inputs are kept as blobs beside their task, not in it.
-        inline: Size = "32KiB",
-        /// Who may read `/metrics`: `open` is everyone, `token` everyone with a token, `off` nobody; `auto` is `token` where there are tokens, else `open`.
-        metrics: Metrics = "auto",
+        /// Largest unpacked size of all zips of one request together.
+        max_unpacked: ByteSize = "256MiB",
+        /// Files and inputs larger than this are stored as blobs instead of inside the task.
+        inline: ByteSize = "32KiB",
+        /// Access to `/metrics`: `open` for everyone, `token` for everyone with a token, `off` for no one; `auto` is `token` if there are tokens, else `open`.
+        metrics: MetricsSetting = "auto",
     }
-    limits_default: LimitsDefault = "limits.default" {
-        /// Time on the clock for a step that asks for none.
+    limits_default: LimitsDefaultSection = "limits.default" {
+        /// Wall-clock time limit of a step that requests none.
         wall: Option<Duration> = "60s",
-        /// CPU time, over all processes of the step.
+        /// CPU time of all processes of the step together.
         cpu: Option<Duration> = "none",
-        /// Memory, over all processes of the step; `none` is the maximum or, without one and with cells, `sandbox.memory`.
-        memory: Option<Size> = "none",
-        /// Bytes on each of stdout and stderr.
-        output: Option<Size> = "none",
-        /// Processes and threads at one time; `none` is the maximum or, without one and with cells, `sandbox.processes`.
+        /// Memory of all processes of the step together; `none` is the maximum or, without one and with cells, `sandbox.memory`.
+        memory: Option<ByteSize> = "none",
+        /// Size of stdout and of stderr.
+        output: Option<ByteSize> = "none",
+        /// Number of processes and threads at the same time; `none` is the maximum or, without one and with cells, `sandbox.processes`.
         processes: Option<NonZeroU32> = "none",
-        /// Size of the largest file that the step may write.
-        file_size: Option<Size> = "none",
-        /// Files that a process may have open at one time; `none` is the maximum or, without one and with cells, `sandbox.open_files`.
+        /// Size of each file that the step writes.
+        file_size: Option<ByteSize> = "none",
+        /// Number of open files of each process; `none` is the maximum or, without one and with cells, `sandbox.open_files`.
         open_files: Option<NonZeroU32> = "none",
-        /// Size of each process's stack; `none` is as large as the executor's.
-        stack: Option<Size> = "none",
-        /// Size of all files of the task together, where it runs in a cell; `none` is the maximum or, without one, `sandbox.space`.
-        space: Option<Size> = "none",
+        /// Stack size of each process; `none` is that of the executor.
+        stack: Option<ByteSize> = "none",
+        /// Size of all files of the task together, if it runs in a cell; `none` is the maximum or, without one, `sandbox.space`.
+        space: Option<ByteSize> = "none",
     }
-    limits_max: LimitsMax = "limits.max" {
-        /// The most time on the clock that a step may ask for.
+    limits_max: LimitsMaxSection = "limits.max" {
+        /// Largest wall-clock time limit that a step may request.
         wall: Option<Duration> = "1d",
-        /// The most CPU time.
+        /// Largest CPU time limit.
         cpu: Option<Duration> = "none",
-        /// The most memory; `auto` is what an executor can give to a task (`executor.slot_memory`), its space included.
-        memory: Most<Size> = "auto",
-        /// The most output.
-        output: Option<Size> = "16MiB",
-        /// The most processes and threads; `auto` is a slot's share of half of what the executor's kernel and control groups allow, fewer where they could not have 16 open files each.
-        processes: Most<NonZeroU32> = "auto",
-        /// The largest file.
-        file_size: Option<Size> = "none",
-        /// The most open files of each process; `auto` is, with cells, `sandbox.open_files`.
-        open_files: Most<NonZeroU32> = "auto",
-        /// The largest stack.
-        stack: Option<Size> = "none",
-        /// The most for all files of the task together; `auto` is what an executor can give to a task (`executor.slot_memory`), its memory included.
-        space: Most<Size> = "auto",
+        /// Largest memory limit; `auto` is what an executor can give to a task (`executor.slot_memory`), its space included.
+        memory: MaxLimit<ByteSize> = "auto",
+        /// Largest output limit.
+        output: Option<ByteSize> = "16MiB",
+        /// Largest number of processes and threads; `auto` is a slot's share of half of what the executor's kernel and control groups allow, or fewer if they could not open 16 files each.
+        processes: MaxLimit<NonZeroU32> = "auto",
+        /// Largest limit on the size of a file.
+        file_size: Option<ByteSize> = "none",
+        /// Largest number of open files of each process; `auto` is, with cells, `sandbox.open_files`.
+        open_files: MaxLimit<NonZeroU32> = "auto",
+        /// Largest stack size.
+        stack: Option<ByteSize> = "none",
+        /// Largest size of all files of the task together; `auto` is what an executor can give to a task (`executor.slot_memory`), its memory included.
+        space: MaxLimit<ByteSize> = "auto",
     }
-    secrets: Secrets = "secrets" {
-        /// File with the secret that nodes show each other.
+    secrets: SecretsSection = "secrets" {
+        /// File with the shared secret by which nodes authenticate to each other.
         cluster_file: Option<PathBuf> = "none",
-        /// File with the certificate of the authority that signs etcd's certificates.
+        /// File with the certificate of the CA that signs etcd's certificates.
         etcd_ca_file: Option<PathBuf> = "none",
-        /// File with this node's certificate, shown by etcd and to etcd.
+        /// File with this node's certificate, for etcd's server and clients.
         etcd_cert_file: Option<PathBuf> = "none",
-        /// File with the certificate's private key.
+        /// File with the private key of that certificate.
         etcd_key_file: Option<PathBuf> = "none",
-        /// File with the tokens of the HTTP API: on each line a token and its user.
+        /// File of the tokens that the HTTP API accepts: a token and its user on each line.
         tokens_file: Option<PathBuf> = "none",
     }
 }
 
-impl Key {
+impl ConfigKey {
     /// `CONCLAVE_EXECUTOR_SELF_KILL` for `executor.self_kill`.
     pub(crate) fn variable(&self) -> String {
         format!("CONCLAVE_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 
-    pub(super) fn last_part(&self) -> &'static str {
+    /// The name without its section.
+    pub(super) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
-    /// Whether `name` is this key's section or an outer one.
-    pub(super) fn section_starts_with(&self, name: &str) -> bool {
+    /// Whether `name` is this key's section or a parent of it.
+    pub(super) fn is_in_section(&self, name: &str) -> bool {
         self.name
             .strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('.'))
@@ -334,16 +338,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_is_accepted() {
+    fn every_default_is_valid() {
         for key in KEYS {
-            assert!((key.show)(key.default).is_ok(), "{}", key.name);
+            assert!((key.normalize)(key.default).is_ok(), "{}", key.name);
             assert!(!key.doc.is_empty() && !key.accepts.is_empty(), "{}", key.name);
         }
     }
 
-    /// The page is written from the table: a key that is added, renamed or given another default shows here.
     #[test]
-    fn the_page_lists_every_key_with_its_default() {
+    fn the_documentation_lists_every_key_with_its_default() {
         let page = include_str!("../../../../docs/configuration.md");
         for key in KEYS {
             let row = format!("| `{}` | `{}` | {} |", key.name, key.default, key.doc);

@@ -1,189 +1,218 @@
-//! Lays the layers over each other and remembers where each value came from.
+//! Merges the layers of the configuration, and records the origin of each value.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::keys::{Config, KEYS, Key};
-use super::nearest::nearest;
-use super::origin::Origin;
-use super::value::Value;
+use super::keys::{Config, ConfigKey, KEYS};
+use super::suggest::closest_key;
+use super::value::ConfigValue;
 use super::{check, environment, file};
 
-/// A value that somebody gave, as text.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    pub(super) key: &'static Key,
-    pub(super) text: String,
-    pub(super) origin: Origin,
+/// Where a value was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ValueOrigin {
+    Default,
+    File {
+        path: PathBuf,
+        line: usize,
+    },
+    Env(String),
+    Flag(&'static str),
+    /// Derived from another key.
+    Key(&'static str),
 }
 
-/// A value from the command line: the key, the flag that said it, and what it said.
+/// A value that one layer sets, as text.
+#[derive(Clone, Debug)]
+pub(super) struct LayerValue {
+    pub(super) key: &'static ConfigKey,
+    pub(super) text: String,
+    pub(super) origin: ValueOrigin,
+}
+
+/// A value from the command line: the key, the flag that sets it, and the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Flag {
+pub(crate) struct ConfigFlag {
     pub(crate) key: String,
     pub(crate) flag: &'static str,
     pub(crate) text: String,
 }
 
-/// A key with the value that won.
+/// A key with its value after all layers are merged.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    pub(crate) key: &'static Key,
+pub(crate) struct ResolvedSetting {
+    pub(crate) key: &'static ConfigKey,
     pub(crate) text: String,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ValueOrigin,
 }
 
-/// Every key's winning value.
-pub(crate) struct Layers {
-    settings: BTreeMap<&'static str, Setting>,
-    source: Source,
+/// The merged layers: a value for every key.
+pub(crate) struct ConfigLayers {
+    settings: BTreeMap<&'static str, ResolvedSetting>,
+    source: LayersSource,
 }
 
-/// Where the values were read, to read them again.
+/// Where the values came from, so that they can be reloaded.
 #[derive(Clone, Debug)]
-enum Source {
+enum LayersSource {
     Gathered {
         config_file: Option<PathBuf>,
-        flags: Vec<Flag>,
+        flags: Vec<ConfigFlag>,
     },
     Resolved(PathBuf),
 }
 
-impl Layers {
-    /// Reads the file, if one is named, and this process's environment.
-    pub(crate) fn gather(config_file: Option<&Path>, flags: Vec<Flag>) -> Result<Layers> {
+impl ConfigLayers {
+    /// Merges defaults, the file if one is given, this process's environment, and flags.
+    pub(crate) fn gather(config_file: Option<&Path>, flags: Vec<ConfigFlag>) -> Result<ConfigLayers> {
         let from_file = config_file.map(file::read).transpose()?.unwrap_or_default();
-        // A variable that is not UTF-8 can be none of ours: all values that keys take are text.
+        // A variable that is not UTF-8 cannot be a key, because all values of keys are text.
         let variables = std::env::vars_os()
             .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
-        let source = Source::Gathered {
+        let source = LayersSource::Gathered {
             config_file: config_file.map(Path::to_path_buf),
             flags: flags.clone(),
         };
-        Layers::lay(from_file, environment::given(variables)?, flags, source)
+        ConfigLayers::merge(from_file, environment::read(variables)?, flags, source)
     }
 
-    /// What boot resolved and wrote down for a service: all there is to know, so the environment is not asked again.
-    pub(crate) fn resolved(path: &Path) -> Result<Layers> {
-        let source = Source::Resolved(path.to_path_buf());
-        Layers::lay(file::read(path)?, Vec::new(), Vec::new(), source)
+    /// Reads a file that boot has resolved for a service. It has all keys, so the environment is ignored.
+    pub(crate) fn from_resolved_file(path: &Path) -> Result<ConfigLayers> {
+        let source = LayersSource::Resolved(path.to_path_buf());
+        ConfigLayers::merge(file::read(path)?, Vec::new(), Vec::new(), source)
     }
 
-    /// The same layers as they are now: the file may have changed.
-    pub(crate) fn again(&self) -> Result<Layers> {
+    /// Reads the same sources again: the file may have changed.
+    pub(crate) fn reload(&self) -> Result<ConfigLayers> {
         match &self.source {
-            Source::Gathered { config_file, flags } => Layers::gather(config_file.as_deref(), flags.clone()),
-            Source::Resolved(path) => Layers::resolved(path),
+            LayersSource::Gathered { config_file, flags } => {
+                ConfigLayers::gather(config_file.as_deref(), flags.clone())
+            }
+            LayersSource::Resolved(path) => ConfigLayers::from_resolved_file(path),
         }
     }
 
-    /// The keys that have another value in `fresh`. A key that follows from another is left out.
-    pub(crate) fn changed(&self, fresh: &Layers) -> Vec<&'static str> {
-        let differs = |setting: &&Setting| {
+    /// The keys that have another value in `fresh`, except for derived keys.
+    pub(crate) fn changed_keys(&self, fresh: &ConfigLayers) -> Vec<&'static str> {
+        let differs = |setting: &&ResolvedSetting| {
             let other = fresh.settings.get(setting.key.name);
-            !matches!(setting.origin, Origin::Key(_)) && other.is_some_and(|other| other.text != setting.text)
+            !matches!(setting.origin, ValueOrigin::Key(_))
+                && other.is_some_and(|other| other.text != setting.text)
         };
         let changed = self.settings().filter(differs);
         changed.map(|setting| setting.key.name).collect()
     }
 
-    /// Takes the value of one key over.
-    pub(crate) fn take_over(&mut self, name: &'static str, fresh: &Layers) {
+    /// Copies the value of one key from `fresh`.
+    pub(crate) fn copy_setting(&mut self, name: &'static str, fresh: &ConfigLayers) {
         if let Some(setting) = fresh.settings.get(name) {
             self.settings.insert(name, setting.clone());
         }
     }
 
-    /// Lets a key that nobody set follow from another one.
-    pub(crate) fn follow(&mut self, name: &'static str, from: &'static str, text: String) {
+    /// Sets a key that no layer sets, from the value of another key.
+    pub(crate) fn derive(&mut self, name: &'static str, from: &'static str, text: String) {
         if let Some(setting) = self.settings.get_mut(name)
-            && setting.origin == Origin::Default
+            && setting.origin == ValueOrigin::Default
         {
             setting.text = text;
-            setting.origin = Origin::Key(from);
+            setting.origin = ValueOrigin::Key(from);
         }
     }
 
     pub(crate) fn is_default(&self, name: &str) -> bool {
         self.settings
             .get(name)
-            .is_none_or(|setting| setting.origin == Origin::Default)
+            .is_none_or(|setting| setting.origin == ValueOrigin::Default)
     }
 
-    fn lay(
-        from_file: Vec<Given>,
-        from_environment: Vec<Given>,
-        flags: Vec<Flag>,
-        source: Source,
-    ) -> Result<Layers> {
-        let defaults = KEYS.iter().map(|key| Given {
+    fn merge(
+        from_file: Vec<LayerValue>,
+        from_environment: Vec<LayerValue>,
+        flags: Vec<ConfigFlag>,
+        source: LayersSource,
+    ) -> Result<ConfigLayers> {
+        let defaults = KEYS.iter().map(|key| LayerValue {
             key,
             text: key.default.to_string(),
-            origin: Origin::Default,
+            origin: ValueOrigin::Default,
         });
-        let flags: Vec<_> = flags.into_iter().map(given_by_flag).collect::<Result<_>>()?;
+        let flags: Vec<_> = flags.into_iter().map(flag_value).collect::<Result<_>>()?;
         let mut settings = BTreeMap::new();
-        for given in defaults.chain(from_file).chain(from_environment).chain(flags) {
-            let Given { key, text, origin } = given;
-            settings.insert(key.name, Setting { key, text, origin });
+        for value in defaults.chain(from_file).chain(from_environment).chain(flags) {
+            let LayerValue { key, text, origin } = value;
+            settings.insert(key.name, ResolvedSetting { key, text, origin });
         }
-        Ok(Layers { settings, source })
+        Ok(ConfigLayers { settings, source })
     }
 
-    /// Every value in its type, and sensible with the others.
+    /// Parses every value, and checks that they are consistent.
     pub(crate) fn config(&self) -> Result<Config> {
         let config = Config::build(self)?;
         check::check(&config, self)?;
         Ok(config)
     }
 
-    /// In the order of the table.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = &Setting> {
+    /// All settings, in the order of `KEYS`.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = &ResolvedSetting> {
         KEYS.iter().filter_map(|key| self.settings.get(key.name))
     }
 
-    pub(super) fn setting(&self, name: &str) -> Result<&Setting> {
+    pub(super) fn setting(&self, name: &str) -> Result<&ResolvedSetting> {
         self.settings
             .get(name)
-            .ok_or_else(|| anyhow!("there is no key {name}"))
+            .ok_or_else(|| anyhow!("there is no configuration key {name}"))
     }
 
-    pub(super) fn read<T: Value>(&self, name: &str) -> Result<T> {
-        let Setting { key, text, origin } = self.setting(name)?;
+    pub(super) fn read<T: ConfigValue>(&self, name: &str) -> Result<T> {
+        let ResolvedSetting { key, text, origin } = self.setting(name)?;
         T::parse(text).map_err(|problem| {
             anyhow!(
-                "{name} ({origin}) is '{text}': {problem}; it takes {}",
+                "{name} ({origin}) is '{text}': {problem}; expected {}",
                 key.accepts
             )
         })
     }
 }
 
-fn given_by_flag(Flag { key, flag, text }: Flag) -> Result<Given> {
+fn flag_value(ConfigFlag { key, flag, text }: ConfigFlag) -> Result<LayerValue> {
     match KEYS.iter().find(|known| known.name == key) {
-        Some(key) => Ok(Given {
+        Some(key) => Ok(LayerValue {
             key,
             text,
-            origin: Origin::Flag(flag),
+            origin: ValueOrigin::Flag(flag),
         }),
         None => bail!(
-            "{flag} names an unknown key, {key}; did you mean {}? `conclave config` lists every key",
-            nearest(&key).name
+            "{flag} sets an unknown key, {key}; did you mean {}? `conclave config` lists all keys",
+            closest_key(&key).name
         ),
     }
 }
 
-impl Key {
-    /// A path in a file is meant from where the file lies, wherever the node is started.
+impl ConfigKey {
+    /// A relative path in a file is relative to the folder of the file.
     pub(super) fn relative_to(&self, file: &Path, text: String) -> String {
-        if !self.path || (self.words)(&text) {
+        if !self.is_path || (self.is_keyword)(&text) {
             return text;
         }
         let folder = file.parent().unwrap_or(Path::new(""));
         let path: PathBuf = folder.join(&text);
         path.to_str().map_or(text, str::to_string)
+    }
+}
+
+impl fmt::Display for ValueOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueOrigin::Default => f.write_str("default"),
+            ValueOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            ValueOrigin::Env(name) => write!(f, "env {name}"),
+            ValueOrigin::Flag(flag) => write!(f, "flag {flag}"),
+            ValueOrigin::Key(key) => write!(f, "by {key}"),
+        }
     }
 }
 
@@ -193,20 +222,20 @@ mod tests {
 
     use super::*;
 
-    fn lay(file: &str, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Layers> {
+    fn merge(file: &str, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<ConfigLayers> {
         let variables = variables
             .iter()
             .map(|(name, text)| (name.to_string(), text.to_string()));
-        let flags = flags.iter().map(|(key, text)| Flag {
+        let flags = flags.iter().map(|(key, text)| ConfigFlag {
             key: key.to_string(),
             flag: "--set",
             text: text.to_string(),
         });
-        Layers::lay(
+        ConfigLayers::merge(
             file::parse(file, Path::new("node.toml"))?,
-            environment::given(variables)?,
+            environment::read(variables)?,
             flags.collect(),
-            Source::Gathered {
+            LayersSource::Gathered {
                 config_file: None,
                 flags: Vec::new(),
             },
@@ -214,24 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_shows_which_keys_it_changes() {
+    fn reloading_reports_the_keys_that_changed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[node]\nlog = 'info'\n[executor]\nslots = 1").unwrap();
-        let mut layers = Layers::gather(Some(file.path()), Vec::new()).unwrap();
-        layers.follow("judicator.name", "node.name", "n1".to_string());
-        assert!(layers.changed(&layers.again().unwrap()).is_empty());
+        let mut layers = ConfigLayers::gather(Some(file.path()), Vec::new()).unwrap();
+        layers.derive("judicator.name", "node.name", "n1".to_string());
+        assert!(layers.changed_keys(&layers.reload().unwrap()).is_empty());
         std::fs::write(file.path(), "[node]\nlog = 'debug'\n[executor]\nslots = 2").unwrap();
-        let fresh = layers.again().unwrap();
-        assert_eq!(layers.changed(&fresh), ["node.log", "executor.slots"]);
-        layers.take_over("node.log", &fresh);
-        assert_eq!(layers.changed(&fresh), ["executor.slots"]);
+        let fresh = layers.reload().unwrap();
+        assert_eq!(layers.changed_keys(&fresh), ["node.log", "executor.slots"]);
+        layers.copy_setting("node.log", &fresh);
+        assert_eq!(layers.changed_keys(&fresh), ["executor.slots"]);
     }
 
     #[test]
-    fn the_later_layer_wins_and_is_named() {
+    fn a_later_layer_overrides_and_is_shown_as_the_origin() {
         const FILE: &str = "[executor]\nslots = 3";
         const ENV: &[(&str, &str)] = &[("CONCLAVE_EXECUTOR_SLOTS", "5")];
-        let check = |layers: Result<Layers>, slots: u32, origin: &str| {
+        let check = |layers: Result<ConfigLayers>, slots: u32, origin: &str| {
             let layers = layers.unwrap();
             assert_eq!(layers.config().unwrap().executor.slots.0, slots);
             assert_eq!(
@@ -239,14 +268,14 @@ mod tests {
                 origin
             );
         };
-        check(lay(FILE, &[], &[]), 3, "node.toml:2");
-        check(lay(FILE, ENV, &[]), 5, "env CONCLAVE_EXECUTOR_SLOTS");
-        check(lay(FILE, ENV, &[("executor.slots", "7")]), 7, "flag --set");
+        check(merge(FILE, &[], &[]), 3, "node.toml:2");
+        check(merge(FILE, ENV, &[]), 5, "env CONCLAVE_EXECUTOR_SLOTS");
+        check(merge(FILE, ENV, &[("executor.slots", "7")]), 7, "flag --set");
     }
 
     #[test]
-    fn defaults_make_a_sensible_node() {
-        let layers = lay("", &[], &[("node.data", "/data")]).unwrap();
+    fn the_defaults_are_valid() {
+        let layers = merge("", &[], &[("node.data", "/data")]).unwrap();
         let config = layers.config().unwrap();
         assert_eq!(config.judicator.lease, Duration::from_secs(10));
         assert_eq!(config.executor.self_kill, Duration::from_secs(7));
@@ -259,41 +288,41 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_a_single_node_is_understood() {
+    fn the_example_of_a_single_node_is_valid() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/node.toml");
-        let layers = Layers::resolved(&path).unwrap();
+        let layers = ConfigLayers::from_resolved_file(&path).unwrap();
         assert!(layers.config().is_ok());
-        // No other machine joins, so no address is opened for them.
+        // The example is for one machine, so it opens no RPC address.
         assert!(layers.is_default("judicator.listen"));
     }
 
     #[test]
-    fn the_examples_are_understood() {
+    fn the_examples_of_cluster_nodes_are_valid() {
         for name in ["judicator", "executor", "gateway"] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../deploy/{name}.toml"));
-            let layers = Layers::resolved(&path).unwrap();
+            let layers = ConfigLayers::from_resolved_file(&path).unwrap();
             assert!(layers.config().is_ok(), "{name}");
             assert!(!layers.is_default("node.name") && !layers.is_default("secrets.cluster_file"));
         }
     }
 
     #[test]
-    fn wrong_values_name_key_source_and_what_is_taken() {
+    fn errors_name_key_origin_and_accepted_values() {
         let check = |file: &str, flags: &[(&str, &str)], parts: &[&str]| {
-            let wrong = lay(file, &[], flags)
+            let error = merge(file, &[], flags)
                 .and_then(|layers| layers.config())
                 .unwrap_err()
                 .to_string();
             for part in parts {
-                assert!(wrong.contains(part), "gave: {wrong}");
+                assert!(error.contains(part), "{error}");
             }
         };
         check(
             "[executor]\nslots = 'many'",
             &[],
-            &["executor.slots (node.toml:2)", "'many'", "it takes"],
+            &["executor.slots (node.toml:2)", "'many'", "expected"],
         );
         check("", &[("executor.slotz", "1")], &["--set", "executor.slots"]);
-        check("", &[("executor.isolation", "jail")], &["no isolation"]);
+        check("", &[("executor.isolation", "jail")], &["unknown isolation"]);
     }
 }

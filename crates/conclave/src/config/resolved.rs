@@ -1,4 +1,4 @@
-//! The resolved settings as a file for a service to read: every value as the node understood it.
+//! Writes the resolved settings as TOML, for the services of a cluster node.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use toml::Value;
 
-use super::layers::{Layers, Setting};
+use super::layers::{ConfigLayers, ResolvedSetting};
 
-impl Layers {
-    /// The keys of these sections, as TOML.
-    pub(crate) fn write_out(&self, sections: &[&str]) -> Result<String> {
+impl ConfigLayers {
+    /// The settings of these sections, as TOML.
+    pub(crate) fn to_toml(&self, sections: &[&str]) -> Result<String> {
         let mut text = String::new();
         for section in sections {
             let settings = self.settings().filter(|setting| {
@@ -18,12 +18,12 @@ impl Layers {
                     .key
                     .name
                     .rsplit_once('.')
-                    .is_some_and(|(own, _)| own == *section)
+                    .is_some_and(|(prefix, _)| prefix == *section)
             });
             writeln!(text, "[{section}]")?;
             for setting in settings {
                 let value = Value::String(resolve(setting)?);
-                writeln!(text, "{} = {value}", setting.key.last_part())?;
+                writeln!(text, "{} = {value}", setting.key.short_name())?;
             }
             text.push('\n');
         }
@@ -31,24 +31,24 @@ impl Layers {
     }
 }
 
-fn resolve(setting: &Setting) -> Result<String> {
-    let Setting { key, text, .. } = setting;
-    let shown = (key.show)(text).map_err(|problem| anyhow!("{} is '{text}': {problem}", key.name))?;
-    // Services are started elsewhere than where the operator stood.
-    match key.path && !(key.words)(&shown) {
-        true => Ok(std::path::absolute(Path::new(&shown))?.display().to_string()),
-        false => Ok(shown),
+fn resolve(setting: &ResolvedSetting) -> Result<String> {
+    let ResolvedSetting { key, text, .. } = setting;
+    let value = (key.normalize)(text).map_err(|problem| anyhow!("{} is '{text}': {problem}", key.name))?;
+    // A service may have another working directory, so a relative path must become absolute.
+    match key.is_path && !(key.is_keyword)(&value) {
+        true => Ok(std::path::absolute(Path::new(&value))?.display().to_string()),
+        false => Ok(value),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Flag;
+    use crate::config::ConfigFlag;
 
     #[test]
-    fn a_service_reads_what_boot_resolved() {
-        let set = |key: &str, text: &str| Flag {
+    fn a_service_reads_the_settings_that_boot_resolved() {
+        let set = |key: &str, text: &str| ConfigFlag {
             key: key.to_string(),
             flag: "--set",
             text: text.to_string(),
@@ -60,13 +60,16 @@ mod tests {
             set("limits.max.wall", "none"),
             set("etcd.members", "a=x:1,b=y:2"),
         ];
-        let layers = Layers::gather(None, flags).unwrap();
+        let layers = ConfigLayers::gather(None, flags).unwrap();
         let text = layers
-            .write_out(&["node", "executor", "etcd", "limits.max"])
+            .to_toml(&["node", "executor", "etcd", "limits.max"])
             .unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &text).unwrap();
-        let read = Layers::resolved(file.path()).unwrap().config().unwrap();
+        let read = ConfigLayers::from_resolved_file(file.path())
+            .unwrap()
+            .config()
+            .unwrap();
         assert_eq!(read.node.name.0, "n1");
         assert_eq!(read.node.data.0, std::env::current_dir().unwrap().join("data"));
         assert!(read.executor.slots.0 > 0 && !text.contains("slots = \"auto\""));

@@ -1,59 +1,62 @@
-//! The kinds of values that keys take, each read from text and shown as text.
+//! The types of configuration values, each parsed from text and printed as text.
 
-mod amount;
-mod cell;
-mod place;
-mod word;
+mod location;
+mod number;
+mod sandbox;
+mod text;
 
-pub(crate) use amount::{Auto, Most, OpenFiles, Port, Slots, Threads};
-pub(crate) use cell::{Bind, GroupPath, Isolation, UserNumber};
-pub(crate) use place::{Address, DataFolder, Founder, Host, Program};
-pub(crate) use word::{Log, LogFormat, Metrics, NodeName, SetName};
+pub(crate) use location::{DataFolder, HostAddress, HostPort, InitialMember, ProgramPath};
+pub(crate) use number::{AutoOr, MaxLimit, OpenFileLimit, PortNumber, SlotCount, ThreadCount};
+pub(crate) use sandbox::{BindMount, CgroupPath, FirstUserId, IsolationMode};
+pub(crate) use text::{LogFormat, LogSetting, MetricsSetting, NodeName, ReplicaSetName};
 
-/// Something that a key can be set to. Every layer gives text, so there is one reader for all of them.
-pub(crate) trait Value: Sized {
+/// The type of a configuration key. Every layer provides text, so one parser serves all layers.
+pub(crate) trait ConfigValue: Sized {
+    /// Describes the accepted values, for error messages.
     const ACCEPTS: &'static str;
-    /// What an `Option` of it accepts besides; set where there are such keys.
-    const ACCEPTS_OR_NOT: &'static str = Self::ACCEPTS;
-    /// What a key takes that can also leave it to the node; set where there are such keys.
+    /// `ACCEPTS` for an `Option` of the type; set only if there are such keys.
+    const ACCEPTS_OR_NONE: &'static str = Self::ACCEPTS;
+    /// `ACCEPTS` for a key that also accepts `auto`; set only if there are such keys.
     const ACCEPTS_OR_AUTO: &'static str = Self::ACCEPTS;
-    /// The word for having none of it, or for leaving the choice to the node.
-    const WORD: Option<&'static str> = None;
-    const PATH: bool = false;
+    /// The keyword that the type accepts besides: `none` for no value, or `auto` for a value that the node chooses.
+    const KEYWORD: Option<&'static str> = None;
+    /// Whether a relative value is relative to the configuration file.
+    const IS_PATH: bool = false;
 
     fn parse(text: &str) -> Result<Self, String>;
-    fn show(&self) -> String;
+    fn to_text(&self) -> String;
 }
 
-impl<T: Value> Value for Option<T> {
-    const ACCEPTS: &'static str = T::ACCEPTS_OR_NOT;
-    const WORD: Option<&'static str> = match T::WORD {
+impl<T: ConfigValue> ConfigValue for Option<T> {
+    /// Describes the accepted values, for error messages.
+    const ACCEPTS: &'static str = T::ACCEPTS_OR_NONE;
+    const KEYWORD: Option<&'static str> = match T::KEYWORD {
         None => Some("none"),
-        word => word,
+        keyword => keyword,
     };
-    const PATH: bool = T::PATH;
+    const IS_PATH: bool = T::IS_PATH;
 
     fn parse(text: &str) -> Result<Option<T>, String> {
-        match Self::WORD {
-            Some(word) if text == word => Ok(None),
+        match Self::KEYWORD {
+            Some(keyword) if text == keyword => Ok(None),
             _ => T::parse(text).map(Some),
         }
     }
 
-    fn show(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
-            Some(value) => value.show(),
-            None => Self::WORD.unwrap_or("none").to_string(),
+            Some(value) => value.to_text(),
+            None => Self::KEYWORD.unwrap_or("none").to_string(),
         }
     }
 }
 
 #[cfg(test)]
-fn check<T: Value>(text: &str, expected: Result<&str, &str>) {
+fn check<T: ConfigValue>(text: &str, expected: Result<&str, &str>) {
     match (T::parse(text), expected) {
-        (Ok(value), Ok(shown)) => assert_eq!(value.show(), shown, "{text:?}"),
-        (Err(wrong), Err(part)) => assert!(wrong.contains(part), "{text:?} gave: {wrong}"),
-        (Ok(value), Err(_)) => panic!("{text:?} was taken as {}", value.show()),
-        (Err(wrong), Ok(_)) => panic!("{text:?} was refused: {wrong}"),
+        (Ok(value), Ok(expected)) => assert_eq!(value.to_text(), expected, "{text:?}"),
+        (Err(error), Err(part)) => assert!(error.contains(part), "{text:?}: {error}"),
+        (Ok(value), Err(_)) => panic!("{text:?} was accepted as {}", value.to_text()),
+        (Err(error), Ok(_)) => panic!("{text:?} was refused: {error}"),
     }
 }

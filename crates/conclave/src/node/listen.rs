@@ -1,4 +1,4 @@
-//! Opens an address, unless strangers could reach it unasked.
+//! Opens a listening address. Refuses one that other machines could use without authentication.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -7,50 +7,46 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::net::{TcpListener, lookup_host};
 
-use crate::config::Address;
+use crate::config::HostPort;
 
-/// What an address is for, and what keeps strangers out of it.
+/// An address to listen on, and whether its callers are authenticated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listening<'a> {
-    pub(crate) address: &'a Address,
+pub(crate) struct ListenRequest<'a> {
+    pub(crate) address: &'a HostPort,
     pub(crate) service: &'static str,
     /// The flag that chooses another address.
     pub(crate) flag: &'static str,
-    pub(crate) guard: Guard,
-    /// The key that would set a guard.
-    pub(crate) guard_key: &'static str,
+    pub(crate) access_control: AccessControl,
+    /// The configuration key that would require authentication.
+    pub(crate) secret_key: &'static str,
 }
 
+/// Whether callers of an address are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guard {
-    /// Callers have to show something.
-    Asked,
-    /// Anyone who reaches the address may call.
+pub(crate) enum AccessControl {
+    /// Callers need a secret or a token.
+    Authenticated,
+    /// Anyone who can reach the address may call.
     Open,
-    /// As `Open`, and the operator said so.
-    OpenOnPurpose,
+    /// As `Open`, and the operator has allowed it with `--insecure`.
+    OpenAllowed,
 }
 
-pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
-    let Address(address) = listening.address;
-    let found: Vec<SocketAddr> = lookup_host(address)
+pub(crate) async fn bind(request: ListenRequest<'_>) -> Result<TcpListener> {
+    let HostPort(address) = request.address;
+    let addresses: Vec<SocketAddr> = lookup_host(address)
         .await
-        .with_context(|| {
-            format!(
-                "{address}, for {}, is no address of this machine",
-                listening.service
-            )
-        })?
+        .with_context(|| format!("could not resolve {address}, the address of {}", request.service))?
         .collect();
-    refuse_if_open(&listening, &found)?;
-    bind_patiently(&found).await.map_err(|error| {
-        let Listening { service, flag, .. } = listening;
+    refuse_if_open(&request, &addresses)?;
+    bind_with_retries(&addresses).await.map_err(|error| {
+        let ListenRequest { service, flag, .. } = request;
         match error.kind() {
             ErrorKind::AddrInUse => anyhow!(
-                "{address}, for {service}, is taken by another process; stop that one or choose another address with {flag}"
+                "{address}, the address of {service}, is already in use by another process; stop that process or choose another address with {flag}"
             ),
             ErrorKind::PermissionDenied => anyhow!(
-                "{address}, for {service}, may not be used by this user; choose a port above 1023 with {flag}"
+                "this user has no permission to listen on {address} for {service}; choose a port above 1023 with {flag}"
             ),
             _ => anyhow!(error).context(format!(
                 "could not listen on {address} for {service}; choose another address with {flag}"
@@ -59,32 +55,32 @@ pub(crate) async fn bind(listening: Listening<'_>) -> Result<TcpListener> {
     })
 }
 
-/// A process that was just starting another when it was killed leaves its sockets to that one, until it is a program of
-/// its own. That must not keep the next life from starting.
-async fn bind_patiently(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    const RETRY: Duration = Duration::from_millis(20);
-    let begun = Instant::now();
+/// Retries while the address is in use. If this node was killed while it forked a child, the child holds the old sockets until
+/// it executes its program, and that must not prevent the restart.
+async fn bind_with_retries(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+    const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+    let began = Instant::now();
     loop {
         match TcpListener::bind(addresses).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
-                tokio::time::sleep(RETRY).await;
+            Err(error) if error.kind() == ErrorKind::AddrInUse && began.elapsed() < BIND_TIMEOUT => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             bound => return bound,
         }
     }
 }
 
-fn refuse_if_open(listening: &Listening<'_>, found: &[SocketAddr]) -> Result<()> {
-    let reachable = found
+fn refuse_if_open(request: &ListenRequest<'_>, addresses: &[SocketAddr]) -> Result<()> {
+    let reachable = addresses
         .iter()
         .find(|address| !address.ip().to_canonical().is_loopback());
-    match (reachable, listening.guard) {
-        (Some(address), Guard::Open) => bail!(
-            "{address}, for {}, can be reached from other machines, and anyone there could run commands here; \
-             set {} to keep strangers out, or allow it with --insecure",
-            listening.service,
-            listening.guard_key
+    match (reachable, request.access_control) {
+        (Some(address), AccessControl::Open) => bail!(
+            "other machines can reach {address}, the address of {}, and could run commands on this machine; \
+             set {} to require authentication, or allow it with --insecure",
+            request.service,
+            request.secret_key
         ),
         _ => Ok(()),
     }
@@ -94,45 +90,45 @@ fn refuse_if_open(listening: &Listening<'_>, found: &[SocketAddr]) -> Result<()>
 mod tests {
     use super::*;
 
-    fn check(address: &str, guard: Guard, expected: Option<&str>) {
-        let host = Address(address.to_string());
-        let listening = Listening {
+    fn check(address: &str, access_control: AccessControl, expected: Option<&str>) {
+        let host = HostPort(address.to_string());
+        let request = ListenRequest {
             address: &host,
             service: "the HTTP API",
             flag: "--listen",
-            guard,
-            guard_key: "secrets.tokens_file",
+            access_control,
+            secret_key: "secrets.tokens_file",
         };
-        let found = refuse_if_open(&listening, &[address.parse().unwrap()]);
+        let result = refuse_if_open(&request, &[address.parse().unwrap()]);
         match expected {
-            None => assert!(found.is_ok(), "{address}"),
-            Some(part) => assert!(found.unwrap_err().to_string().contains(part), "{address}"),
+            None => assert!(result.is_ok(), "{address}"),
+            Some(part) => assert!(result.unwrap_err().to_string().contains(part), "{address}"),
         }
     }
 
     #[test]
-    fn open_doors_to_other_machines_are_refused() {
-        check("127.0.0.1:0", Guard::Open, None);
-        check("127.9.9.9:0", Guard::Open, None);
-        check("[::1]:0", Guard::Open, None);
-        check("[::ffff:127.0.0.1]:0", Guard::Open, None);
-        check("0.0.0.0:0", Guard::Open, Some("--insecure"));
-        check("[::]:0", Guard::Open, Some("secrets.tokens_file"));
-        check("192.0.2.7:0", Guard::Open, Some("192.0.2.7"));
-        check("0.0.0.0:0", Guard::Asked, None);
-        check("0.0.0.0:0", Guard::OpenOnPurpose, None);
+    fn unauthenticated_addresses_beyond_loopback_are_refused() {
+        check("127.0.0.1:0", AccessControl::Open, None);
+        check("127.9.9.9:0", AccessControl::Open, None);
+        check("[::1]:0", AccessControl::Open, None);
+        check("[::ffff:127.0.0.1]:0", AccessControl::Open, None);
+        check("0.0.0.0:0", AccessControl::Open, Some("--insecure"));
+        check("[::]:0", AccessControl::Open, Some("secrets.tokens_file"));
+        check("192.0.2.7:0", AccessControl::Open, Some("192.0.2.7"));
+        check("0.0.0.0:0", AccessControl::Authenticated, None);
+        check("0.0.0.0:0", AccessControl::OpenAllowed, None);
     }
 
     #[tokio::test]
-    async fn a_port_that_comes_free_soon_is_waited_for() {
-        // An address that nobody else uses, so that its port comes free for nobody else.
+    async fn bind_waits_for_a_port_that_is_freed_soon() {
+        // An address that no other process uses, so that none can take the port when it is freed.
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let taken = TcpListener::bind((std::net::Ipv4Addr::new(127, 99, high, low), 0))
             .await
             .unwrap();
         let address = taken.local_addr().unwrap();
         let addresses = [address];
-        let mut binding = std::pin::pin!(bind_patiently(&addresses));
+        let mut binding = std::pin::pin!(bind_with_retries(&addresses));
         let tried = tokio::time::timeout(Duration::ZERO, &mut binding).await;
         assert!(tried.is_err(), "{tried:?}");
         drop(taken);
@@ -140,20 +136,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_named_with_the_remedy() {
+    async fn the_error_names_a_used_port_and_the_flag() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = Address(taken.local_addr().unwrap().to_string());
-        let listening = Listening {
+        let address = HostPort(taken.local_addr().unwrap().to_string());
+        let request = ListenRequest {
             address: &address,
             service: "the HTTP API",
             flag: "--listen",
-            guard: Guard::Open,
-            guard_key: "secrets.tokens_file",
+            access_control: AccessControl::Open,
+            secret_key: "secrets.tokens_file",
         };
-        let wrong = bind(listening).await.unwrap_err().to_string();
+        let error = bind(request).await.unwrap_err().to_string();
         assert!(
-            wrong.contains(&address.0) && wrong.contains("taken") && wrong.contains("--listen"),
-            "{wrong}"
+            error.contains(&address.0) && error.contains("already in use") && error.contains("--listen"),
+            "{error}"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The log: to stderr, so that stdout is left to what was asked for.
+//! The log, which goes to stderr.
 
-mod lines;
+mod writer;
 
 use std::io::{self, IsTerminal};
 
@@ -9,17 +9,18 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use self::lines::Lines;
-use crate::config::{Log, LogFormat};
+use self::writer::LogWriter;
+use crate::config::{LogFormat, LogSetting};
 
-/// Changes what is logged while the process runs.
-pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
+/// Changes the log level while the process runs.
+pub(crate) struct LogLevelHandle(reload::Handle<EnvFilter, Registry>);
 
-pub(super) fn start(log: &Log) -> Result<LogLevel> {
+pub(super) fn start(log: &LogSetting) -> Result<LogLevelHandle> {
     let (filter, level) = reload::Layer::new(filter(log)?);
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = Lines::to(io::stderr(), log.format).context("could not start a thread for the log")?;
-    let layer = fmt::layer().with_writer(move || lines.clone());
+    let writer = LogWriter::start(io::stderr(), log.format)
+        .context("could not start the thread that writes the log")?;
+    let layer = fmt::layer().with_writer(move || writer.clone());
     match log.format {
         LogFormat::Text => {
             let layer = layer.with_ansi(io::stderr().is_terminal());
@@ -27,18 +28,18 @@ pub(super) fn start(log: &Log) -> Result<LogLevel> {
         }
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     }
-    .map_err(|wrong| anyhow!("could not start the log: {wrong}"))?;
-    Ok(LogLevel(level))
+    .map_err(|error| anyhow!("could not start the log: {error}"))?;
+    Ok(LogLevelHandle(level))
 }
 
-impl LogLevel {
-    pub(crate) fn set(&self, log: &Log) -> Result<()> {
+impl LogLevelHandle {
+    pub(crate) fn set(&self, log: &LogSetting) -> Result<()> {
         self.0
             .reload(filter(log)?)
             .context("could not change the log level")
     }
 }
 
-fn filter(log: &Log) -> Result<EnvFilter> {
-    EnvFilter::try_new(&log.filter).context("node.log is no filter")
+fn filter(log: &LogSetting) -> Result<EnvFilter> {
+    EnvFilter::try_new(&log.filter).context("node.log is not a valid log filter")
 }

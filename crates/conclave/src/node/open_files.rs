@@ -1,31 +1,33 @@
-//! How many files a node's process may have open, and how many connections that allows.
+//! The limit on open files of a node's process, and the number of connections that it allows.
 
-/// The limit that applies from now on. The usual soft limit, 1024, is for programs that use `select`.
-pub(super) fn raise() -> Option<u64> {
-    let raised = sandbox::raise_open_files();
+/// Raises the soft limit to the hard limit and returns it. The usual soft limit, 1024, is for programs that use `select`.
+pub(super) fn raise_limit() -> Option<u64> {
+    let raised = sandbox::raise_open_file_limit();
     raised
         .inspect_err(|error| tracing::warn!(%error, "could not raise the limit on open files"))
         .ok()
 }
 
-/// As many connections as were asked for, or as the limit on open files allows: beyond it, no connection would be
-/// accepted from anyone, and the store could open no file.
-pub(super) fn connections(options: &gateway::Options) -> usize {
-    let asked = options.max_connections;
-    let Some(limit) = raise() else { return asked };
-    let possible = connections_within(limit, options.max_uploads + options.requests_in_flight);
-    if possible < asked {
+/// The configured number of connections, or fewer if the limit on open files does not allow as many. At the limit the gateway
+/// could accept no connection, and the store could open no file.
+pub(super) fn max_connections(options: &gateway::GatewayOptions) -> usize {
+    let configured = options.max_connections;
+    let Some(limit) = raise_limit() else {
+        return configured;
+    };
+    let possible = connections_within(limit, options.max_uploads + options.max_requests);
+    if possible < configured {
         tracing::warn!(
             open_files = limit,
             connections = possible,
-            "gateway.max_connections is {asked}, but the hard limit on open files (ulimit -Hn) allows fewer; raise it"
+            "gateway.max_connections is {configured}, but the hard limit on open files (ulimit -Hn) allows fewer; raise the limit"
         );
     }
-    possible.min(asked)
+    possible.min(configured)
 }
 
-/// A quarter is left for everything else. A request may need a file beside its connection, for the blob that it sends
-/// or gets: so the rest is for `requests` and for connections, or for as many of the one as of the other.
+/// Leaves a quarter of the limit for everything else. A request may need a file besides its connection, for a blob. So the rest
+/// is for `requests` files and the connections, but at least half of it is for connections.
 fn connections_within(limit: u64, requests: usize) -> usize {
     let rest = usize::try_from(limit - limit / 4).unwrap_or(usize::MAX);
     rest.saturating_sub(requests).max(rest / 2).max(1)

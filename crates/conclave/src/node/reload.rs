@@ -1,42 +1,42 @@
-//! SIGHUP: tokens, secrets and the log level are read again. What cannot be read stays as it was.
+//! Reloads tokens, secrets and the log level on SIGHUP. If a file cannot be read, the old values stay in use.
 
 use anyhow::{Context, Result};
-use model::with_causes;
+use error_causes::with_causes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::log::LogLevel;
-use super::secrets::Secrets;
-use crate::config::Layers;
+use super::log::LogLevelHandle;
+use super::secrets::NodeSecrets;
+use crate::config::ConfigLayers;
 
-/// A SIGHUP that came before, while the node was starting, is answered too.
-pub(crate) struct Reload {
+/// Waits for SIGHUP. A SIGHUP that arrived while the node was starting is handled too.
+pub(crate) struct ReloadOnHangup {
     hangups: Signal,
-    layers: Layers,
-    level: LogLevel,
+    layers: ConfigLayers,
+    level: LogLevelHandle,
 }
 
-/// The files that are read again besides the configuration.
+/// The secret files that are reloaded besides the configuration.
 #[derive(Default)]
-pub(crate) struct Renewed {
+pub(crate) struct ReloadedFiles {
     tokens: Option<gateway::Tokens>,
-    cluster: Option<rpc::Secret>,
-    /// Read only to see whether it has changed.
-    fixed: Option<rpc::Secret>,
+    cluster: Option<rpc::ClusterSecret>,
+    /// A secret that cannot be replaced at run time; it is read only to warn if it has changed.
+    fixed: Option<rpc::ClusterSecret>,
 }
 
-impl Renewed {
-    pub(crate) fn of(secrets: &Secrets) -> Renewed {
-        Renewed {
+impl ReloadedFiles {
+    pub(crate) fn of(secrets: &NodeSecrets) -> ReloadedFiles {
+        ReloadedFiles {
             tokens: secrets.tokens.clone(),
             cluster: secrets.cluster.clone(),
             fixed: None,
         }
     }
 
-    /// In a cluster the passwords of etcd and MongoDB are derived from the secret, so a running node keeps it.
-    pub(crate) fn in_cluster(secrets: &Secrets) -> Renewed {
-        Renewed {
+    /// In a cluster the passwords of etcd and MongoDB are derived from the secret, so a running node cannot replace it.
+    pub(crate) fn in_cluster(secrets: &NodeSecrets) -> ReloadedFiles {
+        ReloadedFiles {
             tokens: secrets.tokens.clone(),
             cluster: None,
             fixed: secrets.cluster.clone(),
@@ -44,78 +44,87 @@ impl Renewed {
     }
 }
 
-impl Reload {
-    /// Needs a runtime.
-    pub(crate) fn listen(layers: Layers, level: LogLevel) -> Result<Reload> {
+impl ReloadOnHangup {
+    /// Must be called within a Tokio runtime.
+    pub(crate) fn listen(layers: ConfigLayers, level: LogLevelHandle) -> Result<ReloadOnHangup> {
         let hangups = signal(SignalKind::hangup()).context("could not listen for SIGHUP")?;
-        Ok(Reload {
+        Ok(ReloadOnHangup {
             hangups,
             layers,
             level,
         })
     }
 
-    /// For ever.
-    pub(crate) async fn run(mut self, renewed: Renewed) {
+    /// Reloads at each SIGHUP, for ever.
+    pub(crate) async fn run(mut self, files: ReloadedFiles) {
         while self.hangups.recv().await.is_some() {
-            info!("SIGHUP: reading tokens, secrets and the log level again");
-            self.read_settings();
-            read_files(&renewed);
+            info!("SIGHUP: reloading tokens, secrets and the log level");
+            self.reload_settings();
+            reload_files(&files);
         }
     }
 
-    fn read_settings(&mut self) {
-        if let Err(error) = read_log_level(&mut self.layers, &self.level) {
-            error!("the settings stay as they were: {error:#}");
+    fn reload_settings(&mut self) {
+        if let Err(error) = reload_log_level(&mut self.layers, &self.level) {
+            error!("could not reload the settings; keeping the old ones: {error:#}");
         }
     }
 }
 
-/// Of all settings only the log level takes effect; the others are named.
-pub(crate) fn read_log_level(layers: &mut Layers, level: &LogLevel) -> Result<()> {
-    let fresh = layers.again()?;
+/// Applies a changed log level, and warns about other settings that have changed, because they need a restart.
+pub(crate) fn reload_log_level(layers: &mut ConfigLayers, level: &LogLevelHandle) -> Result<()> {
+    let fresh = layers.reload()?;
     let (old, new) = (layers.config()?.node.log, fresh.config()?.node.log);
-    let mut later = layers.changed(&fresh);
-    later.retain(|name| *name != "node.log");
+    let mut need_restart = layers.changed_keys(&fresh);
+    need_restart.retain(|name| *name != "node.log");
     level.set(&new)?;
     if old.filter != new.filter {
-        info!("the log level is now {}", new.filter);
+        info!(level = new.filter, "log level changed");
     }
     if old.format != new.format {
-        warn!("the format of the log changes at the next start");
+        warn!("the log format has changed; restart the node to apply it");
     }
-    if !later.is_empty() {
+    if !need_restart.is_empty() {
         warn!(
-            "these settings have changed and take effect at the next start: {}",
-            later.join(", ")
+            "these settings have changed; restart the node to apply them: {}",
+            need_restart.join(", ")
         );
     }
-    layers.take_over("node.log", &fresh);
+    layers.copy_setting("node.log", &fresh);
     Ok(())
 }
 
-fn read_files(renewed: &Renewed) {
-    if let Some(tokens) = &renewed.tokens {
+fn reload_files(files: &ReloadedFiles) {
+    if let Some(tokens) = &files.tokens {
         match tokens.reload() {
-            Ok(()) => info!("read the tokens in {} again", tokens.path().display()),
-            Err(error) => error!("the tokens stay as they were: {}", with_causes(&error)),
+            Ok(()) => info!(path = %tokens.path().display(), "tokens reloaded"),
+            Err(error) => error!(
+                "could not reload the tokens; keeping the old ones: {}",
+                with_causes(&error)
+            ),
         }
     }
-    if let Some(secret) = &renewed.cluster {
+    if let Some(secret) = &files.cluster {
         match secret.reload() {
-            Ok(()) => info!("read the cluster secret in {} again", secret.path().display()),
-            Err(error) => error!("the cluster secret stays as it was: {}", with_causes(&error)),
+            Ok(()) => info!(path = %secret.path().display(), "cluster secret reloaded"),
+            Err(error) => error!(
+                "could not reload the cluster secret; keeping the old one: {}",
+                with_causes(&error)
+            ),
         }
     }
-    if let Some(fixed) = &renewed.fixed {
-        match rpc::Secret::load(fixed.path()) {
+    if let Some(fixed) = &files.fixed {
+        match rpc::ClusterSecret::load(fixed.path()) {
             Ok(read) if read.derive("compare") == fixed.derive("compare") => {}
             Ok(_) => error!(
-                "{} has changed, but etcd and MongoDB hold passwords that were derived from the old secret, so it \
-                 stays in use; put the old secret back, or this node cannot start again",
+                "{} has changed, but the passwords of etcd and MongoDB are derived from the old secret, which stays in \
+                 use; restore the old secret, or this node cannot restart",
                 fixed.path().display()
             ),
-            Err(error) => error!("the cluster secret stays as it was: {}", with_causes(&error)),
+            Err(error) => error!(
+                "could not reload the cluster secret; keeping the old one: {}",
+                with_causes(&error)
+            ),
         }
     }
 }

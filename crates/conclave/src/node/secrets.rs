@@ -1,4 +1,4 @@
-//! What keeps strangers out: read from files, never shown.
+//! The cluster secret and the API tokens, which are read from files and never printed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -6,67 +6,68 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::listen::Guard;
-use super::{Folder, Problems};
+use super::listen::AccessControl;
+use super::{NodeFolder, StartProblems};
 use crate::config::Config;
 
-pub(crate) struct Secrets {
-    pub(crate) cluster: Option<rpc::Secret>,
+/// The cluster secret and the tokens of a node, if they are configured.
+pub(crate) struct NodeSecrets {
+    pub(crate) cluster: Option<rpc::ClusterSecret>,
     pub(crate) tokens: Option<gateway::Tokens>,
 }
 
-impl Secrets {
-    pub(crate) fn load(config: &Config) -> Result<Secrets> {
+impl NodeSecrets {
+    pub(crate) fn load(config: &Config) -> Result<NodeSecrets> {
         let files = &config.secrets;
-        let mut problems = Problems::default();
-        let cluster = files.cluster_file.as_deref().map(rpc::Secret::load);
+        let mut problems = StartProblems::default();
+        let cluster = files.cluster_file.as_deref().map(rpc::ClusterSecret::load);
         let tokens = files.tokens_file.as_deref().map(gateway::Tokens::load);
-        let secrets = Secrets {
-            cluster: cluster.and_then(|read| problems.keep(read)),
-            tokens: tokens.and_then(|read| problems.keep(read)),
+        let secrets = NodeSecrets {
+            cluster: cluster.and_then(|read| problems.collect(read)),
+            tokens: tokens.and_then(|read| problems.collect(read)),
         };
-        problems.refuse()?;
+        problems.into_result()?;
         Ok(secrets)
     }
 
-    /// With tokens, each user sees only their own tasks; a caller by RPC sees everybody's. So RPC asks for a secret
-    /// then, on loopback too. Where none is configured, one is made in the data folder.
-    pub(crate) fn guard_rpc(&mut self, folder: &Folder) -> Result<()> {
+    /// With tokens, each user sees only their own tasks, but an RPC caller sees all tasks. So with tokens RPC requires a secret,
+    /// even on loopback. If none is configured, one is generated in the data folder.
+    pub(crate) fn require_rpc_secret(&mut self, folder: &NodeFolder) -> Result<()> {
         if self.tokens.is_none() || self.cluster.is_some() {
             return Ok(());
         }
-        let path = folder.cluster_secret();
-        make_if_missing(&path).with_context(|| format!("could not make the secret {}", path.display()))?;
-        self.cluster = Some(rpc::Secret::load(&path)?);
+        let path = folder.cluster_secret_path();
+        generate_if_missing(&path)
+            .with_context(|| format!("could not generate the secret {}", path.display()))?;
+        self.cluster = Some(rpc::ClusterSecret::load(&path)?);
         tracing::info!(
-            "tokens are on, so RPC asks for a secret: executors need a copy of {} (--cluster-file)",
+            "tokens are configured, so RPC requires a secret: give executors a copy of {} (--cluster-file)",
             path.display()
         );
         Ok(())
     }
 
-    /// For a gateway on its own: its tokens protect nothing if the judicators answer everybody.
+    /// Checks a gateway in a separate process: its tokens protect nothing if the judicators accept callers without a secret.
     pub(crate) fn check_gateway(&self, config: &Config) -> Result<()> {
         ensure!(
             self.tokens.is_none() || self.cluster.is_some() || config.node.insecure,
-            "this gateway asks for tokens, but shows the judicators no secret: then they answer everybody, and anyone who \
-             reaches them sees all tasks; set secrets.cluster_file (--cluster-file) on every node, or allow it with \
-             --insecure"
+            "this gateway requires tokens, but its judicators require no secret, so anyone who can reach them can read \
+             all tasks; set secrets.cluster_file (--cluster-file) on every node, or allow it with --insecure"
         );
         Ok(())
     }
 
-    pub(super) fn rpc_guard(&self, config: &Config) -> Guard {
-        guard(self.cluster.as_ref(), config)
+    pub(super) fn rpc_access_control(&self, config: &Config) -> AccessControl {
+        access_control(self.cluster.as_ref(), config)
     }
 
-    pub(super) fn http_guard(&self, config: &Config) -> Guard {
-        guard(self.tokens.as_ref(), config)
+    pub(super) fn http_access_control(&self, config: &Config) -> AccessControl {
+        access_control(self.tokens.as_ref(), config)
     }
 }
 
-/// Whole or not at all, and readable by the node's user alone.
-fn make_if_missing(path: &Path) -> Result<()> {
+/// Creates the file atomically, readable by the node's user only.
+fn generate_if_missing(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
@@ -78,17 +79,17 @@ fn make_if_missing(path: &Path) -> Result<()> {
     writeln!(file, "{text}")?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(path) {
-        // Another process has made one meanwhile: that one counts.
+        // Another process has created the file in the meantime; that secret is used.
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map(drop).map_err(Into::into),
+        result => result.map(drop).map_err(Into::into),
     }
 }
 
-fn guard<T>(secret: Option<&T>, config: &Config) -> Guard {
+fn access_control<T>(secret: Option<&T>, config: &Config) -> AccessControl {
     match secret {
-        Some(_) => Guard::Asked,
-        None if config.node.insecure => Guard::OpenOnPurpose,
-        None => Guard::Open,
+        Some(_) => AccessControl::Authenticated,
+        None if config.node.insecure => AccessControl::OpenAllowed,
+        None => AccessControl::Open,
     }
 }
 
@@ -97,10 +98,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::{Flag, Layers};
+    use crate::config::{ConfigFlag, ConfigLayers};
 
     fn config(tokens: &Path, insecure: &str) -> Config {
-        let set = |key: &str, text: &str| Flag {
+        let set = |key: &str, text: &str| ConfigFlag {
             key: key.to_string(),
             flag: "--set",
             text: text.to_string(),
@@ -109,38 +110,38 @@ mod tests {
             set("secrets.tokens_file", tokens.to_str().unwrap()),
             set("node.insecure", insecure),
         ];
-        Layers::gather(None, flags).unwrap().config().unwrap()
+        ConfigLayers::gather(None, flags).unwrap().config().unwrap()
     }
 
     #[test]
-    fn with_tokens_rpc_asks_for_a_secret() {
+    fn with_tokens_rpc_requires_a_secret() {
         let root = tempfile::tempdir().unwrap();
         let tokens = root.path().join("tokens");
         fs::write(&tokens, "0123456789abcdef ada\n").unwrap();
         let config = config(&tokens, "false");
-        let folder = Folder::prepare(root.path()).unwrap();
+        let folder = NodeFolder::prepare(root.path()).unwrap();
 
-        let mut secrets = Secrets::load(&config).unwrap();
+        let mut secrets = NodeSecrets::load(&config).unwrap();
         assert!(secrets.check_gateway(&config).is_err());
-        secrets.guard_rpc(&folder).unwrap();
-        let path = folder.cluster_secret();
-        let made = fs::read_to_string(&path).unwrap();
+        secrets.require_rpc_secret(&folder).unwrap();
+        let path = folder.cluster_secret_path();
+        let generated = fs::read_to_string(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(secrets.cluster.is_some() && secrets.check_gateway(&config).is_ok());
 
-        let mut again = Secrets::load(&config).unwrap();
-        again.guard_rpc(&folder).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), made);
+        let mut again = NodeSecrets::load(&config).unwrap();
+        again.require_rpc_secret(&folder).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), generated);
     }
 
     #[test]
-    fn without_tokens_nothing_is_made() {
+    fn without_tokens_no_secret_is_generated() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::prepare(root.path()).unwrap();
+        let folder = NodeFolder::prepare(root.path()).unwrap();
         let config = config(Path::new("none"), "false");
-        let mut secrets = Secrets::load(&config).unwrap();
-        secrets.guard_rpc(&folder).unwrap();
-        assert!(secrets.cluster.is_none() && !folder.cluster_secret().exists());
+        let mut secrets = NodeSecrets::load(&config).unwrap();
+        secrets.require_rpc_secret(&folder).unwrap();
+        assert!(secrets.cluster.is_none() && !folder.cluster_secret_path().exists());
         assert!(secrets.check_gateway(&config).is_ok());
     }
 }

@@ -1,55 +1,57 @@
-//! The first SIGINT or SIGTERM stops in order, the second at once. The end of boot counts as a signal.
+//! SIGINT and SIGTERM. The exit of boot counts as a signal too. The first signal stops the node in order, a second one at once.
 
 use anyhow::{Context, Result};
-use boot::Tether;
+use boot::BootConnection;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// From here on SIGHUP does not end the process. To be called first: what reads files again at SIGHUP starts much later.
+/// Installs a handler for SIGHUP, so that it does not end the process. Called first, because the component that reloads files at
+/// SIGHUP starts much later.
 ///
-/// The runtime leaves its handler in place when it is dropped. Programs that this process starts are not affected, as they
-/// would be if the signal were ignored or blocked.
-pub(crate) fn survive_hangups() -> Result<()> {
+/// Tokio leaves its handler installed when the runtime is dropped. A handler, unlike an ignored or blocked signal, is not
+/// inherited by the programs that this process starts.
+pub(crate) fn catch_hangups() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
         .context("could not listen for SIGHUP")?;
-    let _inside = runtime.enter();
+    let _guard = runtime.enter();
     drop(signal(SignalKind::hangup()).context("could not listen for SIGHUP")?);
     Ok(())
 }
 
-pub(crate) struct Signals {
+/// Receives the signals that stop a node.
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
-    tether: Tether,
-    /// It is heard of once: a gone boot stays gone.
+    boot_connection: BootConnection,
+    /// The exit of boot is reported only once.
     boot_gone: bool,
 }
 
-impl Signals {
-    /// From here on signals no longer end the process by themselves.
-    pub(crate) fn listen() -> Result<Signals> {
-        Signals::listen_with(Tether::none())
+impl StopSignals {
+    /// From here on these signals no longer end the process by themselves.
+    pub(crate) fn listen() -> Result<StopSignals> {
+        StopSignals::listen_with(BootConnection::none())
     }
 
-    pub(crate) fn listen_with(tether: Tether) -> Result<Signals> {
+    pub(crate) fn listen_with(boot_connection: BootConnection) -> Result<StopSignals> {
         let listen = |kind| signal(kind).context("could not listen for signals");
-        Ok(Signals {
+        Ok(StopSignals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            tether,
+            boot_connection,
             boot_gone: false,
         })
     }
 
-    /// Its name and its number.
+    /// The name and the number of the next signal.
     pub(crate) async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.interrupt.recv() => ("SIGINT", 2),
             _ = self.terminate.recv() => ("SIGTERM", 15),
-            () = self.tether.boot_gone(), if !self.boot_gone => {
+            () = self.boot_connection.wait_for_boot_exit(), if !self.boot_gone => {
                 self.boot_gone = true;
-                ("the end of boot", 15)
+                ("exit of boot", 15)
             }
         }
     }

@@ -1,22 +1,22 @@
-//! Starts the parts of a node. Every long-lived task of a process begins here. What happens when one of them, or a
-//! component inside of it, panics or ends by itself stands in the table of [`supervise::Component`].
+//! Starts the components of a node. Every long-lived task of the process starts here. The table of [`supervise::Component`]
+//! says what happens when one of them, or a part of it, panics or ends unexpectedly.
 //!
-//! | part | if it fails | told to stop |
+//! | component | if it fails | when it is stopped |
 //! |---|---|---|
-//! | gateway | the process stops with its error | takes no more requests, answers those under way |
-//! | executor | the process stops with its error | takes no more tasks, lets those that run go on for `stop_grace`, gives back the rest |
-//! | rpc | the process stops with its error | calls under way are finished, streams are ended |
-//! | judicator | the process stops with its error | ends its tasks, then the store closes |
+//! | gateway | the process stops with its error | accepts no more requests, finishes those in progress |
+//! | executor | the process stops with its error | accepts no more tasks, lets running ones continue for `stop_grace`, returns the rest |
+//! | rpc | the process stops with its error | finishes calls in progress, ends streams |
+//! | judicator | the process stops with its error | ends its background tasks, then the store closes |
 //! | list of judicators | the process stops with its error | ends at once |
-//! | upkeep | it is started again | ends at once |
-//! | reload | the process stops with its error; what cannot be read stays as it was | ends at once |
+//! | metrics upkeep | it is restarted | ends at once |
+//! | reload | the process stops with its error; a file that cannot be read keeps its old value | ends at once |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use executor::Contact;
+use executor::JudicatorLocation;
 use judicator::Judicator;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use model::Capacity;
@@ -29,34 +29,34 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{Folder, Part, Reload, Renewed, Secrets, open_files, options};
-use crate::config::{Address, Config};
+use super::{NodeComponent, NodeFolder, NodeSecrets, ReloadOnHangup, ReloadedFiles, open_files, options};
+use crate::config::{Config, HostPort};
 
-/// For what has nothing long to finish.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// For an executor, beyond the time that its tasks have: a report may be under way, what runs is killed and cleared
-/// away, and a goodbye is tried.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Stop timeout of components that have no long work to finish.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Stop timeout of an executor beyond `stop_grace`: time to finish a report in progress, to kill and clean up running tasks, and
+/// to send a last report.
+const EXECUTOR_STOP_MARGIN: Duration = Duration::from_secs(10);
 
-/// How often histograms are folded together, so that they do not grow while nobody asks for the metrics.
-const UPKEEP: Duration = Duration::from_secs(5);
+/// How often the recorder compacts its histograms, which would otherwise grow while no client reads the metrics.
+const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Opens the embedded store and starts a judicator over it that stands alone. Without an address, only this process
-/// calls it. The capacity is that of the executor in this process, if there is one.
-pub(crate) fn alone(
+/// Opens the embedded store and starts a single judicator with it. `address` is `None` if only this process calls it. `capacity`
+/// is that of the executor in this process, if there is one.
+pub(crate) fn single_judicator(
     config: &Config,
-    folder: &Folder,
+    folder: &NodeFolder,
     address: Option<SocketAddr>,
     capacity: Option<Capacity>,
-) -> Result<(Arc<Judicator>, Part)> {
-    let options = store::sqlite::Options {
+) -> Result<(Arc<Judicator>, NodeComponent)> {
+    let options = store::sqlite::SqliteStoreOptions {
         max_attempts: config.judicator.attempts.get(),
-        ..store::sqlite::Options::default()
+        ..store::sqlite::SqliteStoreOptions::default()
     };
-    let store = Arc::new(SqliteStore::open(&folder.store()?, options)?);
+    let store = Arc::new(SqliteStore::open(&folder.store_folder()?, options)?);
     let address = address.map(|address| address.to_string()).unwrap_or_default();
-    let registry = registry::local::alone(address.clone());
-    let options = judicator::Options {
+    let registry = registry::local::single_judicator(address.clone());
+    let options = judicator::JudicatorOptions {
         capacity,
         ..options::judicator(config, address)
     };
@@ -64,53 +64,53 @@ pub(crate) fn alone(
 }
 
 pub(crate) fn judicator(
-    options: judicator::Options,
+    options: judicator::JudicatorOptions,
     store: Arc<dyn TaskStore>,
     leading: watch::Receiver<bool>,
-) -> Result<(Arc<Judicator>, Part)> {
+) -> Result<(Arc<Judicator>, NodeComponent)> {
     let tracker = TaskTracker::new();
     let mut judicator = None;
-    let part = Part::start(Component::Judicator.name(), PATIENCE, |stop| {
+    let component = NodeComponent::start(Component::Judicator.name(), STOP_TIMEOUT, |stop| {
         let started = Judicator::start(options, store, leading, &tracker, &stop);
         judicator = Some(Arc::clone(&started));
         async move {
-            let failed = stop.run_until_cancelled(started.failure()).await;
-            // Whoever uses the store holds it; it closes when all of them have let go.
+            let failure = stop.run_until_cancelled(started.failure()).await;
+            // The store closes when its last user is dropped.
             drop(started);
-            if let Some(failed) = failed {
-                // Without waiting for the rest of it: that the process ends is to be known at once.
+            if let Some(failure) = failure {
+                // Does not wait for the background tasks, so that the process ends soon.
                 stop.cancel();
-                return Err(failed.into());
+                return Err(failure.into());
             }
             tracker.close();
             tracker.wait().await;
             Ok(())
         }
     });
-    let judicator = judicator.context("the judicator was not started")?;
-    Ok((judicator, part))
+    let judicator = judicator.context("could not start the judicator")?;
+    Ok((judicator, component))
 }
 
-pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &Secrets) -> Part {
+pub(crate) fn rpc(listener: TcpListener, calls: Arc<dyn Calls>, secrets: &NodeSecrets) -> NodeComponent {
     let secret = secrets.cluster.clone();
-    Part::start(Component::RpcServer.name(), PATIENCE, |stop| async move {
+    NodeComponent::start(Component::RpcServer.name(), STOP_TIMEOUT, |stop| async move {
         Ok(rpc::serve(listener, calls, secret, stop).await?)
     })
 }
 
-/// Returns when it is known that tasks can be run here, or with all that keeps them from it.
+/// Prepares the executor and starts it. The error lists everything that prevents tasks from running on this machine.
 pub(crate) async fn executor(
     config: &Config,
-    folder: &Folder,
+    folder: &NodeFolder,
     calls: Arc<dyn Calls>,
-    contact: Contact,
-) -> Result<Part> {
-    let options = options::executor(config, folder, contact)?;
-    let executor = executor::Executor::prepare(options, calls).await?;
-    let patience = config.executor.stop_grace.saturating_add(FAREWELL);
-    Ok(Part::start(
+    judicator_location: JudicatorLocation,
+) -> Result<NodeComponent> {
+    let options = options::executor(config, folder, judicator_location)?;
+    let executor = executor::ExecutorService::prepare(options, calls).await?;
+    let stop_timeout = config.executor.stop_grace.saturating_add(EXECUTOR_STOP_MARGIN);
+    Ok(NodeComponent::start(
         Component::Executor.name(),
-        patience,
+        stop_timeout,
         |stop| async move { Ok(executor.run(stop).await?) },
     ))
 }
@@ -119,68 +119,68 @@ pub(crate) fn gateway(
     config: &Config,
     listener: TcpListener,
     calls: Arc<dyn Calls>,
-    secrets: &Secrets,
+    secrets: &NodeSecrets,
     metrics: PrometheusHandle,
-) -> Part {
+) -> NodeComponent {
     let mut options = options::gateway(config, secrets);
-    options.max_connections = open_files::connections(&options);
-    Part::start(Component::Gateway.name(), PATIENCE, |stop| async move {
+    options.max_connections = open_files::max_connections(&options);
+    NodeComponent::start(Component::Gateway.name(), STOP_TIMEOUT, |stop| async move {
         Ok(gateway::run(listener, options, calls, metrics, stop).await?)
     })
 }
 
-/// Where every crate's counts go, for the gateway to show.
+/// Installs the recorder for the metrics of all crates. The gateway serves them.
 pub(crate) fn metrics() -> Result<PrometheusHandle> {
     PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &gateway::SECONDS_BUCKETS)
-        .context("could not set the metrics' buckets")?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &gateway::DURATION_BUCKETS)
+        .context("could not set the histogram buckets")?
         .install_recorder()
-        .context("could not set up the metrics")
+        .context("could not install the metrics recorder")
 }
 
-pub(crate) fn reload(reload: Reload, renewed: Renewed) -> Part {
-    Part::start(Component::Reload.name(), PATIENCE, |stop| async move {
-        stop.run_until_cancelled(reload.run(renewed)).await;
+pub(crate) fn reload(reload: ReloadOnHangup, files: ReloadedFiles) -> NodeComponent {
+    NodeComponent::start(Component::Reload.name(), STOP_TIMEOUT, |stop| async move {
+        stop.run_until_cancelled(reload.run(files)).await;
         Ok(())
     })
 }
 
-pub(crate) fn upkeep(metrics: PrometheusHandle) -> Part {
-    Part::start(Component::MetricsUpkeep.name(), PATIENCE, |stop| async move {
-        let fold = || {
+pub(crate) fn metrics_upkeep(metrics: PrometheusHandle) -> NodeComponent {
+    NodeComponent::start(Component::MetricsUpkeep.name(), STOP_TIMEOUT, |stop| async move {
+        let upkeep = || {
             let (metrics, stop) = (metrics.clone(), stop.clone());
             async move {
-                let mut turn = tokio::time::interval(UPKEEP);
-                while stop.run_until_cancelled(turn.tick()).await.is_some() {
+                let mut interval = tokio::time::interval(METRICS_UPKEEP_INTERVAL);
+                while stop.run_until_cancelled(interval.tick()).await.is_some() {
                     metrics.run_upkeep();
                 }
             }
         };
-        Supervisor::keep_running(Component::MetricsUpkeep, &stop, fold).await;
+        Supervisor::run_restarting(Component::MetricsUpkeep, &stop, upkeep).await;
         Ok(())
     })
 }
 
-/// Follows in etcd which judicators there are, for a node that has none itself. To be stopped last.
-pub(crate) fn judicator_list(access: registry::etcd::Access) -> Result<(Registry, Part)> {
+/// Follows the list of judicators in etcd, for executors and gateways. Must be stopped last.
+pub(crate) fn judicator_list(access: registry::etcd::EtcdAccess) -> Result<(Registry, NodeComponent)> {
     let mut registry = None;
-    let part = Part::start(Component::JudicatorList.name(), PATIENCE, |stop| {
-        let (told, followed) = registry::etcd::follow(access, stop);
-        registry = Some(told);
-        async move { Ok(followed.await?) }
+    let component = NodeComponent::start(Component::JudicatorList.name(), STOP_TIMEOUT, |stop| {
+        let (started, follower) = registry::etcd::follow(access, stop);
+        registry = Some(started);
+        async move { Ok(follower.await?) }
     });
-    let registry = registry.context("the list of judicators was not started")?;
-    Ok((registry, part))
+    let registry = registry.context("could not start the list of judicators")?;
+    Ok((registry, component))
 }
 
-/// Carries calls to judicators that are elsewhere.
-pub(crate) fn client(judicators: &[Address], secrets: &Secrets) -> rpc::Client {
+/// A client for judicators at fixed addresses.
+pub(crate) fn rpc_client(judicators: &[HostPort], secrets: &NodeSecrets) -> rpc::RpcClient {
     let addresses = judicators
         .iter()
-        .map(|Address(address)| address.clone())
+        .map(|HostPort(address)| address.clone())
         .collect();
-    rpc::Client::new(
-        registry::local::given(addresses).judicators,
+    rpc::RpcClient::new(
+        registry::local::fixed_judicators(addresses).judicators,
         secrets.cluster.clone(),
     )
 }
@@ -189,7 +189,7 @@ pub(crate) fn client(judicators: &[Address], secrets: &Secrets) -> rpc::Client {
 mod tests {
     use std::path::Path;
 
-    /// Every text that is in the sources of all crates.
+    /// Appends the text of all source files below a folder.
     fn sources(folder: &Path, text: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
@@ -202,21 +202,18 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_in_the_documents_exists() {
+    fn every_documented_metric_exists() {
         let page = include_str!("../../../../docs/single-machine.md");
         let words = page.split(|c: char| !c.is_ascii_lowercase() && c != '_');
         let named: Vec<_> = words.filter(|word| word.starts_with("conclave_")).collect();
         assert!(named.len() >= 10, "{named:?}");
         let mut text = String::new();
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for room in std::fs::read_dir(crates).unwrap().flatten() {
-            sources(&room.path().join("src"), &mut text);
+        for crate_folder in std::fs::read_dir(crates).unwrap().flatten() {
+            sources(&crate_folder.path().join("src"), &mut text);
         }
         for name in named {
-            assert!(
-                text.contains(&format!("\"{name}\"")),
-                "no metric is called {name}"
-            );
+            assert!(text.contains(&format!("\"{name}\"")), "there is no metric {name}");
         }
     }
 }

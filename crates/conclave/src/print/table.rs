@@ -1,40 +1,41 @@
-//! Aligned columns with a line of headings.
+//! A table with aligned columns.
 
 use std::fmt;
 
-/// The last column is not padded, so long commands do not fill the screen with blanks.
-pub(crate) struct Table {
+/// Rows of cells below a line of headings, with aligned columns. Trailing spaces are removed, so that a long last column does
+/// not pad every line.
+pub(crate) struct TextTable {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    right: Vec<usize>,
+    right_aligned: Vec<usize>,
     has_headings: bool,
 }
 
-impl Table {
-    pub(crate) fn new(headings: impl Into<Vec<&'static str>>) -> Table {
-        Table {
+impl TextTable {
+    pub(crate) fn new(headings: impl Into<Vec<&'static str>>) -> TextTable {
+        TextTable {
             headings: headings.into(),
             rows: Vec::new(),
-            right: Vec::new(),
+            right_aligned: Vec::new(),
             has_headings: true,
         }
     }
 
-    /// For what goes on below a table with the same headings.
-    pub(crate) fn without_headings(mut self) -> Table {
+    /// For the next page of a table whose headings are already printed.
+    pub(crate) fn without_headings(mut self) -> TextTable {
         self.has_headings = false;
         self
     }
 
-    /// Numbers read better when their last digits stand below each other.
-    pub(crate) fn right(mut self, columns: impl Into<Vec<usize>>) -> Table {
-        self.right = columns.into();
+    /// Aligns these columns to the right, as is usual for numbers.
+    pub(crate) fn right_align(mut self, columns: impl Into<Vec<usize>>) -> TextTable {
+        self.right_aligned = columns.into();
         self
     }
 
     pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows
-            .push(cells.into().iter().map(|cell| on_one_line(cell)).collect());
+            .push(cells.into().iter().map(|cell| sanitize_cell(cell)).collect());
     }
 
     fn width(&self, column: usize) -> usize {
@@ -44,7 +45,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths: Vec<_> = (0..self.headings.len())
             .map(|column| self.width(column))
@@ -58,7 +59,7 @@ impl fmt::Display for Table {
                     line.push_str("  ");
                 }
                 let width = widths.get(column).copied().unwrap_or(0);
-                if self.right.contains(&column) {
+                if self.right_aligned.contains(&column) {
                     line.push_str(&format!("{cell:>width$}"));
                 } else {
                     line.push_str(&format!("{cell:<width$}"));
@@ -70,8 +71,8 @@ impl fmt::Display for Table {
     }
 }
 
-/// What users wrote must not break the table or steer the terminal.
-pub(super) fn on_one_line(cell: &str) -> String {
+/// Replaces control characters, so that text of users can neither break the table nor send escape sequences to the terminal.
+pub(super) fn sanitize_cell(cell: &str) -> String {
     cell.chars()
         .map(|letter| match letter {
             '\n' | '\r' | '\t' => ' ',
@@ -86,8 +87,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
-        let mut table = Table::new(["NAME", "N", "COMMAND"]).right([1]);
+    fn columns_are_aligned() {
+        let mut table = TextTable::new(["NAME", "N", "COMMAND"]).right_align([1]);
         table.row(["a".into(), "1".into(), "echo\nhi".into()]);
         table.row(["länger".into(), "12345".into(), "\u{1b}[31mred".into()]);
         assert_eq!(
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_is_its_headings() {
-        assert_eq!(Table::new(["A", "B"]).to_string(), "A  B\n");
+    fn an_empty_table_prints_its_headings() {
+        assert_eq!(TextTable::new(["A", "B"]).to_string(), "A  B\n");
     }
 }

@@ -1,52 +1,43 @@
-//! Puts a file's content where every executor finds it, unless it is there already.
+//! Uploads the content of a file as a blob, unless the server has it already.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use api::Client;
+use api::HttpClient;
 use model::BlobHash;
-use sha2::{Digest, Sha256};
 use tokio_util::io::ReaderStream;
 
-/// If the file changes while it is sent, its hash is no longer the one named and the server refuses it.
-pub(super) async fn put_if_missing(path: &Path, client: &Client) -> Result<BlobHash> {
-    let hash = hash_of(path).with_context(|| format!("could not read {}", path.display()))?;
+/// Uploads the file and returns its hash. If the file changes during the upload, the server refuses it because the hash differs.
+pub(super) async fn upload_if_missing(path: &Path, client: &HttpClient) -> Result<BlobHash> {
+    let hash = hash_file(path).with_context(|| format!("could not read {}", path.display()))?;
     let began = Instant::now();
     while client.has_blob(hash).await?.is_none() {
         let file = tokio::fs::File::open(path)
             .await
             .with_context(|| format!("could not open {}", path.display()))?;
         match client
-            .put_blob(hash, ReaderStream::with_capacity(file, PART))
+            .put_blob(hash, ReaderStream::with_capacity(file, UPLOAD_CHUNK_BYTES))
             .await
         {
             Ok(()) => break,
-            // It may have arrived all the same, so the loop asks first.
-            Err(error) if client.is_worth_repeating(&error, began) => tokio::time::sleep(PAUSE).await,
+            // The upload may have succeeded before the connection failed, so the loop asks for the blob first.
+            Err(error) if client.should_retry(&error, began) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) => {
-                return Err(error).with_context(|| format!("could not send {}", path.display()));
+                return Err(error).with_context(|| format!("could not upload {}", path.display()));
             }
         }
     }
     Ok(hash)
 }
 
-const PAUSE: Duration = Duration::from_millis(500);
-const PART: usize = 256 << 10;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+const UPLOAD_CHUNK_BYTES: usize = 256 << 10;
 
-fn hash_of(path: &Path) -> io::Result<BlobHash> {
-    let mut file = fs::File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut part = vec![0; PART];
-    loop {
-        match file.read(&mut part)? {
-            0 => return Ok(BlobHash(digest.finalize().into())),
-            length => digest.update(&part[..length]),
-        }
-    }
+fn hash_file(path: &Path) -> io::Result<BlobHash> {
+    BlobHash::of_reader(fs::File::open(path)?, |_| {})
 }
 
 #[cfg(test)]
@@ -54,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_that_of_the_bytes() {
+    fn a_file_is_hashed_by_its_content() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "abc").unwrap();
         assert_eq!(
-            hash_of(file.path()).unwrap().to_string(),
+            hash_file(file.path()).unwrap().to_string(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
     }

@@ -1,34 +1,34 @@
-//! Builds the task that the flags describe, and puts its large files where it will find them.
+//! Builds the task that the flags describe, and uploads its large files as blobs.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use api::{Client, Compile, Files, NewTask};
-use model::{Command, Content, File, FilePath};
+use api::{CompileStep, FilesOrZip, HttpClient, NewTask};
+use model::{Content, StepCommand, TaskFile, WorkspacePath};
 
 use super::blobs;
-use super::collect::{Found, collect};
+use super::collect::{LocalFile, collect};
 use crate::args::TaskFlags;
 
-/// What travels inside the task itself. Larger files go as blobs: those travel once, however many tasks use them.
-const INLINE_FILE: u64 = 32 << 10;
-const INLINE_TOTAL: u64 = 2 << 20;
+/// Larger files are uploaded as blobs, which are sent once for any number of tasks.
+const MAX_INLINE_FILE: u64 = 32 << 10;
+const MAX_INLINE_TOTAL: u64 = 2 << 20;
 
-pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask> {
+pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewTask> {
     let (command, args) = flags.command().ok_or_else(|| {
-        anyhow!("there is no command to run; give it after `--`, or as text for the shell with --shell")
+        anyhow!("there is no command to run; give it after `--`, or as a shell command with --shell")
     })?;
-    let mut room = Room(INLINE_TOTAL);
+    let mut budget = InlineBudget(MAX_INLINE_TOTAL);
     let mut task = NewTask::new(command);
     task.id = flags.id;
     task.user = flags.user.clone();
     task.priority = flags.priority;
-    task.source = files(collect(&flags.source)?, &mut room, client).await?;
-    task.data = files(collect(&flags.data)?, &mut room, client).await?;
-    task.compile = flags.compile.clone().map(|text| Compile {
-        command: Command::Shell(text),
+    task.source = files(collect(&flags.source)?, &mut budget, client).await?;
+    task.data = files(collect(&flags.data)?, &mut budget, client).await?;
+    task.compile = flags.compile.clone().map(|text| CompileStep {
+        command: StepCommand::Shell(text),
         env: flags.compile_env.iter().cloned().collect(),
         network: flags.compile_network.clone(),
         limits: flags.compile_limits.limits(),
@@ -38,17 +38,17 @@ pub(crate) async fn build(flags: &TaskFlags, client: &Client) -> Result<NewTask>
     task.execute.network = flags.network.clone();
     task.execute.limits = flags.limits.limits();
     if let Some(path) = &flags.input {
-        task.execute.input = input(path, &mut room, client).await?;
+        task.execute.input = input(path, &mut budget, client).await?;
     }
     Ok(task)
 }
 
-/// How many bytes may still travel inside the task.
-struct Room(u64);
+/// How many bytes of file content the task may still carry inline.
+struct InlineBudget(u64);
 
-impl Room {
+impl InlineBudget {
     fn take_if_fits(&mut self, size: u64) -> bool {
-        let fits = size <= INLINE_FILE && size <= self.0;
+        let fits = size <= MAX_INLINE_FILE && size <= self.0;
         if fits {
             self.0 -= size;
         }
@@ -56,42 +56,45 @@ impl Room {
     }
 }
 
-async fn files(found: BTreeMap<FilePath, Found>, room: &mut Room, client: &Client) -> Result<Files> {
-    let mut files = model::Files::new();
-    for (place, found) in found {
-        let content = content(&found.path, found.size, room, client).await?;
+async fn files(
+    found: BTreeMap<WorkspacePath, LocalFile>,
+    budget: &mut InlineBudget,
+    client: &HttpClient,
+) -> Result<FilesOrZip> {
+    let mut files = model::TaskFiles::new();
+    for (path, file) in found {
+        let content = content(&file.path, file.size, budget, client).await?;
         files.insert(
-            place,
-            File {
+            path,
+            TaskFile {
                 content,
-                executable: found.executable,
+                executable: file.executable,
             },
         );
     }
     Ok(files.into())
 }
 
-async fn input(path: &Path, room: &mut Room, client: &Client) -> Result<Content> {
+async fn input(path: &Path, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
     if path != Path::new("-") {
         let size = std::fs::metadata(path)
-            .with_context(|| format!("could not look at the input {}", path.display()))?
+            .with_context(|| format!("could not read the metadata of the input {}", path.display()))?
             .len();
-        return content(path, size, room, client).await;
+        return content(path, size, budget, client).await;
     }
-    // Its size is known only at its end, and it may be larger than memory.
-    let mut spool =
-        tempfile::NamedTempFile::new().context("could not make a temporary file for the input")?;
-    let size =
-        io::copy(&mut io::stdin().lock(), &mut spool).context("could not read the input from stdin")?;
-    content(spool.path(), size, room, client).await
+    // The size of stdin is unknown until its end, and it may exceed the memory, so it goes to a temporary file first.
+    let mut file =
+        tempfile::NamedTempFile::new().context("could not create a temporary file for the input")?;
+    let size = io::copy(&mut io::stdin().lock(), &mut file).context("could not read the input from stdin")?;
+    content(file.path(), size, budget, client).await
 }
 
-async fn content(path: &Path, size: u64, room: &mut Room, client: &Client) -> Result<Content> {
-    if room.take_if_fits(size) {
+async fn content(path: &Path, size: u64, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
+    if budget.take_if_fits(size) {
         let bytes = std::fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
         return Ok(Content::Inline(bytes.into()));
     }
-    Ok(Content::Blob(blobs::put_if_missing(path, client).await?))
+    Ok(Content::Blob(blobs::upload_if_missing(path, client).await?))
 }
 
 #[cfg(test)]
@@ -99,12 +102,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_small_files_travel_inside_and_not_too_many() {
-        let mut room = Room(INLINE_TOTAL);
-        assert!(room.take_if_fits(0));
-        assert!(!room.take_if_fits(INLINE_FILE + 1));
-        let taken = (0..1000).take_while(|_| room.take_if_fits(INLINE_FILE)).count() as u64;
-        assert_eq!(taken, INLINE_TOTAL / INLINE_FILE);
-        assert!(!room.take_if_fits(1));
+    fn only_small_files_up_to_a_total_are_inline() {
+        let mut budget = InlineBudget(MAX_INLINE_TOTAL);
+        assert!(budget.take_if_fits(0));
+        assert!(!budget.take_if_fits(MAX_INLINE_FILE + 1));
+        let taken = (0..1000)
+            .take_while(|_| budget.take_if_fits(MAX_INLINE_FILE))
+            .count() as u64;
+        assert_eq!(taken, MAX_INLINE_TOTAL / MAX_INLINE_FILE);
+        assert!(!budget.take_if_fits(1));
     }
 }

@@ -4,50 +4,55 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 
-use registry::etcd::{Access, Tls};
+use registry::etcd::{EtcdAccess, EtcdTls};
 
-use super::Options;
-use super::options::address;
-use super::plan::{Charter, Founder};
+use super::EtcdMemberOptions;
+use super::decision::{InitialCluster, NamedPeer};
+use crate::server::port::host_port;
 
-/// Where this member is reached, and where it listens.
+/// Where an etcd member listens, and the host that it advertises.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// As others write it.
+pub(crate) struct EtcdMemberAddress {
+    /// As it stands in the member's advertised URLs.
     pub(crate) host: String,
     pub(crate) ip: IpAddr,
-    /// An address at which programs of this node expect it besides.
-    pub(crate) also: Option<IpAddr>,
+    /// A second address on which it serves clients, because programs of this node expect it there.
+    pub(crate) extra_client_ip: Option<IpAddr>,
 }
 
-/// What a start without data needs to know.
+/// The values for etcd's `--initial-cluster` and `--initial-cluster-state` options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Initial {
-    /// There is data: it knows.
-    Known,
-    New(Charter),
-    Existing(Vec<Founder>),
+pub(crate) enum InitialClusterState {
+    /// etcd has data, which names its cluster.
+    HasData,
+    New(InitialCluster),
+    Existing(Vec<NamedPeer>),
 }
 
-pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &Initial) -> Vec<OsString> {
+pub(crate) fn member(
+    options: &EtcdMemberOptions,
+    address: &EtcdMemberAddress,
+    data: &Path,
+    initial: &InitialClusterState,
+) -> Vec<OsString> {
     let scheme = options.access(Vec::new()).scheme();
-    let url = |host: &str, port: u16| format!("{scheme}://{}", address(host, port));
+    let url = |host: &str, port: u16| format!("{scheme}://{}", host_port(host, port));
     let listen = |ip: IpAddr, port: u16| format!("{scheme}://{}", std::net::SocketAddr::new(ip, port));
-    let clients: Vec<String> = std::iter::once(place.ip)
-        .chain(place.also)
+    let clients: Vec<String> = std::iter::once(address.ip)
+        .chain(address.extra_client_ip)
         .map(|ip| listen(ip, options.client_port))
         .collect();
-    let mut args = Arguments::default();
+    let mut args = ArgumentList::default();
     args.pair("--name", &options.name);
     args.pair("--data-dir", data);
     args.pair("--listen-client-urls", clients.join(","));
-    args.pair("--advertise-client-urls", url(&place.host, options.client_port));
-    args.pair("--listen-peer-urls", listen(place.ip, options.peer_port));
+    args.pair("--advertise-client-urls", url(&address.host, options.client_port));
+    args.pair("--listen-peer-urls", listen(address.ip, options.peer_port));
     args.pair(
         "--initial-advertise-peer-urls",
-        url(&place.host, options.peer_port),
+        url(&address.host, options.peer_port),
     );
-    let listed = |members: &[Founder]| {
+    let initial_cluster = |members: &[NamedPeer]| {
         let each: Vec<String> = members
             .iter()
             .map(|member| format!("{}={scheme}://{}", member.name, member.peer))
@@ -55,23 +60,23 @@ pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &In
         each.join(",")
     };
     match initial {
-        // etcd looks at none of these when it has data, but wants to find itself in the list.
-        Initial::Known => {
-            let peer = address(&place.host, options.peer_port);
-            args.pair("--initial-cluster", listed(&[Founder::new(&options.name, &peer)]));
+        // An etcd that has data ignores these options, but refuses to start if its own name is not in the list.
+        InitialClusterState::HasData => {
+            let own = NamedPeer::new(&options.name, &host_port(&address.host, options.peer_port));
+            args.pair("--initial-cluster", initial_cluster(&[own]));
         }
-        // The token is part of the cluster's id and of its members'.
-        Initial::New(Charter { founders, token }) => {
-            args.pair("--initial-cluster", listed(founders));
+        // etcd derives the ids of the cluster and of its members from the token.
+        InitialClusterState::New(InitialCluster { founders, token }) => {
+            args.pair("--initial-cluster", initial_cluster(founders));
             args.pair("--initial-cluster-state", "new");
             args.pair("--initial-cluster-token", token);
         }
-        Initial::Existing(members) => {
-            args.pair("--initial-cluster", listed(members));
+        InitialClusterState::Existing(members) => {
+            args.pair("--initial-cluster", initial_cluster(members));
             args.pair("--initial-cluster-state", "existing");
         }
     }
-    // A member that comes back from a pause does not depose a leader that is well.
+    // So that a member that resumes after a pause does not depose a healthy leader.
     args.flag("--pre-vote");
     args.flag("--strict-reconfig-check");
     args.pair("--auto-compaction-mode", "periodic");
@@ -80,10 +85,10 @@ pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &In
     args.pair("--logger", "zap");
     args.pair("--log-outputs", "stderr");
     if options.login.is_some() {
-        // The password is derived from a long secret: there is nothing to guess, and each login is a hash.
+        // The password is derived from a long secret and cannot be guessed, so a cheap hash is enough.
         args.pair("--bcrypt-cost", "4");
     }
-    if let Some(Tls { ca, cert, key }) = &options.tls {
+    if let Some(EtcdTls { ca, cert, key }) = &options.tls {
         args.flag("--client-cert-auth");
         args.pair("--trusted-ca-file", ca);
         args.pair("--cert-file", cert);
@@ -96,16 +101,16 @@ pub(crate) fn member(options: &Options, place: &Place, data: &Path, initial: &In
     args.0
 }
 
-/// `listen` is `host:port`; `data` is a folder that the proxy asks for and leaves empty.
-pub(crate) fn proxy(access: &Access, listen: &str, data: &Path) -> Vec<OsString> {
-    let mut args = Arguments::default();
+/// `listen` is `host:port`; `data` is a folder that the proxy requires and leaves empty.
+pub(crate) fn proxy(access: &EtcdAccess, listen: &str, data: &Path) -> Vec<OsString> {
+    let mut args = ArgumentList::default();
     args.flag("grpc-proxy");
     args.flag("start");
     args.pair("--endpoints", access.urls().join(","));
     args.pair("--listen-addr", listen);
     args.pair("--advertise-client-url", listen);
     args.pair("--data-dir", data);
-    if let Some(Tls { ca, cert, key }) = &access.tls {
+    if let Some(EtcdTls { ca, cert, key }) = &access.tls {
         args.pair("--cacert", ca);
         args.pair("--cert", cert);
         args.pair("--key", key);
@@ -116,10 +121,11 @@ pub(crate) fn proxy(access: &Access, listen: &str, data: &Path) -> Vec<OsString>
     args.0
 }
 
+/// A command line under construction.
 #[derive(Default)]
-struct Arguments(Vec<OsString>);
+struct ArgumentList(Vec<OsString>);
 
-impl Arguments {
+impl ArgumentList {
     fn flag(&mut self, flag: &str) {
         self.0.push(flag.into());
     }
@@ -134,30 +140,34 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Admission, Resolver, Start};
+    use super::super::{BootstrapMode, DnsResolver, PreJoinCheck};
     use super::*;
 
-    fn options() -> Options {
-        Options {
+    fn options() -> EtcdMemberOptions {
+        EtcdMemberOptions {
             name: "a".into(),
             program: "etcd".into(),
             data: "/data/etcd".into(),
             host: "10.0.0.1".into(),
             client_port: 2379,
             peer_port: 2380,
-            start: Start::Unsaid,
+            bootstrap: BootstrapMode::Unspecified,
             tries: 1,
             quota: 1024,
             login: None,
             tls: None,
-            leash: Vec::new(),
-            resolver: Resolver::system(),
-            admission: Admission::free(),
+            parent_death_wrapper: Vec::new(),
+            resolver: DnsResolver::system(),
+            pre_join_check: PreJoinCheck::always_pass(),
         }
     }
 
-    fn line(options: &Options, place: &Place, initial: &Initial) -> String {
-        let args = member(options, place, Path::new("/data/etcd/data"), initial);
+    fn command_line(
+        options: &EtcdMemberOptions,
+        address: &EtcdMemberAddress,
+        initial: &InitialClusterState,
+    ) -> String {
+        let args = member(options, address, Path::new("/data/etcd/data"), initial);
         let args: Vec<String> = args
             .iter()
             .map(|arg| arg.to_string_lossy().into_owned())
@@ -166,21 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_where_it_is_and_with_whom() {
-        let here = Place {
+    fn a_member_gets_its_addresses_and_the_initial_cluster() {
+        let own_address = EtcdMemberAddress {
             host: "10.0.0.1".into(),
             ip: [10, 0, 0, 1].into(),
-            also: None,
+            extra_client_ip: None,
         };
         let both = || {
             vec![
-                Founder::new("a", "10.0.0.1:2380"),
-                Founder::new("b", "10.0.0.2:2380"),
+                NamedPeer::new("a", "10.0.0.1:2380"),
+                NamedPeer::new("b", "10.0.0.2:2380"),
             ]
         };
-        let check = |initial: Initial, words: &str| {
-            let line = line(&options(), &here, &initial);
-            assert!(line.contains(words), "{line}");
+        let check = |initial: InitialClusterState, expected: &str| {
+            let line = command_line(&options(), &own_address, &initial);
+            assert!(line.contains(expected), "{line}");
             assert!(
                 line.contains("--listen-client-urls=http://10.0.0.1:2379 "),
                 "{line}"
@@ -189,46 +199,46 @@ mod tests {
         };
         let listed = "--initial-cluster=a=http://10.0.0.1:2380,b=http://10.0.0.2:2380";
         check(
-            Initial::Known,
+            InitialClusterState::HasData,
             "--initial-cluster=a=http://10.0.0.1:2380 --pre-vote",
         );
         check(
-            Initial::New(Charter {
+            InitialClusterState::New(InitialCluster {
                 founders: both(),
                 token: "conclave-1".into(),
             }),
             &format!("{listed} --initial-cluster-state=new --initial-cluster-token=conclave-1 "),
         );
         check(
-            Initial::Existing(both()),
+            InitialClusterState::Existing(both()),
             &format!("{listed} --initial-cluster-state=existing"),
         );
     }
 
     #[test]
-    fn certificates_are_asked_for_on_both_ports_and_other_addresses_are_listened_on() {
-        let tls = Tls {
+    fn both_ports_require_certificates_and_the_extra_address_is_listened_on() {
+        let tls = EtcdTls {
             ca: "/ca".into(),
             cert: "/cert".into(),
             key: "/key".into(),
         };
-        let place = Place {
+        let address = EtcdMemberAddress {
             host: "fd00::1".into(),
             ip: "fd00::1".parse().unwrap(),
-            also: Some([127, 0, 0, 1].into()),
+            extra_client_ip: Some([127, 0, 0, 1].into()),
         };
-        let options = Options {
+        let options = EtcdMemberOptions {
             tls: Some(tls),
             ..options()
         };
-        let line = line(&options, &place, &Initial::Known);
-        for words in [
+        let line = command_line(&options, &address, &InitialClusterState::HasData);
+        for expected in [
             "--listen-client-urls=https://[fd00::1]:2379,https://127.0.0.1:2379 ",
             "--initial-advertise-peer-urls=https://[fd00::1]:2380 ",
             "--client-cert-auth --trusted-ca-file=/ca --cert-file=/cert --key-file=/key",
             "--peer-client-cert-auth --peer-trusted-ca-file=/ca --peer-cert-file=/cert --peer-key-file=/key",
         ] {
-            assert!(line.contains(words), "{words}: {line}");
+            assert!(line.contains(expected), "{expected}: {line}");
         }
     }
 }

@@ -1,40 +1,43 @@
-//! The one user, and that etcd asks for it.
+//! Creates etcd's only user and enables authentication.
 
-use registry::etcd::{Access, Login};
+use registry::etcd::{EtcdAccess, EtcdLogin};
 
-use super::dial::{DialError, NOT_ENABLED, call, dial_anonymously, log_in};
+use super::client::{AUTH_NOT_ENABLED, EtcdRequestError, connect_anonymously, connect_with_login, request};
 
-/// Safe to repeat, and safe when several nodes do it at once: each step takes what it would make for made, and
-/// whoever is late finds that it has to log in.
-pub(crate) async fn guard(access: &Access, login: &Login, at: &str) -> Result<(), DialError> {
-    match log_in(access, at).await {
-        Err(error) if error.says(NOT_ENABLED) => {}
+/// Several nodes may do this at once, and repeatedly: each step accepts that another node has done it already.
+pub(crate) async fn ensure_auth_enabled(
+    access: &EtcdAccess,
+    login: &EtcdLogin,
+    at: &str,
+) -> Result<(), EtcdRequestError> {
+    match connect_with_login(access, at).await {
+        Err(error) if error.message_contains(AUTH_NOT_ENABLED) => {}
         result => return result.map(drop),
     }
-    match enable(access, login, at).await {
-        // Another was quicker in the middle of it; if its secret is ours, the login works.
-        Err(DialError::NeedsSecret { .. }) => {}
+    match enable_auth(access, login, at).await {
+        // Another node enabled it between two of our steps. If it has the same secret, the login below works.
+        Err(EtcdRequestError::NeedsSecret { .. }) => {}
         result => result?,
     }
-    log_in(access, at).await.map(drop)
+    connect_with_login(access, at).await.map(drop)
 }
 
-async fn enable(access: &Access, login: &Login, at: &str) -> Result<(), DialError> {
-    let mut client = dial_anonymously(access, at).await?;
-    let Login { user, password } = login;
-    let user_added = call(at, "add a user", client.user_add(user, password, None)).await;
-    made(user_added.map(drop))?;
-    let role_added = call(at, "add a role", client.role_add("root")).await;
-    made(role_added.map(drop))?;
-    call(at, "grant a role", client.user_grant_role(user, "root")).await?;
-    call(at, "ask for logins", client.auth_enable()).await?;
-    tracing::info!("etcd asks for a login from now on");
+async fn enable_auth(access: &EtcdAccess, login: &EtcdLogin, at: &str) -> Result<(), EtcdRequestError> {
+    let mut client = connect_anonymously(access, at).await?;
+    let EtcdLogin { user, password } = login;
+    let user_added = request(at, "add a user", client.user_add(user, password, None)).await;
+    accept_existing(user_added.map(drop))?;
+    let role_added = request(at, "add a role", client.role_add("root")).await;
+    accept_existing(role_added.map(drop))?;
+    request(at, "grant a role", client.user_grant_role(user, "root")).await?;
+    request(at, "enable authentication", client.auth_enable()).await?;
+    tracing::info!("enabled authentication in etcd");
     Ok(())
 }
 
-fn made(result: Result<(), DialError>) -> Result<(), DialError> {
+fn accept_existing(result: Result<(), EtcdRequestError>) -> Result<(), EtcdRequestError> {
     match result {
-        Err(error) if error.says("already exists") => Ok(()),
+        Err(error) if error.message_contains("already exists") => Ok(()),
         result => result,
     }
 }

@@ -1,60 +1,61 @@
-//! Why the daemon ends, in words that say what to do.
+//! Why the etcd daemon, or an operator's command to it, failed.
 
 use std::io;
 
 use thiserror::Error;
 
-use super::dial::DialError;
-use super::notes::NoteError;
-use super::plan::Refusal;
-use super::preflight::UnfitOptions;
-use crate::{PortError, ProgramError, StartError};
+use super::client::EtcdRequestError;
+use super::decision::BootstrapRefusal;
+use super::preflight::InvalidEtcdOptions;
+use crate::state_file::StateFileError;
+use crate::{PortError, ProgramError, ServerStartError};
 
+/// Why the etcd daemon ended, or why a node could not leave or be removed.
 #[derive(Debug, Error)]
-pub enum EtcdError {
+pub enum EtcdDaemonError {
     #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
-    Unfit(#[from] UnfitOptions),
+    InvalidOptions(#[from] InvalidEtcdOptions),
     #[error(transparent)]
     Port(#[from] PortError),
     #[error(transparent)]
-    Start(#[from] StartError),
+    StartServer(#[from] ServerStartError),
     #[error(transparent)]
-    Note(#[from] NoteError),
+    StateFile(#[from] StateFileError),
     #[error(transparent)]
-    Dial(#[from] DialError),
+    Request(#[from] EtcdRequestError),
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("this node did not join the cluster: {why}")]
-    NotAdmitted { why: String },
-    #[error("gave up after {tries} tries: {waiting}")]
-    GaveUp { tries: u32, waiting: String },
-    #[error("cannot answer the other founders on the port for peers")]
-    Propose(#[source] io::Error),
-    #[error("cannot use secrets.etcd_cert_file")]
+    Refused(#[from] BootstrapRefusal),
+    #[error("this node did not join the cluster: {reason}")]
+    PreJoinCheck { reason: String },
+    #[error("gave up after {tries} tries: {waiting_for}")]
+    GaveUp { tries: u32, waiting_for: String },
+    #[error("could not serve this node's proposal to the other founders on the peer port")]
+    ProposalServer(#[source] io::Error),
+    #[error("could not read the certificate in secrets.etcd_cert_file")]
     Certificate(#[source] io::Error),
-    #[error("{how} by itself; see what it wrote before, in this log")]
-    Ended { how: String },
-    #[error("etcd did not serve within {tries} tries and was killed; {why}")]
-    NotServing { tries: u32, why: String },
-    #[error("{what} did not answer for {tries} s and was killed; {why}")]
-    Silent {
-        what: &'static str,
+    #[error("{exit} by itself; see what it wrote before, in this log")]
+    Exited { exit: String },
+    #[error("etcd did not serve within {tries} tries and was killed; {reason}")]
+    NotServing { tries: u32, reason: String },
+    #[error("{server} did not answer for {tries} s and was killed; {reason}")]
+    Unresponsive {
+        server: &'static str,
         tries: u32,
-        why: String,
+        reason: String,
     },
     #[error("this node's member was removed from the cluster; to join again, start with a new data folder")]
     Removed,
     #[error("this node has not joined a cluster yet: there is nothing to leave")]
     NothingToLeave,
     #[error(
-        "no other member of the cluster answers (tried {}): a node can leave only while the others can agree",
+        "no other member of the cluster answers (tried {}): a node can leave only while the others have a majority",
         .tried.join(", ")
     )]
-    NobodyElse { tried: Vec<String> },
+    NoOtherMember { tried: Vec<String> },
     #[error(
-        "without {name} only {alive} of {voters} members could be reached, and the cluster could not decide any more; \
+        "without {name} only {alive} of {voters} members could be reached, and the cluster would lose its majority; \
          first bring back or remove {}",
         .missing.join(", ")
     )]
@@ -64,7 +65,7 @@ pub enum EtcdError {
         voters: usize,
         missing: Vec<String>,
     },
-    #[error("no member is called {name}; there are {}", .known.join(", "))]
+    #[error("no member is called {name}; the members are {}", .known.join(", "))]
     NoSuchMember { name: String, known: Vec<String> },
     #[error("{name} is alive at {client}; use `conclave leave` there")]
     Alive { name: String, client: String },

@@ -1,112 +1,112 @@
-//! Makes a place in a living cluster: removes what is left of an earlier life, adds this node as a learner.
+//! Joins a running cluster: removes the stale member of this node, if there is one, and adds the node as a learner.
 
 use std::time::Duration;
 
-use boot::{Tether, Word};
 use etcd_client::MemberAddOptions;
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 use tokio::time::Instant;
 
-use super::arguments::Place;
-use super::dial::{DialError, call, cause, dial};
-use super::look::{Cluster, health, listed, look};
-use super::notes::{Notes, Served};
-use super::options::address;
-use super::plan::{Founder, Joining, Listed, Refusal, Standing, Waiting, next_step};
+use super::arguments::EtcdMemberAddress;
+use super::client::{EtcdRequestError, connect, request, root_cause};
+use super::cluster_view::{ClusterView, listed_member, query_cluster, query_status};
+use super::decision::{
+    BootstrapRefusal, BootstrapWait, JoinStep, ListedMember, Liveness, NamedPeer, next_join_step,
+};
+use super::local_state::{ClusterMembership, EtcdStateDir};
 use super::preflight::is_loopback;
-use super::{EtcdError, Objection, Options};
+use super::remove::request_removal;
+use super::{EtcdDaemonError, EtcdMemberOptions, PreJoinFailure};
+use crate::server::port::host_port;
+use crate::status_reporter::StatusReporter;
 
-const PAUSE: Duration = Duration::from_secs(1);
-/// How often in a row a member with this node's name must be silent before it is taken for dead: a moment's
-/// disturbance is no proof.
-const LOOKS: u32 = 3;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often in a row a member with this node's name must not answer before it is taken for dead: a single missed
+/// answer proves nothing.
+const PROBES: u32 = 3;
 
-/// Returns the members to start with, this node among them.
+/// Returns the members to start etcd with, this node included.
 pub(crate) async fn join(
-    options: &Options,
-    place: &Place,
-    notes: &Notes,
+    options: &EtcdMemberOptions,
+    address: &EtcdMemberAddress,
+    state_dir: &EtcdStateDir,
     clients: &[String],
-    tether: &Tether,
-) -> Result<Vec<Founder>, EtcdError> {
-    let joiner = Joiner {
+    status: &mut StatusReporter,
+) -> Result<Vec<NamedPeer>, EtcdDaemonError> {
+    let context = JoinContext {
         options,
-        me: Founder::new(&options.name, &address(&place.host, options.peer_port)),
-        place,
-        notes,
+        own: NamedPeer::new(&options.name, &host_port(&address.host, options.peer_port)),
+        address,
+        state_dir,
         access: options.access(clients.to_vec()),
     };
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
-    let mut silent_looks = 0;
-    let mut doing = String::new();
+    let mut missed_probes = 0;
     loop {
-        let waiting = match joiner.attempt(&mut silent_looks).await? {
-            Attempt::Added(members) => return Ok(members),
-            Attempt::Again => continue,
-            Attempt::Wait(waiting) => waiting,
+        let waiting_for = match context.attempt(&mut missed_probes).await? {
+            JoinProgress::Added(members) => return Ok(members),
+            JoinProgress::StepDone => continue,
+            JoinProgress::Wait(waiting_for) => waiting_for,
         };
-        if waiting != doing {
-            tracing::info!("joining: {waiting}");
-            tether.say(&Word::Doing(waiting.clone()));
-            doing.clone_from(&waiting);
-        }
+        status.activity(&waiting_for);
         if Instant::now() >= deadline {
-            return Err(EtcdError::GaveUp {
+            return Err(EtcdDaemonError::GaveUp {
                 tries: options.tries,
-                waiting,
+                waiting_for,
             });
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-enum Attempt {
-    Added(Vec<Founder>),
-    /// A step was made; the next one needs a new look.
-    Again,
+/// The outcome of one attempt to join a running etcd cluster.
+enum JoinProgress {
+    /// The node is in the member list, which is this.
+    Added(Vec<NamedPeer>),
+    /// A step is done, and the next one needs a new view of the cluster.
+    StepDone,
+    /// What the node waits for, in words for the operator.
     Wait(String),
 }
 
-/// This node, and the cluster as it reaches it.
-struct Joiner<'a> {
-    options: &'a Options,
-    me: Founder,
-    place: &'a Place,
-    notes: &'a Notes,
-    access: Access,
+/// What every attempt to join needs: this node, and access to the cluster.
+struct JoinContext<'a> {
+    options: &'a EtcdMemberOptions,
+    own: NamedPeer,
+    address: &'a EtcdMemberAddress,
+    state_dir: &'a EtcdStateDir,
+    access: EtcdAccess,
 }
 
-impl Joiner<'_> {
-    async fn attempt(&self, silent_looks: &mut u32) -> Result<Attempt, EtcdError> {
-        let cluster = match look(&self.access).await {
+impl JoinContext<'_> {
+    async fn attempt(&self, missed_probes: &mut u32) -> Result<JoinProgress, EtcdDaemonError> {
+        let cluster = match query_cluster(&self.access).await {
             Ok(cluster) => cluster,
-            Err(silent) => return Ok(Attempt::Wait(Waiting::Silent(silent).to_string())),
+            Err(failed) => return Ok(JoinProgress::Wait(BootstrapWait::NoAnswer(failed).to_string())),
         };
-        self.admit(&cluster)?;
-        match self.step(&cluster, silent_looks).await {
-            Ok(attempt) => Ok(attempt),
-            Err(StepError::Dial(error)) if !error.is_final() => Ok(Attempt::Wait(in_words(&error, &cluster))),
-            Err(StepError::Dial(error)) => Err(error.into()),
-            Err(StepError::Etcd(error)) => Err(error),
+        self.check_cluster(&cluster)?;
+        match self.step(&cluster, missed_probes).await {
+            Err(EtcdDaemonError::Request(error)) if !error.is_permanent() => {
+                Ok(JoinProgress::Wait(explain(&error, &cluster)))
+            }
+            result => result,
         }
     }
 
-    /// Before anything is changed there.
-    fn admit(&self, cluster: &Cluster) -> Result<(), EtcdError> {
+    /// Checked before the cluster is changed.
+    fn check_cluster(&self, cluster: &ClusterView) -> Result<(), EtcdDaemonError> {
         let theirs = cluster.running.cluster;
-        if let Some(served) = self.notes.read()?.served
-            && served.cluster != theirs
+        if let Some(ours) = self.state_dir.cluster_id()?
+            && ours != theirs
         {
-            let ours = served.cluster;
-            return Err(Refusal::AnotherCluster { ours, theirs }.into());
+            return Err(BootstrapRefusal::AnotherCluster { ours, theirs }.into());
         }
-        if !self.place.ip.is_loopback() {
+        if !self.address.ip.is_loopback() {
             return Ok(());
         }
         let mut members = cluster.running.members.iter();
         match members.find(|member| !is_loopback(&member.peer)) {
-            Some(other) => Err(Refusal::Loopback {
-                ours: self.me.peer.clone(),
+            Some(other) => Err(BootstrapRefusal::Loopback {
+                ours: self.own.peer.clone(),
                 theirs: other.peer.clone(),
             }
             .into()),
@@ -114,125 +114,116 @@ impl Joiner<'_> {
         }
     }
 
-    async fn step(&self, cluster: &Cluster, silent_looks: &mut u32) -> Result<Attempt, StepError> {
-        let Joiner { me, access, .. } = self;
-        // A wrong secret is told here in the words that it deserves.
-        dial(access, &cluster.at).await?;
-        let through = access.at(vec![cluster.at.clone()]);
-        match self.options.admission.ask(through).await {
+    async fn step(
+        &self,
+        cluster: &ClusterView,
+        missed_probes: &mut u32,
+    ) -> Result<JoinProgress, EtcdDaemonError> {
+        let JoinContext { own, access, .. } = self;
+        // If the secret is wrong, the error of this login says so most clearly.
+        connect(access, &cluster.at).await?;
+        let through = access.with_endpoints(vec![cluster.at.clone()]);
+        match self.options.pre_join_check.run(through).await {
             Ok(()) => {}
-            Err(Objection::Refused(why)) => return Err(StepError::Etcd(EtcdError::NotAdmitted { why })),
-            Err(Objection::Unknown(why)) => return Ok(Attempt::Wait(why)),
+            Err(PreJoinFailure::Permanent(reason)) => return Err(EtcdDaemonError::PreJoinCheck { reason }),
+            Err(PreJoinFailure::Temporary(reason)) => return Ok(JoinProgress::Wait(reason)),
         }
-        match next_step(me, &standings(me, access, cluster).await) {
-            Joining::Refuse(refusal) => Err(StepError::Etcd(refusal.into())),
-            Joining::Remove(id) => {
-                let remains = cluster.running.members.iter().find(|member| member.id == id);
-                if remains.is_some_and(|member| member.peer != me.peer) && *silent_looks < LOOKS {
-                    *silent_looks += 1;
-                    return Ok(Attempt::Wait(format!(
-                        "the member {} at another address does not answer; looking again before it is removed",
-                        me.name
+        match next_join_step(own, &probe_related_members(own, access, cluster).await) {
+            JoinStep::Refuse(refusal) => Err(refusal.into()),
+            JoinStep::Remove(id) => {
+                let stale = cluster.running.members.iter().find(|member| member.id == id);
+                if stale.is_some_and(|member| member.peer != own.peer) && *missed_probes < PROBES {
+                    *missed_probes += 1;
+                    return Ok(JoinProgress::Wait(format!(
+                        "the member {} at another address does not answer; probing it again before it is removed",
+                        own.name
                     )));
                 }
-                remove_remains(access, cluster, id).await
+                let member = format!("{id:x}");
+                tracing::info!(
+                    member,
+                    "removing the member that this node had before it lost its data"
+                );
+                request_removal(access, &cluster.at, id).await?;
+                Ok(JoinProgress::StepDone)
             }
-            Joining::Add => add(me, access, cluster, self.notes).await,
+            JoinStep::Add => self.add(cluster).await,
         }
+    }
+
+    async fn add(&self, cluster: &ClusterView) -> Result<JoinProgress, EtcdDaemonError> {
+        let JoinContext { own, access, .. } = self;
+        let mut client = connect(access, &cluster.at).await?;
+        let peer_url = format!("{}://{}", access.scheme(), own.peer);
+        let learner = MemberAddOptions::new().with_is_learner();
+        let added = request(
+            &cluster.at,
+            "add a member",
+            client.member_add([peer_url], Some(learner)),
+        )
+        .await?;
+        // From here on this node belongs to that cluster and to no other.
+        self.state_dir.write_membership(ClusterMembership {
+            cluster: cluster.running.cluster,
+            member: None,
+        })?;
+        self.state_dir.save_endpoints(&cluster.running.endpoints())?;
+        let members = added
+            .member_list()
+            .iter()
+            .map(listed_member)
+            .map(|member| match member {
+                itself if itself.peer == own.peer => own.clone(),
+                // etcd requires a name for every member, but compares only the addresses.
+                unstarted if unstarted.name.is_empty() => {
+                    NamedPeer::new(&format!("unstarted-{:x}", unstarted.id), &unstarted.peer)
+                }
+                other => NamedPeer::new(&other.name, &other.peer),
+            });
+        let members: Vec<NamedPeer> = members.collect();
+        tracing::info!(?members, "added to the cluster as a learner");
+        Ok(JoinProgress::Added(members))
     }
 }
 
-/// Only those that could be this node in an earlier life are asked.
-async fn standings(me: &Founder, access: &Access, cluster: &Cluster) -> Vec<(Listed, Standing)> {
-    let mut standings = Vec::new();
+/// Probes only members that have this node's name or address: one of them may be left from before it lost its data.
+async fn probe_related_members(
+    own: &NamedPeer,
+    access: &EtcdAccess,
+    cluster: &ClusterView,
+) -> Vec<(ListedMember, Liveness)> {
+    let mut probed = Vec::new();
     for member in &cluster.running.members {
-        let related = member.name == me.name || member.peer == me.peer;
-        let standing = match &member.client {
-            Some(client) if related => match health(access, client).await {
-                // Whoever answers at an address that was once its own need not be the member.
-                Ok((health, _)) if health.member == member.id => Standing::Alive,
-                _ => Standing::Dead,
+        let related = member.name == own.name || member.peer == own.peer;
+        let liveness = match &member.client {
+            Some(client) if related => match query_status(access, client).await {
+                // Another member may have been given this member's old address.
+                Ok((status, _)) if status.member == member.id => Liveness::Answering,
+                _ => Liveness::NotAnswering,
             },
-            Some(_) => Standing::Alive,
-            None => Standing::Dead,
+            Some(_) => Liveness::Answering,
+            None => Liveness::NotAnswering,
         };
-        standings.push((member.clone(), standing));
+        probed.push((member.clone(), liveness));
     }
-    standings
+    probed
 }
 
-enum StepError {
-    Dial(DialError),
-    Etcd(EtcdError),
-}
-
-impl From<DialError> for StepError {
-    fn from(error: DialError) -> StepError {
-        StepError::Dial(error)
-    }
-}
-
-async fn remove_remains(access: &Access, cluster: &Cluster, id: u64) -> Result<Attempt, StepError> {
-    tracing::info!(
-        member = format!("{id:x}"),
-        "removes what is left of this node's earlier life"
-    );
-    let mut client = dial(access, &cluster.at).await?;
-    match call(&cluster.at, "remove a member", client.member_remove(id)).await {
-        Err(error) if !error.says("member not found") => Err(error.into()),
-        _ => Ok(Attempt::Again),
-    }
-}
-
-async fn add(me: &Founder, access: &Access, cluster: &Cluster, notes: &Notes) -> Result<Attempt, StepError> {
-    let mut client = dial(access, &cluster.at).await?;
-    let peer = format!("{}://{}", access.scheme(), me.peer);
-    let learner = MemberAddOptions::new().with_is_learner();
-    let added = call(
-        &cluster.at,
-        "add a member",
-        client.member_add([peer], Some(learner)),
-    )
-    .await?;
-    // From here on this node belongs to that cluster and to no other.
-    let served = Served {
-        cluster: cluster.running.cluster,
-        member: None,
-    };
-    notes
-        .serves(served)
-        .map_err(|error| StepError::Etcd(error.into()))?;
-    notes
-        .set_endpoints(&cluster.running.endpoints())
-        .map_err(|error| StepError::Etcd(error.into()))?;
-    let members = added.member_list().iter().map(listed).map(|member| match member {
-        own if own.peer == me.peer => me.clone(),
-        // etcd wants a name for everyone and compares only the addresses.
-        unstarted if unstarted.name.is_empty() => {
-            Founder::new(&format!("unstarted-{:x}", unstarted.id), &unstarted.peer)
-        }
-        other => Founder::new(&other.name, &other.peer),
-    });
-    let members: Vec<Founder> = members.collect();
-    tracing::info!(?members, "added to the cluster as a learner");
-    Ok(Attempt::Added(members))
-}
-
-/// etcd's own words, with what to do about them.
-fn in_words(error: &DialError, cluster: &Cluster) -> String {
-    let why = cause(error);
-    if error.says("too many learner") {
+/// etcd's own message, with advice for the operator.
+fn explain(error: &EtcdRequestError, cluster: &ClusterView) -> String {
+    let cause = root_cause(error);
+    if error.message_contains("too many learner") {
         let learner = cluster.running.members.iter().find(|member| member.learner);
         let peer = learner.map_or("another node", |member| &member.peer);
         return format!(
-            "{peer} is joining, and one at a time can; if it never will, `conclave remove {peer}`"
+            "{peer} is joining, and only one node can join at a time; if it never completes, `conclave remove {peer}`"
         );
     }
-    if error.says("unhealthy cluster") || error.says("not enough started members") {
+    if error.message_contains("unhealthy cluster") || error.message_contains("not enough started members") {
         return format!(
-            "the cluster does not take a new member as long as one of its own does not answer ({why}); bring that one \
+            "the cluster accepts no new member while one of its members does not answer ({cause}); bring that member \
              back, or `conclave remove` it"
         );
     }
-    format!("etcd at {} says: {why}", cluster.at)
+    format!("the request to etcd at {} failed: {cause}", cluster.at)
 }

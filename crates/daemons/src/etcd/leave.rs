@@ -1,118 +1,112 @@
 //! Leaves the cluster for good.
 
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 
-use super::expel::expel;
-use super::members::{MemberSeen, MemberState, members_after_election, serving};
-use super::notes::Notes;
-use super::options::address;
-use super::{EtcdError, Options};
+use super::local_state::EtcdStateDir;
+use super::members::{EtcdMember, EtcdMemberState, list_members_after_election, serving_addresses};
+use super::remove::remove_by_id;
+use super::{EtcdDaemonError, EtcdMemberOptions};
+use crate::server::port::host_port;
 
-/// How it ended.
+/// How a node's attempt to leave the etcd cluster ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// The member is removed; the node's data stays where it is, and will not be started again.
+pub enum LeaveClusterResult {
+    /// The member is removed. The node's data stays where it is, and etcd does not start with it again.
     Left,
-    /// It had left before.
-    LeftBefore,
-    /// It is the only member, and stays: a cluster of none keeps nothing.
-    Last,
+    /// The node had left before.
+    AlreadyLeft,
+    /// The node has the only member, which stays: without it the cluster's data would be lost.
+    LastMember,
 }
 
-/// Changes nothing: whether `leave` would go through as things are.
-pub async fn may_leave(options: &Options) -> Result<(), EtcdError> {
-    look_around(options).await.map(drop)
+/// Checks whether [`leave`] would succeed now. Changes nothing.
+pub async fn check_can_leave(options: &EtcdMemberOptions) -> Result<(), EtcdDaemonError> {
+    plan_leave(options).await.map(drop)
 }
 
-/// May be called while the daemon runs (its etcd then ends by itself) or when it has stopped. In a cluster of two it
-/// has to run, for both have to agree.
-pub async fn leave(options: &Options) -> Result<Departure, EtcdError> {
-    match look_around(options).await? {
-        Prospect::LeftBefore => return Ok(Departure::LeftBefore),
-        Prospect::Last => return Ok(Departure::Last),
-        Prospect::Gone => {}
-        Prospect::Member { id, others } => expel(&others, id).await?,
+/// Removes this node's member. The daemon may be running (its etcd then ends by itself) or stopped. In a cluster of two
+/// members it has to be running, because both have to agree to the change.
+pub async fn leave(options: &EtcdMemberOptions) -> Result<LeaveClusterResult, EtcdDaemonError> {
+    match plan_leave(options).await? {
+        LeavePlan::AlreadyLeft => return Ok(LeaveClusterResult::AlreadyLeft),
+        LeavePlan::LastMember => return Ok(LeaveClusterResult::LastMember),
+        LeavePlan::AlreadyRemoved => {}
+        LeavePlan::Remove { id, others } => remove_by_id(&others, id).await?,
     }
-    Notes::at(&options.data).leaves(LEFT)?;
-    Ok(Departure::Left)
+    EtcdStateDir::at(&options.data).write_left()?;
+    Ok(LeaveClusterResult::Left)
 }
 
-/// What a leave would come to.
-enum Prospect {
-    LeftBefore,
-    Last,
-    /// It is a member no more, and has not noticed.
-    Gone,
-    Member {
+/// What has to be done for a node to leave the etcd cluster.
+enum LeavePlan {
+    AlreadyLeft,
+    LastMember,
+    /// The member was removed from elsewhere, and the node has not noticed yet.
+    AlreadyRemoved,
+    Remove {
         id: u64,
-        /// Through these: one that removes itself may be gone before it can answer.
-        others: Access,
+        /// The other members remove it: a member that removes itself may end before it answers.
+        others: EtcdAccess,
     },
 }
 
-async fn look_around(options: &Options) -> Result<Prospect, EtcdError> {
-    let notes = Notes::at(&options.data);
-    let disk = notes.read()?;
-    if disk.left {
-        return Ok(Prospect::LeftBefore);
+async fn plan_leave(options: &EtcdMemberOptions) -> Result<LeavePlan, EtcdDaemonError> {
+    let state_dir = EtcdStateDir::at(&options.data);
+    let state = state_dir.read()?;
+    if state.left {
+        return Ok(LeavePlan::AlreadyLeft);
     }
-    let endpoints = notes.endpoints();
+    let endpoints = state_dir.endpoints();
     if endpoints.is_empty() {
-        return Err(EtcdError::NothingToLeave);
+        return Err(EtcdDaemonError::NothingToLeave);
     }
-    let cluster = disk.served.map(|served| served.cluster);
-    let access = |endpoints| options.access(endpoints).of(cluster);
-    let all = match members_after_election(&access(endpoints.clone())).await {
+    let cluster = state.membership.map(|membership| membership.cluster);
+    let access = |endpoints| options.access(endpoints).with_cluster_id(cluster);
+    let all = match list_members_after_election(&access(endpoints.clone())).await {
         Ok(all) => all,
         Err(error) => {
-            tracing::debug!("{error}");
-            return Err(EtcdError::NobodyElse { tried: endpoints });
+            tracing::debug!("could not list the members: {error}");
+            return Err(EtcdDaemonError::NoOtherMember { tried: endpoints });
         }
     };
-    let host = notes.address()?.unwrap_or_else(|| options.host.clone());
-    let peer = address(&host, options.peer_port);
-    let member = disk.served.and_then(|served| served.member);
-    let is_own = |other: &&MemberSeen| member.map_or(other.peer == peer, |id| other.id == id);
+    let host = state_dir.address()?.unwrap_or_else(|| options.host.clone());
+    let peer = host_port(&host, options.peer_port);
+    let own_id = state.membership.and_then(|membership| membership.member);
+    let is_own = |member: &&EtcdMember| own_id.map_or(member.peer == peer, |id| member.id == id);
     let Some(own) = all.iter().find(is_own) else {
-        return Ok(Prospect::Gone);
+        return Ok(LeavePlan::AlreadyRemoved);
     };
     if all.len() == 1 {
-        return Ok(Prospect::Last);
+        return Ok(LeavePlan::LastMember);
     }
     check_quorum(&options.name, own, &all)?;
-    let mut others = serving(&all);
+    let mut others = serving_addresses(&all);
     others.retain(|client| *client != own.client);
-    Ok(Prospect::Member {
+    Ok(LeavePlan::Remove {
         id: own.id,
         others: access(others),
     })
 }
 
-const LEFT: &str = "This node left its cluster. To join again, start it with a new data folder.\n";
-
-/// Those that remain have to be able to decide, and all of today's have to agree to it.
-fn check_quorum(name: &str, own: &MemberSeen, all: &[MemberSeen]) -> Result<(), EtcdError> {
-    let votes = |member: &&MemberSeen| member.state != MemberState::Learner;
-    let answers = |member: &&MemberSeen| matches!(member.state, MemberState::Leader | MemberState::Follower);
+/// There has to be a majority now, to agree to the change, and a majority of the remaining members afterwards.
+fn check_quorum(name: &str, own: &EtcdMember, all: &[EtcdMember]) -> Result<(), EtcdDaemonError> {
+    let votes = |member: &&EtcdMember| member.state != EtcdMemberState::Learner;
     let others = || all.iter().filter(|member| member.id != own.id).filter(votes);
-    let alive = others().filter(answers).count();
+    let alive = others().filter(|member| member.state.is_serving()).count();
     let voters = others().count();
-    let now_alive = alive + usize::from(answers(&own));
-    let now_voters = voters + usize::from(votes(&own));
-    if alive > voters / 2 && now_alive > now_voters / 2 {
+    let alive_now = alive + usize::from(own.state.is_serving());
+    let voters_now = voters + usize::from(votes(&own));
+    if alive > voters / 2 && alive_now > voters_now / 2 {
         return Ok(());
     }
     let mut missing: Vec<String> = others()
-        .filter(|member| !answers(member))
-        .map(|member| match member.name.is_empty() {
-            true => member.peer.clone(),
-            false => member.name.clone(),
-        })
+        .filter(|member| !member.state.is_serving())
+        .map(EtcdMember::name_or_peer)
         .collect();
     if missing.is_empty() {
         missing.push(format!("{name}: it has to run while it leaves"));
     }
-    Err(EtcdError::QuorumLost {
+    Err(EtcdDaemonError::QuorumLost {
         name: name.to_string(),
         alive,
         voters,

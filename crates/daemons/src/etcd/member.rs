@@ -1,78 +1,78 @@
-//! A member's life, from the decision how to start it to its end.
+//! Runs a member: decides how to start etcd, starts it, and manages it until it ends.
 
-mod attend;
+mod running;
 
 use std::time::Duration;
 
-use boot::{Tether, Word};
+use boot::BootConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments;
-use super::look::look;
-use super::notes::Notes;
-use super::plan::Refusal;
-use super::preflight::{find, preflight};
-use super::settle::{Settled, settle};
-use super::{EtcdError, Options};
-use crate::server::{Server, port};
-use attend::attend;
+use super::bootstrap::{BootstrapResult, decide_how_to_start};
+use super::cluster_view::query_cluster;
+use super::decision::BootstrapRefusal;
+use super::local_state::EtcdStateDir;
+use super::preflight::{find_program, preflight};
+use super::{EtcdDaemonError, EtcdMemberOptions};
+use crate::server::{ServerProcess, port};
+use crate::status_reporter::StatusReporter;
+use running::manage_running_member;
 
-/// Less than boot gives the daemon itself.
-const GRACE: Duration = Duration::from_secs(10);
+/// Shorter than the time that boot gives the daemon itself.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs until `stop`; then etcd is stopped and the membership kept. Who runs it stops it when boot is gone, and tells
-/// boot what went wrong.
-pub async fn member(options: Options, tether: Tether, stop: CancellationToken) -> Result<(), EtcdError> {
-    live(&options, &tether, stop.cancelled()).await
-}
-
-async fn live(
-    options: &Options,
-    tether: &Tether,
-    stopped: impl Future<Output = ()>,
-) -> Result<(), EtcdError> {
-    preflight(options)?;
-    let program = find(&options.program)?;
-    let notes = Notes::at(&options.data);
-    tokio::pin!(stopped);
-    let settled = tokio::select! {
-        settled = settle(options, &notes, tether) => settled?,
-        () = &mut stopped => return Ok(()),
+/// Runs until `stop`; then etcd is stopped and the membership kept. The caller cancels `stop` when boot is gone, and
+/// reports the error to boot.
+pub async fn run_member(
+    options: EtcdMemberOptions,
+    boot: BootConnection,
+    stop: CancellationToken,
+) -> Result<(), EtcdDaemonError> {
+    preflight(&options)?;
+    let program = find_program(&options.program)?;
+    let state_dir = EtcdStateDir::at(&options.data);
+    let mut status = StatusReporter::new(&boot);
+    let BootstrapResult { initial, address } = tokio::select! {
+        result = decide_how_to_start(&options, &state_dir, &mut status) => result?,
+        () = stop.cancelled() => return Ok(()),
     };
-    let Settled { initial, place } = settled;
-    port::check_free(&place.host, options.client_port, "etcd.client_port")?;
-    port::check_free(&place.host, options.peer_port, "etcd.peer_port")?;
-    let args = arguments::member(options, &place, &notes.data(), &initial);
-    let mut server = Server::start("etcd", &program, args, &options.leash)?;
-    tether.say(&Word::Server(server.pid()));
+    port::check_free(&address.host, options.client_port, "etcd.client_port")?;
+    port::check_free(&address.host, options.peer_port, "etcd.peer_port")?;
+    let args = arguments::member(&options, &address, &state_dir.etcd_data(), &initial);
+    let mut server = ServerProcess::start("etcd", &program, args, &options.parent_death_wrapper)?;
+    status.server_pid(server.pid());
     tokio::select! {
-        how = server.ended() => Err(explain(options, &notes, how).await),
-        error = attend(options, &place, &notes, tether) => {
+        exit = server.wait() => Err(explain_exit(&options, &state_dir, exit).await),
+        error = manage_running_member(&options, &address, &state_dir, &mut status) => {
             server.kill().await;
             Err(error)
         }
-        () = stopped => {
-            server.stop(GRACE).await;
+        () = stop.cancelled() => {
+            server.stop(STOP_TIMEOUT).await;
             Ok(())
         }
     }
 }
 
-/// A member that was removed ends as if all were well.
-async fn explain(options: &Options, notes: &Notes, how: String) -> EtcdError {
-    let Ok(disk) = notes.read() else {
-        return EtcdError::Ended { how };
+/// etcd ends with a normal exit code when its member was removed, so the cluster is asked whether it was.
+async fn explain_exit(
+    options: &EtcdMemberOptions,
+    state_dir: &EtcdStateDir,
+    exit: String,
+) -> EtcdDaemonError {
+    let Ok(state) = state_dir.read() else {
+        return EtcdDaemonError::Exited { exit };
     };
-    if disk.left {
-        return Refusal::Left.into();
+    if state.left {
+        return BootstrapRefusal::Left.into();
     }
-    let cluster = disk.served.map(|served| served.cluster);
-    let others = options.access(notes.endpoints()).of(cluster);
-    let member = disk.served.and_then(|served| served.member);
-    match (member, look(&others).await) {
+    let cluster = state.membership.map(|membership| membership.cluster);
+    let others = options.access(state_dir.endpoints()).with_cluster_id(cluster);
+    let member = state.membership.and_then(|membership| membership.member);
+    match (member, query_cluster(&others).await) {
         (Some(member), Ok(cluster)) if cluster.running.members.iter().all(|other| other.id != member) => {
-            EtcdError::Removed
+            EtcdDaemonError::Removed
         }
-        _ => EtcdError::Ended { how },
+        _ => EtcdDaemonError::Exited { exit },
     }
 }

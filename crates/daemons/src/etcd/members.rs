@@ -1,114 +1,140 @@
-//! The members and how they are.
+//! Lists the members of the cluster with the state of each.
 
 use std::time::Duration;
 
 use futures::future::join_all;
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 
-use super::dial::DialError;
-use super::look::{health, look};
-use super::plan::Listed;
-use super::uptime::uptime;
-use crate::election::outlast;
+use super::client::EtcdRequestError;
+use super::cluster_view::{query_cluster, query_status};
+use super::decision::ListedMember;
+use super::uptime::query_uptime;
+use crate::election_retry::retry_during_election;
 
+/// A member of the etcd cluster, and what it answers when it is asked for its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberSeen {
+pub struct EtcdMember {
     pub id: u64,
-    /// The node's name; empty for one that has not started yet.
+    /// The node's name; empty for a member that has never started.
     pub name: String,
-    /// `host:port` for peers.
+    /// Its peer address, `host:port`.
     pub peer: String,
-    /// `host:port` for clients; empty for one that has not started yet.
+    /// Its client address, `host:port`; empty for a member that has never started.
     pub client: String,
-    pub state: MemberState,
-    /// Empty for one that does not answer.
+    pub state: EtcdMemberState,
+    /// Empty if the member does not answer.
     pub version: String,
-    /// For how long it has been running, where it says so.
+    /// `None` if the member does not report it.
     pub uptime: Option<Duration>,
 }
 
+/// What a member of the etcd cluster is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
+pub enum EtcdMemberState {
     Leader,
     Follower,
     Learner,
     Unreachable,
+    /// Added to the cluster, but never started.
     Unstarted,
 }
 
-impl MemberState {
+impl EtcdMemberState {
     pub fn as_str(self) -> &'static str {
         match self {
-            MemberState::Leader => "leader",
-            MemberState::Follower => "follower",
-            MemberState::Learner => "learner",
-            MemberState::Unreachable => "unreachable",
-            MemberState::Unstarted => "unstarted",
+            EtcdMemberState::Leader => "leader",
+            EtcdMemberState::Follower => "follower",
+            EtcdMemberState::Learner => "learner",
+            EtcdMemberState::Unreachable => "unreachable",
+            EtcdMemberState::Unstarted => "unstarted",
+        }
+    }
+
+    /// Whether it is a full member that answers.
+    pub(crate) fn is_serving(self) -> bool {
+        matches!(self, EtcdMemberState::Leader | EtcdMemberState::Follower)
+    }
+}
+
+impl EtcdMember {
+    /// For messages: a member that has never started has no name.
+    pub(crate) fn name_or_peer(&self) -> String {
+        match self.name.is_empty() {
+            true => self.peer.clone(),
+            false => self.name.clone(),
         }
     }
 }
 
-/// In order of their names.
-pub async fn members(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
-    let cluster = look(access).await.map_err(|silent| nobody(access, &silent))?;
-    let asked = cluster.running.members.iter().map(|member| seen(access, member));
-    let mut members = join_all(asked).await;
+/// Sorted by name.
+pub async fn list_members(access: &EtcdAccess) -> Result<Vec<EtcdMember>, EtcdRequestError> {
+    let cluster = query_cluster(access)
+        .await
+        .map_err(|failed| no_endpoint_usable(access, &failed))?;
+    let queries = cluster
+        .running
+        .members
+        .iter()
+        .map(|member| query_member(access, member));
+    let mut members = join_all(queries).await;
     members.sort_by(|one, other| (&one.name, &one.peer).cmp(&(&other.name, &other.peer)));
     Ok(members)
 }
 
-/// For whoever is about to change something: while etcd elects a leader, nobody speaks for it.
-pub async fn members_after_election(access: &Access) -> Result<Vec<MemberSeen>, DialError> {
-    // Each address has a reason of its own for its silence; whether any of them lasts, time tells.
-    outlast(|_| false, async || members(access).await).await
+/// Like [`list_members`], but waits while etcd elects a leader, because no member can answer meanwhile.
+pub async fn list_members_after_election(access: &EtcdAccess) -> Result<Vec<EtcdMember>, EtcdRequestError> {
+    // The reasons differ from endpoint to endpoint, so none of them is known to be permanent.
+    retry_during_election(|_| false, async || list_members(access).await).await
 }
 
-/// Where full members answer.
-pub(crate) fn serving(members: &[MemberSeen]) -> Vec<String> {
-    let serves = |member: &&MemberSeen| matches!(member.state, MemberState::Leader | MemberState::Follower);
+/// The client addresses of all full members that answer.
+pub(crate) fn serving_addresses(members: &[EtcdMember]) -> Vec<String> {
     members
         .iter()
-        .filter(serves)
+        .filter(|member| member.state.is_serving())
         .map(|member| member.client.clone())
         .collect()
 }
 
-fn nobody(access: &Access, silent: &[(String, String)]) -> DialError {
-    let whys: Vec<String> = silent.iter().map(|(at, why)| format!("{at}: {why}")).collect();
-    DialError::Connect {
+fn no_endpoint_usable(access: &EtcdAccess, failed: &[(String, String)]) -> EtcdRequestError {
+    let reasons: Vec<String> = failed
+        .iter()
+        .map(|(at, reason)| format!("{at}: {reason}"))
+        .collect();
+    EtcdRequestError::Connect {
         at: access.endpoints.join(", "),
-        source: std::io::Error::other(whys.join("; ")),
+        source: std::io::Error::other(reasons.join("; ")),
     }
 }
 
-async fn seen(access: &Access, member: &Listed) -> MemberSeen {
-    let mut seen = MemberSeen {
-        id: member.id,
-        name: member.name.clone(),
-        peer: member.peer.clone(),
+async fn query_member(access: &EtcdAccess, listed: &ListedMember) -> EtcdMember {
+    let mut member = EtcdMember {
+        id: listed.id,
+        name: listed.name.clone(),
+        peer: listed.peer.clone(),
         client: String::new(),
-        state: MemberState::Unstarted,
+        state: EtcdMemberState::Unstarted,
         version: String::new(),
         uptime: None,
     };
-    let Some(client) = &member.client else {
-        return seen;
+    let Some(client) = &listed.client else {
+        return member;
     };
-    seen.client.clone_from(client);
-    seen.state = MemberState::Unreachable;
-    let Ok((health, _)) = health(access, client).await else {
-        return seen;
+    member.client.clone_from(client);
+    member.state = EtcdMemberState::Unreachable;
+    let Ok((status, _)) = query_status(access, client).await else {
+        return member;
     };
-    // Whoever answers at an address that was once its own need not be the member.
-    if health.member != member.id {
-        return seen;
+    // Another member may have been given this member's old address.
+    if status.member != listed.id {
+        return member;
     }
-    seen.state = match health.leader == member.id {
-        _ if health.learner => MemberState::Learner,
-        true => MemberState::Leader,
-        false => MemberState::Follower,
+    member.state = match status.leader == listed.id {
+        _ if status.learner => EtcdMemberState::Learner,
+        true => EtcdMemberState::Leader,
+        false => EtcdMemberState::Follower,
     };
-    seen.version = health.version;
-    seen.uptime = uptime(access, client).await;
-    seen
+    member.version = status.version;
+    member.uptime = query_uptime(access, client).await;
+    member
 }

@@ -1,104 +1,107 @@
-//! What the daemon is told.
+//! The options of the etcd daemon.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use registry::etcd::{Access, Login, Tls};
+use registry::etcd::{EtcdAccess, EtcdLogin, EtcdTls};
 
-use super::{Admission, Resolver};
+use super::{DnsResolver, PreJoinCheck};
 
-/// A member of the cluster.
+/// The options of a daemon that runs a member of the cluster.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The node's name, and its member's.
+pub struct EtcdMemberOptions {
+    /// The name of the node and of its member.
     pub name: String,
     pub program: PathBuf,
     /// The daemon's folder; etcd's own is `data` below it.
     pub data: PathBuf,
-    /// Where other nodes reach this one: an address of this machine, or a name that stands for one.
+    /// An address of this machine at which the other nodes reach it, or a name that resolves to one.
     pub host: String,
     pub client_port: u16,
     pub peer_port: u16,
-    pub start: Start,
-    /// How often, once a second, it is looked whether etcd serves (or others answer) before giving up.
+    pub bootstrap: BootstrapMode,
+    /// For how many seconds the daemon waits for etcd to serve, or for other nodes to answer, before it gives up.
     pub tries: u32,
-    /// Bytes that etcd may keep.
+    /// The most bytes that etcd may store.
     pub quota: u64,
-    pub login: Option<Login>,
-    pub tls: Option<Tls>,
-    /// The command that ties etcd's life to the daemon's; empty for none.
-    pub leash: Vec<OsString>,
-    pub resolver: Resolver,
-    pub admission: Admission,
+    pub login: Option<EtcdLogin>,
+    pub tls: Option<EtcdTls>,
+    /// The command, put before etcd's own, that ends etcd when the daemon ends; empty for none.
+    pub parent_death_wrapper: Vec<OsString>,
+    pub resolver: DnsResolver,
+    pub pre_join_check: PreJoinCheck,
 }
 
-/// How a node without data comes to a cluster.
+/// How a node without data gets into a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// Nothing was said: enough for a node that has data.
-    Unsaid,
-    /// It founds a cluster of one, which others join.
+pub enum BootstrapMode {
+    /// The operator did not say; a node that has data needs nothing else.
+    Unspecified,
+    /// The node founds a cluster of one member, which others join.
     First,
-    /// It founds a cluster together with these: names, and `host:port` for peers.
+    /// The node founds a cluster together with these: names and peer addresses (`host:port`), its own included.
     Members(Vec<(String, String)>),
-    /// It finds the others behind a DNS name: with `expect`, the first so many found a cluster; else it joins one.
+    /// The node finds the others behind a DNS name. With `expect`, the first so many addresses found a cluster;
+    /// without it, the node joins an existing one.
     Discover { name: String, expect: Option<u32> },
-    /// It joins through any of these, `host:port` for clients.
+    /// The node joins a cluster through any of these client addresses (`host:port`).
     Join(Vec<String>),
 }
 
-/// A proxy to the members, for nodes that are none.
+impl BootstrapMode {
+    /// Whether the node may found a cluster together with others.
+    pub(crate) fn founds_with_others(&self) -> bool {
+        matches!(
+            self,
+            BootstrapMode::Members(_) | BootstrapMode::Discover { expect: Some(_), .. }
+        )
+    }
+}
+
+/// The options of a daemon that runs `etcd grpc-proxy`, for nodes without a member.
 #[derive(Clone, Debug)]
-pub struct ProxyOptions {
+pub struct EtcdProxyOptions {
     pub program: PathBuf,
     /// The daemon's folder.
     pub data: PathBuf,
-    /// Where it listens; only programs of this node use it.
+    /// The address to listen on; only programs of this node connect to it.
     pub host: String,
     pub client_port: u16,
-    pub seeds: Seeds,
+    pub seeds: ProxySeeds,
     pub tries: u32,
-    pub login: Option<Login>,
-    pub tls: Option<Tls>,
-    pub leash: Vec<OsString>,
-    pub resolver: Resolver,
+    pub login: Option<EtcdLogin>,
+    pub tls: Option<EtcdTls>,
+    pub parent_death_wrapper: Vec<OsString>,
+    pub resolver: DnsResolver,
 }
 
-/// Where members are looked for at first.
+/// Where a proxy looks for members at its first start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seeds {
-    /// `host:port` for clients.
-    At(Vec<String>),
-    /// All addresses of a DNS name, at the port for clients.
-    Behind { name: String, client_port: u16 },
+pub enum ProxySeeds {
+    /// Client addresses, `host:port` each.
+    Addresses(Vec<String>),
+    /// All addresses that a DNS name resolves to, at the client port.
+    DnsName { name: String, client_port: u16 },
 }
 
-impl Options {
-    pub(crate) fn access(&self, endpoints: Vec<String>) -> Access {
-        Access {
+impl EtcdMemberOptions {
+    pub(crate) fn access(&self, endpoints: Vec<String>) -> EtcdAccess {
+        EtcdAccess {
             endpoints,
             login: self.login.clone(),
             tls: self.tls.clone(),
-            cluster: None,
+            cluster_id: None,
         }
     }
 }
 
-impl ProxyOptions {
-    pub(crate) fn access(&self, endpoints: Vec<String>) -> Access {
-        Access {
+impl EtcdProxyOptions {
+    pub(crate) fn access(&self, endpoints: Vec<String>) -> EtcdAccess {
+        EtcdAccess {
             endpoints,
             login: self.login.clone(),
             tls: self.tls.clone(),
-            cluster: None,
+            cluster_id: None,
         }
-    }
-}
-
-/// `host:port`, with brackets around an IPv6 address.
-pub(crate) fn address(host: &str, port: u16) -> String {
-    match host.parse::<std::net::Ipv6Addr>() {
-        Ok(_) => format!("[{host}]:{port}"),
-        Err(_) => format!("{host}:{port}"),
     }
 }

@@ -1,30 +1,31 @@
-//! What stands behind a port for peers: an etcd, or a node that has not started its own yet.
+//! Queries what listens on a peer port: a running etcd, or a node that has not started its etcd yet.
 //!
-//! Both answer `GET /members`: etcd with its list and the cluster's id in a header, a waiting node with its proposal.
+//! Both answer `GET /members`: etcd with its member list and the cluster id in a header, a waiting node with its
+//! founding proposal.
 
 mod http;
 mod tls;
 
-pub(crate) use http::{Request, Response};
-pub(crate) use tls::{Acceptor, Connector, certificates};
+pub(crate) use http::{PeerHttpResponse, get};
+pub(crate) use tls::{PeerTlsAcceptor, PeerTlsConnector, common_name, read_certificates};
 
 use std::io;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::net::TcpStream;
 
-use super::look::place_in;
-use super::plan::{Answer, Listed, Proposal, Running};
+use super::cluster_view::host_port_of_url;
+use super::decision::{FoundingProposal, ListedMember, PeerObservation, RunningCluster};
 
-const ANSWER: Duration = Duration::from_secs(2);
-pub(crate) const PATH: &str = "/members";
-/// Says that the body is a proposal.
-pub(crate) const PROPOSAL: &str = "x-conclave-proposal";
-const CLUSTER: &str = "x-etcd-cluster-id";
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const MEMBERS_PATH: &str = "/members";
+/// Marks a response whose body is a founding proposal.
+pub(crate) const PROPOSAL_HEADER: &str = "x-conclave-proposal";
+const CLUSTER_ID_HEADER: &str = "x-etcd-cluster-id";
 
+/// A member in etcd's answer to `GET /members`.
 #[derive(Deserialize)]
-struct PeerMember {
+struct MemberJson {
     id: u64,
     #[serde(default)]
     name: String,
@@ -36,135 +37,130 @@ struct PeerMember {
     learner: bool,
 }
 
-pub(crate) async fn ask(at: &str, tls: Option<&Connector>) -> Answer {
-    match tokio::time::timeout(ANSWER, exchange(at, tls)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => Answer::Silent(error.to_string()),
-        Err(_) => Answer::Silent("no answer in time".to_string()),
+pub(crate) async fn query_peer(host_port: &str, tls: Option<&PeerTlsConnector>) -> PeerObservation {
+    let query = async { parse_response(&get(MEMBERS_PATH, host_port, tls).await?) };
+    match tokio::time::timeout(QUERY_TIMEOUT, query).await {
+        Ok(Ok(observation)) => observation,
+        Ok(Err(error)) => PeerObservation::Unreachable(error.to_string()),
+        Err(_) => PeerObservation::Unreachable("timed out".to_string()),
     }
 }
 
-async fn exchange(at: &str, tls: Option<&Connector>) -> io::Result<Answer> {
-    understand(&get(PATH, at, tls).await?)
-}
-
-pub(crate) async fn get(path: &str, at: &str, tls: Option<&Connector>) -> io::Result<Response> {
-    let stream = TcpStream::connect(at).await?;
-    let request = Request::get(path, at);
-    match tls {
-        Some(tls) => request.send(tls.connect(at, stream).await?).await,
-        None => request.send(stream).await,
-    }
-}
-
-fn understand(response: &Response) -> io::Result<Answer> {
-    if response.header(PROPOSAL).is_some() {
-        let proposal: Proposal = serde_json::from_slice(&response.body)?;
-        return Ok(Answer::Proposes(proposal));
+fn parse_response(response: &PeerHttpResponse) -> io::Result<PeerObservation> {
+    if response.header(PROPOSAL_HEADER).is_some() {
+        let proposal: FoundingProposal = serde_json::from_slice(&response.body)?;
+        return Ok(PeerObservation::Proposing(proposal));
     }
     let cluster = response
-        .header(CLUSTER)
+        .header(CLUSTER_ID_HEADER)
         .and_then(|id| u64::from_str_radix(id, 16).ok())
-        .ok_or_else(|| io::Error::other("something that is no etcd answers there"))?;
-    let members: Vec<PeerMember> = serde_json::from_slice(&response.body)?;
+        .ok_or_else(|| io::Error::other("the server that answers is not etcd"))?;
+    let members: Vec<MemberJson> = serde_json::from_slice(&response.body)?;
     let members = members
         .into_iter()
-        .map(|member| Listed {
+        .map(|member| ListedMember {
             id: member.id,
             name: member.name,
             peer: member
                 .peer_urls
                 .first()
-                .map_or_else(String::new, |url| place_in(url)),
-            client: member.client_urls.first().map(|url| place_in(url)),
+                .map_or_else(String::new, |url| host_port_of_url(url)),
+            client: member.client_urls.first().map(|url| host_port_of_url(url)),
             learner: member.learner,
         })
         .collect();
-    Ok(Answer::Runs(Running { cluster, members }))
+    Ok(PeerObservation::Running(RunningCluster { cluster, members }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{Charter, Founder};
-    use super::super::propose::Proposer;
-    use super::*;
+    use hyper::HeaderMap;
+    use hyper::header::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    use super::super::decision::{InitialCluster, NamedPeer};
+    use super::super::proposal_server::ProposalServer;
+    use super::*;
+
     #[tokio::test]
-    async fn a_proposal_is_heard_as_it_was_shown() {
+    async fn a_proposal_is_received_as_it_was_shown() {
         let free = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
-        let mut proposal = Proposal {
+        let mut proposal = FoundingProposal {
             name: "a".into(),
-            charter: Charter {
+            cluster: InitialCluster {
                 founders: Vec::new(),
                 token: "t".into(),
             },
             stage: None,
-            heard: Vec::new(),
+            promises_seen: Vec::new(),
         };
-        let proposer = Proposer::start(free.ip(), free.port(), None, proposal.clone())
+        let server = ProposalServer::start(free.ip(), free.port(), None, proposal.clone())
             .await
             .unwrap();
         let at = free.to_string();
-        assert_eq!(ask(&at, None).await, Answer::Proposes(proposal.clone()));
-        proposal.charter.founders.push(Founder::new("a", &at));
-        proposer.show(proposal.clone());
-        assert_eq!(ask(&at, None).await, Answer::Proposes(proposal));
-        // Then the port is etcd's.
-        proposer.end().await;
+        assert_eq!(
+            query_peer(&at, None).await,
+            PeerObservation::Proposing(proposal.clone())
+        );
+        proposal.cluster.founders.push(NamedPeer::new("a", &at));
+        server.show(proposal.clone());
+        assert_eq!(query_peer(&at, None).await, PeerObservation::Proposing(proposal));
+        let other = get("/", &at, None).await.unwrap();
+        assert!(other.header(PROPOSAL_HEADER).is_none() && other.body.is_empty());
+        // etcd needs the port afterwards.
+        server.stop().await;
         std::net::TcpListener::bind(free).unwrap();
     }
 
-    /// As etcd itself often does for 5 s, which is longer than is waited for an answer.
+    /// etcd often keeps it open for 5 s, which is longer than the query timeout.
     #[tokio::test]
-    async fn an_etcd_that_keeps_the_connection_open_is_heard() {
+    async fn an_etcd_that_keeps_the_connection_open_counts_as_running() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let etcd = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let answer =
+            let response =
                 "HTTP/1.1 200 OK\r\nX-Etcd-Cluster-Id: 7\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]";
-            stream.write_all(answer.as_bytes()).await.unwrap();
-            // Until the other side hangs up.
+            stream.write_all(response.as_bytes()).await.unwrap();
+            // Returns when the client closes the connection.
             stream.read_to_end(&mut Vec::new()).await.unwrap();
         });
-        let running = Running {
+        let running = RunningCluster {
             cluster: 7,
             members: Vec::new(),
         };
-        assert_eq!(ask(&at, None).await, Answer::Runs(running));
+        assert_eq!(query_peer(&at, None).await, PeerObservation::Running(running));
         etcd.await.unwrap();
     }
 
     #[test]
-    fn what_etcd_says_about_its_members_is_understood() {
-        let answer = |headers: &[(&str, &str)], body: &str| {
-            let headers = headers
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.to_string()));
-            understand(&Response {
-                headers: headers.collect(),
-                body: body.as_bytes().to_vec(),
-            })
+    fn the_member_list_of_etcd_is_parsed() {
+        let parse = |cluster_id: Option<&'static str>, body: &'static str| {
+            let mut headers = HeaderMap::new();
+            if let Some(id) = cluster_id {
+                headers.insert("X-Etcd-Cluster-Id", HeaderValue::from_static(id));
+            }
+            let body = body.into();
+            parse_response(&PeerHttpResponse { headers, body })
         };
-        let id = [("X-Etcd-Cluster-Id", "8aa6af022dc45569")];
+        let id = Some("8aa6af022dc45569");
         let body = r#"[{"id":3319814642761637952,"peerURLs":["http://10.0.0.1:2380"],"name":"a",
             "clientURLs":["http://10.0.0.1:2379"]},
             {"id":2,"peerURLs":["http://10.0.0.2:2380"],"name":"","isLearner":true}]"#;
-        let running = Running {
+        let running = RunningCluster {
             cluster: 0x8aa6_af02_2dc4_5569,
             members: vec![
-                Listed {
+                ListedMember {
                     id: 3_319_814_642_761_637_952,
                     name: "a".into(),
                     peer: "10.0.0.1:2380".into(),
                     client: Some("10.0.0.1:2379".into()),
                     learner: false,
                 },
-                Listed {
+                ListedMember {
                     id: 2,
                     name: String::new(),
                     peer: "10.0.0.2:2380".into(),
@@ -173,8 +169,8 @@ mod tests {
                 },
             ],
         };
-        assert_eq!(answer(&id, body).unwrap(), Answer::Runs(running));
-        assert!(answer(&id, "<html>").is_err());
-        assert!(answer(&[], "[]").is_err());
+        assert_eq!(parse(id, body).unwrap(), PeerObservation::Running(running));
+        assert!(parse(id, "<html>").is_err());
+        assert!(parse(None, "[]").is_err());
     }
 }

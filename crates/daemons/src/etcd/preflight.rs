@@ -1,31 +1,32 @@
-//! What can be told before anything is started: no file is written and nobody is asked.
+//! Checks the options and the local state before the daemon starts. Writes no file and asks no other node.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use registry::etcd::Tls;
+use registry::etcd::EtcdTls;
 use thiserror::Error;
 
-use super::certificate::common_name;
-use super::notes::Notes;
-use super::options::address;
-use super::peer::certificates;
-use super::plan::hopeless;
-use super::{EtcdError, Options, ProxyOptions, Seeds, Start};
-use crate::server::port;
-use crate::server::program::{Program, Version};
+use super::decision::refusal_by_local_state;
+use super::local_state::EtcdStateDir;
+use super::peer::{common_name, read_certificates};
+use super::{BootstrapMode, EtcdDaemonError, EtcdMemberOptions, EtcdProxyOptions, ProxySeeds};
+use crate::server::port::{self, host_port};
+use crate::server::program::{ProgramVersion, ServerProgram};
 
-pub(crate) const ETCD: Program = Program {
+const ETCD_PROGRAM: ServerProgram = ServerProgram {
     name: "etcd",
     key: "etcd.program",
     install: "Debian: apt-get install etcd-server",
-    // Learners came with it.
-    oldest: Version(3, 4, 0),
+    // The first version with learners.
+    oldest: ProgramVersion(3, 4, 0),
 };
 
+/// Which option of the etcd daemon is invalid, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UnfitOptions {
-    #[error("{0:?} is no name for a node: use letters, digits, '.', '_' and '-'; change node.name (--name)")]
+pub enum InvalidEtcdOptions {
+    #[error(
+        "{0:?} is not a valid name for a node: use letters, digits, '.', '_' and '-'; change node.name (--name)"
+    )]
     Name(String),
     #[error("etcd.client_port and etcd.peer_port are both {0}; they have to differ")]
     SamePort(u16),
@@ -55,89 +56,93 @@ pub enum UnfitOptions {
         peer: String,
     },
     #[error(
-        "{host} stands for {ip}, where {other} cannot reach this node; give an address of this machine that the others \
-         reach with node.address (--address ADDRESS)"
+        "{host} resolves to {ip}, where {other} cannot reach this node; set node.address (--address ADDRESS) to an \
+         address of this machine that the others can reach"
     )]
     Loopback { host: String, ip: IpAddr, other: String },
     #[error("etcd.expect (--bootstrap-expect) is 0: a cluster has at least one member")]
     ExpectNone,
     #[error(
-        "the certificate {path:?} has the common name {name:?}, and etcd's proxy takes none that has one; make one with \
-         subject alternative names only, 127.0.0.1 among them, and name it with secrets.etcd_cert_file"
+        "the certificate {path:?} has the common name {name:?}, and etcd's proxy accepts no certificate with one; make \
+         one with subject alternative names only, 127.0.0.1 among them, and set secrets.etcd_cert_file to its file"
     )]
     CommonName { path: PathBuf, name: String },
     #[error("{0} is empty")]
-    Nothing(&'static str),
+    Empty(&'static str),
 }
 
-/// Finds the program, and refuses options that cannot work with what is in the data folder. Whether the ports are free is seen at the start only: a
-/// server of an earlier life may be about to end.
-pub fn preflight(options: &Options) -> Result<(), EtcdError> {
-    find(&options.program)?;
-    check(options)?;
+/// Finds etcd, and checks that the options are valid and fit the state on disk. Whether the ports are free is checked
+/// only at the start, because etcd of the previous run may still be about to end.
+pub fn preflight(options: &EtcdMemberOptions) -> Result<(), EtcdDaemonError> {
+    find_program(&options.program)?;
+    check_options(options)?;
     check_reachable(options, port::own_ip(&options.host)?)?;
-    match hopeless(&options.start, &Notes::at(&options.data).read()?) {
+    let state = EtcdStateDir::at(&options.data).read()?;
+    match refusal_by_local_state(&options.bootstrap, &state) {
         Some(refusal) => Err(refusal.into()),
         None => Ok(()),
     }
 }
 
-pub fn preflight_proxy(options: &ProxyOptions) -> Result<(), EtcdError> {
-    find(&options.program)?;
+pub fn preflight_proxy(options: &EtcdProxyOptions) -> Result<(), EtcdDaemonError> {
+    find_program(&options.program)?;
     match &options.seeds {
-        Seeds::At(addresses) => check_addresses(addresses)?,
-        Seeds::Behind { name, .. } if name.is_empty() => {
-            return Err(UnfitOptions::Nothing("etcd.discover (--discover)").into());
+        ProxySeeds::Addresses(addresses) => check_addresses(addresses)?,
+        ProxySeeds::DnsName { name, .. } if name.is_empty() => {
+            return Err(InvalidEtcdOptions::Empty("etcd.discover (--discover)").into());
         }
-        Seeds::Behind { .. } => {}
+        ProxySeeds::DnsName { .. } => {}
     }
     port::own_ip(&options.host)?;
-    if let Some(Tls { cert, .. }) = &options.tls {
-        let chain = certificates(cert).map_err(EtcdError::Certificate)?;
+    if let Some(EtcdTls { cert, .. }) = &options.tls {
+        let chain = read_certificates(cert).map_err(EtcdDaemonError::Certificate)?;
         if let Some(name) = chain.first().and_then(|own| common_name(own)) {
             let path = cert.clone();
-            return Err(UnfitOptions::CommonName { path, name }.into());
+            return Err(InvalidEtcdOptions::CommonName { path, name }.into());
         }
     }
     Ok(())
 }
 
-pub(crate) fn find(program: &std::path::Path) -> Result<PathBuf, EtcdError> {
-    let path = ETCD.find(program)?;
-    ETCD.version(&path)?;
+pub(crate) fn find_program(program: &Path) -> Result<PathBuf, EtcdDaemonError> {
+    let path = ETCD_PROGRAM.find(program)?;
+    ETCD_PROGRAM.version(&path)?;
     Ok(path)
 }
 
-fn check(options: &Options) -> Result<(), UnfitOptions> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if options.name.is_empty() || !options.name.chars().all(fits) {
-        return Err(UnfitOptions::Name(options.name.clone()));
+fn check_options(options: &EtcdMemberOptions) -> Result<(), InvalidEtcdOptions> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if options.name.is_empty() || !options.name.chars().all(is_allowed) {
+        return Err(InvalidEtcdOptions::Name(options.name.clone()));
     }
     if options.client_port == options.peer_port {
-        return Err(UnfitOptions::SamePort(options.client_port));
+        return Err(InvalidEtcdOptions::SamePort(options.client_port));
     }
-    match &options.start {
-        Start::Unsaid | Start::First => Ok(()),
-        Start::Members(members) => check_members(options, members),
-        Start::Discover { name, .. } if name.is_empty() => {
-            Err(UnfitOptions::Nothing("etcd.discover (--discover)"))
+    match &options.bootstrap {
+        BootstrapMode::Unspecified | BootstrapMode::First => Ok(()),
+        BootstrapMode::Members(members) => check_members(options, members),
+        BootstrapMode::Discover { name, .. } if name.is_empty() => {
+            Err(InvalidEtcdOptions::Empty("etcd.discover (--discover)"))
         }
-        Start::Discover { expect: Some(0), .. } => Err(UnfitOptions::ExpectNone),
-        Start::Discover { .. } => Ok(()),
-        Start::Join(addresses) => check_addresses(addresses),
+        BootstrapMode::Discover { expect: Some(0), .. } => Err(InvalidEtcdOptions::ExpectNone),
+        BootstrapMode::Discover { .. } => Ok(()),
+        BootstrapMode::Join(addresses) => check_addresses(addresses),
     }
 }
 
-fn check_members(options: &Options, members: &[(String, String)]) -> Result<(), UnfitOptions> {
-    let peer = address(&options.host, options.peer_port);
-    for (at, (name, address)) in members.iter().enumerate() {
+fn check_members(
+    options: &EtcdMemberOptions,
+    members: &[(String, String)],
+) -> Result<(), InvalidEtcdOptions> {
+    let peer = host_port(&options.host, options.peer_port);
+    for (index, (name, address)) in members.iter().enumerate() {
         check_address(address, "etcd.members (--members)")?;
-        let before = &members[..at];
+        let before = &members[..index];
         if before.iter().any(|(other, _)| other == name) {
-            return Err(UnfitOptions::Twice(name.clone()));
+            return Err(InvalidEtcdOptions::Twice(name.clone()));
         }
         if before.iter().any(|(_, other)| other == address) {
-            return Err(UnfitOptions::Twice(address.clone()));
+            return Err(InvalidEtcdOptions::Twice(address.clone()));
         }
     }
     let own_name = options.name.clone();
@@ -145,14 +150,14 @@ fn check_members(options: &Options, members: &[(String, String)]) -> Result<(), 
         match (*name == options.name, *address == peer) {
             (true, true) => return Ok(()),
             (true, false) => {
-                return Err(UnfitOptions::OtherAddress {
+                return Err(InvalidEtcdOptions::OtherAddress {
                     name: own_name,
                     listed: address.clone(),
                     peer,
                 });
             }
             (false, true) => {
-                return Err(UnfitOptions::OtherName {
+                return Err(InvalidEtcdOptions::OtherName {
                     name: own_name,
                     listed: name.clone(),
                     peer,
@@ -161,21 +166,21 @@ fn check_members(options: &Options, members: &[(String, String)]) -> Result<(), 
             (false, false) => {}
         }
     }
-    Err(UnfitOptions::NotAmongMembers { name: own_name, peer })
+    Err(InvalidEtcdOptions::NotAmongMembers { name: own_name, peer })
 }
 
-/// A node at a loopback address can be in one cluster only with others of its machine.
-fn check_reachable(options: &Options, ip: IpAddr) -> Result<(), UnfitOptions> {
+/// A node at a loopback address can be in a cluster only with other nodes of its machine.
+fn check_reachable(options: &EtcdMemberOptions, ip: IpAddr) -> Result<(), InvalidEtcdOptions> {
     if !ip.is_loopback() {
         return Ok(());
     }
-    let others: Vec<&String> = match &options.start {
-        Start::Members(members) => members.iter().map(|(_, peer)| peer).collect(),
-        Start::Join(addresses) => addresses.iter().collect(),
-        Start::Unsaid | Start::First | Start::Discover { .. } => Vec::new(),
+    let others: Vec<&String> = match &options.bootstrap {
+        BootstrapMode::Members(members) => members.iter().map(|(_, peer)| peer).collect(),
+        BootstrapMode::Join(addresses) => addresses.iter().collect(),
+        BootstrapMode::Unspecified | BootstrapMode::First | BootstrapMode::Discover { .. } => Vec::new(),
     };
     match others.into_iter().find(|other| !is_loopback(other)) {
-        Some(other) => Err(UnfitOptions::Loopback {
+        Some(other) => Err(InvalidEtcdOptions::Loopback {
             host: options.host.clone(),
             ip,
             other: other.clone(),
@@ -184,27 +189,26 @@ fn check_reachable(options: &Options, ip: IpAddr) -> Result<(), UnfitOptions> {
     }
 }
 
-/// Of `host:port`.
+/// `address` is `host:port`.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     port::is_loopback(host)
 }
 
-fn check_addresses(addresses: &[String]) -> Result<(), UnfitOptions> {
+fn check_addresses(addresses: &[String]) -> Result<(), InvalidEtcdOptions> {
     if addresses.is_empty() {
-        return Err(UnfitOptions::Nothing("etcd.join (--join)"));
+        return Err(InvalidEtcdOptions::Empty("etcd.join (--join)"));
     }
     addresses
         .iter()
         .try_for_each(|address| check_address(address, "etcd.join (--join)"))
 }
 
-fn check_address(address: &str, key: &'static str) -> Result<(), UnfitOptions> {
-    let parts = address.rsplit_once(':');
-    match parts {
+fn check_address(address: &str, key: &'static str) -> Result<(), InvalidEtcdOptions> {
+    match address.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
             Ok(())
         }
-        _ => Err(UnfitOptions::Address(address.to_string(), key)),
+        _ => Err(InvalidEtcdOptions::Address(address.to_string(), key)),
     }
 }

@@ -1,75 +1,72 @@
-//! A proxy's life: it leads to the members, whoever they are by now.
+//! Runs `etcd grpc-proxy`, and restarts it with new endpoints when the members of the cluster change.
 
 use std::time::Duration;
 
-use boot::{Tether, Word};
+use boot::{BootConnection, ServiceMessage};
+use error_causes::with_causes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments;
-use super::dial::dial;
-use super::look::{Cluster, health, look};
-use super::notes::{Notes, Served};
-use super::options::address;
-use super::plan::{Refusal, Waiting};
-use super::preflight::{find, preflight_proxy};
-use super::silence::{self, until_silent};
-use super::{EtcdError, ProxyOptions, Seeds};
-use crate::causes::with_causes;
-use crate::server::{Server, port};
+use super::client::{connect, root_cause};
+use super::cluster_view::{ClusterView, query_cluster, query_status};
+use super::decision::{BootstrapRefusal, BootstrapWait};
+use super::health_check::{CheckedServer, wait_until_unresponsive};
+use super::local_state::{ClusterMembership, EtcdStateDir};
+use super::preflight::{find_program, preflight_proxy};
+use super::{EtcdDaemonError, EtcdProxyOptions, ProxySeeds};
+use crate::server::port::host_port;
+use crate::server::{ServerProcess, port};
+use crate::status_reporter::StatusReporter;
 
-const PAUSE: Duration = Duration::from_secs(1);
-const FIRST_PAUSES: Duration = Duration::from_millis(100);
-/// How often it is looked whether the members have changed.
-const LIST: Duration = Duration::from_secs(3);
-/// A proxy has nothing to put in order.
-const GRACE: Duration = Duration::from_secs(3);
-const RESOLVE: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const START_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the member list is read.
+const LIST_INTERVAL: Duration = Duration::from_secs(3);
+/// Short, because a proxy has no state to save.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs until `stop`. Who runs it stops it when boot is gone, and tells boot what went wrong.
-pub async fn proxy(options: ProxyOptions, tether: Tether, stop: CancellationToken) -> Result<(), EtcdError> {
-    live(&options, &tether, stop.cancelled()).await
-}
-
-async fn live(
-    options: &ProxyOptions,
-    tether: &Tether,
-    stopped: impl Future<Output = ()>,
-) -> Result<(), EtcdError> {
-    preflight_proxy(options)?;
-    let program = find(&options.program)?;
+/// Runs until `stop`. The caller cancels `stop` when boot is gone, and reports the error to boot.
+pub async fn run_proxy(
+    options: EtcdProxyOptions,
+    boot: BootConnection,
+    stop: CancellationToken,
+) -> Result<(), EtcdDaemonError> {
+    preflight_proxy(&options)?;
+    let program = find_program(&options.program)?;
     port::check_free(&options.host, options.client_port, "etcd.client_port")?;
-    let notes = Notes::at(&options.data);
-    let listen = address(&options.host, options.client_port);
-    tokio::pin!(stopped);
-    let mut strangers = Strangers::default();
+    let state_dir = EtcdStateDir::at(&options.data);
+    let listen = host_port(&options.host, options.client_port);
+    let mut foreign = ForeignEndpoints::default();
     let mut endpoints = tokio::select! {
-        found = find_members(options, &notes, tether, &mut strangers) => found?,
-        () = &mut stopped => return Ok(()),
+        found = find_members(&options, &state_dir, &boot, &mut foreign) => found?,
+        () = stop.cancelled() => return Ok(()),
     };
     loop {
         let access = options.access(endpoints.clone());
-        let args = arguments::proxy(&access, &listen, &notes.folder().join("proxy"));
-        let mut server = Server::start("etcd grpc-proxy", &program, args, &options.leash)?;
-        tether.say(&Word::Server(server.pid()));
-        let attended = async {
-            until_served(options, &listen).await?;
-            tether.say(&Word::Ready);
+        let args = arguments::proxy(&access, &listen, &state_dir.folder().join("proxy"));
+        let wrapper = &options.parent_death_wrapper;
+        let mut server = ServerProcess::start("etcd grpc-proxy", &program, args, wrapper)?;
+        boot.send(&ServiceMessage::ServerPid(server.pid()));
+        let manage = async {
+            wait_until_serving(&options, &listen).await?;
+            boot.send(&ServiceMessage::Ready);
             let tries = options.tries;
+            let limit = Duration::from_secs(tries.into());
             tokio::select! {
-                changed = until_changed(options, &notes, &endpoints, &mut strangers) => changed,
-                why = until_silent(silence::Server::Proxy, &access, &listen, Duration::from_secs(tries.into())) => {
-                    let what = "etcd grpc-proxy";
-                    Err(EtcdError::Silent { what, tries, why })
+                changed = wait_until_members_change(&options, &state_dir, &endpoints, &mut foreign) => changed,
+                reason = wait_until_unresponsive(CheckedServer::Proxy, &access, &listen, limit) => {
+                    let server = "etcd grpc-proxy";
+                    Err(EtcdDaemonError::Unresponsive { server, tries, reason })
                 }
             }
         };
         tokio::select! {
-            how = server.ended() => return Err(EtcdError::Ended { how }),
-            changed = attended => match changed {
+            exit = server.wait() => return Err(EtcdDaemonError::Exited { exit }),
+            changed = manage => match changed {
                 Ok(now) => {
-                    tracing::info!(?now, "the members have changed");
-                    server.stop(GRACE).await;
+                    tracing::info!(endpoints = ?now, "the members have changed; restarting the proxy");
+                    server.stop(STOP_TIMEOUT).await;
                     endpoints = now;
                 }
                 Err(error) => {
@@ -77,156 +74,154 @@ async fn live(
                     return Err(error);
                 }
             },
-            () = &mut stopped => {
-                server.stop(GRACE).await;
+            () = stop.cancelled() => {
+                server.stop(STOP_TIMEOUT).await;
                 return Ok(());
             }
         }
     }
 }
 
-/// The members as they were last seen come first; what was given at the start may be long gone.
+/// Queries the saved endpoints first: the configured seeds may have been removed from the cluster long ago.
 async fn find_members(
-    options: &ProxyOptions,
-    notes: &Notes,
-    tether: &Tether,
-    strangers: &mut Strangers,
-) -> Result<Vec<String>, EtcdError> {
+    options: &EtcdProxyOptions,
+    state_dir: &EtcdStateDir,
+    boot: &BootConnection,
+    foreign: &mut ForeignEndpoints,
+) -> Result<Vec<String>, EtcdDaemonError> {
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
-    let mut doing = String::new();
-    let (pinned, cluster) = loop {
-        let pinned = notes.cluster()?;
-        let waiting = match see_members(options, notes, pinned).await {
-            // Whichever it chose, it could not be told afterwards that it should have been the other.
-            Ok(cluster) if pinned.is_none() && !cluster.strange.is_empty() => {
-                Refusal::TwoClusters.to_string()
+    let mut status = StatusReporter::new(boot);
+    let (own_cluster, cluster) = loop {
+        let own_cluster = state_dir.cluster_id()?;
+        let waiting_for = match query_members(options, state_dir, own_cluster).await {
+            // The node would belong to the cluster that it chose for ever, so it does not choose.
+            Ok(cluster) if own_cluster.is_none() && !cluster.foreign.is_empty() => {
+                BootstrapRefusal::TwoClusters.to_string()
             }
-            // The proxy itself logs in nowhere; whether the secret is right is better told now than by each user.
-            Ok(cluster) => match dial(&options.access(Vec::new()), &cluster.at).await {
-                Ok(_) => break (pinned, cluster),
-                Err(error) if error.is_final() => return Err(error.into()),
+            // The proxy itself does not log in. A wrong secret is reported here, and not by every program that uses it.
+            Ok(cluster) => match connect(&options.access(Vec::new()), &cluster.at).await {
+                Ok(_) => break (own_cluster, cluster),
+                Err(error) if error.is_permanent() => return Err(error.into()),
                 Err(error) => with_causes(&error),
             },
-            Err(waiting) => waiting.to_string(),
+            Err(wait) => wait.to_string(),
         };
-        if waiting != doing {
-            tracing::info!("{waiting}");
-            tether.say(&Word::Doing(waiting.clone()));
-            doing.clone_from(&waiting);
-        }
+        status.activity(&waiting_for);
         if Instant::now() >= deadline {
             let tries = options.tries;
-            return Err(EtcdError::GaveUp { tries, waiting });
+            return Err(EtcdDaemonError::GaveUp { tries, waiting_for });
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     };
-    if pinned.is_none() {
-        notes.serves(Served {
+    if own_cluster.is_none() {
+        state_dir.write_membership(ClusterMembership {
             cluster: cluster.running.cluster,
             member: None,
         })?;
     }
-    notes.set_endpoints(&cluster.running.endpoints())?;
-    Ok(strangers.left_out(&cluster))
+    state_dir.save_endpoints(&cluster.running.endpoints())?;
+    Ok(foreign.update_and_exclude(&cluster))
 }
 
-async fn see_members(options: &ProxyOptions, notes: &Notes, pinned: Option<u64>) -> Result<Cluster, Waiting> {
-    let mut known = notes.endpoints();
-    let seen = match known.is_empty() {
+async fn query_members(
+    options: &EtcdProxyOptions,
+    state_dir: &EtcdStateDir,
+    own_cluster: Option<u64>,
+) -> Result<ClusterView, BootstrapWait> {
+    let mut known = state_dir.endpoints();
+    let found = match known.is_empty() {
         true => None,
-        false => look(&options.access(known.clone()).of(pinned)).await.ok(),
+        false => {
+            let access = options.access(known.clone()).with_cluster_id(own_cluster);
+            query_cluster(&access).await.ok()
+        }
     };
-    let cluster = match seen {
+    let cluster = match found {
         Some(cluster) => cluster,
         None => {
-            known.extend(seeds(options).await?);
+            known.extend(seed_addresses(options).await?);
             known.dedup();
-            let access = options.access(known.clone()).of(pinned);
-            look(&access).await.map_err(Waiting::Silent)?
+            let access = options.access(known.clone()).with_cluster_id(own_cluster);
+            query_cluster(&access).await.map_err(BootstrapWait::NoAnswer)?
         }
     };
     let listed = cluster.running.endpoints();
-    if pinned.is_none() && !cluster.strange.is_empty() || listed.iter().all(|at| known.contains(at)) {
+    if own_cluster.is_none() && !cluster.foreign.is_empty() || listed.iter().all(|at| known.contains(at)) {
         return Ok(cluster);
     }
-    // It named members that nobody has asked yet: another cluster may be where they were.
-    let access = options.access(listed).of(Some(cluster.running.cluster));
-    look(&access).await.map_err(Waiting::Silent)
+    // The list has members that were not queried yet, and another cluster may answer at their addresses.
+    let access = options
+        .access(listed)
+        .with_cluster_id(Some(cluster.running.cluster));
+    query_cluster(&access).await.map_err(BootstrapWait::NoAnswer)
 }
 
-/// Where another cluster answers than the one that this node belongs to.
+/// The endpoints at which a member of another cluster than this node's answers, with the id of that cluster.
 #[derive(Default)]
-struct Strangers(Vec<(String, u64)>);
+struct ForeignEndpoints(Vec<(String, u64)>);
 
-impl Strangers {
-    /// The members without them. It is said once about each: they may stay for long.
-    fn left_out(&mut self, cluster: &Cluster) -> Vec<String> {
-        for (at, theirs) in &cluster.strange {
-            if !self.0.iter().any(|known| known == &(at.clone(), *theirs)) {
+impl ForeignEndpoints {
+    /// Returns the endpoints of the cluster without the foreign ones. Each is logged once: they may stay for long.
+    fn update_and_exclude(&mut self, cluster: &ClusterView) -> Vec<String> {
+        for (endpoint, theirs) in &cluster.foreign {
+            if !self.0.iter().any(|known| known == &(endpoint.clone(), *theirs)) {
                 let ours = cluster.running.cluster;
                 tracing::warn!(
-                    "etcd at {at} belongs to another cluster ({theirs:x}) than this node ({ours:x}) and is left out"
+                    "etcd at {endpoint} belongs to another cluster ({theirs:x}) than this node ({ours:x}); ignoring it"
                 );
             }
         }
-        self.0.clone_from(&cluster.strange);
+        self.0.clone_from(&cluster.foreign);
         let mut endpoints = cluster.running.endpoints();
-        endpoints.retain(|at| !cluster.strange.iter().any(|(strange, _)| strange == at));
+        endpoints.retain(|at| !cluster.foreign.iter().any(|(foreign, _)| foreign == at));
         endpoints
     }
 }
 
-async fn seeds(options: &ProxyOptions) -> Result<Vec<String>, Waiting> {
+async fn seed_addresses(options: &EtcdProxyOptions) -> Result<Vec<String>, BootstrapWait> {
     match &options.seeds {
-        Seeds::At(addresses) => Ok(addresses.clone()),
-        Seeds::Behind { name, client_port } => {
-            let unresolved = |why: String| Waiting::Unresolved {
-                name: name.clone(),
-                why,
-            };
-            let seen = tokio::time::timeout(RESOLVE, options.resolver.service(name))
-                .await
-                .map_err(|_| unresolved("no answer in time".to_string()))?
-                .map_err(|error| unresolved(error.to_string()))?;
-            Ok(seen
+        ProxySeeds::Addresses(addresses) => Ok(addresses.clone()),
+        ProxySeeds::DnsName { name, client_port } => {
+            let resolved = options.resolver.resolve_service(name).await?;
+            Ok(resolved
                 .iter()
-                .map(|ip| address(&ip.to_string(), *client_port))
+                .map(|ip| host_port(&ip.to_string(), *client_port))
                 .collect())
         }
     }
 }
 
-async fn until_served(options: &ProxyOptions, listen: &str) -> Result<(), EtcdError> {
+async fn wait_until_serving(options: &EtcdProxyOptions, listen: &str) -> Result<(), EtcdDaemonError> {
     let deadline = Instant::now() + Duration::from_secs(options.tries.into());
     let access = options.access(Vec::new());
     loop {
-        let why = match health(&access, listen).await {
+        let reason = match query_status(&access, listen).await {
             Ok(_) => return Ok(()),
-            Err(error) => super::dial::cause(&error),
+            Err(error) => root_cause(&error),
         };
         if Instant::now() >= deadline {
             let tries = options.tries;
-            return Err(EtcdError::NotServing { tries, why });
+            return Err(EtcdDaemonError::NotServing { tries, reason });
         }
-        tokio::time::sleep(FIRST_PAUSES).await;
+        tokio::time::sleep(START_CHECK_INTERVAL).await;
     }
 }
 
-/// Returns other members than these. As long as nobody answers, nothing is known to have changed.
-async fn until_changed(
-    options: &ProxyOptions,
-    notes: &Notes,
+/// Returns the new endpoints. While no member answers, nothing is known to have changed.
+async fn wait_until_members_change(
+    options: &EtcdProxyOptions,
+    state_dir: &EtcdStateDir,
     current: &[String],
-    strangers: &mut Strangers,
-) -> Result<Vec<String>, EtcdError> {
-    let pinned = notes.cluster()?;
+    foreign: &mut ForeignEndpoints,
+) -> Result<Vec<String>, EtcdDaemonError> {
+    let own_cluster = state_dir.cluster_id()?;
     loop {
-        tokio::time::sleep(LIST).await;
-        let Ok(cluster) = see_members(options, notes, pinned).await else {
+        tokio::time::sleep(LIST_INTERVAL).await;
+        let Ok(cluster) = query_members(options, state_dir, own_cluster).await else {
             continue;
         };
-        notes.set_endpoints(&cluster.running.endpoints())?;
-        let now = strangers.left_out(&cluster);
+        state_dir.save_endpoints(&cluster.running.endpoints())?;
+        let now = foreign.update_and_exclude(&cluster);
         if !now.is_empty() && now != current {
             return Ok(now);
         }

@@ -1,8 +1,8 @@
-//! One mongod, spoken to directly, as its administrator.
+//! Administrative commands to one mongod, over a direct connection.
 //!
-//! With a secret we log in as the user whom the members of a replica set are to each other: the key file's content
-//! is its password. That works on a mongod that is in no set yet and has no users, from anywhere, so that the
-//! bootstrap needs no exception for whoever happens to be on the same machine, and heals wherever it broke off.
+//! With a secret, the daemon logs in as `__system`, the user as which the members of a replica set authenticate each
+//! other; the password is the content of the key file. That works from every machine, and on a mongod that is in no
+//! set and has no users. So the bootstrap needs no localhost exception, and can continue wherever it was interrupted.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{AuthMechanism, ClientOptions, Credential, ServerAddress};
 use thiserror::Error;
 
-use super::config::SetConfig;
-use super::{login, secret};
+use super::config::ReplicaSetConfig;
+use super::secret::{self, login_from_secret};
 
-const CONNECT: Duration = Duration::from_secs(2);
-/// For commands that read or change little.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For commands that mongod executes at once.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(4);
 
 mod code {
     pub(super) const UNAUTHORIZED: i32 = 13;
@@ -27,148 +27,157 @@ mod code {
     pub(super) const USER_EXISTS: i32 = 51003;
 }
 
+/// Why a command to mongod failed.
 #[derive(Debug, Error)]
-pub enum AdminError {
-    #[error("{address} is no address")]
+pub enum MongodCommandError {
+    #[error("{address} is not a valid address")]
     Address {
         address: String,
         #[source]
         source: Error,
     },
-    #[error("mongod at {address} did not answer within {patience:?}")]
-    Silent { address: String, patience: Duration },
-    #[error("mongod at {address} cannot be reached")]
+    #[error("the command to mongod at {address} timed out after {timeout:?}")]
+    Timeout { address: String, timeout: Duration },
+    #[error("could not connect to mongod at {address}")]
     Unreachable {
         address: String,
         #[source]
         source: Error,
     },
-    #[error("mongod at {address} does not accept our secret")]
+    #[error("mongod at {address} does not accept this node's secret")]
     Login { address: String },
-    #[error("mongod at {address} refused: {message} (code {code})")]
+    #[error("mongod at {address} refused the command: {message} (code {code})")]
     Refused {
         address: String,
         code: i32,
         message: String,
     },
-    #[error("mongod at {address} gave an answer without {what}")]
-    Answer { address: String, what: &'static str },
+    #[error("the answer of mongod at {address} has no field {field}")]
+    MissingField { address: String, field: &'static str },
 }
 
-/// As whom.
+/// As which MongoDB user a client logs in.
 #[derive(Clone, Copy)]
-enum As<'a> {
-    Nobody,
-    /// A member of the same set.
-    Peer(&'a str),
-    /// The user whom judicators log in as.
+enum LoginAs<'a> {
+    Anonymous,
+    /// As `__system`, like a member of the same set.
+    SetMember(&'a str),
+    /// As the user that judicators log in as.
     User(&'a str),
 }
 
-/// Cheap to clone.
+/// A client for one mongod. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Mongod {
+pub(crate) struct MongodClient {
     address: String,
     client: Client,
 }
 
-/// What a mongod is, by its own word.
+/// The answer of mongod to `hello`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Hello {
-    pub(crate) role: Role,
-    /// Whether it knows of a primary.
+pub(crate) struct HelloReply {
+    pub(crate) role: MemberRole,
+    /// Whether it sees a primary.
     pub(crate) has_primary: bool,
-    /// Changes with everything that is said here. For waiting until it does.
-    pub(crate) version: Option<Document>,
+    /// mongod changes it whenever the rest of its answer changes; with it, `hello` can wait for the next change.
+    pub(crate) topology_version: Option<Document>,
 }
 
+/// The role of a mongod in its replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum MemberRole {
     Primary,
     Secondary,
-    /// Starting, syncing, removed, or in no set.
+    /// It is starting, copying data, removed, or in no set.
     Other,
 }
 
-impl Mongod {
-    pub(crate) fn at(address: &str, secret: Option<&str>) -> Result<Mongod, AdminError> {
-        Mongod::connect(address, secret.map_or(As::Nobody, As::Peer))
+impl MongodClient {
+    pub(crate) fn at(address: &str, secret: Option<&str>) -> Result<MongodClient, MongodCommandError> {
+        MongodClient::connect(address, secret.map_or(LoginAs::Anonymous, LoginAs::SetMember))
     }
 
-    fn connect(address: &str, who: As<'_>) -> Result<Mongod, AdminError> {
-        let wrong = |source| AdminError::Address {
+    fn connect(address: &str, login: LoginAs<'_>) -> Result<MongodClient, MongodCommandError> {
+        let invalid = |source| MongodCommandError::Address {
             address: address.to_string(),
             source,
         };
         let mut options = ClientOptions::builder()
-            .hosts(vec![ServerAddress::parse(address).map_err(wrong)?])
+            .hosts(vec![ServerAddress::parse(address).map_err(invalid)?])
             .direct_connection(true)
             .app_name("conclave mongodb daemon".to_string())
-            .connect_timeout(CONNECT)
-            .server_selection_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .server_selection_timeout(CONNECT_TIMEOUT)
             .max_pool_size(4)
             .build();
-        options.credential = credential(who);
-        Ok(Mongod {
+        options.credential = credential(login);
+        Ok(MongodClient {
             address: address.to_string(),
-            client: Client::with_options(options).map_err(wrong)?,
+            client: Client::with_options(options).map_err(invalid)?,
         })
     }
 
-    /// The driver has no time limit of its own, and its futures are not to be dropped midway: the command goes on
-    /// in a task, only the waiting ends.
+    /// The driver has no timeout for commands, and its futures must not be dropped before they complete. So the
+    /// command runs in a task, and only the wait for it ends.
     pub(crate) async fn command(
         &self,
         command: Document,
-        patience: Duration,
-    ) -> Result<Document, AdminError> {
+        timeout: Duration,
+    ) -> Result<Document, MongodCommandError> {
         let database = self.client.database("admin");
         let answer = tokio::spawn(async move { database.run_command(command).await });
-        match tokio::time::timeout(patience, answer).await {
+        match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| self.failure(error)),
-            // A task that panicked gave no answer either.
-            Ok(Err(_)) | Err(_) => Err(AdminError::Silent {
+            // A task that panicked has no answer either.
+            Ok(Err(_)) | Err(_) => Err(MongodCommandError::Timeout {
                 address: self.address.clone(),
-                patience,
+                timeout,
             }),
         }
     }
 
-    pub(crate) async fn hello(&self) -> Result<Hello, AdminError> {
-        self.hello_with(doc! { "hello": 1 }, PATIENCE).await
+    pub(crate) async fn hello(&self) -> Result<HelloReply, MongodCommandError> {
+        self.hello_with(doc! { "hello": 1 }, COMMAND_TIMEOUT).await
     }
 
-    /// Answers when something has changed since `version`, or `patience` is over.
+    /// Returns when something has changed since `version`, or after `wait`.
     pub(crate) async fn hello_after(
         &self,
         version: &Document,
-        patience: Duration,
-    ) -> Result<Hello, AdminError> {
-        let millis = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+        wait: Duration,
+    ) -> Result<HelloReply, MongodCommandError> {
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let command = doc! { "hello": 1, "topologyVersion": version.clone(), "maxAwaitTimeMS": millis };
-        self.hello_with(command, patience + PATIENCE).await
+        self.hello_with(command, wait + COMMAND_TIMEOUT).await
     }
 
-    async fn hello_with(&self, command: Document, patience: Duration) -> Result<Hello, AdminError> {
-        let answer = self.command(command, patience).await?;
-        let says = |key| answer.get_bool(key).unwrap_or_default();
-        let role = match (says("isWritablePrimary"), says("secondary")) {
-            (true, _) => Role::Primary,
-            (_, true) => Role::Secondary,
-            _ => Role::Other,
+    async fn hello_with(
+        &self,
+        command: Document,
+        timeout: Duration,
+    ) -> Result<HelloReply, MongodCommandError> {
+        let answer = self.command(command, timeout).await?;
+        let flag = |key| answer.get_bool(key).unwrap_or_default();
+        let role = match (flag("isWritablePrimary"), flag("secondary")) {
+            (true, _) => MemberRole::Primary,
+            (_, true) => MemberRole::Secondary,
+            _ => MemberRole::Other,
         };
-        Ok(Hello {
+        Ok(HelloReply {
             role,
             has_primary: answer.contains_key("primary"),
-            version: answer.get_document("topologyVersion").ok().cloned(),
+            topology_version: answer.get_document("topologyVersion").ok().cloned(),
         })
     }
 
-    /// `None` where it is not in a set yet.
-    pub(crate) async fn config(&self) -> Result<Option<SetConfig>, AdminError> {
-        match self.command(doc! { "replSetGetConfig": 1 }, PATIENCE).await {
+    /// Returns `None` if mongod is in no replica set yet.
+    pub(crate) async fn config(&self) -> Result<Option<ReplicaSetConfig>, MongodCommandError> {
+        match self
+            .command(doc! { "replSetGetConfig": 1 }, COMMAND_TIMEOUT)
+            .await
+        {
             Ok(answer) => self.config_of(answer).map(Some),
-            Err(AdminError::Refused {
+            Err(MongodCommandError::Refused {
                 code: code::NOT_YET_INITIALIZED,
                 ..
             }) => Ok(None),
@@ -176,118 +185,123 @@ impl Mongod {
         }
     }
 
-    /// To be asked of the primary: the config, and whether it is in force (a majority has it).
-    pub(crate) async fn config_in_force(&self) -> Result<(SetConfig, bool), AdminError> {
+    /// Returns the primary's config, and whether it is committed (a majority has it).
+    pub(crate) async fn config_and_commitment(&self) -> Result<(ReplicaSetConfig, bool), MongodCommandError> {
         let command = doc! { "replSetGetConfig": 1, "commitmentStatus": true };
-        let answer = self.command(command, PATIENCE).await?;
-        let in_force = answer.get_bool("commitmentStatus").unwrap_or_default();
-        Ok((self.config_of(answer)?, in_force))
+        let answer = self.command(command, COMMAND_TIMEOUT).await?;
+        let is_committed = answer.get_bool("commitmentStatus").unwrap_or_default();
+        Ok((self.config_of(answer)?, is_committed))
     }
 
-    fn config_of(&self, mut answer: Document) -> Result<SetConfig, AdminError> {
+    fn config_of(&self, mut answer: Document) -> Result<ReplicaSetConfig, MongodCommandError> {
         match answer.remove("config") {
-            Some(mongodb::bson::Bson::Document(config)) => Ok(SetConfig(config)),
-            _ => Err(self.without("config")),
+            Some(mongodb::bson::Bson::Document(config)) => Ok(ReplicaSetConfig(config)),
+            _ => Err(self.missing("config")),
         }
     }
 
-    /// That it was done before is fine.
-    pub(crate) async fn initiate(&self, config: &SetConfig) -> Result<(), AdminError> {
+    /// Succeeds also if the set was initiated before.
+    pub(crate) async fn initiate(&self, config: &ReplicaSetConfig) -> Result<(), MongodCommandError> {
         let command = doc! { "replSetInitiate": config.0.clone() };
         match self.command(command, Duration::from_secs(20)).await {
-            Err(AdminError::Refused {
+            Err(MongodCommandError::Refused {
                 code: code::ALREADY_INITIALIZED,
                 ..
             }) => Ok(()),
-            done => done.map(|_| ()),
+            result => result.map(drop),
         }
     }
 
-    /// Answers when a majority has the new config, or says why not.
-    pub(crate) async fn reconfigure(&self, config: &SetConfig) -> Result<(), AdminError> {
-        let patience = Duration::from_secs(10);
+    /// Returns when a majority has the new config, or with an error.
+    pub(crate) async fn reconfigure(&self, config: &ReplicaSetConfig) -> Result<(), MongodCommandError> {
         let command = doc! { "replSetReconfig": config.0.clone(), "maxTimeMS": 8000 };
-        self.command(command, patience).await.map(|_| ())
+        self.command(command, Duration::from_secs(10)).await.map(drop)
     }
 
-    /// State and time since start of each member, by address.
-    pub(crate) async fn status(&self) -> Result<Vec<SeatStatus>, AdminError> {
-        let answer = self.command(doc! { "replSetGetStatus": 1 }, PATIENCE).await?;
-        let members = answer.get_array("members").map_err(|_| self.without("members"))?;
+    /// The state of each member, as this mongod sees it.
+    pub(crate) async fn status(&self) -> Result<Vec<SetMemberStatus>, MongodCommandError> {
+        let answer = self
+            .command(doc! { "replSetGetStatus": 1 }, COMMAND_TIMEOUT)
+            .await?;
+        let members = answer.get_array("members").map_err(|_| self.missing("members"))?;
         Ok(members
             .iter()
-            .filter_map(|member| SeatStatus::of(member.as_document()?))
+            .filter_map(|member| SetMemberStatus::parse(member.as_document()?))
             .collect())
     }
 
-    pub(crate) async fn version(&self) -> Result<String, AdminError> {
-        let answer = self.command(doc! { "buildInfo": 1 }, PATIENCE).await?;
-        let version = answer.get_str("version").map_err(|_| self.without("version"))?;
+    pub(crate) async fn version(&self) -> Result<String, MongodCommandError> {
+        let answer = self.command(doc! { "buildInfo": 1 }, COMMAND_TIMEOUT).await?;
+        let version = answer.get_str("version").map_err(|_| self.missing("version"))?;
         Ok(version.to_string())
     }
 
-    /// For `rest` it will not be elected again.
-    pub(crate) async fn step_down(&self, catch_up: Duration, rest: Duration) -> Result<(), AdminError> {
+    /// Makes a primary step down. It is not elected again for `no_reelection`.
+    pub(crate) async fn step_down(
+        &self,
+        catch_up: Duration,
+        no_reelection: Duration,
+    ) -> Result<(), MongodCommandError> {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let command = doc! {
-            "replSetStepDown": seconds(rest),
+            "replSetStepDown": seconds(no_reelection),
             "secondaryCatchUpPeriodSecs": seconds(catch_up),
         };
-        self.command(command, catch_up + PATIENCE).await.map(|_| ())
+        self.command(command, catch_up + COMMAND_TIMEOUT).await.map(drop)
     }
 
-    pub(crate) async fn has_user(&self, secret: &str) -> Result<bool, AdminError> {
-        let (user, _) = login(secret);
-        let answer = self.command(doc! { "usersInfo": user }, PATIENCE).await?;
-        let users = answer.get_array("users").map_err(|_| self.without("users"))?;
+    pub(crate) async fn has_user(&self, secret: &str) -> Result<bool, MongodCommandError> {
+        let (user, _) = login_from_secret(secret);
+        let answer = self.command(doc! { "usersInfo": user }, COMMAND_TIMEOUT).await?;
+        let users = answer.get_array("users").map_err(|_| self.missing("users"))?;
         Ok(!users.is_empty())
     }
 
-    /// That it was done before is fine.
-    pub(crate) async fn make_user(&self, secret: &str) -> Result<(), AdminError> {
-        let (user, password) = login(secret);
+    /// Succeeds also if the user exists.
+    pub(crate) async fn create_user(&self, secret: &str) -> Result<(), MongodCommandError> {
+        let (user, password) = login_from_secret(secret);
         let command = doc! {
             "createUser": user,
             "pwd": password,
-            // Whoever has the secret could say anything as a peer anyway.
+            // A client that has the secret could log in as `__system` and do everything anyway.
             "roles": [{ "role": "root", "db": "admin" }],
             "writeConcern": { "w": "majority", "j": true, "wtimeout": 10_000 },
         };
         match self.command(command, Duration::from_secs(15)).await {
-            Err(AdminError::Refused {
+            Err(MongodCommandError::Refused {
                 code: code::USER_EXISTS,
                 ..
             }) => Ok(()),
-            done => done.map(|_| ()),
+            result => result.map(drop),
         }
     }
 
-    /// Whether the user that was made for the secret can log in here.
-    pub(crate) async fn check_login(&self, secret: &str) -> Result<(), AdminError> {
-        let user = Mongod::connect(&self.address, As::User(secret))?;
-        user.command(doc! { "ping": 1 }, PATIENCE).await.map(|_| ())
+    /// Checks that the user which was created for the secret can log in.
+    pub(crate) async fn check_login(&self, secret: &str) -> Result<(), MongodCommandError> {
+        let user = MongodClient::connect(&self.address, LoginAs::User(secret))?;
+        user.command(doc! { "ping": 1 }, COMMAND_TIMEOUT).await.map(drop)
     }
 
-    fn without(&self, what: &'static str) -> AdminError {
-        AdminError::Answer {
+    fn missing(&self, field: &'static str) -> MongodCommandError {
+        MongodCommandError::MissingField {
             address: self.address.clone(),
-            what,
+            field,
         }
     }
 
-    fn failure(&self, error: Error) -> AdminError {
+    fn failure(&self, error: Error) -> MongodCommandError {
         let address = self.address.clone();
         match *error.kind {
-            ErrorKind::Authentication { .. } => AdminError::Login { address },
+            ErrorKind::Authentication { .. } => MongodCommandError::Login { address },
             ErrorKind::Command(ref refusal) => match refusal.code {
-                code::AUTHENTICATION_FAILED | code::UNAUTHORIZED => AdminError::Login { address },
-                code => AdminError::Refused {
+                code::AUTHENTICATION_FAILED | code::UNAUTHORIZED => MongodCommandError::Login { address },
+                code => MongodCommandError::Refused {
                     address,
                     code,
                     message: refusal.message.clone(),
                 },
             },
-            _ => AdminError::Unreachable {
+            _ => MongodCommandError::Unreachable {
                 address,
                 source: error,
             },
@@ -295,15 +309,16 @@ impl Mongod {
     }
 }
 
+/// A member in the answer of `replSetGetStatus`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SeatStatus {
+pub(crate) struct SetMemberStatus {
     pub(crate) address: String,
     pub(crate) state: String,
     pub(crate) uptime: Duration,
 }
 
-impl SeatStatus {
-    fn of(member: &Document) -> Option<SeatStatus> {
+impl SetMemberStatus {
+    fn parse(member: &Document) -> Option<SetMemberStatus> {
         let uptime = match member.get("uptime") {
             Some(mongodb::bson::Bson::Int32(seconds)) => u64::try_from(*seconds).ok(),
             Some(mongodb::bson::Bson::Int64(seconds)) => u64::try_from(*seconds).ok(),
@@ -313,7 +328,7 @@ impl SeatStatus {
             "(not reachable/healthy)" => "unreachable".to_string(),
             state => state.to_ascii_lowercase(),
         };
-        Some(SeatStatus {
+        Some(SetMemberStatus {
             address: member.get_str("name").ok()?.to_string(),
             state,
             uptime: Duration::from_secs(uptime.unwrap_or_default()),
@@ -321,12 +336,12 @@ impl SeatStatus {
     }
 }
 
-fn credential(who: As<'_>) -> Option<Credential> {
-    let (user, password, source) = match who {
-        As::Nobody => return None,
-        As::Peer(secret) => ("__system".to_string(), secret::key(secret), "local"),
-        As::User(secret) => {
-            let (user, password) = login(secret);
+fn credential(login: LoginAs<'_>) -> Option<Credential> {
+    let (user, password, source) = match login {
+        LoginAs::Anonymous => return None,
+        LoginAs::SetMember(secret) => ("__system".to_string(), secret::key_file_content(secret), "local"),
+        LoginAs::User(secret) => {
+            let (user, password) = login_from_secret(secret);
             (user, password, "admin")
         }
     };

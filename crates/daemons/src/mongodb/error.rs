@@ -1,74 +1,77 @@
-//! Why a daemon ends, or an operator's request was not carried out.
+//! Why the mongod daemon, or an operator's command to it, failed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::admin::AdminError;
-use super::admit::Refusal;
-use super::etcd::EtcdError;
-use super::notes::NoteError;
-use crate::{PortError, ProgramError, StartError};
+use super::admin::MongodCommandError;
+use super::record_store::RecordStoreError;
+use super::start_check::MongodStartRefusal;
+use crate::state_file::StateFileError;
+use crate::{PortError, ProgramError, ServerStartError};
 
+/// Why the mongod daemon ended, or why a node could not leave or be removed.
 #[derive(Debug, Error)]
-pub enum MongodbError {
+pub enum MongodbDaemonError {
     #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
     Port(#[from] PortError),
     #[error(transparent)]
-    Start(#[from] StartError),
+    StartServer(#[from] ServerStartError),
     #[error(transparent)]
-    Note(#[from] NoteError),
+    StateFile(#[from] StateFileError),
     #[error(transparent)]
-    Refusal(#[from] Refusal),
+    Refused(#[from] MongodStartRefusal),
     #[error(transparent)]
-    Etcd(#[from] EtcdError),
+    Etcd(#[from] RecordStoreError),
     #[error(transparent)]
-    Admin(#[from] AdminError),
+    Mongod(#[from] MongodCommandError),
     #[error(transparent)]
-    Component(#[from] supervise::ComponentFailed),
-    #[error("{how}; its log says why")]
-    Ended { how: String },
+    Component(#[from] supervise::ComponentFailure),
+    #[error("{exit}; see its log for the reason")]
+    Exited { exit: String },
     #[error("mongod did not answer for {silence:?} and was killed")]
     Hung { silence: Duration },
     #[error(
-        "this node initiated a replica set, but another was quicker; nothing was kept in it. Its data is now in \
-         {aside}, and the node joins with an empty folder"
+        "this node initiated a replica set, but another node's set was confirmed first. Nothing was stored in this \
+         one; its data was moved to {aside}, and the node joins the other set with an empty folder"
     )]
-    SetAside { aside: PathBuf },
-    #[error("{name} is the last member of the replica set: without it, its data would be gone")]
+    MovedAside { aside: PathBuf },
+    #[error("{name} is the last member of the replica set: without it, the data would be lost")]
     LastMember { name: String },
-    #[error("no other member of the replica set has the data and answers; start them before {name} leaves")]
-    NoOther { name: String },
     #[error(
-        "the replica set needs {name}: without it, too few of {voters} voting members are there to be a majority. \
-         Bring back {}, or `conclave remove` who is lost, first", .down.join(", ")
+        "no other member of the replica set has the data and answers; start the others before {name} leaves"
     )]
-    Needed {
+    NoOtherMember { name: String },
+    #[error(
+        "the replica set needs {name}: without it, too few of {voters} voting members are available for a majority. \
+         First bring back {}, or `conclave remove` nodes that are lost", .unavailable.join(", ")
+    )]
+    NeededForMajority {
         name: String,
         voters: usize,
-        /// With their states.
-        down: Vec<String>,
+        /// The names of the members that are not available, with their states.
+        unavailable: Vec<String>,
     },
     #[error(
         "{name} is about to leave, but is still a member of the replica set, which may need it. Keep it running, \
-         and run the same again"
+         and run the same command again"
     )]
     StillMember { name: String },
     #[error("no member of the replica set is named {name}; the members are {}", .known.join(", "))]
-    NoSuchNode { name: String, known: Vec<String> },
+    NoSuchMember { name: String, known: Vec<String> },
     #[error("mongod of {name} answers at {address}: run `conclave leave` on that node, or stop it first")]
-    StillThere { name: String, address: String },
+    StillAlive { name: String, address: String },
 }
 
-impl MongodbError {
-    /// Whether the same may go well a moment later.
+impl MongodbDaemonError {
+    /// Whether a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            MongodbError::Etcd(_) => true,
-            MongodbError::Admin(error) => !matches!(error, AdminError::Login { .. }),
+            MongodbDaemonError::Etcd(_) => true,
+            MongodbDaemonError::Mongod(error) => !matches!(error, MongodCommandError::Login { .. }),
             _ => false,
         }
     }

@@ -1,88 +1,97 @@
-//! Initiating the replica set: claimed, done and confirmed by one daemon.
+//! Initiates the replica set: one daemon claims the right to, initiates the set and confirms it.
 
+use error_causes::with_causes;
 use futures::future::join_all;
 
-use super::MongodbError;
-use super::admin::{AdminError, Mongod};
-use super::config::SetConfig;
-use super::diff::Seat;
-use super::etcd::Held;
-use super::records::{Claim, Initiated, Records};
-use super::work::{Pace, Work};
-use crate::causes::with_causes;
+use super::MongodbDaemonError;
+use super::admin::{MongodClient, MongodCommandError};
+use super::config::ReplicaSetConfig;
+use super::config_change::ConfigMember;
+use super::controller::{MemberController, RecheckDelay};
+use super::record_store::InitiationLease;
+use super::records::{InitiatedRecord, InitiationClaim, ReplicaSetRecords};
 
-impl Work {
-    pub(super) async fn claim(&mut self) -> Result<Pace, MongodbError> {
-        self.say("claiming to initiate the replica set");
-        let claim = Claim {
+impl MemberController {
+    pub(super) async fn claim_initiation(&mut self) -> Result<RecheckDelay, MongodbDaemonError> {
+        self.status
+            .activity("claiming the right to initiate the replica set");
+        let claim = InitiationClaim {
             name: self.options.name.clone(),
-            incarnation: self.note.incarnation.clone(),
+            incarnation: self.member.incarnation.clone(),
         };
-        self.held = self.etcd.claim(&claim, self.options.lease).await?;
-        Ok(Pace::Now)
+        self.claim = self.record_store.claim(&claim, self.options.lease).await?;
+        Ok(RecheckDelay::None)
     }
 
-    pub(super) async fn initiate(&mut self) -> Result<Pace, MongodbError> {
-        let records = self.etcd.read().await?;
-        if let Some(obstacle) = self.obstacle(&records).await {
-            self.say(&format!("initiating the replica set: {obstacle}"));
-            return Ok(Pace::Soon);
+    pub(super) async fn initiate(&mut self) -> Result<RecheckDelay, MongodbDaemonError> {
+        let records = self.record_store.read().await?;
+        if let Some(reason) = self.reason_not_to_initiate(&records).await {
+            self.status
+                .activity(&format!("initiating the replica set: {reason}"));
+            return Ok(RecheckDelay::Short);
         }
-        self.say("initiating the replica set");
-        if !self.held.as_ref().is_some_and(Held::is_ours) {
-            return Ok(Pace::Soon);
+        self.status.activity("initiating the replica set");
+        if !self.claim.as_ref().is_some_and(InitiationLease::is_held) {
+            return Ok(RecheckDelay::Short);
         }
-        let seat = Seat {
+        let own = ConfigMember {
             address: self.options.address(),
             name: Some(self.options.name.clone()),
-            incarnation: Some(self.note.incarnation.clone()),
+            incarnation: Some(self.member.incarnation.clone()),
             votes: 1,
         };
-        self.local
-            .initiate(&SetConfig::first(&self.options.set, &seat))
+        self.mongod
+            .initiate(&ReplicaSetConfig::with_one_member(&self.options.set, &own))
             .await?;
-        tracing::info!(set = self.options.set, "replica set initiated");
-        Ok(Pace::Now)
+        tracing::info!(set = self.options.set, "initiated the replica set");
+        Ok(RecheckDelay::None)
     }
 
-    /// Whoever is registered has to say that it is in no set. One that does not answer may be in one.
-    async fn obstacle(&self, records: &Records) -> Option<String> {
-        let asked =
+    /// Every registered member has to answer that it is in no replica set. A member that does not answer may be in one.
+    async fn reason_not_to_initiate(&self, records: &ReplicaSetRecords) -> Option<String> {
+        let queries =
             records.members.iter().map(
                 async |(name, member)| match self.config_at(&member.address).await {
                     Ok(None) => None,
                     Ok(Some(_)) => Some(format!(
-                        "{name} is in a replica set already; waiting for it to go on"
+                        "{name} is already in a replica set; waiting until it has confirmed the set"
                     )),
                     Err(error) => Some(format!(
-                        "waiting for {name} to say that it is in none: {}; if it is lost, `conclave remove {name}` \
-                         on another node",
+                        "waiting for {name} to answer that it is in no replica set: {}; if it is lost, \
+                         `conclave remove {name}` on another node",
                         with_causes(&error)
                     )),
                 },
             );
-        join_all(asked).await.into_iter().flatten().next()
+        join_all(queries).await.into_iter().flatten().next()
     }
 
-    pub(super) async fn config_at(&self, address: &str) -> Result<Option<SetConfig>, AdminError> {
-        Mongod::at(address, self.options.secret.as_deref())?
+    pub(super) async fn config_at(
+        &self,
+        address: &str,
+    ) -> Result<Option<ReplicaSetConfig>, MongodCommandError> {
+        MongodClient::at(address, self.options.secret.as_deref())?
             .config()
             .await
     }
 
-    pub(super) async fn confirm(&mut self) -> Result<Pace, MongodbError> {
-        let Some(id) = self.local.config().await?.and_then(|config| config.id()) else {
-            return Ok(Pace::Soon);
+    pub(super) async fn confirm_set(&mut self) -> Result<RecheckDelay, MongodbDaemonError> {
+        let Some(id) = self.mongod.config().await?.and_then(|config| config.id()) else {
+            return Ok(RecheckDelay::Short);
         };
-        let initiated = Initiated {
+        let initiated = InitiatedRecord {
             set: self.options.set.clone(),
             by: self.options.name.clone(),
             id,
         };
-        if self.etcd.confirm(&initiated).await? {
-            tracing::info!(set = initiated.set, id = initiated.id, "replica set confirmed");
+        if self.record_store.confirm(&initiated).await? {
+            tracing::info!(
+                set = initiated.set,
+                id = initiated.id,
+                "confirmed the replica set"
+            );
         }
-        self.let_go().await;
-        Ok(Pace::Now)
+        self.release_claim().await;
+        Ok(RecheckDelay::None)
     }
 }

@@ -1,192 +1,204 @@
-//! Leaving for good, and removing one that is gone.
+//! Takes a node out of the replica set for good: this one, or one that is lost.
 
 use std::time::Duration;
 
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 use tokio::net::TcpStream;
 
-use super::etcd::{Etcd, follow};
-use super::notes::{self, MemberNote, Notes};
-use super::records::{Incarnation, Records};
-use super::spare::can_spare;
-use super::states::states;
-use super::{MongodbError, Options};
-use crate::election::outlast;
+use super::local_state::{self, MemberStateFile, MongodLocalState};
+use super::members::replica_set_members;
+use super::quorum_check::check_quorum_without_self;
+use super::record_store::{RecordStore, watch_records};
+use super::records::{Incarnation, ReplicaSetRecords};
+use super::{MongodDaemonOptions, MongodbDaemonError};
+use crate::election_retry::retry_during_election;
 
-/// One that is alive may be too busy to answer the first time.
+/// A live mongod may be too busy to answer the first probe.
 const PROBES: u32 = 3;
-const PROBE: Duration = Duration::from_secs(2);
-const BETWEEN_PROBES: Duration = Duration::from_millis(1500);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+const PROBE_INTERVAL: Duration = Duration::from_millis(1500);
+const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far it got.
+/// Whether the replica set has already removed a member that was taken out of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// The replica set is rid of it.
-    Done,
-    /// Everything is said; the set's primary removes it as soon as there is one that can.
+pub enum ReplicaSetRemoval {
+    /// The set's config no longer has the member.
+    Complete,
+    /// The member is marked as left in etcd; the primary removes it as soon as a majority agrees.
     Pending,
 }
 
-/// Whether [`leave`] would go on. Changes nothing, so that it can be asked before anything else is changed.
-pub async fn may_leave(options: &Options) -> Result<(), MongodbError> {
-    let Some(note) = Notes::read(&options.data)?.member else {
+/// Checks whether [`leave`] would be allowed now. Changes nothing.
+pub async fn check_can_leave(options: &MongodDaemonOptions) -> Result<(), MongodbDaemonError> {
+    let Some(member) = MongodLocalState::read(&options.data)?.member else {
         return Ok(());
     };
-    let mut etcd = Etcd::new(&options.etcd);
-    outlast(lasts, async || {
-        permission(options, &note, &mut etcd).await.map(drop)
+    let mut store = RecordStore::new(&options.etcd);
+    retry_during_election(is_permanent, async || {
+        records_if_allowed(options, &member, &mut store).await.map(drop)
     })
     .await
 }
 
-/// To be called on the node that leaves, while its daemon runs. Waits until the replica set is rid of it; stopping
-/// the daemon is left to the caller. Saying it twice is saying it once. Data is kept, but never served again.
+/// Takes this node out of the replica set, and returns when the set's config no longer has it. The daemon has to be
+/// running meanwhile; the caller stops it afterwards. May be repeated. The data is kept, but never served again.
 ///
-/// If the set is not rid of it within `patience`, that is the error [`MongodbError::StillMember`]: the set may need
-/// its vote to be rid of it, so it is not to be stopped. It is never [`Departure::Pending`].
-pub async fn leave(options: &Options, patience: Duration) -> Result<Departure, MongodbError> {
-    let Some(note) = Notes::read(&options.data)?.member else {
-        return Ok(Departure::Done);
+/// If the set has not removed the member within `timeout`, the error is [`MongodbDaemonError::StillMember`]. The daemon
+/// must not be stopped then: the set may need this member's vote to remove it.
+pub async fn leave(options: &MongodDaemonOptions, timeout: Duration) -> Result<(), MongodbDaemonError> {
+    let Some(member) = MongodLocalState::read(&options.data)?.member else {
+        return Ok(());
     };
-    let mut etcd = Etcd::new(&options.etcd);
-    outlast(lasts, async || {
-        while let Some(records) = permission(options, &note, &mut etcd).await? {
-            if etcd.deregister(&options.name, &records).await? {
+    let mut store = RecordStore::new(&options.etcd);
+    retry_during_election(is_permanent, async || {
+        while let Some(records) = records_if_allowed(options, &member, &mut store).await? {
+            if store.deregister(&options.name, &records).await? {
                 break;
             }
         }
         Ok(())
     })
     .await?;
-    match await_gone(&options.etcd, &note.incarnation, patience).await {
-        Departure::Done => {
-            notes::write_left(&options.data)?;
-            Ok(Departure::Done)
-        }
-        Departure::Pending => Err(MongodbError::StillMember {
+    match wait_until_removed(&options.etcd, &member.incarnation, timeout).await {
+        ReplicaSetRemoval::Complete => Ok(local_state::write_left(&options.data)?),
+        ReplicaSetRemoval::Pending => Err(MongodbDaemonError::StillMember {
             name: options.name.clone(),
         }),
     }
 }
 
-/// To be called anywhere, for a node that will not come back. One that answers is not removed: it has to leave.
-pub async fn remove(access: &Access, name: &str, patience: Duration) -> Result<Departure, MongodbError> {
-    let mut etcd = Etcd::new(access);
-    let removed = outlast(lasts, async || mark_removed(&mut etcd, name).await).await?;
-    Ok(await_gone(access, &removed, patience).await)
+/// Removes a node that will not come back. A node whose mongod answers is not removed: it has to leave.
+pub async fn remove_member(
+    access: &EtcdAccess,
+    name: &str,
+    timeout: Duration,
+) -> Result<ReplicaSetRemoval, MongodbDaemonError> {
+    let mut store = RecordStore::new(access);
+    let removed = retry_during_election(is_permanent, async || mark_as_left(&mut store, name).await).await?;
+    Ok(wait_until_removed(access, &removed, timeout).await)
 }
 
-/// Who has been removed by that, now or before.
-async fn mark_removed(etcd: &mut Etcd, name: &str) -> Result<Incarnation, MongodbError> {
+/// Returns the incarnation that was marked, now or by an earlier call.
+async fn mark_as_left(store: &mut RecordStore, name: &str) -> Result<Incarnation, MongodbDaemonError> {
     loop {
-        let records = etcd.read().await?;
+        let records = store.read().await?;
         let Some(member) = records.members.get(name) else {
-            let before = records.left.iter().rfind(|(_, left)| left.name == name);
-            return match before {
+            let earlier = records.left.iter().rfind(|(_, left)| left.name == name);
+            return match earlier {
                 Some((incarnation, _)) => Ok(incarnation.clone()),
-                None => Err(MongodbError::NoSuchNode {
+                None => Err(MongodbDaemonError::NoSuchMember {
                     name: name.to_string(),
                     known: records.members.keys().cloned().collect(),
                 }),
             };
         };
         refuse_if_last(&records, name)?;
-        if answers(&member.address).await {
-            return Err(MongodbError::StillThere {
+        if is_answering(&member.address).await {
+            return Err(MongodbDaemonError::StillAlive {
                 name: name.to_string(),
                 address: member.address.clone(),
             });
         }
-        if etcd.deregister(name, &records).await? {
+        if store.deregister(name, &records).await? {
             return Ok(member.incarnation.clone());
         }
     }
 }
 
-/// Whether it is no use to wait for etcd to elect a leader.
-fn lasts(error: &MongodbError) -> bool {
+fn is_permanent(error: &MongodbDaemonError) -> bool {
     match error {
-        MongodbError::Etcd(error) => error.lasts(),
+        MongodbDaemonError::Etcd(error) => error.is_permanent(),
         _ => true,
     }
 }
 
-/// To leave as things are in these records. None if it was said before.
-async fn permission(
-    options: &Options,
-    note: &MemberNote,
-    etcd: &mut Etcd,
-) -> Result<Option<Records>, MongodbError> {
+/// Returns the records on which the permission to leave is based, or `None` if the node has deregistered already.
+async fn records_if_allowed(
+    options: &MongodDaemonOptions,
+    member: &MemberStateFile,
+    store: &mut RecordStore,
+) -> Result<Option<ReplicaSetRecords>, MongodbDaemonError> {
     loop {
-        let records = etcd.read().await?;
-        if !is_registered(options, note, &records) {
+        let records = store.read().await?;
+        if !is_registered(options, member, &records) {
             return Ok(None);
         }
         match refuse_if_needed(options, &records).await {
             Ok(()) => return Ok(Some(records)),
-            // Another has left since they were read, and was missed for that: who is refused is told what is so now.
-            Err(_) if etcd.read().await?.members != records.members => {}
+            // Another node has left since the records were read, and was counted as missing: check again.
+            Err(_) if store.read().await?.members != records.members => {}
             Err(refused) => return Err(refused),
         }
     }
 }
 
-fn refuse_if_last(records: &Records, name: &str) -> Result<(), MongodbError> {
+fn refuse_if_last(records: &ReplicaSetRecords, name: &str) -> Result<(), MongodbDaemonError> {
     match records.members.keys().any(|other| other != name) {
         true => Ok(()),
-        false => Err(MongodbError::LastMember {
+        false => Err(MongodbDaemonError::LastMember {
             name: name.to_string(),
         }),
     }
 }
 
-/// Others may be registered and yet have nothing, or not be there.
-async fn refuse_if_needed(options: &Options, records: &Records) -> Result<(), MongodbError> {
+/// Other registered members may be down or have no data yet, so their states are checked.
+async fn refuse_if_needed(
+    options: &MongodDaemonOptions,
+    records: &ReplicaSetRecords,
+) -> Result<(), MongodbDaemonError> {
     refuse_if_last(records, &options.name)?;
     if records.initiated.is_none() {
         return Ok(());
     }
-    let seen = states(&options.etcd, options.secret.as_deref()).await?;
-    can_spare(options, &seen)
+    let members = replica_set_members(&options.etcd, options.secret.as_deref()).await?;
+    check_quorum_without_self(options, &members)
 }
 
-fn is_registered(options: &Options, note: &MemberNote, records: &Records) -> bool {
-    let member = records.members.get(&options.name);
-    member.is_some_and(|member| member.incarnation == note.incarnation)
+fn is_registered(
+    options: &MongodDaemonOptions,
+    member: &MemberStateFile,
+    records: &ReplicaSetRecords,
+) -> bool {
+    let registered = records.members.get(&options.name);
+    registered.is_some_and(|registered| registered.incarnation == member.incarnation)
 }
 
-async fn answers(address: &str) -> bool {
-    for turn in 0..PROBES {
-        if turn > 0 {
-            tokio::time::sleep(BETWEEN_PROBES).await;
+async fn is_answering(address: &str) -> bool {
+    for probe in 0..PROBES {
+        if probe > 0 {
+            tokio::time::sleep(PROBE_INTERVAL).await;
         }
-        if let Ok(Ok(_)) = tokio::time::timeout(PROBE, TcpStream::connect(address)).await {
+        if let Ok(Ok(_)) = tokio::time::timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await {
             return true;
         }
     }
     false
 }
 
-async fn await_gone(access: &Access, incarnation: &Incarnation, patience: Duration) -> Departure {
-    let mut etcd = Etcd::new(access);
-    let mut changes = follow(access);
-    let gone = async {
-        // An etcd that cannot be asked now may be asked later.
-        while etcd
+async fn wait_until_removed(
+    access: &EtcdAccess,
+    incarnation: &Incarnation,
+    timeout: Duration,
+) -> ReplicaSetRemoval {
+    let mut store = RecordStore::new(access);
+    let mut changes = watch_records(access);
+    let removed = async {
+        // If etcd does not answer now, it may answer later.
+        while store
             .read()
             .await
-            .map_or(true, |records| is_there(&records, incarnation))
+            .map_or(true, |records| is_still_in_set(&records, incarnation))
         {
-            let _ = tokio::time::timeout(Duration::from_secs(1), changes.changed()).await;
+            let _ = tokio::time::timeout(REREAD_INTERVAL, changes.changed()).await;
         }
     };
-    match tokio::time::timeout(patience, gone).await {
-        Ok(()) => Departure::Done,
-        Err(_) => Departure::Pending,
+    match tokio::time::timeout(timeout, removed).await {
+        Ok(()) => ReplicaSetRemoval::Complete,
+        Err(_) => ReplicaSetRemoval::Pending,
     }
 }
 
-/// Without a confirmed set there is none to be rid of it.
-fn is_there(records: &Records, incarnation: &Incarnation) -> bool {
-    records.initiated.is_some() && records.left.get(incarnation).is_some_and(|left| !left.gone)
+/// Without a confirmed set, there is no set that could have the member.
+fn is_still_in_set(records: &ReplicaSetRecords, incarnation: &Incarnation) -> bool {
+    records.initiated.is_some() && records.left.get(incarnation).is_some_and(|left| !left.removed)
 }

@@ -1,47 +1,47 @@
-//! What a daemon is told.
+//! The options of the mongod daemon.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 
+use crate::server::port::host_port;
+
+/// The options of a daemon that runs a member of the replica set.
 #[derive(Clone)]
-pub struct Options {
-    /// Of the node: unique in the cluster.
+pub struct MongodDaemonOptions {
+    /// The name of the node, unique in the cluster.
     pub name: String,
-    /// mongod itself: a path, or a name that is looked for on the PATH.
+    /// The path of mongod, or a name that is looked for on the PATH.
     pub program: PathBuf,
-    /// The folder for mongod's data (in `data` below it) and for the daemon's notes beside that.
+    /// The daemon's folder: mongod's data is in `data` below it, and the daemon's state files are beside that.
     pub data: PathBuf,
-    /// Where the other members reach this one, and where it listens.
+    /// The address on which mongod listens and at which the other members reach it.
     pub host: String,
     pub port: u16,
-    /// The replica set's name.
+    /// The name of the replica set.
     pub set: String,
-    /// For how many seconds mongod may not answer before it is killed, if it is at work meanwhile.
+    /// For how many seconds a mongod that uses the CPU may not answer before it is killed.
     pub tries: u32,
-    /// Bytes of WiredTiger's cache. mongod's own choice (half of the memory) where there is none.
+    /// The size of WiredTiger's cache in bytes. `None` leaves it to mongod, which takes half of the memory.
     pub cache: Option<u64>,
-    /// The cluster's secret. Without one, mongod asks nobody who they are.
+    /// The secret from which all logins are derived. `None` runs mongod without authentication.
     pub secret: Option<String>,
-    pub etcd: Access,
-    /// How long a claim to initiate outlives its daemon.
+    pub etcd: EtcdAccess,
+    /// After this time the claim of a dead daemon to initiate the replica set expires.
     pub lease: Duration,
-    /// The command that ties mongod's life to ours; empty to start it directly.
-    pub leash: Vec<OsString>,
+    /// The command, put before mongod's own, that ends mongod when the daemon ends; empty for none.
+    pub parent_death_wrapper: Vec<OsString>,
 }
 
-impl Options {
-    /// `host:port`, as it stands in the replica set's config.
+impl MongodDaemonOptions {
+    /// `host:port`, as in the replica set's config.
     pub fn address(&self) -> String {
-        match self.host.contains(':') && !self.host.starts_with('[') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
+        host_port(&self.host, self.port)
     }
 
-    /// What mongod is told as its data folder.
+    /// The folder that mongod is given.
     pub(crate) fn dbpath(&self) -> PathBuf {
         self.data.join("data")
     }

@@ -1,14 +1,14 @@
-//! What is written in etcd about the replica set, below `/conclave/mongodb/`.
+//! The records in etcd about the replica set, below `/conclave/mongodb/`.
 //!
-//! | key | value | there |
+//! | key | value | kept |
 //! |---|---|---|
 //! | `members/NAME` | address and incarnation of a node | until the node left or was removed |
-//! | `left/INCARNATION` | who it was, and whether the replica set is rid of it | for ever |
-//! | `initiate` | who is about to initiate the set | as long as that daemon lives |
-//! | `initiated` | which set is the cluster's one | for ever |
-//! | `set` | what the primary's daemon last saw | changes with the set |
+//! | `left/INCARNATION` | name and address, and whether the set has removed it | for ever |
+//! | `initiate` | the node that claims to initiate the set | as long as its daemon renews the lease |
+//! | `initiated` | the replica set that is the cluster's | for ever |
+//! | `set` | the set as the primary's daemon last saw it | changes with the set |
 //!
-//! All of it is read at once, so that what is decided is decided over one moment.
+//! All records are read in one request, so that a decision is based on a consistent snapshot.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,8 +29,9 @@ pub(crate) fn left_key(incarnation: &Incarnation) -> String {
     format!("{PREFIX}left/{incarnation}")
 }
 
-/// One life of a data folder. A folder that was lost and begins anew is another member to the replica set, at
-/// whatever address: if it came back as the old one, it would vote on writes that it has forgotten.
+/// The identity of one data folder from its creation to its loss. A node whose data was lost gets a new incarnation,
+/// and is a new member of the replica set even at the same address: as the old member it would vote for writes that
+/// it no longer has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(String);
@@ -53,44 +54,52 @@ impl fmt::Display for Incarnation {
     }
 }
 
+/// The registration of a node for the replica set: the value of `members/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Member {
+pub(crate) struct MemberRecord {
     pub(crate) address: String,
     pub(crate) incarnation: Incarnation,
 }
 
-/// The mark of one that left. Nobody is removed from the replica set without it: that a node is not registered may
-/// also mean that etcd was set up anew.
+/// The mark of an incarnation that left: the value of `left/INCARNATION`. Only marked members are removed from the
+/// set: a missing registration may also mean that etcd was set up anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Left {
+pub(crate) struct LeftRecord {
     pub(crate) name: String,
     pub(crate) address: String,
-    /// Set by the primary's daemon, once a config without it is in force.
-    pub(crate) gone: bool,
+    /// Set by the primary's daemon once a config without the member is committed.
+    #[serde(rename = "gone")]
+    pub(crate) removed: bool,
 }
 
+/// The node that claims the right to initiate the replica set: the value of `initiate`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Claim {
+pub(crate) struct InitiationClaim {
     pub(crate) name: String,
     pub(crate) incarnation: Incarnation,
 }
 
+/// The replica set that is the cluster's: the value of `initiated`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Initiated {
+pub(crate) struct InitiatedRecord {
+    /// The name of the set.
     pub(crate) set: String,
+    /// The node that initiated it.
     pub(crate) by: String,
-    /// mongod's own id of the set. A set with another one is not this cluster's.
+    /// mongod's own id of the set. A set with another id is not this cluster's.
     pub(crate) id: String,
 }
 
+/// The replica set as the primary's daemon last saw it: the value of `set`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SetSeen {
+pub(crate) struct ObservedSet {
     pub(crate) primary: String,
-    pub(crate) members: Vec<SeatSeen>,
+    pub(crate) members: Vec<ObservedSetMember>,
 }
 
+/// A member in [`ObservedSet`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SeatSeen {
+pub(crate) struct ObservedSetMember {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) incarnation: Option<Incarnation>,
@@ -98,38 +107,41 @@ pub(crate) struct SeatSeen {
     pub(crate) votes: i64,
 }
 
+/// All records about the replica set, read in one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Records {
-    pub(crate) members: BTreeMap<String, Member>,
-    pub(crate) left: BTreeMap<Incarnation, Left>,
-    pub(crate) initiate: Option<Claim>,
-    pub(crate) initiated: Option<Initiated>,
-    pub(crate) set: Option<SetSeen>,
-    /// Which etcd cluster told it.
+pub(crate) struct ReplicaSetRecords {
+    pub(crate) members: BTreeMap<String, MemberRecord>,
+    pub(crate) left: BTreeMap<Incarnation, LeftRecord>,
+    pub(crate) initiate: Option<InitiationClaim>,
+    pub(crate) initiated: Option<InitiatedRecord>,
+    pub(crate) set: Option<ObservedSet>,
+    /// The id of the etcd cluster that answered.
     pub(crate) cluster: u64,
-    /// When `members/NAME` was last written, for writing it again only if nobody else did.
-    pub(crate) written: BTreeMap<String, i64>,
+    /// The etcd revision of each `members/NAME`, for writes on the condition that it has not changed.
+    pub(crate) member_revisions: BTreeMap<String, i64>,
 }
 
+/// A record in etcd that cannot be parsed.
 #[derive(Debug, Error)]
-#[error("cannot read {key} in etcd (a newer version of Conclave may have written it)")]
+#[error("could not parse the value of {key} in etcd; a newer version of Conclave may have written it")]
 pub struct RecordError {
     key: String,
     #[source]
     source: serde_json::Error,
 }
 
-/// A key as etcd tells it.
-pub(crate) struct Entry<'a> {
+/// A key and its value in etcd.
+pub(crate) struct EtcdEntry<'a> {
     pub(crate) key: &'a str,
     pub(crate) value: &'a [u8],
     pub(crate) mod_revision: i64,
 }
 
-impl Records {
-    /// Whole or not at all: a registry of which a part cannot be read is no ground to change anything.
-    pub(crate) fn take_up(&mut self, entry: Entry<'_>) -> Result<(), RecordError> {
-        let Entry {
+impl ReplicaSetRecords {
+    /// Fails if the value cannot be parsed: no decision may be based on a part of the records. Unknown keys are
+    /// ignored.
+    pub(crate) fn add_entry(&mut self, entry: EtcdEntry<'_>) -> Result<(), RecordError> {
+        let EtcdEntry {
             key,
             value,
             mod_revision,
@@ -145,7 +157,7 @@ impl Records {
             Some(("members", name)) => {
                 let member = serde_json::from_slice(value).map_err(unreadable)?;
                 self.members.insert(name.to_string(), member);
-                self.written.insert(name.to_string(), mod_revision);
+                self.member_revisions.insert(name.to_string(), mod_revision);
             }
             Some(("left", incarnation)) => {
                 let left = serde_json::from_slice(value).map_err(unreadable)?;
@@ -168,10 +180,10 @@ impl Records {
 mod tests {
     use super::*;
 
-    fn read(entries: &[(&str, &str)]) -> Result<Records, RecordError> {
-        let mut records = Records::default();
+    fn read(entries: &[(&str, &str)]) -> Result<ReplicaSetRecords, RecordError> {
+        let mut records = ReplicaSetRecords::default();
         for (key, value) in entries {
-            records.take_up(Entry {
+            records.add_entry(EtcdEntry {
                 key,
                 value: value.as_bytes(),
                 mod_revision: 7,
@@ -181,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_apart() {
+    fn each_key_is_parsed_into_its_record() {
         let records = read(&[
             (
                 "/conclave/mongodb/members/a",
@@ -201,15 +213,15 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(records.members["a"].incarnation, "i1".into());
-        assert_eq!(records.written["a"], 7);
-        assert!(!records.left[&Incarnation::from("i0")].gone);
+        assert_eq!(records.member_revisions["a"], 7);
+        assert!(!records.left[&Incarnation::from("i0")].removed);
         assert_eq!(records.initiate.unwrap().name, "a");
         assert_eq!(records.initiated.unwrap().id, "x");
         assert_eq!(records.set, None);
     }
 
     #[test]
-    fn a_key_that_cannot_be_read_is_named() {
+    fn the_error_for_a_malformed_value_names_its_key() {
         let error = read(&[("/conclave/mongodb/members/a", "{}")]).unwrap_err();
         assert!(
             error.to_string().contains("/conclave/mongodb/members/a"),
@@ -218,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn incarnations_differ() {
+    fn random_incarnations_differ() {
         assert_ne!(Incarnation::random(), Incarnation::random());
     }
 }

@@ -1,112 +1,125 @@
-//! The daemon's life.
+//! The main loop of the mongod daemon.
 
 use std::time::Duration;
 
-use boot::Tether;
+use boot::BootConnection;
+use error_causes::with_causes;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::hello::{self, Heard};
-use super::node::Node;
-use super::step::Step;
-use super::work::Pace;
-use super::{MongodbError, Options};
-use crate::causes::with_causes;
-use crate::server::Server;
+use super::action::MemberAction;
+use super::controller::RecheckDelay;
+use super::daemon::MongodDaemon;
+use super::monitor::{self, MongodResponsiveness};
+use super::{MongodDaemonOptions, MongodbDaemonError};
+use crate::server::ServerProcess;
 
-/// Runs until `stop`: then mongod is stopped in order, and membership kept. Ends with an error when mongod ended, could
-/// not be started, or must not be; boot tries again. Who runs it stops it when boot is gone, and tells boot the error.
-pub async fn run(options: Options, tether: Tether, stop: CancellationToken) -> Result<(), MongodbError> {
-    let mut node = tokio::select! {
+/// Runs until `stop`; then mongod is stopped in order, and the membership kept. Returns an error if mongod ended, could
+/// not be started, or must not be started; boot then restarts the daemon. The caller cancels `stop` when boot is gone,
+/// and reports the error to boot.
+pub async fn run(
+    options: MongodDaemonOptions,
+    boot: BootConnection,
+    stop: CancellationToken,
+) -> Result<(), MongodbDaemonError> {
+    let mut daemon = tokio::select! {
         () = stop.cancelled() => return Ok(()),
-        node = Node::prepare(options, tether.clone()) => node?,
+        prepared = MongodDaemon::prepare(options, boot) => prepared?,
     };
-    let ended = tokio::select! {
+    let result = tokio::select! {
         () = stop.cancelled() => Ok(()),
-        ended = node.serve() => ended,
+        result = daemon.serve() => result,
     };
-    // One that has ended cannot hand over, and boot is to know at once.
-    if !matches!(ended, Err(MongodbError::Ended { .. })) {
-        node.stop().await;
+    // A mongod that has exited cannot step down, and boot has to know at once.
+    if !matches!(result, Err(MongodbDaemonError::Exited { .. })) {
+        daemon.stop().await;
     }
-    ended
+    result
 }
 
-impl Node {
-    /// Until mongod ends, or has to.
-    async fn serve(&mut self) -> Result<(), MongodbError> {
+impl MongodDaemon {
+    /// Starts mongod and manages it. Returns only with an error.
+    async fn serve(&mut self) -> Result<(), MongodbDaemonError> {
         let pid = self.start().await?;
-        let limit = Duration::from_secs(1) * self.work.options.tries.max(1);
-        let (heard, mut failures) = hello::follow(self.work.local.clone(), pid, limit);
+        let limit = Duration::from_secs(1) * self.controller.options.tries.max(1);
+        let (responsiveness, mut failures) =
+            monitor::start_monitor(self.controller.mongod.clone(), pid, limit);
         let silence = tokio::select! {
-            ended = self.go_on(heard.clone()) => return ended,
-            silence = hello::until_hung(heard, limit) => silence,
+            result = self.manage(responsiveness.clone()) => return result,
+            silence = monitor::wait_until_hung(responsiveness, limit) => silence,
             failed = failures.wait() => return Err(failed.into()),
         };
         self.kill().await;
-        Err(MongodbError::Hung { silence })
+        Err(MongodbDaemonError::Hung { silence })
     }
 
-    async fn go_on(&mut self, mut heard: watch::Receiver<Heard>) -> Result<(), MongodbError> {
+    async fn manage(
+        &mut self,
+        mut responsiveness: watch::Receiver<MongodResponsiveness>,
+    ) -> Result<(), MongodbDaemonError> {
         let mut failures = 0;
         loop {
-            let pace = match self.round().await {
+            let delay = match self.observe_and_act().await {
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(error = with_causes(&error), "looking again");
+                    tracing::debug!(error = with_causes(&error), "retrying");
                     failures += 1;
-                    // The first may be of the moment: a primary that has just stepped down, a token that ran out.
+                    // A single failure may be momentary: a primary has just stepped down, or a token has expired.
                     if failures > 1 {
-                        self.work.tell_trouble(&error).await;
+                        self.controller.report_failure(&error).await;
                     }
-                    Pace::Soon
+                    RecheckDelay::Short
                 }
-                done => {
+                result => {
                     failures = 0;
-                    done?
+                    result?
                 }
             };
-            self.rest(pace, &mut heard).await?;
+            self.wait_for_change(delay, &mut responsiveness).await?;
         }
     }
 
-    async fn round(&mut self) -> Result<Pace, MongodbError> {
-        let step = tokio::select! {
-            how = ended(&mut self.server) => return Err(MongodbError::Ended { how }),
-            step = self.work.step() => step?,
+    async fn observe_and_act(&mut self) -> Result<RecheckDelay, MongodbDaemonError> {
+        let action = tokio::select! {
+            exit = server_exit(&mut self.server) => return Err(MongodbDaemonError::Exited { exit }),
+            action = self.controller.next_action() => action?,
         };
-        if step == Step::SetAside {
-            return self.act(&step).await;
+        if action == MemberAction::SetDataAside {
+            return self.execute(&action).await;
         }
         tokio::select! {
-            how = ended(&mut self.server) => Err(MongodbError::Ended { how }),
-            done = self.work.act(&step) => done,
+            exit = server_exit(&mut self.server) => Err(MongodbDaemonError::Exited { exit }),
+            result = self.controller.execute(&action) => result,
         }
     }
 
-    /// Until there may be something to do.
-    async fn rest(&mut self, pace: Pace, heard: &mut watch::Receiver<Heard>) -> Result<(), MongodbError> {
+    /// Returns after the delay, or earlier if the records in etcd or mongod's state have changed.
+    async fn wait_for_change(
+        &mut self,
+        delay: RecheckDelay,
+        responsiveness: &mut watch::Receiver<MongodResponsiveness>,
+    ) -> Result<(), MongodbDaemonError> {
         tokio::select! {
-            how = ended(&mut self.server) => Err(MongodbError::Ended { how }),
-            // That whoever tells of changes is gone is no change.
+            exit = server_exit(&mut self.server) => Err(MongodbDaemonError::Exited { exit }),
+            // An error means that the sender is gone, which is not a change.
             Ok(()) = self.records.changed() => Ok(()),
-            Ok(()) = heard.changed() => Ok(()),
-            () = tokio::time::sleep(pause(pace)) => Ok(()),
+            Ok(()) = responsiveness.changed() => Ok(()),
+            () = tokio::time::sleep(duration(delay)) => Ok(()),
         }
     }
 }
 
-async fn ended(server: &mut Option<Server>) -> String {
+async fn server_exit(server: &mut Option<ServerProcess>) -> String {
     match server {
-        Some(server) => server.ended().await,
+        Some(server) => server.wait().await,
         None => std::future::pending().await,
     }
 }
 
-fn pause(pace: Pace) -> Duration {
-    match pace {
-        Pace::Now => Duration::ZERO,
-        Pace::Soon => Duration::from_millis(300),
-        Pace::Slowly => Duration::from_secs(2),
-        Pace::Later => Duration::from_secs(5),
+fn duration(delay: RecheckDelay) -> Duration {
+    match delay {
+        RecheckDelay::None => Duration::ZERO,
+        RecheckDelay::Short => Duration::from_millis(300),
+        RecheckDelay::AfterRefusal => Duration::from_secs(2),
+        RecheckDelay::Idle => Duration::from_secs(5),
     }
 }

@@ -1,20 +1,20 @@
-//! What is derived from the cluster's secret: mongod's key file, and the user that Conclave logs in as.
+//! Derives mongod's key file and Conclave's MongoDB login from the cluster's secret.
 //!
-//! The secret itself is given to nobody. Each use has a label of its own, so that knowing one does not tell another.
+//! The secret itself is given to no server. Each derived value has its own label, so that none of them reveals another.
 
 use sha2::{Digest, Sha256};
 
-/// The user whom judicators log in as, and the password.
-pub fn login(secret: &str) -> (String, String) {
-    ("conclave".to_string(), derived("mongodb user", secret))
+/// The user and the password with which judicators log in.
+pub fn login_from_secret(secret: &str) -> (String, String) {
+    ("conclave".to_string(), derive("mongodb user", secret))
 }
 
-/// What the members of a replica set know each other by: the content of the key file.
-pub(crate) fn key(secret: &str) -> String {
-    derived("mongodb key", secret)
+/// The content of the key file, with which the members of a replica set authenticate each other.
+pub(crate) fn key_file_content(secret: &str) -> String {
+    derive("mongodb key", secret)
 }
 
-fn derived(label: &str, secret: &str) -> String {
+fn derive(label: &str, secret: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(b"conclave ");
     hash.update(label);
@@ -28,16 +28,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_derived_differs_by_label_and_secret_and_stays_the_same() {
-        let (user, password) = login("correct horse battery");
+    fn derived_values_differ_by_label_and_secret_and_never_change() {
+        let (user, password) = login_from_secret("correct horse battery");
         assert_eq!(user, "conclave");
         assert_eq!(password.len(), 64);
-        assert_ne!(password, key("correct horse battery"));
-        assert_ne!(password, login("correct horse batterz").1);
-        // Running clusters rely on it: another value here locks them out.
+        assert_ne!(password, key_file_content("correct horse battery"));
+        assert_ne!(password, login_from_secret("correct horse batterz").1);
+        // A changed value would lock running clusters out.
         assert_eq!(
-            key("correct horse battery"),
-            derived("mongodb key", "correct horse battery")
+            key_file_content("correct horse battery"),
+            derive("mongodb key", "correct horse battery")
         );
     }
 }

@@ -1,27 +1,30 @@
-//! Whether a server could listen where it is told to.
+//! Checks that a server can listen on an address of this machine.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 
 use thiserror::Error;
 
+/// Why a server cannot listen on an address, and which setting to change.
 #[derive(Debug, Error)]
 pub enum PortError {
-    #[error("port {port} on {host} is taken; end what listens there or choose another with {key}")]
+    #[error(
+        "port {port} on {host} is in use; stop the program that listens there or choose another port with {key}"
+    )]
     Taken {
         host: String,
         port: u16,
         key: &'static str,
     },
-    #[error("{host} is no address of this machine; give one with node.address (--address)")]
+    #[error("{host} is not an address of this machine; set node.address (--address) to one")]
     NotOurs { host: String },
-    #[error("{host} has no address; give one with node.address (--address)")]
+    #[error("{host} does not resolve; set node.address (--address) to an address of this machine")]
     Unresolved {
         host: String,
         #[source]
         source: io::Error,
     },
-    #[error("cannot listen on port {port} of {host}; choose another with {key}")]
+    #[error("could not listen on port {port} of {host}; choose another port with {key}")]
     Listen {
         host: String,
         port: u16,
@@ -31,7 +34,15 @@ pub enum PortError {
     },
 }
 
-/// Tries to listen, and lets go at once. `key` is the setting to change when that does not work.
+/// `host:port`, with brackets around an IPv6 address.
+pub(crate) fn host_port(host: &str, port: u16) -> String {
+    match host.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{host}]:{port}"),
+        Err(_) => format!("{host}:{port}"),
+    }
+}
+
+/// Tries to listen there, and closes the port at once. `key` names the setting to change if that fails.
 pub(crate) fn check_free(host: &str, port: u16, key: &'static str) -> Result<(), PortError> {
     let ip = own_ip(host)?;
     match TcpListener::bind((ip, port)) {
@@ -50,30 +61,31 @@ pub(crate) fn check_free(host: &str, port: u16, key: &'static str) -> Result<(),
     }
 }
 
-/// The address of this machine that a host name or an address in text stands for.
+/// The address of this machine that a host name resolves to, or that `host` is.
 pub(crate) fn own_ip(host: &str) -> Result<IpAddr, PortError> {
     let addresses = addresses(host).map_err(|source| PortError::Unresolved {
         host: host.to_string(),
         source,
     })?;
-    reachable(addresses.into_iter().filter(|ip| is_local(*ip))).ok_or_else(|| PortError::NotOurs {
+    prefer_reachable(addresses.into_iter().filter(|ip| is_local(*ip))).ok_or_else(|| PortError::NotOurs {
         host: host.to_string(),
     })
 }
 
-/// Whether a host is only ever reached from its own machine. One that cannot be looked up is not known to be.
+/// Whether a host can be reached only from its own machine. False if it does not resolve.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let known = addresses(host).unwrap_or_default();
     !known.is_empty() && known.iter().all(IpAddr::is_loopback)
 }
 
 fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
-    let found = (bare(host), 0).to_socket_addrs()?;
+    let found = (without_brackets(host), 0).to_socket_addrs()?;
     Ok(found.map(|address| address.ip()).collect())
 }
 
-/// Many machines have their own name stand for a loopback address too, where nobody else reaches them.
-fn reachable(mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+/// Prefers an address that other machines can reach: on many machines the host name also resolves to a loopback
+/// address.
+fn prefer_reachable(mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
     let first = addresses.next()?;
     match first.is_loopback() {
         true => addresses.find(|ip| !ip.is_loopback()).or(Some(first)),
@@ -81,13 +93,13 @@ fn reachable(mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
     }
 }
 
-/// Only an address of this machine can be bound to; on a datagram socket that disturbs nobody.
+/// Tries to bind a UDP socket, which works only on an address of this machine and does not disturb any server.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// An IPv6 address stands in brackets where a port may follow.
-fn bare(host: &str) -> &str {
+/// Removes the brackets of an IPv6 address.
+fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .unwrap_or(host)
@@ -98,14 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_port_names_the_key_to_change() {
+    fn the_error_for_a_port_in_use_names_the_setting_to_change() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let error = check_free("127.0.0.1", port, "etcd.client_port").unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "port {port} on 127.0.0.1 is taken; end what listens there or choose another with etcd.client_port"
+                "port {port} on 127.0.0.1 is in use; stop the program that listens there or choose another port with \\
+                 etcd.client_port"
             )
         );
         drop(taken);
@@ -113,7 +126,19 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_reach_goes_before_loopback() {
+    fn only_a_bare_ipv6_address_gets_brackets() {
+        for (host, expected) in [
+            ("10.0.0.1", "10.0.0.1:1"),
+            ("host", "host:1"),
+            ("::1", "[::1]:1"),
+            ("[::1]", "[::1]:1"),
+        ] {
+            assert_eq!(host_port(host, 1), expected);
+        }
+    }
+
+    #[test]
+    fn an_address_that_others_can_reach_is_preferred_to_loopback() {
         for (addresses, chosen) in [
             (&[][..], None),
             (&["127.0.1.1"], Some("127.0.1.1")),
@@ -123,7 +148,7 @@ mod tests {
         ] {
             let ips = addresses.iter().map(|ip| ip.parse().unwrap());
             assert_eq!(
-                reachable(ips),
+                prefer_reachable(ips),
                 chosen.map(|ip| ip.parse().unwrap()),
                 "{addresses:?}"
             );
@@ -131,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_by_address_and_by_name() {
+    fn loopback_is_recognised_by_address_and_by_name() {
         for (host, loopback) in [
             ("127.0.1.1", true),
             ("[::1]", true),
@@ -144,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_address_is_refused() {
+    fn an_address_of_another_machine_is_refused() {
         let error = check_free("192.0.2.1", 1, "etcd.client_port").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "192.0.2.1 is no address of this machine; give one with node.address (--address)"
+            "192.0.2.1 is not an address of this machine; set node.address (--address) to one"
         );
     }
 }

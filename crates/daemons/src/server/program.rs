@@ -1,4 +1,4 @@
-//! The program that a daemon wraps: where it is, and whether it is new enough.
+//! Finds the program of a server, and checks that its version is new enough.
 
 use std::fmt;
 use std::io;
@@ -8,28 +8,30 @@ use std::process::Command;
 
 use thiserror::Error;
 
-/// A program as messages speak of it.
+/// A server's program: its name, its oldest supported version, and what error messages say about it.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct ServerProgram {
     pub(crate) name: &'static str,
-    /// The config key that names another one.
+    /// The config key for its path.
     pub(crate) key: &'static str,
     pub(crate) install: &'static str,
-    pub(crate) oldest: Version,
+    pub(crate) oldest: ProgramVersion,
 }
 
+/// A version number: major, minor, patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
+pub(crate) struct ProgramVersion(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
-impl fmt::Display for Version {
+impl fmt::Display for ProgramVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.0, self.1, self.2)
     }
 }
 
+/// Why a server's program cannot be used, and what to do about it.
 #[derive(Debug, Error)]
 pub enum ProgramError {
-    #[error("{name} is not on the PATH; install it ({install}) or name it with {key}")]
+    #[error("{name} is not on the PATH; install it ({install}) or set {key} to its path")]
     NotOnPath {
         name: String,
         install: &'static str,
@@ -42,21 +44,21 @@ pub enum ProgramError {
         install: &'static str,
         key: &'static str,
     },
-    #[error("could not run {path:?} to learn its version; correct {key}")]
+    #[error("could not run {path:?} --version; correct {key}")]
     Run {
         path: PathBuf,
         key: &'static str,
         #[source]
         source: io::Error,
     },
-    #[error("{path:?} does not tell a version of {name}; correct {key}")]
+    #[error("{path:?} --version does not print a version of {name}; correct {key}")]
     NoVersion {
         path: PathBuf,
         name: &'static str,
         key: &'static str,
     },
     #[error(
-        "{path:?} is {name} {found}, but {oldest} or newer is needed; upgrade it or name another with {key}"
+        "{path:?} is {name} {found}, but {oldest} or newer is needed; upgrade it or set {key} to a newer one"
     )]
     TooOld {
         path: PathBuf,
@@ -67,8 +69,8 @@ pub enum ProgramError {
     },
 }
 
-impl Program {
-    /// A name without a slash is looked for on the PATH.
+impl ServerProgram {
+    /// Looks for a name without a slash on the PATH.
     pub(crate) fn find(&self, program: &Path) -> Result<PathBuf, ProgramError> {
         if program.components().count() > 1 || program.is_absolute() {
             return match is_executable(program) {
@@ -92,8 +94,8 @@ impl Program {
             })
     }
 
-    /// What `PROGRAM --version` tells, if that is new enough.
-    pub(crate) fn version(&self, path: &Path) -> Result<Version, ProgramError> {
+    /// Runs `PROGRAM --version`, and refuses a version that is too old.
+    pub(crate) fn version(&self, path: &Path) -> Result<ProgramVersion, ProgramError> {
         let output = Command::new(path)
             .arg("--version")
             .output()
@@ -127,16 +129,19 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The first word on the first line with one that is three numbers, as in `etcd Version: 3.4.23` and
-/// `db version v6.0.5`.
-fn first_version(text: &str) -> Option<Version> {
+/// The first word that consists of three numbers, as in `etcd Version: 3.4.23` and `db version v6.0.5`.
+fn first_version(text: &str) -> Option<ProgramVersion> {
     text.split_whitespace().find_map(|word| {
         let word = word.trim_start_matches('v');
         let mut numbers = word.splitn(3, '.').map(|part| {
             let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
             part[..digits].parse().ok()
         });
-        Some(Version(numbers.next()??, numbers.next()??, numbers.next()??))
+        Some(ProgramVersion(
+            numbers.next()??,
+            numbers.next()??,
+            numbers.next()??,
+        ))
     })
 }
 
@@ -144,22 +149,25 @@ fn first_version(text: &str) -> Option<Version> {
 mod tests {
     use super::*;
 
-    const ETCD: Program = Program {
+    const ETCD: ServerProgram = ServerProgram {
         name: "etcd",
         key: "etcd.program",
         install: "Debian: apt-get install etcd-server",
-        oldest: Version(3, 4, 0),
+        oldest: ProgramVersion(3, 4, 0),
     };
 
     #[test]
-    fn versions_are_read() {
+    fn versions_are_parsed() {
         for (text, version) in [
             (
-                "etcd Version: 3.4.23\nGit SHA: x\nGo Version: go1.19.8\n",
-                Some(Version(3, 4, 23)),
+                "etcd ProgramVersion: 3.4.23\nGit SHA: x\nGo ProgramVersion: go1.19.8\n",
+                Some(ProgramVersion(3, 4, 23)),
             ),
-            ("db version v6.0.5\nBuild Info: {\n", Some(Version(6, 0, 5))),
-            ("etcd Version: 3.6.0-rc.1\n", Some(Version(3, 6, 0))),
+            (
+                "db version v6.0.5\nBuild Info: {\n",
+                Some(ProgramVersion(6, 0, 5)),
+            ),
+            ("etcd ProgramVersion: 3.6.0-rc.1\n", Some(ProgramVersion(3, 6, 0))),
             ("hello\n", None),
             ("", None),
         ] {
@@ -168,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_what_to_do() {
+    fn the_error_for_a_missing_program_says_what_to_do() {
         let check = |program: &str, message: &str| {
             assert_eq!(ETCD.find(Path::new(program)).unwrap_err().to_string(), message);
         };
         check(
             "no-such-etcd",
-            "no-such-etcd is not on the PATH; install it (Debian: apt-get install etcd-server) or name it with etcd.program",
+            "no-such-etcd is not on the PATH; install it (Debian: apt-get install etcd-server) or set etcd.program to its path",
         );
         check(
             "/nowhere/etcd",
@@ -184,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_program_is_refused() {
+    fn a_program_that_is_too_old_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let check = |script: &str, message: &str| {
             let path = folder.path().join("etcd");
@@ -194,12 +202,12 @@ mod tests {
             assert!(error.ends_with(message), "{error}");
         };
         check(
-            "#!/bin/sh\necho etcd Version: 3.3.9\n",
-            "is etcd 3.3.9, but 3.4.0 or newer is needed; upgrade it or name another with etcd.program",
+            "#!/bin/sh\necho etcd ProgramVersion: 3.3.9\n",
+            "is etcd 3.3.9, but 3.4.0 or newer is needed; upgrade it or set etcd.program to a newer one",
         );
         check(
             "#!/bin/sh\necho hello\n",
-            "does not tell a version of etcd; correct etcd.program",
+            "does not print a version of etcd; correct etcd.program",
         );
     }
 }

@@ -1,16 +1,16 @@
-//! The etcd daemon with a real etcd, whole clusters of them in one process.
+//! Tests of the etcd daemon with real etcd servers: each test runs the daemons of a whole cluster in its process.
 
 // A test that cannot go on says so by panicking.
 #![allow(clippy::unwrap_used)]
 
-mod stage;
+mod harness;
 
-mod bad_input;
-mod crashing;
-mod discovering;
-mod forming;
-mod guarding;
-mod hanging;
-mod leaving;
-mod losing;
-mod proxying;
+mod auth_and_tls;
+mod crash_recovery;
+mod data_loss_and_removal;
+mod dns_discovery;
+mod founding_and_joining;
+mod invalid_options;
+mod leave;
+mod proxy;
+mod unresponsive_server;

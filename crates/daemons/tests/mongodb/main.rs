@@ -1,13 +1,13 @@
-//! The mongodb daemon on real mongods and a real etcd.
+//! Tests of the mongod daemon with real mongods and a real etcd.
 
 // clippy allows it in test functions only, not in what they call.
 #![allow(clippy::unwrap_used)]
 
-mod changing;
-mod crashing;
-mod forming;
-mod ground;
-mod hanging;
-mod leaving;
-mod losing;
-mod refusing;
+mod harness;
+
+mod crash_recovery;
+mod data_loss;
+mod formation;
+mod leave;
+mod refused_start;
+mod unresponsive_mongod;

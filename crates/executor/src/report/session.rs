@@ -1,69 +1,72 @@
-//! One life of the executor towards the judicators: its number, the reports' numbers, whom it succeeds.
+//! The session of this executor process: its id, the sequence numbers of its reports, and the session that it succeeds.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use model::{ExecutorName, Intent, Presence, Report, Seq, SessionId};
+use model::{ExecutorInfo, ExecutorName, Report, ReportIntent, ReportSeq, SessionId};
 
-use crate::home::SessionFile;
+use crate::data_folder::SessionFile;
+use crate::now;
 
-pub(super) struct Session {
+/// The session under which the executor reports.
+pub(super) struct ReportSession {
     pub(super) id: SessionId,
     file: SessionFile,
-    seq: Seq,
-    acked: Seq,
-    /// Sessions of this folder that a judicator may still take for alive, the last one last.
-    former: Vec<SessionId>,
-    /// Which of them is to be succeeded; the judicator knows one of them at the most.
+    seq: ReportSeq,
+    acked: ReportSeq,
+    /// Earlier sessions of this data folder that a judicator may still consider live, the newest last.
+    previous: Vec<SessionId>,
+    /// The index, from the newest, of the previous session that reports name; the judicator knows at most one of them.
     candidate: usize,
     occupied_since: Option<Instant>,
 }
 
-pub(super) enum Occupied {
+/// What to do when the judicator says that another session uses this executor's name.
+pub(super) enum NameConflict {
     TryAgain,
-    Refused,
+    GiveUp,
 }
 
-impl Session {
-    /// In the file when this returns: whatever happens then, the next life knows whom it succeeds.
-    pub(super) fn open(file: SessionFile, former: Vec<SessionId>) -> io::Result<Session> {
-        let session = Session::after(former, file);
+impl ReportSession {
+    /// Starts a session and writes it to the file first, so that the next process always knows which session it succeeds.
+    pub(super) fn open(file: SessionFile, previous: Vec<SessionId>) -> io::Result<ReportSession> {
+        let session = ReportSession::succeeding(previous, file);
         session.file.write(&session.all())?;
         Ok(session)
     }
 
-    /// The session was ended without us: begin another, which knows that the old one is over. Its first report does not
-    /// wait for the disk. A next life that does not find it in the file has to wait for its lease, and that is all.
+    /// Starts another session after a judicator has expired this one. The file is written in the background: a next
+    /// process that does not find the new session there only has to wait for its lease to end.
     pub(super) fn renew(&mut self) {
-        *self = Session::after(vec![self.id], self.file.clone());
-        self.file.write_soon(self.all());
+        *self = ReportSession::succeeding(vec![self.id], self.file.clone());
+        self.file.write_in_background(self.all());
     }
 
-    fn after(former: Vec<SessionId>, file: SessionFile) -> Session {
-        Session {
-            id: SessionId::generate(),
+    fn succeeding(previous: Vec<SessionId>, file: SessionFile) -> ReportSession {
+        ReportSession {
+            id: SessionId(uuid::Uuid::now_v7()),
             file,
-            seq: Seq(0),
-            acked: Seq(0),
-            former,
+            seq: ReportSeq(0),
+            acked: ReportSeq(0),
+            previous,
             candidate: 0,
             occupied_since: None,
         }
     }
 
     fn all(&self) -> Vec<SessionId> {
-        self.former.iter().copied().chain([self.id]).collect()
+        self.previous.iter().copied().chain([self.id]).collect()
     }
 
-    /// Returns when the file says what it should.
-    pub(super) async fn written(&self) {
-        self.file.written().await;
+    /// Returns when the session file is up to date.
+    pub(super) async fn wait_until_written(&self) {
+        self.file.wait_until_written().await;
     }
 
-    /// The next report, with nothing in it yet. Until the first is answered it stays the first: only that one
+    /// The header of the next report. The sequence number stays 1 until that report is answered, because only report 1
     /// can open a session.
-    pub(super) fn next_report(&mut self, executor: ExecutorName, presence: Presence) -> Report {
-        if self.acked > Seq(0) || self.seq == Seq(0) {
+    pub(super) fn next_report(&mut self, executor: ExecutorName, executor_info: ExecutorInfo) -> Report {
+        if self.acked > ReportSeq(0) || self.seq == ReportSeq(0) {
             self.seq = self.seq.next();
         }
         Report {
@@ -71,39 +74,40 @@ impl Session {
             session: self.id,
             seq: self.seq,
             acked: self.acked,
-            succeeds: self.former.iter().rev().nth(self.candidate).copied(),
+            succeeds: self.previous.iter().rev().nth(self.candidate).copied(),
             complete: Vec::new(),
             executing: Vec::new(),
             vacant: 0,
-            presence,
-            intent: Intent::Stay,
+            executor_info,
+            intent: ReportIntent::Stay,
         }
     }
 
-    /// The file may lag behind: a former session that is named once more is over, and naming it does nothing.
-    pub(super) fn on_answered(&mut self, intent: Intent) {
+    /// The session file may lag behind: to succeed a session that has already ended has no effect.
+    pub(super) fn on_answered(&mut self, intent: ReportIntent) {
         self.acked = self.seq;
         self.occupied_since = None;
-        if intent == Intent::Leave {
-            self.file.write_soon(Vec::new());
-        } else if !self.former.is_empty() {
-            self.former.clear();
-            self.file.write_soon(vec![self.id]);
+        if intent == ReportIntent::Leave {
+            self.file.write_in_background(Vec::new());
+        } else if !self.previous.is_empty() {
+            self.previous.clear();
+            self.file.write_in_background(vec![self.id]);
         }
     }
 
-    /// The name belongs to a session that is not the one we named: it may be another of ours.
-    pub(super) fn on_occupied(&mut self, patience: Duration) -> Occupied {
-        let since = *self.occupied_since.get_or_insert_with(Instant::now);
-        self.candidate = if self.former.is_empty() {
+    /// The name belongs to a session other than the one that the report succeeds. It may be another previous session, so
+    /// the next report names that.
+    pub(super) fn on_occupied(&mut self, max_wait: Duration) -> NameConflict {
+        let since = *self.occupied_since.get_or_insert_with(now);
+        self.candidate = if self.previous.is_empty() {
             0
         } else {
-            (self.candidate + 1) % self.former.len()
+            (self.candidate + 1) % self.previous.len()
         };
-        if since.elapsed() < patience {
-            Occupied::TryAgain
+        if now() - since < max_wait {
+            NameConflict::TryAgain
         } else {
-            Occupied::Refused
+            NameConflict::GiveUp
         }
     }
 }

@@ -1,25 +1,30 @@
 mod fake_judicator;
+mod loop_harness;
+mod lost_and_repeated_answers;
+mod refused_reports;
+mod slow_answers;
+mod stopping;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::{Capacity, Complete, End, ExecutorName, SessionId};
+use model::{AttemptEnd, Capacity, CompletedAttempt, ExecutorName, SessionId};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use self::fake_judicator::{Blob, FakeJudicator, Store};
+use self::fake_judicator::{FakeBlob, FakeJudicatorCalls, FakeStore, OneTaskAnswers, one_task_judicator};
 use super::*;
-use crate::fixtures::handout;
-use crate::spool::tests::{Hold, hanging};
+use crate::fixtures::attempt_id;
+use crate::spool::tests::{HangingJournalControl, spool_on_hanging_disk};
 
-/// Generous: the machine may be busy with other tests.
+/// A generous timeout: the machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(60);
 
-/// No slot: what is tested here needs no warden.
-fn options(data: &Path) -> Options {
-    Options {
+/// Options without slots, because these tests need no warden.
+fn options(data: &Path) -> ExecutorOptions {
+    ExecutorOptions {
         name: None,
         data: data.to_path_buf(),
         slots: 0,
@@ -31,7 +36,7 @@ fn options(data: &Path) -> Options {
         },
         heartbeat: Duration::from_millis(20),
         self_kill: SOON,
-        contact: Contact::Remote,
+        judicator_location: JudicatorLocation::Remote,
         stall: SOON,
         stop_grace: Duration::ZERO,
         cache_bytes: 1 << 20,
@@ -42,39 +47,51 @@ fn options(data: &Path) -> Options {
     }
 }
 
-fn home(root: &Path) -> Home {
-    Home {
+fn data_folder(root: &Path) -> ExecutorDataFolder {
+    ExecutorDataFolder {
         name: ExecutorName::new("e").unwrap(),
         host: "h".into(),
         root: root.to_path_buf(),
         lock: Arc::new(OwnedFd::from(std::fs::File::open(root).unwrap())),
-        mark: ("CONCLAVE_EXECUTOR".into(), "test".into()),
-        former_sessions: vec![SessionId::generate()],
-        interrupted: Vec::new(),
+        process_marker: ("CONCLAVE_EXECUTOR".into(), "test".into()),
+        previous_sessions: vec![SessionId(uuid::Uuid::now_v7())],
+        interrupted_attempts: Vec::new(),
     }
 }
 
-/// With a spool and a cache in the options' folder.
-fn assemble(options: Options, calls: Arc<dyn Calls>) -> Reporter {
+/// A report loop with its spool and cache in the data folder of the options.
+fn assemble(options: ExecutorOptions, calls: Arc<dyn Calls>) -> Reporter {
     let folder = options.data.clone();
     let spool = Spool::open(&folder.join("spool"), &[]).unwrap();
-    let cache = Cache::open(folder.join("cache"), 1 << 20).unwrap();
-    let home = home(&folder);
-    Reporter::assemble(options, home, Isolation::None, calls, (cache, spool)).unwrap()
+    let cache = BlobCache::open(folder.join("cache"), 1 << 20).unwrap();
+    let data_folder = data_folder(&folder);
+    Reporter::assemble(
+        options,
+        data_folder,
+        CommandIsolation::None,
+        calls,
+        (cache, spool),
+    )
+    .unwrap()
 }
 
-/// Neither the spool nor the list of sessions can be written, and yet the judicator hears of the result and goes on
-/// hearing from the executor.
+/// Neither the spool nor the session file can be written; the result is reported all the same, and so are heartbeats.
 #[tokio::test]
-async fn reports_go_on_while_the_disk_hangs() {
+async fn reports_continue_while_the_disk_hangs() {
     let folder = tempfile::tempdir().unwrap();
-    let (spool, Hold { go_on, written }) = hanging();
-    let cache = Cache::open(folder.path().join("cache"), 1 << 20).unwrap();
-    let (judicator, mut reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
-    let judicator = Arc::new(judicator);
-    let (options, home) = (options(folder.path()), home(folder.path()));
-    let reporter = Reporter::assemble(options, home, Isolation::None, judicator, (cache, spool)).unwrap();
-    // A pipe that nobody reads from: whoever opens it to write waits.
+    let (spool, HangingJournalControl { resume, written }) = spool_on_hanging_disk();
+    let cache = BlobCache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let (judicator, mut reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let (options, data_folder) = (options(folder.path()), data_folder(folder.path()));
+    let reporter = Reporter::assemble(
+        options,
+        data_folder,
+        CommandIsolation::None,
+        judicator,
+        (cache, spool),
+    )
+    .unwrap();
+    // Opening a pipe for writing blocks until it has a reader.
     let sessions = folder.path().join("sessions.new");
     mkfifo(&sessions, Mode::S_IRWXU).unwrap();
     let stop = CancellationToken::new();
@@ -92,14 +109,14 @@ async fn reports_go_on_while_the_disk_hangs() {
             break complete;
         }
     };
-    assert!(matches!(&result.end, End::Broken(why) if why.contains("does not exist")));
+    assert!(matches!(&result.end, AttemptEnd::Broken(why) if why.contains("does not exist")));
     for _ in 0..5 {
         assert_eq!(next().await.complete, std::slice::from_ref(&result));
     }
     let session = next().await.session.to_string();
     assert_eq!(*written.lock().unwrap(), []);
 
-    drop(go_on);
+    drop(resume);
     let listed = tokio::task::spawn_blocking(move || std::fs::read_to_string(sessions)).await;
     assert_eq!(listed.unwrap().unwrap(), format!("{session}\n"));
     stop.cancel();
@@ -112,11 +129,10 @@ async fn reports_go_on_while_the_disk_hangs() {
 }
 
 #[tokio::test]
-async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
+async fn a_stalled_download_fails_the_attempt_while_reports_continue() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, mut reports) = FakeJudicator::new(Blob::Stalls, Store::Answers);
-    let judicator = Arc::new(judicator);
-    let options = Options {
+    let (judicator, mut reports) = one_task_judicator(FakeBlob::Stalls, FakeStore::Answers, 0);
+    let options = ExecutorOptions {
         stall: Duration::from_millis(300),
         ..options(folder.path())
     };
@@ -133,35 +149,34 @@ async fn a_blob_that_does_not_come_is_given_up_while_reports_go_on() {
         }
     };
     assert!(
-        matches!(&end, End::PlatformFailure(why) if why.contains("executor.stall")),
+        matches!(&end, AttemptEnd::PlatformFailure(why) if why.contains("executor.stall")),
         "{end:?}"
     );
-    assert!(named > 0, "it is held until then");
+    assert!(named > 0, "the attempt is reported until it fails");
     stop.cancel();
     tokio::time::timeout(SOON, running)
         .await
         .unwrap()
         .unwrap()
         .unwrap();
-    // The removal of what had come was not waited for.
+    // The partial file is removed in the background.
     let cache = folder.path().join("cache");
     let deadline = Instant::now() + SOON;
     while std::fs::read_dir(&cache).unwrap().count() > 0 {
-        assert!(Instant::now() < deadline, "a part of the blob is left");
+        assert!(Instant::now() < deadline, "the partial file still exists");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Another report would only wait behind the first, and dropping that one would say that nobody reports any more.
+/// A second report would only wait behind the first, and a dropped report lets the judicator expire the session.
 #[tokio::test]
-async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
+async fn a_report_to_a_judicator_in_the_same_process_has_no_timeout_until_a_stop() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, mut reports) = FakeJudicator::new(Blob::Missing, Store::Hangs);
-    let judicator = Arc::new(judicator);
+    let (judicator, mut reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Hangs, 0);
     let self_kill = Duration::from_millis(300);
-    let options = Options {
+    let options = ExecutorOptions {
         self_kill,
-        contact: Contact::SameProcess,
+        judicator_location: JudicatorLocation::SameProcess,
         ..options(folder.path())
     };
     let reporter = assemble(options, judicator);
@@ -179,32 +194,29 @@ async fn a_report_to_a_judicator_in_this_process_is_waited_for_until_a_stop() {
         .unwrap();
 }
 
-/// An executor that runs, and cannot get the blob of the one task that it is handed.
-struct Failing {
-    judicator: Arc<FakeJudicator>,
+/// A running executor that cannot download the blob of its only task.
+struct FailingExecutor {
+    judicator: Arc<FakeJudicatorCalls<OneTaskAnswers>>,
     reports: mpsc::UnboundedReceiver<Report>,
-    bench: Arc<Bench>,
+    slot_pool: Arc<SlotPool>,
     stop: CancellationToken,
     running: tokio::task::JoinHandle<Result<(), ExecutorError>>,
     _folder: tempfile::TempDir,
 }
 
-impl Failing {
-    fn start(platform_losses: u32) -> Failing {
+impl FailingExecutor {
+    fn start(platform_losses: u32) -> FailingExecutor {
         let folder = tempfile::tempdir().unwrap();
-        let (judicator, reports) = FakeJudicator::new(Blob::Unreadable, Store::Answers);
-        let judicator = Arc::new(FakeJudicator {
-            platform_losses,
-            ..judicator
-        });
+        let (judicator, reports) =
+            one_task_judicator(FakeBlob::Unreadable, FakeStore::Answers, platform_losses);
         let reporter = assemble(options(folder.path()), judicator.clone());
-        let (bench, stop) = (reporter.bench.clone(), CancellationToken::new());
+        let (slot_pool, stop) = (reporter.slot_pool.clone(), CancellationToken::new());
         let slots = reporter.start_slots().unwrap();
-        Failing {
+        FailingExecutor {
             running: tokio::spawn(reporter.run(slots, stop.clone())),
             judicator,
             reports,
-            bench,
+            slot_pool,
             stop,
             _folder: folder,
         }
@@ -215,22 +227,22 @@ impl Failing {
         report.expect("a report").expect("an executor")
     }
 
-    /// The attempt, when it has failed: reports from now on say so, or that it pauses.
-    async fn failed(&mut self) -> Handout {
+    /// Waits until the attempt has failed and is in the spool.
+    async fn failed(&mut self) -> AttemptId {
         loop {
             let report = self.next().await;
-            let executing = report.executing.iter().map(|one| one.handout);
-            let complete = report.complete.iter().map(|one| one.handout);
-            if let Some(handout) = executing
+            let executing = report.executing.iter().map(|one| one.attempt_id);
+            let complete = report.complete.iter().map(|one| one.attempt_id);
+            if let Some(attempt_id) = executing
                 .chain(complete)
-                .find(|handout| self.bench.spool.contains(handout))
+                .find(|attempt_id| self.slot_pool.spool.contains(attempt_id))
             {
-                return handout;
+                return attempt_id;
             }
         }
     }
 
-    /// Every report that is left to be read when the executor has ended.
+    /// Stops the executor and returns the reports that were not read yet.
     async fn stop(mut self) -> Vec<Report> {
         self.stop.cancel();
         tokio::time::timeout(SOON, self.running)
@@ -243,116 +255,132 @@ impl Failing {
 }
 
 #[tokio::test]
-async fn a_platform_failure_is_reported_after_its_pause_and_named_as_executing_until_then() {
-    let mut failing = Failing::start(2);
+async fn a_platform_failure_is_reported_after_its_pause_and_as_executing_until_then() {
+    let mut failing = FailingExecutor::start(2);
     let begun = Instant::now();
-    let handout = failing.failed().await;
+    let attempt_id = failing.failed().await;
     let mut named = 0;
     let complete = loop {
         let mut report = failing.next().await;
         if let Some(complete) = report.complete.pop() {
             break complete;
         }
-        assert!(report.executing.iter().any(|one| one.handout == handout));
+        assert!(report.executing.iter().any(|one| one.attempt_id == attempt_id));
         named += 1;
     };
     assert!(begun.elapsed() >= Duration::from_millis(400));
-    assert!(named > 0, "the judicator must not take it for given back");
-    assert_eq!(complete.handout, handout);
-    assert!(matches!(&complete.end, End::PlatformFailure(why) if why.contains("a bad sector")));
+    assert!(named > 0, "the judicator must not release the attempt");
+    assert_eq!(complete.attempt_id, attempt_id);
+    assert!(matches!(&complete.end, AttemptEnd::PlatformFailure(why) if why.contains("a bad sector")));
     failing.stop().await;
 }
 
-/// The pause would be 25.6 s, and a goodbye is given up after 3 s.
+/// The pause would be 25.6 s, and the last report times out after 3 s.
 #[tokio::test]
-async fn a_platform_failure_that_pauses_is_reported_with_the_goodbye() {
-    let mut failing = Failing::start(8);
-    let handout = failing.failed().await;
+async fn a_paused_platform_failure_is_in_the_last_report() {
+    let mut failing = FailingExecutor::start(8);
+    let attempt_id = failing.failed().await;
     let reports = failing.stop().await;
-    let last = reports.last().expect("a goodbye");
-    assert_eq!((last.intent, last.executing.len()), (Intent::Leave, 0));
-    assert!(last.complete.iter().any(|complete| complete.handout == handout));
+    let last = reports.last().expect("a last report");
+    assert_eq!((last.intent, last.executing.len()), (ReportIntent::Leave, 0));
+    assert!(
+        last.complete
+            .iter()
+            .any(|complete| complete.attempt_id == attempt_id)
+    );
 }
 
 #[tokio::test]
-async fn a_platform_failure_that_pauses_is_forgotten_when_its_task_is_cancelled() {
-    let mut failing = Failing::start(8);
-    let handout = failing.failed().await;
-    failing.judicator.cancelled.store(true, Ordering::Relaxed);
+async fn a_paused_platform_failure_is_dropped_when_its_task_is_cancelled() {
+    let mut failing = FailingExecutor::start(8);
+    let attempt_id = failing.failed().await;
+    failing.judicator.answers.cancelled.store(true, Ordering::Relaxed);
     while !failing.next().await.executing.is_empty() {}
-    assert!(!failing.bench.spool.contains(&handout));
+    assert!(!failing.slot_pool.spool.contains(&attempt_id));
     let reports = failing.stop().await;
     assert!(reports.iter().all(|report| report.complete.is_empty()));
 }
 
 #[tokio::test]
-async fn failures_that_pause_are_no_results_that_pile_up() {
+async fn paused_failures_do_not_count_as_results_left_over() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
-    let options = Options {
+    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let options = ExecutorOptions {
         slots: 4,
         ..options(folder.path())
     };
-    let mut reporter = assemble(options, Arc::new(judicator));
-    let handout = handout(reporter.session.id);
-    let end = End::PlatformFailure("no warden".into());
+    let mut reporter = assemble(options, judicator);
+    let attempt_id = attempt_id(reporter.session.id);
+    let end = AttemptEnd::PlatformFailure("no warden".into());
     let pause = Duration::from_secs(60);
-    reporter.bench.spool.keep(Complete { handout, end }, pause);
-    let report = reporter.compose(Instant::now());
+    reporter
+        .slot_pool
+        .spool
+        .add(CompletedAttempt { attempt_id, end }, pause);
+    let report = reporter.compose_report(Instant::now());
     assert_eq!((report.executing.len(), report.complete.len()), (1, 0));
     assert_eq!(report.vacant, 4);
-    assert!(!reporter.left_over, "the next report would follow at once");
+    assert!(
+        !reporter.results_left_over,
+        "the next report would follow at once"
+    );
 }
 
-/// Its slot may hang because so much has to be freed.
+/// The slot may hang because the kernel has much memory to free.
 #[tokio::test]
-async fn a_task_ended_for_memory_whose_slot_hangs_is_no_loss_of_its_own() {
+async fn an_attempt_killed_for_memory_whose_slot_hangs_is_a_platform_failure() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
+    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
     let options = options(folder.path());
-    let mut reporter = assemble(options, Arc::new(judicator));
+    let mut reporter = assemble(options, judicator);
     let short = "the machine was short of memory";
     let hang = |reporter: &mut Reporter, lost: Option<&str>| {
-        let handout = handout(reporter.session.id);
-        let control = Arc::new(Control::new(Duration::ZERO));
+        let attempt_id = attempt_id(reporter.session.id);
+        let control = Arc::new(AttemptControl::new(Duration::ZERO));
         if let Some(why) = lost {
-            control.lose(why.into()).unwrap();
+            control.fail_as_platform(why.into()).unwrap();
         }
-        control.on_progress("end the command");
+        control.on_step("end the command");
         let now = Instant::now();
-        assert!(control.look(now).is_some());
-        reporter.controls.insert(handout, control);
-        reporter.give_up(&handout, now);
-        let kept = reporter.bench.spool.carry(1 << 20, 100).complete;
-        let end = kept.into_iter().find(|complete| complete.handout == handout);
+        assert!(control.check_progress(now).is_some());
+        reporter.controls.insert(attempt_id, control);
+        reporter.give_up(&attempt_id, now);
+        let kept = reporter.slot_pool.spool.next_batch(1 << 20, 100).complete;
+        let end = kept
+            .into_iter()
+            .find(|complete| complete.attempt_id == attempt_id);
         end.map(|end| end.end)
     };
     assert_eq!(
         hang(&mut reporter, Some(short)),
-        Some(End::PlatformFailure(short.into()))
+        Some(AttemptEnd::PlatformFailure(short.into()))
     );
-    assert_eq!(reporter.rest.ends(), None, "others would have to wait");
-    assert!(matches!(hang(&mut reporter, None), Some(End::Broken(_))));
-    assert!(reporter.rest.ends().is_some());
+    assert_eq!(
+        reporter.failure_backoff.ends_at(),
+        None,
+        "others would have to wait"
+    );
+    assert!(matches!(hang(&mut reporter, None), Some(AttemptEnd::Broken(_))));
+    assert!(reporter.failure_backoff.ends_at().is_some());
 }
 
-/// One task that makes the machine short of memory again and again must not stop all others.
+/// Otherwise one task that uses up the memory again and again would stop all others.
 #[tokio::test]
-async fn a_task_ended_for_memory_is_no_reason_to_pause() {
+async fn an_attempt_killed_for_memory_causes_no_backoff() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = FakeJudicator::new(Blob::Missing, Store::Answers);
-    let options = Options {
+    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let options = ExecutorOptions {
         slots: 4,
         ..options(folder.path())
     };
-    let mut reporter = assemble(options, Arc::new(judicator));
-    let mut offered = |ending: Ending| {
-        let handout = handout(reporter.session.id);
+    let mut reporter = assemble(options, judicator);
+    let mut offered = |cause: AttemptEndCause| {
+        let attempt_id = attempt_id(reporter.session.id);
         let now = Instant::now();
-        reporter.slots.on_assigned(handout, now);
-        reporter.on_event((now, Event::Ended(handout, ending)));
-        reporter.compose(now).vacant
+        reporter.attempts.on_assigned(attempt_id, now);
+        reporter.on_event((now, SlotEvent::AttemptEnded(attempt_id, cause)));
+        reporter.compose_report(now).vacant
     };
-    assert_eq!(offered(Ending::EndedForMemory), 4);
-    assert_eq!(offered(Ending::Broken), 0);
+    assert_eq!(offered(AttemptEndCause::KilledForMemory), 4);
+    assert_eq!(offered(AttemptEndCause::ExecutorFailure), 0);
 }

@@ -1,22 +1,23 @@
-//! The file that holds results over a restart.
+//! The journal file that keeps results across a restart.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::Complete;
+use model::CompletedAttempt;
 
 use super::record;
 
-/// What the writer writes to. A test puts a disk that hangs in its place.
+/// What the writer thread writes to. Tests replace it by one that hangs or fails.
 pub(super) trait Journal: Send + 'static {
     fn length(&self) -> u64;
-    fn append(&mut self, results: &[Complete]) -> io::Result<()>;
-    /// Only these are in it then.
-    fn rewrite(&mut self, results: &[Complete]) -> io::Result<()>;
+    fn append(&mut self, results: &[CompletedAttempt]) -> io::Result<()>;
+    /// Replaces the content.
+    fn rewrite(&mut self, results: &[CompletedAttempt]) -> io::Result<()>;
 }
 
+/// The journal on disk: a sequence of records.
 pub(super) struct JournalFile {
     path: PathBuf,
     file: File,
@@ -24,14 +25,14 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// With the results that are in it.
-    pub(super) fn open(path: &Path) -> io::Result<(JournalFile, Vec<Complete>)> {
+    /// Opens the file and reads its results.
+    pub(super) fn open(path: &Path) -> io::Result<(JournalFile, Vec<CompletedAttempt>)> {
         let mut file = open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let mut found = Vec::new();
         let mut rest = &bytes[..];
-        // A record that was cut off by a crash is the last: its task was never said to be complete.
+        // Only the last record can be cut off by a crash; its result was never acknowledged.
         while let Some((complete, after)) = record::decode(rest) {
             found.push(complete);
             rest = after;
@@ -44,7 +45,7 @@ impl JournalFile {
         Ok((journal, found))
     }
 
-    fn cut_off(&mut self, length: u64) -> io::Result<()> {
+    fn truncate_to(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         self.length = length;
         Ok(())
@@ -56,12 +57,12 @@ impl Journal for JournalFile {
         self.length
     }
 
-    fn append(&mut self, results: &[Complete]) -> io::Result<()> {
+    fn append(&mut self, results: &[CompletedAttempt]) -> io::Result<()> {
         for complete in results {
             let record = record::encode(complete);
-            // At the known length, so that half a record whose write failed hides none after it, even if it cannot be cut off.
+            // At the known length, so that a partial record of a failed write is overwritten even if it cannot be truncated.
             if let Err(error) = self.file.write_all_at(&record, self.length) {
-                let _ = self.cut_off(self.length);
+                let _ = self.truncate_to(self.length);
                 return Err(error);
             }
             self.length += record.len() as u64;
@@ -69,10 +70,10 @@ impl Journal for JournalFile {
         Ok(())
     }
 
-    /// Into a new file that then takes the old one's place: at no moment is a result in neither.
-    fn rewrite(&mut self, results: &[Complete]) -> io::Result<()> {
+    /// Writes a new file and renames it over the old one, so that no crash loses a result.
+    fn rewrite(&mut self, results: &[CompletedAttempt]) -> io::Result<()> {
         if results.is_empty() {
-            return self.cut_off(0);
+            return self.truncate_to(0);
         }
         let new = self.path.with_extension("new");
         let mut file = open(&new)?;
@@ -90,7 +91,7 @@ impl Journal for JournalFile {
     }
 }
 
-/// What tasks wrote is nobody else's business.
+/// Only this user may read the output of tasks.
 fn open(path: &Path) -> io::Result<File> {
     File::options()
         .read(true)
@@ -105,21 +106,21 @@ fn open(path: &Path) -> io::Result<File> {
 mod tests {
     use std::io::Seek;
 
-    use model::{Attempt, End, Handout, SessionId, TaskId};
+    use model::{AttemptEnd, AttemptId, AttemptNumber, SessionId, TaskId};
 
     use super::*;
 
     #[test]
-    fn half_a_record_that_cannot_be_cut_off_hides_none_after_it() {
+    fn a_partial_record_that_cannot_be_truncated_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");
-        let complete = |why: &str| Complete {
-            handout: Handout {
-                task: TaskId::generate(),
-                session: SessionId::generate(),
-                attempt: Attempt(1),
+        let complete = |why: &str| CompletedAttempt {
+            attempt_id: AttemptId {
+                task: TaskId(uuid::Uuid::now_v7()),
+                session: SessionId(uuid::Uuid::now_v7()),
+                attempt: AttemptNumber(1),
             },
-            end: End::Broken(why.into()),
+            end: AttemptEnd::Broken(why.into()),
         };
         let kept = ["first", "second", "third"].map(complete);
         let (mut journal, _) = JournalFile::open(&path).unwrap();

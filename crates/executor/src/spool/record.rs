@@ -1,75 +1,84 @@
-//! One result in the journal: its length, a checksum, and the document.
+//! The format of one result in the journal: its length, a checksum, and the encoded record.
 //!
-//! A platform failure is written as `Broken` with one byte behind the document. An earlier version of the executor,
-//! which does not look behind it, so reads an attempt that was lost, and not the end of the journal.
+//! A platform failure is written as `Broken` with one extra byte after the record. Earlier versions of the executor ignore
+//! that byte and read a lost attempt; a new variant would look like the end of the journal to them.
 
 use std::time::Duration;
 
-use model::{Attempt, Captured, Complete, End, Handout, Outcome, SessionId, TaskId, TaskResult};
+use model::{
+    AttemptEnd, AttemptId, AttemptNumber, CapturedOutput, CompletedAttempt, Outcome, SessionId, TaskId,
+    TaskResult,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-const CHECKSUM: usize = 8;
-const HEAD: usize = 4 + CHECKSUM;
+const CHECKSUM_LEN: usize = 8;
+const HEADER_LEN: usize = 4 + CHECKSUM_LEN;
 const PLATFORM_FAILURE: u8 = 1;
 
-pub(super) fn encode(complete: &Complete) -> Vec<u8> {
-    let mut record = vec![0; HEAD];
-    let document = Document::from(complete);
-    // The document's types cannot fail to encode; an empty record would read as damage, not as a result.
+pub(super) fn encode(complete: &CompletedAttempt) -> Vec<u8> {
+    let mut record = vec![0; HEADER_LEN];
+    let document = SpoolRecord::from(complete);
+    // These types cannot fail to encode; an empty body would be read as damage and not as a result.
     record.extend(postcard::to_stdvec(&document).unwrap_or_default());
-    if matches!(complete.end, End::PlatformFailure(_)) {
+    if matches!(complete.end, AttemptEnd::PlatformFailure(_)) {
         record.push(PLATFORM_FAILURE);
     }
-    let length = (record.len() - HEAD) as u32;
-    let checksum = checksum(&record[HEAD..]);
+    let length = (record.len() - HEADER_LEN) as u32;
+    let checksum = checksum(&record[HEADER_LEN..]);
     record[..4].copy_from_slice(&length.to_le_bytes());
-    record[4..HEAD].copy_from_slice(&checksum);
+    record[4..HEADER_LEN].copy_from_slice(&checksum);
     record
 }
 
-/// The first record and what comes after it; `None` where there is no whole one.
-pub(super) fn decode(bytes: &[u8]) -> Option<(Complete, &[u8])> {
-    let (head, rest) = bytes.split_at_checked(HEAD)?;
+/// The first record and the bytes after it; `None` if there is no complete record.
+pub(super) fn decode(bytes: &[u8]) -> Option<(CompletedAttempt, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEADER_LEN)?;
     let length = u32::from_le_bytes(head[..4].try_into().ok()?) as usize;
     let (body, rest) = rest.split_at_checked(length)?;
     if checksum(body) != head[4..] {
         return None;
     }
-    let (document, behind) = postcard::take_from_bytes::<Document>(body).ok()?;
-    let mut complete = document.read()?;
-    if let (End::Broken(why), [PLATFORM_FAILURE]) = (&mut complete.end, behind) {
-        complete.end = End::PlatformFailure(std::mem::take(why));
+    let (document, extra) = postcard::take_from_bytes::<SpoolRecord>(body).ok()?;
+    let mut complete = document.into_model()?;
+    if let (AttemptEnd::Broken(why), [PLATFORM_FAILURE]) = (&mut complete.end, extra) {
+        complete.end = AttemptEnd::PlatformFailure(std::mem::take(why));
     }
     Some((complete, rest))
 }
 
-fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
+fn checksum(body: &[u8]) -> [u8; CHECKSUM_LEN] {
     let digest = Sha256::digest(body);
     std::array::from_fn(|index| digest[index])
 }
 
+/// The end of an attempt as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct SpoolRecord {
     task: [u8; 16],
     session: [u8; 16],
     attempt: u32,
-    end: EndDocument,
+    end: EndRecord,
 }
 
+/// The stored form of [`AttemptEnd`].
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
-enum EndDocument {
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all values are the large variant"
+)]
+enum EndRecord {
     Result {
-        compile: Option<OutcomeDocument>,
-        execute: Option<OutcomeDocument>,
+        compile: Option<OutcomeRecord>,
+        execute: Option<OutcomeRecord>,
     },
     Broken(String),
 }
 
+/// The stored form of [`Outcome`].
 #[derive(Serialize, Deserialize)]
-struct OutcomeDocument {
+struct OutcomeRecord {
     reason: String,
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -80,21 +89,21 @@ struct OutcomeDocument {
     stderr: (Vec<u8>, bool),
 }
 
-impl From<&Complete> for Document {
-    fn from(complete: &Complete) -> Document {
-        let Handout {
+impl From<&CompletedAttempt> for SpoolRecord {
+    fn from(complete: &CompletedAttempt) -> SpoolRecord {
+        let AttemptId {
             task,
             session,
             attempt,
-        } = complete.handout;
+        } = complete.attempt_id;
         let end = match &complete.end {
-            End::Result(result) => EndDocument::Result {
+            AttemptEnd::Result(result) => EndRecord::Result {
                 compile: result.compile.as_ref().map(Into::into),
                 execute: result.execute.as_ref().map(Into::into),
             },
-            End::Broken(why) | End::PlatformFailure(why) => EndDocument::Broken(why.clone()),
+            AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => EndRecord::Broken(why.clone()),
         };
-        Document {
+        SpoolRecord {
             task: task.0.into_bytes(),
             session: session.0.into_bytes(),
             attempt: attempt.0,
@@ -103,32 +112,32 @@ impl From<&Complete> for Document {
     }
 }
 
-impl Document {
-    fn read(self) -> Option<Complete> {
-        let handout = Handout {
+impl SpoolRecord {
+    fn into_model(self) -> Option<CompletedAttempt> {
+        let attempt_id = AttemptId {
             task: TaskId(Uuid::from_bytes(self.task)),
             session: SessionId(Uuid::from_bytes(self.session)),
-            attempt: Attempt(self.attempt),
+            attempt: AttemptNumber(self.attempt),
         };
-        let outcome = |document: Option<OutcomeDocument>| match document {
-            Some(document) => document.read().map(Some),
+        let outcome = |document: Option<OutcomeRecord>| match document {
+            Some(document) => document.into_model().map(Some),
             None => Some(None),
         };
         let end = match self.end {
-            EndDocument::Result { compile, execute } => End::Result(TaskResult {
+            EndRecord::Result { compile, execute } => AttemptEnd::Result(TaskResult {
                 compile: outcome(compile)?,
                 execute: outcome(execute)?,
             }),
-            EndDocument::Broken(why) => End::Broken(why),
+            EndRecord::Broken(why) => AttemptEnd::Broken(why),
         };
-        Some(Complete { handout, end })
+        Some(CompletedAttempt { attempt_id, end })
     }
 }
 
-impl From<&Outcome> for OutcomeDocument {
-    fn from(outcome: &Outcome) -> OutcomeDocument {
-        let captured = |captured: &Captured| (captured.bytes.to_vec(), captured.truncated);
-        OutcomeDocument {
+impl From<&Outcome> for OutcomeRecord {
+    fn from(outcome: &Outcome) -> OutcomeRecord {
+        let captured = |captured: &CapturedOutput| (captured.bytes.to_vec(), captured.truncated);
+        OutcomeRecord {
             reason: outcome.reason.to_string(),
             exit_code: outcome.exit_code,
             signal: outcome.signal,
@@ -141,9 +150,9 @@ impl From<&Outcome> for OutcomeDocument {
     }
 }
 
-impl OutcomeDocument {
-    fn read(self) -> Option<Outcome> {
-        let captured = |(bytes, truncated): (Vec<u8>, bool)| Captured {
+impl OutcomeRecord {
+    fn into_model(self) -> Option<Outcome> {
+        let captured = |(bytes, truncated): (Vec<u8>, bool)| CapturedOutput {
             bytes: bytes.into(),
             truncated,
         };

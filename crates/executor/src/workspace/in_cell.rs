@@ -1,35 +1,36 @@
-//! The workspace of a slot whose tasks run in cells: a file system that the warden has made for this task alone.
+//! The workspace of a warden with cells: a file system that the warden mounts for one task.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
-use model::{Content, Handout, TaskSpec};
+use model::{AttemptId, Content, TaskSpec};
 use nix::sys::statvfs::statvfs;
-use sandbox::{FileSize, Warden};
+use sandbox::{FileAllocation, Warden};
 
 use super::{
-    ATTEMPT, BOX, INPUT, Supply, WorkspaceError, create, failed, fill, make_folders, mode, put, write,
-    write_attempt,
+    ATTEMPT, BOX, INPUT, TaskFileSource, WorkspaceError, create, fill, io_error, make_folders, mode, write,
+    write_attempt, write_task_file,
 };
 
-/// What a task brings beyond so many bytes counts as its memory. For less, it is not worth a process.
+/// From this size on, the files of a task are charged to its control group. Below it the extra process is not worth it.
 const CHARGED_FROM: u64 = 1 << 20;
-/// More than this is charged in parts, each of which takes some hundred milliseconds.
+/// More bytes than this are charged in parts; each part takes some hundred milliseconds.
 const CHARGED_AT_ONCE: u64 = 256 << 20;
 const INPUT_MODE: u32 = 0o644;
 
-pub(crate) struct InCell {
+/// The executor's side of a workspace in a cell.
+pub(crate) struct CellWorkspace {
     root: PathBuf,
     attempt: Option<File>,
-    /// Whom the files must belong to, where that is not us.
+    /// The user id that must own the files, if it is not that of the executor.
     owner: Option<u32>,
 }
 
-impl InCell {
-    pub(super) fn new(root: PathBuf, owner: Option<u32>) -> InCell {
-        InCell {
+impl CellWorkspace {
+    pub(super) fn new(root: PathBuf, owner: Option<u32>) -> CellWorkspace {
+        CellWorkspace {
             root,
             attempt: None,
             owner,
@@ -40,108 +41,113 @@ impl InCell {
         &self.root
     }
 
-    /// No command has run in it yet, so there is nothing in it that could mislead us.
+    /// Writes the files of the task. No command has run in the file system yet, so it contains no links of a task.
     pub(super) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        handout: &Handout,
+        attempt_id: &AttemptId,
         spec: &TaskSpec,
-        supply: &Supply<'_>,
+        source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        self.remember(handout)
-            .map_err(failed("write the attempt in", &self.root))?;
+        self.record_attempt(attempt_id)
+            .map_err(io_error("write the attempt in", &self.root))?;
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
         let folder = warden
-            .folder()
+            .task_folder()
             .ok_or_else(missing)
-            .map_err(failed("reach", Path::new(BOX)))?;
+            .map_err(io_error("reach", Path::new(BOX)))?;
         let mut bytes = 0_u64;
         for content in spec.contents() {
-            bytes = bytes.saturating_add(size(content, supply)?);
+            bytes = bytes.saturating_add(size(content, source)?);
         }
-        // Checked when the task was added. Its blobs are measured here once more, before anything is allocated.
+        // The judicator has checked this; the blobs are measured again before anything is allocated.
         if let Some(space) = spec.space().filter(|space| bytes > *space) {
             return Err(WorkspaceError::NoSpace { bytes: space });
         }
         let filled = match bytes >= CHARGED_FROM {
-            true => self.fill_charged(warden, &folder, spec, supply),
-            false => self.fill(&folder, spec, supply),
+            true => self.fill_charged(warden, &folder, spec, source),
+            false => self.fill(&folder, spec, source),
         };
         filled.map_err(|error| if_full(error, &folder))
     }
 
-    fn fill(&self, folder: &Path, spec: &TaskSpec, supply: &Supply<'_>) -> Result<(), WorkspaceError> {
+    fn fill(
+        &self,
+        folder: &Path,
+        spec: &TaskSpec,
+        source: &TaskFileSource<'_>,
+    ) -> Result<(), WorkspaceError> {
         if spec.execute.input.blob().is_some() {
-            write(&folder.join(INPUT), INPUT_MODE, &spec.execute.input, supply)?;
+            write(&folder.join(INPUT), INPUT_MODE, &spec.execute.input, source)?;
         }
         let directory = folder.join(BOX);
         for (path, file) in spec.layout() {
-            put(&directory, &path, file, supply)?;
-            self.hand_over(&directory, Path::new(path.as_ref() as &str))?;
+            write_task_file(&directory, &path, file, source)?;
+            self.change_owner(&directory, Path::new(path.as_ref() as &str))?;
         }
         Ok(())
     }
 
-    /// The same for a task that brings much: its files count as memory of its control group. So they are made first, then
-    /// allocated by the warden, which can do so in that group, and then filled.
+    /// Writes large files, which count as memory of the task's control group: creates them, lets the warden allocate them
+    /// from within that group, and then fills them.
     fn fill_charged(
         &self,
         warden: &mut Warden,
         folder: &Path,
         spec: &TaskSpec,
-        supply: &Supply<'_>,
+        source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         let directory = folder.join(BOX);
         let input = Some(&spec.execute.input).filter(|input| input.blob().is_some());
         let mut sizes = Vec::new();
         if let Some(input) = input {
             create(&folder.join(INPUT), INPUT_MODE)?;
-            sizes.push(FileSize {
+            sizes.push(FileAllocation {
                 path: INPUT.into(),
-                bytes: size(input, supply)?,
+                bytes: size(input, source)?,
             });
         }
         for (path, file) in spec.layout() {
-            (supply.progress)()?;
+            (source.progress)()?;
             let path = Path::new(path.as_ref() as &str);
             make_folders(&directory, &directory.join(path))?;
             create(&directory.join(path), mode(file))?;
-            sizes.push(FileSize {
+            sizes.push(FileAllocation {
                 path: Path::new(BOX).join(path),
-                bytes: size(&file.content, supply)?,
+                bytes: size(&file.content, source)?,
             });
         }
         for sizes in in_parts(sizes) {
-            (supply.progress)()?;
-            warden.charge(sizes)?;
+            (source.progress)()?;
+            warden.allocate_files(sizes)?;
         }
         if let Some(input) = input {
             let path = folder.join(INPUT);
-            fill(reopen(&path)?, &path, input, supply)?;
+            fill(reopen(&path)?, &path, input, source)?;
         }
         for (path, file) in spec.layout() {
-            (supply.progress)()?;
+            (source.progress)()?;
             let path = Path::new(path.as_ref() as &str);
             let whole = directory.join(path);
-            fill(reopen(&whole)?, &whole, &file.content, supply)?;
-            self.hand_over(&directory, path)?;
+            fill(reopen(&whole)?, &whole, &file.content, source)?;
+            self.change_owner(&directory, path)?;
         }
         Ok(())
     }
 
-    /// Gives a file, and the folders that it lies in, to the task's user.
-    fn hand_over(&self, directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
+    /// Changes the owner of a file and of its parent folders to the task's user.
+    fn change_owner(&self, directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
         let Some(owner) = self.owner else {
             return Ok(());
         };
         let within = path.ancestors().filter(|path| !path.as_os_str().is_empty());
         for path in within.map(|path| directory.join(path)) {
-            lchown(&path, Some(owner), Some(owner)).map_err(failed("hand over", &path))?;
+            lchown(&path, Some(owner), Some(owner)).map_err(io_error("change the owner of", &path))?;
         }
         Ok(())
     }
 
-    fn remember(&mut self, handout: &Handout) -> io::Result<()> {
+    fn record_attempt(&mut self, attempt_id: &AttemptId) -> io::Result<()> {
         let file = match self.attempt.take() {
             Some(file) => file,
             None => {
@@ -149,26 +155,26 @@ impl InCell {
                 File::create(self.root.join(ATTEMPT))?
             }
         };
-        write_attempt(&file, handout)?;
+        write_attempt(&file, attempt_id)?;
         self.attempt = Some(file);
         Ok(())
     }
 }
 
-fn size(content: &Content, supply: &Supply<'_>) -> Result<u64, WorkspaceError> {
+fn size(content: &Content, source: &TaskFileSource<'_>) -> Result<u64, WorkspaceError> {
     match content {
         Content::Inline(bytes) => Ok(bytes.len() as u64),
         Content::Blob(hash) => {
-            let blob = supply.cache.path(hash);
-            let found = fs::metadata(&blob).map_err(failed("look at the blob", &blob))?;
+            let blob = source.cache.path(hash);
+            let found = fs::metadata(&blob).map_err(io_error("read the size of the blob", &blob))?;
             Ok(found.len())
         }
     }
 }
 
-/// So that the layout of many files can stop between two parts. A file is never divided.
-fn in_parts(sizes: Vec<FileSize>) -> Vec<Vec<FileSize>> {
-    let mut parts: Vec<Vec<FileSize>> = Vec::new();
+/// Groups the files, so that a revoked attempt can stop between two groups. A file is never split.
+fn in_parts(sizes: Vec<FileAllocation>) -> Vec<Vec<FileAllocation>> {
+    let mut parts: Vec<Vec<FileAllocation>> = Vec::new();
     let mut bytes = 0_u64;
     for size in sizes {
         bytes = bytes.saturating_add(size.bytes);
@@ -183,13 +189,13 @@ fn in_parts(sizes: Vec<FileSize>) -> Vec<Vec<FileSize>> {
     parts
 }
 
-/// Without cutting it off, which would give back what was allocated for it.
+/// Opens without truncation, which would free the allocated memory.
 fn reopen(path: &Path) -> Result<File, WorkspaceError> {
     let opened = OpenOptions::new().write(true).open(path);
-    opened.map_err(failed("open", path))
+    opened.map_err(io_error("open", path))
 }
 
-/// That there is no room left is told as what the task has too much of. Any other error stays what it is.
+/// Turns the error of a full file system into the one that tells the user what the task has too much of.
 fn if_full(error: WorkspaceError, folder: &Path) -> WorkspaceError {
     let is_full = |source: &io::Error| {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -213,14 +219,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_is_charged_in_parts() {
+    fn large_files_are_charged_in_parts() {
         let check = |sizes: &[u64], expected: &[&[u64]]| {
-            let files = sizes.iter().map(|mebibytes| FileSize {
+            let files = sizes.iter().map(|mebibytes| FileAllocation {
                 path: BOX.into(),
                 bytes: mebibytes << 20,
             });
             let parts = in_parts(files.collect());
-            let sizes = |part: &Vec<FileSize>| part.iter().map(|file| file.bytes >> 20).collect();
+            let sizes = |part: &Vec<FileAllocation>| part.iter().map(|file| file.bytes >> 20).collect();
             let found: Vec<Vec<u64>> = parts.iter().map(sizes).collect();
             assert_eq!(found, expected);
         };
@@ -233,16 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_file_system_is_the_tasks_doing() {
+    fn only_a_full_file_system_is_blamed_on_the_task() {
         let folder = tempfile::tempdir().unwrap();
-        let told = |errno: i32| {
-            let error = failed("write", Path::new("x"))(io::Error::from_raw_os_error(errno));
+        let converted = |errno: i32| {
+            let error = io_error("write", Path::new("x"))(io::Error::from_raw_os_error(errno));
             if_full(error, folder.path())
         };
         let (no_space, quota, no_memory, broken) = (28, 122, 12, 5);
         for errno in [no_space, quota] {
-            let error = told(errno);
-            // Which of the two, the file system beneath the test decides.
+            let error = converted(errno);
+            // The file system of the test machine decides which of the two.
             let is_tasks = matches!(
                 error,
                 WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. }
@@ -250,7 +256,7 @@ mod tests {
             assert!(is_tasks, "{error}");
         }
         for errno in [no_memory, broken] {
-            let error = told(errno);
+            let error = converted(errno);
             assert!(matches!(error, WorkspaceError::Failed { .. }), "{error}");
         }
     }

@@ -1,77 +1,83 @@
-//! The workspace of a slot whose tasks run without cells: folders in the executor's data folder.
+//! The workspace of a warden without cells: folders in the executor's data folder.
 //!
-//! The folders serve again where a task left no trace on them. To make and remove them for each task would cost a
-//! short one more than its run: a file system that is being synced, as the store does all the time, makes whoever
-//! changes a folder wait.
+//! Folders that a task has not changed are reused. Creating and removing them can take longer than a short task: a store on
+//! the same file system syncs all the time, and changes to folders wait for a sync.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use model::{Handout, TaskSpec};
+use model::{AttemptId, TaskSpec};
 
-use super::pristine::{Mark, Pristine};
 use super::remove::remove;
-use super::{ATTEMPT, BOX, INPUT, Supply, TEMPORARY, WorkspaceError, failed, put, write, write_attempt};
+use super::reusable_folder::{FolderFingerprint, ReusableFolder};
+use super::{
+    ATTEMPT, BOX, INPUT, TEMPORARY, TaskFileSource, WorkspaceError, io_error, write, write_attempt,
+    write_task_file,
+};
 
-/// What always lies in the root.
-const OWN: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
+/// The entries that the executor itself creates in the root.
+const OWN_ENTRIES: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
 
-pub(crate) struct OnDisk {
+/// A workspace in the data folder.
+pub(crate) struct DiskWorkspace {
     root: PathBuf,
-    /// `None` after trouble: made anew before the next task.
-    folders: Option<[Pristine; 2]>,
+    /// `None` if they have to be created again before the next task.
+    folders: Option<[ReusableFolder; 2]>,
     attempt: Option<File>,
-    /// How the root was when the task got it.
-    mark: Option<Mark>,
+    /// The fingerprint of the root when the task started.
+    fingerprint: Option<FolderFingerprint>,
 }
 
-impl OnDisk {
-    pub(super) fn new(root: PathBuf) -> OnDisk {
-        OnDisk {
+impl DiskWorkspace {
+    pub(super) fn new(root: PathBuf) -> DiskWorkspace {
+        DiskWorkspace {
             root,
             folders: None,
             attempt: None,
-            mark: None,
+            fingerprint: None,
         }
     }
 
-    /// Makes everything ready for the task's commands.
+    /// Writes the files of the task.
     pub(crate) fn lay_out(
         &mut self,
-        handout: &Handout,
+        attempt_id: &AttemptId,
         spec: &TaskSpec,
-        supply: &Supply<'_>,
+        source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        self.mark = None;
-        // What the last task left is removed whether or not this one goes on.
-        self.make(&|| {
-            let _ = (supply.progress)();
+        self.fingerprint = None;
+        // Files of the last task are removed even if this attempt is revoked.
+        self.create_folders(&|| {
+            let _ = (source.progress)();
         })?;
-        self.write_attempt(handout)?;
+        self.write_attempt(attempt_id)?;
         if spec.execute.input.blob().is_some() {
-            write(&self.input(), 0o644, &spec.execute.input, supply)?;
+            write(&self.input(), 0o644, &spec.execute.input, source)?;
         }
         for (path, file) in spec.layout() {
-            put(&self.directory(), &path, file, supply)?;
+            write_task_file(&self.directory(), &path, file, source)?;
         }
-        self.mark = Some(Mark::of(&self.root).map_err(failed("look at", &self.root))?);
+        self.fingerprint =
+            Some(FolderFingerprint::of(&self.root).map_err(io_error("read the metadata of", &self.root))?);
         Ok(())
     }
 
-    /// Removes all that the last task had and left.
+    /// Removes all files of the last task.
     pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
         if let Err(error) = self.try_clear(spec, progress) {
-            tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; trying before the next task");
+            tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; retrying before the next task");
             self.folders = None;
         }
     }
 
     fn try_clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) -> io::Result<()> {
         let has_input = spec.execute.input.blob().is_some();
-        if !self.root_holds(|name| OWN.iter().any(|own| name == *own) || has_input && name == INPUT) {
-            // Where the task may have put anything beside our own, nothing there can be trusted.
+        if !self.is_root_unchanged(|name| {
+            OWN_ENTRIES.iter().any(|own| name == *own) || has_input && name == INPUT
+        }) {
+            // The task has changed the root, so nothing in it can be trusted.
             self.folders = None;
             return remove(&self.root, progress);
         }
@@ -84,25 +90,26 @@ impl OnDisk {
         Ok(())
     }
 
-    /// Whether nobody has changed the root since the task got it, and all that is in it is known. The mark alone
-    /// would not do: times have steps, and two changes may fall on the same one.
-    fn root_holds(&self, known: impl Fn(&OsStr) -> bool) -> bool {
-        let same = Mark::of(&self.root).is_ok_and(|mark| self.mark.as_ref() == Some(&mark));
+    /// Whether the root has the same fingerprint as before the task and contains only known entries. The fingerprint alone is
+    /// not enough: timestamps are coarse, and two changes can have the same one.
+    fn is_root_unchanged(&self, known: impl Fn(&OsStr) -> bool) -> bool {
+        let same = FolderFingerprint::of(&self.root)
+            .is_ok_and(|fingerprint| self.fingerprint.as_ref() == Some(&fingerprint));
         let known = |entry: io::Result<DirEntry>| entry.is_ok_and(|entry| known(&entry.file_name()));
         same && fs::read_dir(&self.root).is_ok_and(|mut entries| entries.all(known))
     }
 
-    pub(super) fn make(&mut self, progress: &dyn Fn()) -> Result<(), WorkspaceError> {
+    pub(super) fn create_folders(&mut self, progress: &dyn Fn()) -> Result<(), WorkspaceError> {
         if self.folders.is_some() {
             return Ok(());
         }
-        let failed = failed("make", &self.root);
+        let failed = io_error("create", &self.root);
         let made = remove(&self.root, progress)
             .and_then(|()| fs::create_dir(&self.root))
             .and_then(|()| {
                 Ok([
-                    Pristine::make(self.directory())?,
-                    Pristine::make(self.temporary())?,
+                    ReusableFolder::create(self.directory())?,
+                    ReusableFolder::create(self.temporary())?,
                 ])
             })
             .and_then(|folders| Ok((folders, File::create(self.root.join(ATTEMPT))?)));
@@ -112,19 +119,19 @@ impl OnDisk {
         Ok(())
     }
 
-    pub(super) fn write_attempt(&self, handout: &Handout) -> Result<(), WorkspaceError> {
+    pub(super) fn write_attempt(&self, attempt_id: &AttemptId) -> Result<(), WorkspaceError> {
         let written = self
             .attempt
             .as_ref()
-            .map_or(Ok(()), |file| write_attempt(file, handout));
-        written.map_err(failed("write the attempt in", &self.root))
+            .map_or(Ok(()), |file| write_attempt(file, attempt_id));
+        written.map_err(io_error("write the attempt in", &self.root))
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the commands run.
+    /// The working directory of the commands.
     pub(crate) fn directory(&self) -> PathBuf {
         self.root.join(BOX)
     }
@@ -146,12 +153,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_serves_again_only_as_it_was() {
+    fn a_folder_is_restored_before_it_is_reused() {
         let work = tempfile::tempdir().unwrap();
         let path = work.path().join("box");
-        let mut folder = Pristine::make(path.clone()).unwrap();
+        let mut folder = ReusableFolder::create(path.clone()).unwrap();
         let inode = || fs::metadata(&path).unwrap().ino();
-        let check = |folder: &mut Pristine, change: &dyn Fn()| {
+        let check = |folder: &mut ReusableFolder, change: &dyn Fn()| {
             change();
             folder.restore(&|| ()).unwrap();
             let metadata = fs::symlink_metadata(&path).unwrap();
@@ -161,7 +168,7 @@ mod tests {
         };
         let before = inode();
         check(&mut folder, &|| ());
-        assert_eq!(inode(), before, "nothing was done to it");
+        assert_eq!(inode(), before, "an unchanged folder is kept");
         check(&mut folder, &|| fs::write(path.join("left"), b"x").unwrap());
         check(&mut folder, &|| {
             fs::set_permissions(&path, Permissions::from_mode(0o0)).unwrap()

@@ -1,4 +1,4 @@
-//! Takes away what tasks left, whatever they did to it.
+//! Removes files that tasks left, whatever permissions and depth they have.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, ErrorKind};
@@ -7,8 +7,7 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-/// Removes all that is in a folder, but neither the folder, which may be a disk of its own, nor what belongs to
-/// such a disk.
+/// Removes the content of a folder, except `lost+found`: the folder may be a mount point.
 pub(crate) fn clear(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -23,20 +22,19 @@ pub(crate) fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes whatever is there, links not followed, also where a task took away the permission to.
+/// Removes a file or folder, does not follow symbolic links, and restores permissions where a task has removed them.
 ///
-/// A task may have nested folders deeper than a thread's stack, a path or the number of open files reaches: no
-/// recursion, and what lies too deep is moved up to the root first. There may be very many files: `progress` is called
-/// for each.
+/// A task can nest folders deeper than a path, a thread's stack or the number of open files allows. So this does not recurse,
+/// and moves folders that are too deep up to the root first. `progress` is called for each entry.
 pub(super) fn remove(root: &Path, progress: &dyn Fn()) -> io::Result<()> {
-    const DEEPEST: usize = 1024;
+    const MAX_DEPTH_BYTES: usize = 1024;
     match fs::symlink_metadata(root) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(metadata) if !metadata.is_dir() => return fs::remove_file(root),
-        Ok(metadata) => open_up(root, &metadata)?,
+        Ok(metadata) => make_accessible(root, &metadata)?,
     }
-    // Made up now that the task is over: nothing of its own has this name.
+    // Random and chosen after the task has ended, so no file of the task has this name.
     let name = Uuid::now_v7().simple().to_string();
     let mut moved = 0_u64;
     let mut folders = vec![root.to_path_buf()];
@@ -50,8 +48,8 @@ pub(super) fn remove(root: &Path, progress: &dyn Fn()) -> io::Result<()> {
                 fs::remove_file(path)?;
                 continue;
             }
-            open_up(&path, &entry.metadata()?)?;
-            if path.as_os_str().len() > root.as_os_str().len() + DEEPEST {
+            make_accessible(&path, &entry.metadata()?)?;
+            if path.as_os_str().len() > root.as_os_str().len() + MAX_DEPTH_BYTES {
                 moved += 1;
                 let up = root.join(format!("{name}-{moved}"));
                 fs::rename(path, &up)?;
@@ -62,7 +60,7 @@ pub(super) fn remove(root: &Path, progress: &dyn Fn()) -> io::Result<()> {
         if within.is_empty() {
             fs::remove_dir(folder)?;
         } else {
-            // Once more when those are gone.
+            // Visited again when the folders inside it are removed.
             folders.push(folder);
             folders.append(&mut within);
         }
@@ -70,8 +68,8 @@ pub(super) fn remove(root: &Path, progress: &dyn Fn()) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets us into a folder, and what is in it out.
-fn open_up(folder: &Path, metadata: &Metadata) -> io::Result<()> {
+/// Makes a folder accessible for its owner.
+fn make_accessible(folder: &Path, metadata: &Metadata) -> io::Result<()> {
     const ALL: u32 = 0o700;
     if metadata.mode() & ALL == ALL {
         return Ok(());
@@ -90,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nest_deeper_than_any_path_is_removed() {
+    fn folders_nested_deeper_than_any_path_are_removed() {
         let work = tempfile::tempdir().unwrap();
         let root = work.path().join("box");
         fs::create_dir(&root).unwrap();

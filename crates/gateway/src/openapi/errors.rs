@@ -1,4 +1,4 @@
-//! What can go wrong with each operation.
+//! The error responses of each operation.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use utoipa::openapi::{
     ContentBuilder, Header, HeaderBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder,
 };
 
-use crate::problem::KINDS;
+use crate::problem_response::PROBLEM_KINDS;
 
-pub(super) struct Errors;
+/// Adds the error responses to each operation of the document.
+pub(super) struct ErrorModifier;
 
-impl utoipa::Modify for Errors {
+impl utoipa::Modify for ErrorModifier {
     fn modify(&self, document: &mut OpenApi) {
         for (path, item) in &mut document.paths.paths {
             for (method, operation) in operations(item) {
@@ -42,7 +43,7 @@ fn operations(item: &mut PathItem) -> [(&'static str, &mut Option<Operation>); 5
     ]
 }
 
-/// Those of every call that has a caller. A wrong method is answered on each of their paths.
+/// The errors of every call that requires authentication.
 const GUARDED: [u16; 6] = [401, 403, 405, 429, 500, 503];
 
 fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
@@ -61,17 +62,17 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
 }
 
 fn is_known(status: u16) -> bool {
-    KINDS.iter().any(|kind| kind.status == status)
+    PROBLEM_KINDS.iter().any(|kind| kind.status == status)
 }
 
 fn name(status: u16) -> String {
     format!("Problem{status}")
 }
 
-/// One response for each status, which may stand for several kinds of problem.
+/// One response for each status, with the titles of all problems that have this status.
 fn responses() -> BTreeMap<String, RefOr<Response>> {
     let mut titles: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for kind in KINDS {
+    for kind in PROBLEM_KINDS {
         titles.entry(kind.status.as_u16()).or_default().push(kind.title);
     }
     titles
@@ -94,9 +95,17 @@ fn responses() -> BTreeMap<String, RefOr<Response>> {
 
 fn header_of(status: u16) -> Option<(&'static str, Header)> {
     let (name, kind, description) = match status {
-        401 => ("WWW-Authenticate", Type::String, "How to send the token"),
-        405 => ("Allow", Type::String, "The methods that are possible here"),
-        429 | 503 => ("Retry-After", Type::Integer, "Seconds after which to try again"),
+        401 => (
+            "WWW-Authenticate",
+            Type::String,
+            "The authentication scheme for the token",
+        ),
+        405 => ("Allow", Type::String, "The allowed methods"),
+        429 | 503 => (
+            "Retry-After",
+            Type::Integer,
+            "Seconds to wait before the next attempt",
+        ),
         _ => return None,
     };
     let schema = ObjectBuilder::new().schema_type(kind);
@@ -107,11 +116,11 @@ fn header_of(status: u16) -> Option<(&'static str, Header)> {
 }
 
 fn describe(status: u16, titles: &[&str]) -> String {
-    let again = match StatusCode::from_u16(status) {
+    let retry_hint = match StatusCode::from_u16(status) {
         Ok(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => {
             "; try again after `Retry-After` seconds"
         }
         _ => "",
     };
-    format!("{}{again}", titles.join("; or: "))
+    format!("{}{retry_hint}", titles.join("; or: "))
 }

@@ -1,13 +1,14 @@
-//! What the description of forms and headers needs beyond what its macros can say.
+//! Properties of forms and parameters that utoipa's macros cannot express.
 
 use utoipa::openapi::encoding::EncodingBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{AdditionalProperties, Schema};
 use utoipa::openapi::{Components, OpenApi, RefOr};
 
-pub(super) struct Forms;
+/// Adjusts the form and the parameters of each operation of the document.
+pub(super) struct FormModifier;
 
-impl utoipa::Modify for Forms {
+impl utoipa::Modify for FormModifier {
     fn modify(&self, document: &mut OpenApi) {
         for item in document.paths.paths.values_mut() {
             for operation in operations(item) {
@@ -16,7 +17,7 @@ impl utoipa::Modify for Forms {
             }
         }
         if let Some(components) = &mut document.components {
-            close_form(components);
+            disallow_unknown_parts(components);
         }
     }
 }
@@ -33,22 +34,22 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     .flatten()
 }
 
-/// A parameter may be left out, but there is no way to write null.
+/// Removes null from the schemas of parameters: an optional parameter can be left out, but cannot be null.
 fn modify_parameters(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
         if let Some(RefOr::T(Schema::OneOf(one_of))) = &parameter.schema {
             let is_null =
                 |item: &RefOr<Schema>| serde_json::to_value(item).is_ok_and(|item| item["type"] == "null");
-            let mut forms = one_of.items.iter().filter(|item| !is_null(item));
-            if let (Some(only), None) = (forms.next(), forms.next()) {
+            let mut schemas = one_of.items.iter().filter(|item| !is_null(item));
+            if let (Some(only), None) = (schemas.next(), schemas.next()) {
                 parameter.schema = Some(only.clone());
             }
         }
     }
 }
 
-/// The task is JSON inside of the form.
+/// Marks the part `task` of the form as JSON.
 fn modify_form(operation: &mut Operation) {
     if let Some(RefOr::T(body)) = &mut operation.request_body
         && let Some(RefOr::T(form)) = body.content.get_mut("multipart/form-data")
@@ -58,8 +59,8 @@ fn modify_form(operation: &mut Operation) {
     }
 }
 
-/// Unknown parts are refused.
-fn close_form(components: &mut Components) {
+/// Disallows unknown parts, which the server refuses.
+fn disallow_unknown_parts(components: &mut Components) {
     if let Some(RefOr::T(Schema::Object(form))) = components.schemas.get_mut("Form") {
         form.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
     }

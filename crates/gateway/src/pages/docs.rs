@@ -1,4 +1,4 @@
-//! The API described for people, from the same document that describes it for programs.
+//! The documentation page of the API, rendered from the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -8,25 +8,26 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::layout::{Page, respond};
-use crate::Options;
+use super::layout::{HtmlPage, html_response};
+use crate::GatewayOptions;
 use crate::gateway::Gateway;
 use crate::openapi;
-use crate::problem::KINDS;
+use crate::problem_response::PROBLEM_KINDS;
 
-/// Stands for the server's own address in the page as it is kept.
+/// Placeholder for the server's address in the cached page.
 const SERVER: &str = "{SERVER}";
 
-/// The first task.
+/// An example that adds a task as JSON.
 const FIRST_TASK: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' -H 'Content-Type: application/json' -d '
   {"source": {"hello.sh": "echo Hello, $(cat)"},
    "execute": {"command": "sh hello.sh", "input": "world", "limits": {"wall": "2s"}}}'"#;
 
+/// An example that adds a task as a form.
 const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
   -F 'task={"execute": {"command": "sh hello.sh", "input": "world"}}' \
   -F 'source=@hello.sh'"#;
 
-/// In the order in which one learns them.
+/// In the order of the page.
 const TAGS: [&str; 4] = ["tasks", "blobs", "nodes", "operations"];
 const TYPES: [&str; 33] = [
     "NewTask",
@@ -65,45 +66,45 @@ const TYPES: [&str; 33] = [
 ];
 
 pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let page = gateway.docs_page.get_or_init(|| write(&gateway.options));
+    let page = gateway.docs_page.get_or_init(|| render(&gateway.options));
     let server = server(request.headers(), request.uri());
-    respond(page.replace(SERVER, &server))
+    html_response(page.replace(SERVER, &server))
 }
 
-/// To be kept: it takes milliseconds, and anyone may ask for it.
-fn write(options: &Options) -> String {
+/// Rendering takes milliseconds and any client may request the page, so the result is cached.
+fn render(options: &GatewayOptions) -> String {
     let document = openapi::document(options);
     let content = html! {
         h1 { "The HTTP API" }
-        p { "A task is source files, an optional compile command, an execute command, its input and data, and limits. "
-            "Add one and wait for it:" }
+        p { "A task consists of source files, an optional compile command, an execute command, its input and data, and limits. "
+            "Add a task and wait for its result:" }
         pre { (FIRST_TASK) }
-        p { "The same with files from your disk, each file's name being its path in the workspace:" }
+        p { "The same with files from your disk. The name of each file is its path in the workspace:" }
         pre { (WITH_FILES) }
-        p { "Programs find all of this in " a href="/api/openapi.json" { "/api/openapi.json" } " (OpenAPI 3.1). "
-            "Where the operator has set tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
+        p { "The OpenAPI 3.1 document is at " a href="/api/openapi.json" { "/api/openapi.json" } ". "
+            "If the server requires tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
         h2 { "Calls" }
         @for tag in TAGS { (calls(&document, tag)) }
         h2 { "Types" }
         @for name in TYPES { (schema(name, &document["components"]["schemas"][name])) }
         h2 { "Problems" }
-        p { "What is refused is answered as " code { "application/problem+json" } ": what is wrong, in which field, "
+        p { "The response to a refused request is " code { "application/problem+json" } ". It says what is wrong, in which field, "
             "the limit and the actual value." }
         div class="scroll" { table {
             thead { tr { th { "Status" } th { "Type" } th { "Title" } } }
             tbody {
-                @for kind in KINDS {
+                @for kind in PROBLEM_KINDS {
                     tr id=(kind.name) { td { (kind.status.as_u16()) } td { code { (kind.name) } } td { (kind.title) } }
                 }
             }
         } }
     };
-    let page = Page {
+    let page = HtmlPage {
         title: "The HTTP API",
         version: &options.version,
         refresh: None,
     };
-    page.write(&content).into_string()
+    page.render(&content).into_string()
 }
 
 fn calls(document: &Value, tag: &str) -> Markup {
@@ -141,15 +142,15 @@ fn schema(name: &str, schema: &Value) -> Markup {
         (prose(&schema["description"]))
         dl {
             @for (field, of) in schema["properties"].as_object().into_iter().flatten() {
-                dt { code { (field) } " " (kind(of)) }
+                dt { code { (field) } " " (type_name(of)) }
                 dd { (inline(text(&of["description"]))) }
             }
         }
     }
 }
 
-/// The type of a field in a word, as a link where it is one of ours.
-fn kind(schema: &Value) -> Markup {
+/// The type of a field, as a link if it is a component of the document.
+fn type_name(schema: &Value) -> Markup {
     if let Some(name) = schema["$ref"]
         .as_str()
         .and_then(|target| target.rsplit('/').next())
@@ -158,7 +159,7 @@ fn kind(schema: &Value) -> Markup {
     }
     let choices = schema["oneOf"].as_array();
     if let Some(choice) = choices.and_then(|choices| choices.iter().find(|choice| choice["type"] != "null")) {
-        return kind(choice);
+        return type_name(choice);
     }
     let word = match &schema["type"] {
         Value::Array(types) => types
@@ -169,8 +170,8 @@ fn kind(schema: &Value) -> Markup {
     html! { span class="dim" { (word.unwrap_or_default()) } }
 }
 
-/// Where the reader has reached this server, for examples that can be copied. A name that a shell or a page could take
-/// for anything else is not repeated.
+/// The address of this server as the browser used it, for examples that can be copied. A host name with special
+/// characters is replaced, because it could be code for a shell or a page.
 fn server(headers: &HeaderMap, uri: &Uri) -> String {
     let host = headers
         .get(header::HOST)
@@ -180,13 +181,13 @@ fn server(headers: &HeaderMap, uri: &Uri) -> String {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
         !host.is_empty() && host.chars().all(fits)
     };
-    // A proxy in front that speaks TLS says so.
+    // A TLS proxy sets this header.
     let proto = headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
     let scheme = if proto == Some(b"https") { "https" } else { "http" };
     format!("{scheme}://{}", host.filter(plain).unwrap_or("127.0.0.1:7000"))
 }
 
-/// The little Markdown that descriptions have: paragraphs, blocks of code, and code inside of a sentence.
+/// Renders the Markdown that descriptions use: paragraphs, code blocks and inline code.
 fn prose(value: &Value) -> Markup {
     html! {
         @for block in text(value).split("\n\n").filter(|block| !block.trim().is_empty()) {
@@ -201,7 +202,7 @@ fn prose(value: &Value) -> Markup {
 
 fn inline(text: &str) -> Markup {
     let pieces: Vec<_> = text.split('`').collect();
-    // A backtick without another one is only a backtick.
+    // A backtick without a second one is an ordinary character.
     if pieces.len().is_multiple_of(2) {
         return html! { (text) };
     }
@@ -221,8 +222,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_link_to_a_type_leads_to_it() {
-        let document = openapi::document(&crate::Options::default());
+    fn every_link_to_a_type_has_a_target() {
+        let document = openapi::document(&crate::GatewayOptions::default());
         let schemas = &document["components"]["schemas"];
         let shown: String = TYPES
             .iter()
@@ -238,7 +239,7 @@ mod tests {
             .map(|tag| calls(&document, tag).into_string())
             .collect();
         assert_eq!(calls.matches("<h3>").count(), 16);
-        // Nothing is left as Markdown.
+        // All Markdown is rendered.
         assert!(!shown.contains('`') && !calls.contains('`'));
         assert!(calls.contains("<code>Idempotency-Key</code>"));
     }
@@ -254,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn the_page_that_is_kept_has_a_place_for_the_address_in_each_example() {
-        let page = write(&Options::default());
+    fn the_cached_page_has_a_placeholder_for_the_address_in_each_example() {
+        let page = render(&GatewayOptions::default());
         assert_eq!(page.matches(SERVER).count(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! What every page has around it.
+//! The layout and the HTTP headers of every page.
 
 use std::sync::LazyLock;
 
@@ -11,27 +11,28 @@ use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing may be loaded or run but the style above: should an escape ever be forgotten, it harms nobody.
-static POLICY: LazyLock<String> = LazyLock::new(|| {
+/// Allows nothing but the style above, so that HTML that was not escaped could not run scripts or load anything.
+static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
         "default-src 'none'; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
 });
 
-pub(super) struct Page<'a> {
+/// A page without its content.
+pub(super) struct HtmlPage<'a> {
     pub(super) title: &'a str,
     pub(super) version: &'a str,
-    /// Seconds after which the page is loaded again.
+    /// Seconds after which the browser reloads the page.
     pub(super) refresh: Option<u32>,
 }
 
-impl Page<'_> {
-    pub(super) fn show(&self, content: &Markup) -> Response {
-        respond(self.write(content).into_string())
+impl HtmlPage<'_> {
+    pub(super) fn respond(&self, content: &Markup) -> Response {
+        html_response(self.render(content).into_string())
     }
 
-    pub(super) fn write(&self, content: &Markup) -> Markup {
+    pub(super) fn render(&self, content: &Markup) -> Markup {
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -56,14 +57,14 @@ impl Page<'_> {
     }
 }
 
-/// A page that is written already.
-pub(super) fn respond(page: String) -> Response {
+/// The response with a rendered page.
+pub(super) fn html_response(page: String) -> Response {
     (headers(), Html(page)).into_response()
 }
 
 fn headers() -> [(HeaderName, &'static str); 4] {
     [
-        (header::CONTENT_SECURITY_POLICY, POLICY.as_str()),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY.as_str()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
@@ -74,7 +75,7 @@ fn headers() -> [(HeaderName, &'static str); 4] {
 mod tests {
     use super::*;
 
-    /// A phone is narrower than a hash; without this, the whole page moves sideways.
+    /// A phone is narrower than a hash. Without wrapping, the whole page would scroll sideways.
     #[test]
     fn long_words_wrap() {
         let rule = |selector: &str| {
@@ -86,7 +87,7 @@ mod tests {
         assert!(STYLE.contains("main { padding-bottom: 4rem; overflow-wrap: anywhere; }"));
         assert!(rule("pre").contains("overflow-wrap: anywhere"));
         assert!(rule("dl").contains("minmax(0, 1fr)"));
-        // Tables are as wide as they need to be, and move by themselves.
+        // Wide tables scroll on their own.
         assert!(rule(".scroll").contains("overflow-x: auto"));
     }
 }

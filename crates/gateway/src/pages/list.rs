@@ -1,4 +1,4 @@
-//! The first page: tasks, newest first.
+//! The start page: statistics, a search form, and a list of tasks.
 
 use std::sync::Arc;
 
@@ -7,88 +7,88 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
-use model::{Brief, Moment, Order, Query, Stats, Status};
+use model::{SortOrder, Stats, TaskQuery, TaskStatus, TaskSummary, UnixTime};
 
-use super::layout::Page;
-use super::show;
+use super::format;
+use super::layout::HtmlPage;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
-/// As many as a person looks through.
-const LENGTH: usize = 50;
+/// The number of tasks on a page.
+const PAGE_LENGTH: usize = 50;
 
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    let pairs = params::pairs(&uri)?;
+) -> Result<Response, RequestError> {
+    let pairs = params::query_parameters(&uri)?;
     let mut query = parse_query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
-    query.limit = query.limit.min(LENGTH);
-    query.user = caller.searched(query.user)?;
+    query.limit = query.limit.min(PAGE_LENGTH);
+    query.user = caller.user_to_search(query.user)?;
     let page = gateway.calls.search(query.clone()).await?;
     let stats = gateway.calls.stats().await?;
     let content = html! {
         h1 { "Tasks" }
-        (numbers(&stats))
+        (statistics(&stats))
         (form(&query))
-        (found(&query, &page))
+        (results(&query, &page))
     };
-    let page = Page {
+    let page = HtmlPage {
         title: "Tasks",
         version: &gateway.options.version,
         refresh: None,
     };
-    Ok(page.show(&content))
+    Ok(page.respond(&content))
 }
 
-/// The tasks of a page, and where to go from there.
-fn found(query: &Query, page: &model::Page) -> Markup {
-    let next = page.next.map(|next| Query {
+/// The tasks of a page, and links to other pages.
+fn results(query: &TaskQuery, page: &model::Page) -> Markup {
+    let next = page.next.map(|next| TaskQuery {
         after: Some(next),
         ..query.clone()
     });
-    let part = page
+    let range = page
         .next
         .filter(|_| !page.complete)
-        .map(|next| part(query, next.add_time));
+        .map(|next| searched_range(query, next.add_time));
     html! {
         @if page.tasks.is_empty() {
             p class="dim" {
-                @match &part {
-                    Some(part) => { "No matching tasks among those added " (part) "." },
+                @match &range {
+                    Some(range) => { "No matching tasks among those added " (range) "." },
                     None => { "No matching tasks." },
                 }
             }
         } @else {
             (table(&page.tasks))
-            @if let Some(part) = &part {
-                p class="dim" { "These are the matching tasks among those added " (part) "." }
+            @if let Some(range) = &range {
+                p class="dim" { "These are the matching tasks among those added " (range) "." }
             }
         }
         p class="top" {
-            @if query.after.is_some() { a href=(link(&Query { after: None, ..query.clone() })) { "← First page" } }
+            @if query.after.is_some() { a href=(link(&TaskQuery { after: None, ..query.clone() })) { "← First page" } }
             @if let Some(next) = next {
-                a href=(link(&next)) { @if page.complete { "Next page →" } @else { "Look further →" } }
+                a href=(link(&next)) { @if page.complete { "Next page →" } @else { "Continue search →" } }
             }
         }
     }
 }
 
-/// Which part of the tasks an incomplete page is about.
-fn part(query: &Query, reached: Moment) -> Markup {
+/// The time range that an incomplete search has examined.
+fn searched_range(query: &TaskQuery, reached: UnixTime) -> Markup {
     html! {
         @match query.order {
-            Order::Newest => { "since " },
-            Order::Oldest => { "until " },
+            SortOrder::Newest => { "since " },
+            SortOrder::Oldest => { "until " },
         }
-        (show::time(reached))
+        (format::time(reached))
     }
 }
 
-fn numbers(stats: &Stats) -> Markup {
+fn statistics(stats: &Stats) -> Markup {
     html! {
         div class="numbers" {
             @for (status, count) in &stats.counts {
@@ -96,8 +96,8 @@ fn numbers(stats: &Stats) -> Markup {
                     span { b { (count) } " " (status.as_str().replace('_', " ")) }
                 }
             }
-            span { b { (stats.executors) } " " (show::plural(stats.executors, "executor")) }
-            span { b { (stats.held) } " of " b { (stats.slots) } " " (show::plural(stats.slots, "slot")) " in use" }
+            span { b { (stats.executors) } " " (format::plural(stats.executors, "executor")) }
+            span { b { (stats.held) } " of " b { (stats.slots) } " " (format::plural(stats.slots, "slot")) " in use" }
             span { b { (format!("{:.1}", stats.tasks_per_second)) } " tasks per second" }
             @if let Some(note) = stats.note() {
                 span { (note) }
@@ -106,9 +106,9 @@ fn numbers(stats: &Stats) -> Markup {
     }
 }
 
-fn form(query: &Query) -> Markup {
+fn form(query: &TaskQuery) -> Markup {
     let user = query.user.as_ref().map(|user| user.as_str());
-    let chosen = |status: Status| query.statuses == [status];
+    let chosen = |status: TaskStatus| query.statuses == [status];
     html! {
         form class="search" action="/" method="get" {
             label { "User" input name="user" value=[user]; }
@@ -117,7 +117,7 @@ fn form(query: &Query) -> Markup {
                 "Status"
                 select name="status" {
                     option value="" { "any" }
-                    @for status in Status::ALL {
+                    @for status in TaskStatus::ALL {
                         option value=(status) selected[chosen(status)] { (status.as_str().replace('_', " ")) }
                     }
                 }
@@ -126,7 +126,7 @@ fn form(query: &Query) -> Markup {
                 "Order"
                 select name="order" {
                     option value="newest" { "newest first" }
-                    option value="oldest" selected[query.order == Order::Oldest] { "oldest first" }
+                    option value="oldest" selected[query.order == SortOrder::Oldest] { "oldest first" }
                 }
             }
             button { "Search" }
@@ -134,7 +134,7 @@ fn form(query: &Query) -> Markup {
     }
 }
 
-fn table(tasks: &[Brief]) -> Markup {
+fn table(tasks: &[TaskSummary]) -> Markup {
     html! {
         div class="scroll" {
             table {
@@ -146,11 +146,11 @@ fn table(tasks: &[Brief]) -> Markup {
                 tbody {
                     @for task in tasks {
                         tr {
-                            td { (show::status(task.status)) }
+                            td { (format::status(task.status)) }
                             td class="tight" { a class="id" href={ "/tasks/" (task.id) } { (task.id) } }
                             td { (task.user) }
                             td class="command" title=(task.command) { code { (task.command) } }
-                            td class="tight" { (show::time(task.add_time)) }
+                            td class="tight" { (format::time(task.add_time)) }
                             td class="tight" { (took(task)) }
                             td { @if let Some(executor) = &task.executor { (executor) } }
                         }
@@ -161,12 +161,14 @@ fn table(tasks: &[Brief]) -> Markup {
     }
 }
 
-fn took(task: &Brief) -> String {
+fn took(task: &TaskSummary) -> String {
     let times = task.start_time.zip(task.finish_time);
-    times.map_or_else(String::new, |(start, finish)| show::span(finish.since(start)))
+    times.map_or_else(String::new, |(start, finish)| {
+        format::duration(finish.since(start))
+    })
 }
 
-fn link(query: &Query) -> String {
+fn link(query: &TaskQuery) -> String {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     let pairs: Vec<_> = query_pairs(query)
         .into_iter()
@@ -182,30 +184,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_is_not_complete_says_so_and_links_on() {
-        let query = Query {
+    fn an_incomplete_page_says_so_and_links_to_the_rest() {
+        let query = TaskQuery {
             text: Some("needle".into()),
-            ..Query::default()
+            ..TaskQuery::default()
         };
         let shown = |complete: bool, more: bool| {
-            let next = more.then(|| query.cursor_at(Moment(1_767_225_600_000_000), TaskId::generate()));
+            let next =
+                more.then(|| query.cursor_at(UnixTime(1_767_225_600_000_000), TaskId(uuid::Uuid::now_v7())));
             let page = model::Page {
                 tasks: vec![],
                 next,
                 complete,
             };
-            found(&query, &page).into_string()
+            results(&query, &page).into_string()
         };
-        let part = shown(false, true);
+        let range = shown(false, true);
         assert!(
-            part.contains("No matching tasks among those added since"),
-            "{part}"
+            range.contains("No matching tasks among those added since"),
+            "{range}"
         );
-        assert!(part.contains("2026-01-01"), "{part}");
-        assert!(part.contains("after=") && part.contains("Look further"), "{part}");
+        assert!(range.contains("2026-01-01"), "{range}");
+        assert!(
+            range.contains("after=") && range.contains("Continue search"),
+            "{range}"
+        );
         let whole = shown(true, false);
         assert!(whole.contains("No matching tasks."), "{whole}");
-        assert!(!whole.contains("Look further"), "{whole}");
+        assert!(!whole.contains("Continue search"), "{whole}");
         assert!(shown(true, true).contains("Next page"));
     }
 }

@@ -1,16 +1,18 @@
-//! A problem on a page, where a program would get it as JSON.
+//! Errors as HTML pages for browsers, where programs get problem details as JSON.
 
 use std::sync::Arc;
 
 use api::Problem;
-use axum::extract::State;
-use axum::http::header;
-use axum::response::Response;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use maud::html;
 
-use super::layout::Page;
+use super::layout::HtmlPage;
 use crate::gateway::Gateway;
+use crate::request_error::RequestError;
 
+/// Middleware that replaces an error response of a page by an HTML page.
 pub(crate) async fn show_problem(State(gateway): State<Arc<Gateway>>, response: Response) -> Response {
     let Some(problem) = response.extensions().get::<Problem>() else {
         return response;
@@ -20,17 +22,78 @@ pub(crate) async fn show_problem(State(gateway): State<Arc<Gateway>>, response: 
         p { (problem.detail) }
         p { a href="/" { "All tasks" } }
     };
-    let page = Page {
+    let page = HtmlPage {
         title: &problem.title,
         version: &gateway.options.version,
         refresh: None,
     };
-    let mut shown = page.show(&content);
-    *shown.status_mut() = response.status();
+    let mut page_response = page.respond(&content);
+    *page_response.status_mut() = response.status();
     for name in [header::RETRY_AFTER, header::WWW_AUTHENTICATE] {
         if let Some(value) = response.headers().get(&name) {
-            shown.headers_mut().insert(name, value.clone());
+            page_response.headers_mut().insert(name, value.clone());
         }
     }
-    shown
+    page_response
+}
+
+pub(crate) async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let error = RequestError::RouteNotFound(request.uri().path().to_string());
+    respond(gateway, request.headers(), error).await
+}
+
+pub(crate) async fn method_not_allowed(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let error = RequestError::MethodNotAllowed {
+        method: request.method().clone(),
+        path: request.uri().path().to_string(),
+    };
+    respond(gateway, request.headers(), error).await
+}
+
+async fn respond(gateway: Arc<Gateway>, headers: &HeaderMap, error: RequestError) -> Response {
+    let mut response = error.into_response();
+    if accepts_html(headers) {
+        response = show_problem(State(gateway), response).await;
+    }
+    let vary = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, vary);
+    response
+}
+
+/// Browsers accept `text/html`; programs accept JSON or anything.
+fn accepts_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).into_iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|kind| {
+            let mut parts = kind.split(';').map(str::trim);
+            let is_html = parts
+                .next()
+                .is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"));
+            // `q=0` means not acceptable.
+            is_html && !parts.any(|part| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_recognised_by_their_accept_header() {
+        let check = |accept: &'static str, expected: bool| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(accepts_html(&headers), expected, "{accept}");
+        };
+        check(
+            "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            true,
+        );
+        check("application/json, Text/HTML;q=0.5", true);
+        check("text/html;q=0, */*", false);
+        check("*/*", false);
+        check("application/problem+json", false);
+        assert!(!accepts_html(&HeaderMap::new()));
+    }
 }

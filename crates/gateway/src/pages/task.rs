@@ -1,42 +1,46 @@
-//! One task with everything known of it.
+//! The page of one task, and its button to cancel the task.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use maud::{Markup, html};
-use model::{Captured, Command, Content, Files, Limits, NetworkName, Outcome, Task, TaskId};
+use model::{CapturedOutput, Content, Limits, NetworkName, Outcome, StepCommand, Task, TaskFiles, TaskId};
 
-use super::layout::Page;
-use super::show;
-use crate::admission::Admission;
+use super::format;
+use super::layout::HtmlPage;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::loaded::Loaded;
 use crate::params::TaskPath;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedTask;
+use crate::tasks::cancel_task;
 
-/// Seconds between looks at a task that is not done.
-const REFRESH: u32 = 2;
+/// The seconds after which the page of a task that is not done is reloaded.
+const REFRESH_SECONDS: u32 = 2;
 
-/// More of a text is behind its link.
-const SHOWN: usize = 64 << 10;
+/// How much of a text is shown. Its link leads to all of it.
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
 pub(crate) async fn task(
     State(gateway): State<Arc<Gateway>>,
-    Extension(admission): Extension<Admission>,
+    Extension(quota): Extension<RequestQuota>,
     caller: Caller,
     TaskPath(id): TaskPath,
-) -> Result<Response, Refusal> {
-    let loaded = gateway.load(&admission, gateway.calls.get(id, None)).await?;
-    let Loaded { task, place: _place } = caller.own(loaded)?;
+) -> Result<Response, RequestError> {
+    let loaded = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;
+    let LoadedTask {
+        task,
+        permit: _permit,
+    } = caller.check_owner(loaded)?;
     let content = html! {
         div class="top" {
             h1 { "Task " span class="id" { (task.id) } }
-            (show::status(task.status))
-            @if !task.status.done() {
+            (format::status(task.status))
+            @if !task.status.is_done() {
                 form action={ "/tasks/" (task.id) "/cancel" } method="post" { button class="danger" { "Cancel" } }
             }
         }
@@ -45,15 +49,30 @@ pub(crate) async fn task(
         (steps(&task))
         (files("Source", &task.spec.source))
         (files("Data", &task.spec.data))
-        p { a href={ "/api/v1/tasks/" (task.id) } { "The same as JSON" } }
+        p { a href={ "/api/v1/tasks/" (task.id) } { "View as JSON" } }
     };
     let title = format!("Task {}", task.id);
-    let page = Page {
+    let page = HtmlPage {
         title: &title,
         version: &gateway.options.version,
-        refresh: (!task.status.done()).then_some(REFRESH),
+        refresh: (!task.status.is_done()).then_some(REFRESH_SECONDS),
     };
-    Ok(page.show(&content))
+    Ok(page.respond(&content))
+}
+
+/// The button on a task's page. `cross_site` has checked that the request comes from a page of this server.
+pub(crate) async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(quota): Extension<RequestQuota>,
+    caller: Caller,
+    TaskPath(id): TaskPath,
+) -> Result<Redirect, RequestError> {
+    let page = Redirect::to(&format!("/tasks/{id}"));
+    match cancel_task(&gateway, &quota, &caller, id).await {
+        // If the task has ended before, its page shows how.
+        Ok(_) | Err(RequestError::AlreadyDone { .. }) => Ok(page),
+        Err(error) => Err(error),
+    }
 }
 
 fn facts(task: &Task) -> Markup {
@@ -63,11 +82,11 @@ fn facts(task: &Task) -> Markup {
             dt { "Priority" } dd { (task.spec.priority) }
             dt { "Attempt" } dd { (task.attempt) }
             @if let Some(executor) = &task.executor { dt { "Executor" } dd { (executor) } }
-            dt { "Added" } dd { (show::time(task.add_time)) }
+            dt { "Added" } dd { (format::time(task.add_time)) }
             @if let Some(start) = task.start_time {
-                dt { "Started" } dd { (show::time(start)) span class="dim" { ", after " (show::span(start.since(task.add_time))) } }
+                dt { "Started" } dd { (format::time(start)) span class="dim" { ", after " (format::duration(start.since(task.add_time))) } }
             }
-            @if let Some(finish) = task.finish_time { dt { "Finished" } dd { (show::time(finish)) } }
+            @if let Some(finish) = task.finish_time { dt { "Finished" } dd { (format::time(finish)) } }
         }
     }
 }
@@ -82,7 +101,7 @@ fn steps(task: &Task) -> Markup {
             h2 { "Compile" }
             (command(&compile.command))
             dl { @for (name, value) in &compile.env { dt { code { (name) } } dd { code { (value) } } } }
-            (ending(compiled))
+            (end_reason(compiled))
             (resources(&compile.limits, compile.network.as_ref(), compiled))
             (outputs(task.id, "compile", compiled))
         }
@@ -92,21 +111,21 @@ fn steps(task: &Task) -> Markup {
             @if !execute.args.is_empty() { dt { "Arguments" } dd { @for arg in &execute.args { code { (arg) } " " } } }
             @for (name, value) in &execute.env { dt { code { (name) } } dd { code { (value) } } }
         }
-        (ending(executed))
+        (end_reason(executed))
         (resources(&execute.limits, execute.network.as_ref(), executed))
         (input(&execute.input))
         (outputs(task.id, "execute", executed))
     }
 }
 
-fn command(command: &Command) -> Markup {
+fn command(command: &StepCommand) -> Markup {
     match command {
-        Command::Shell(text) => html! { pre { (text) } },
-        Command::Argv(words) => html! { pre { @for word in words { (format!("{word:?}")) " " } } },
+        StepCommand::Shell(text) => html! { pre { (text) } },
+        StepCommand::Argv(words) => html! { pre { @for word in words { (format!("{word:?}")) " " } } },
     }
 }
 
-/// What the step has used and may use, each in words.
+/// The resources that the step has used and their limits.
 fn resources(limits: &Limits, network: Option<&NetworkName>, outcome: Option<&Outcome>) -> Markup {
     let Limits {
         wall,
@@ -120,9 +139,10 @@ fn resources(limits: &Limits, network: Option<&NetworkName>, outcome: Option<&Ou
         space,
     } = *limits;
     let time = |used: Option<Duration>, limit: Option<Duration>| {
-        used_of(used.map(show::span), limit.map(show::span))
+        used_of(used.map(format::duration), limit.map(format::duration))
     };
-    let size = |used: Option<u64>, limit: Option<u64>| used_of(used.map(show::bytes), limit.map(show::bytes));
+    let size =
+        |used: Option<u64>, limit: Option<u64>| used_of(used.map(format::bytes), limit.map(format::bytes));
     let count = |limit: Option<u32>| used_of(None, limit.map(|limit| limit.to_string()));
     let rows = [
         ("Wall time", time(outcome.map(|outcome| outcome.wall), wall)),
@@ -164,8 +184,8 @@ fn input(input: &Content) -> Markup {
     }
 }
 
-/// How the step ended.
-fn ending(outcome: Option<&Outcome>) -> Markup {
+/// Why the step ended, with its exit code or signal.
+fn end_reason(outcome: Option<&Outcome>) -> Markup {
     let Some(outcome) = outcome else {
         return html! { p class="dim" { "No outcome yet." } };
     };
@@ -188,13 +208,13 @@ fn outputs(id: TaskId, step: &str, outcome: Option<&Outcome>) -> Markup {
     }
 }
 
-fn output(id: TaskId, step: &str, name: &str, captured: &Captured) -> Markup {
+fn output(id: TaskId, step: &str, name: &str, captured: &CapturedOutput) -> Markup {
     html! {
         h3 {
             (name) " "
             a class="dim" href={ "/api/v1/tasks/" (id) "/" (step) "/" (name) } {
-                (show::bytes(captured.bytes.len() as u64))
-                @if captured.truncated { ", the rest is cut off" }
+                (format::bytes(captured.bytes.len() as u64))
+                @if captured.truncated { ", truncated" }
             }
         }
         @if !captured.bytes.is_empty() { (text(&captured.bytes)) }
@@ -202,14 +222,14 @@ fn output(id: TaskId, step: &str, name: &str, captured: &Captured) -> Markup {
 }
 
 fn text(bytes: &[u8]) -> Markup {
-    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let shown = &bytes[..bytes.len().min(MAX_TEXT_BYTES)];
     html! {
         pre { (String::from_utf8_lossy(shown)) }
-        @if shown.len() < bytes.len() { p class="dim" { "Only the first " (show::bytes(SHOWN as u64)) " are shown." } }
+        @if shown.len() < bytes.len() { p class="dim" { "Only the first " (format::bytes(MAX_TEXT_BYTES as u64)) " are shown." } }
     }
 }
 
-fn files(title: &str, files: &Files) -> Markup {
+fn files(title: &str, files: &TaskFiles) -> Markup {
     html! {
         @if !files.is_empty() {
             h2 { (title) }
@@ -239,14 +259,14 @@ mod tests {
             ..Limits::default()
         };
         let outcome = Outcome {
-            reason: model::Reason::Exited,
+            reason: model::OutcomeReason::Exited,
             exit_code: Some(0),
             signal: None,
             wall: Duration::from_millis(1500),
             cpu: Duration::from_millis(20),
             memory: 12 << 20,
-            stdout: Captured::default(),
-            stderr: Captured::default(),
+            stdout: CapturedOutput::default(),
+            stderr: CapturedOutput::default(),
         };
         let row = |label: &str, value: &str| format!("<dt>{label}</dt><dd>{value}</dd>");
         let after = resources(&limits, None, Some(&outcome)).into_string();

@@ -6,112 +6,113 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use model::{Add, Added, Attempt, Brief, Invalid, Query, Status, TaskId};
+use model::{AddTask, AddedTask, AttemptNumber, InvalidField, TaskId, TaskQuery, TaskStatus, TaskSummary};
 use rpc::CallError;
 
-use super::key::Key;
+use super::idempotency_key::IdempotencyKey;
 use super::offload::offload;
-use super::prepare::{blame_conflict, blame_missing_blob, prepare};
-use super::unpacking::Unpacking;
-use crate::admission::Admission;
+use super::prepare::{conflict_error, missing_blob_error, prepare};
+use super::zip_unpacker::ZipUnpacker;
 use crate::body;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
 
 /// Add many tasks
 ///
-/// All are added or none, in one durable step; the answer lists them in the order given. A complaint names the
-/// task by its place: `tasks[17].execute.command`. With an `Idempotency-Key`, or an `id` of your own for each task,
-/// sending it again is safe: the same tasks are answered, and nothing is added twice.
+/// Either all tasks are added or none, in one durable step. The response lists them in the order of the request. An error
+/// names the task by its index: `tasks[17].execute.command`. With an `Idempotency-Key`, or your own `id` for each task,
+/// it is safe to send the request again: the response is the same tasks, and they are added only once.
 #[utoipa::path(
     post,
     path = "/api/v1/tasks/batch",
     operation_id = "add_tasks",
     tag = "tasks",
-    params(("Idempotency-Key" = Option<super::IdempotencyKey>, Header, description = "The id of each task follows from it, the user and the task's place in the batch")),
+    params(("Idempotency-Key" = Option<IdempotencyKey>, Header, description = "The server derives the id of each task from the key, the user and the index of the task in the batch")),
     request_body(content = NewTasks, example = json!({
         "tasks": [{"execute": {"command": "echo one"}}, {"execute": {"command": ["echo", "two"]}}]
     })),
     responses(
-        (status = 201, description = "All are added", body = api::Added),
-        (status = 200, description = "All were added before", body = api::Added),
+        (status = 201, description = "The tasks were added", body = api::AddedTasks),
+        (status = 200, description = "All tasks already existed", body = api::AddedTasks),
     ),
 )]
 pub(crate) async fn add_many(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     request: Request,
-) -> Result<Response, Refusal> {
-    params::none(request.uri())?;
-    body::must_be_json(request.headers())?;
-    let admission = Admission::of(request.extensions())?;
-    let key = Key::read(request.headers())?;
+) -> Result<Response, RequestError> {
+    params::refuse_parameters(request.uri())?;
+    body::require_json(request.headers())?;
+    let quota = RequestQuota::from_extensions(request.extensions())?;
+    let key = IdempotencyKey::read(request.headers())?;
     let limit = gateway.options.max_batch;
-    let parse = move |json: &[u8]| api::parse_batch(json, limit);
+    let parse = move |json: &[u8]| api::parse_task_batch(json, limit);
     let NewTasks { tasks } = body::read_json(request, gateway.options.max_body, parse).await?;
     if tasks.is_empty() {
-        return Err(Invalid::new("tasks", "is empty; give at least one task").into());
+        return Err(InvalidField::new("tasks", "is empty; give at least one task").into());
     }
-    let mut unpacking = Unpacking::new(&gateway, &admission);
+    let mut unpacker = ZipUnpacker::new(&gateway, &quota);
     let mut adds = Vec::with_capacity(tasks.len());
     for (index, task) in tasks.into_iter().enumerate() {
         let key = key.as_ref().map(|key| key.at(index));
-        let add = prepare(&mut unpacking, &caller, key.as_ref(), task).await;
-        adds.push(add.map_err(|refusal| within(refusal, index))?);
+        let add = prepare(&mut unpacker, &caller, key.as_ref(), task).await;
+        adds.push(add.map_err(|error| within_task(error, index))?);
     }
-    refuse_repeated(&adds)?;
-    let adds = offload(&gateway, &admission, adds).await?;
-    let mut briefs: Vec<_> = adds.iter().map(brief).collect();
+    refuse_duplicate_ids(&adds)?;
+    let adds = offload(&gateway, &quota, adds).await?;
+    let mut summaries: Vec<_> = adds.iter().map(new_summary).collect();
     let specs = with_blobs(&adds);
     let added = gateway.calls.add(adds).await.map_err(|error| match error {
-        // A judicator that is given one task has no reason to number it; the caller gave a list.
-        CallError::Invalid(invalid) if briefs.len() == 1 => within(invalid.into(), 0),
+        // A judicator does not name the index in a batch of one task.
+        CallError::Invalid(invalid) if summaries.len() == 1 => within_task(invalid.into(), 0),
         CallError::Conflict(id) => {
-            let index = briefs.iter().position(|brief| brief.id == id);
-            blame_conflict(id, index, key.as_ref())
+            let index = summaries.iter().position(|summary| summary.id == id);
+            conflict_error(id, index, key.as_ref())
         }
         error => {
             let specs: Vec<_> = specs
                 .iter()
                 .map(|(prefix, spec)| (prefix.clone(), spec))
                 .collect();
-            blame_missing_blob(error, &specs)
+            missing_blob_error(error, &specs)
         }
     })?;
-    update(&gateway, &caller, &mut briefs, &added).await?;
+    update_summaries(&gateway, &caller, &mut summaries, &added).await?;
     let status = if added.iter().all(|added| added.existed) {
         StatusCode::OK
     } else {
         StatusCode::CREATED
     };
-    let tasks = briefs.into_iter().map(Into::into).collect();
-    Ok((status, Json(api::Added { tasks })).into_response())
+    let tasks = summaries.into_iter().map(Into::into).collect();
+    Ok((status, Json(api::AddedTasks { tasks })).into_response())
 }
 
-fn within(refusal: Refusal, index: usize) -> Refusal {
-    match refusal {
-        Refusal::Invalid(invalid) => invalid.within(&format!("tasks[{index}]")).into(),
+/// Prefixes the field of an error with the index of the task.
+fn within_task(error: RequestError, index: usize) -> RequestError {
+    match error {
+        RequestError::Invalid(invalid) => invalid.within(&format!("tasks[{index}]")).into(),
         other => other,
     }
 }
 
-fn refuse_repeated(adds: &[Add]) -> Result<(), Invalid> {
+fn refuse_duplicate_ids(adds: &[AddTask]) -> Result<(), InvalidField> {
     let mut seen = HashMap::with_capacity(adds.len());
     for (index, add) in adds.iter().enumerate() {
         if let Some(first) = seen.insert(add.id, index) {
-            return Err(Invalid::new(
+            return Err(InvalidField::new(
                 format!("tasks[{index}].id"),
-                format!("is the same as that of tasks[{first}]; give each task its own"),
+                format!("is also the id of tasks[{first}]; give each task its own id"),
             ));
         }
     }
     Ok(())
 }
 
-/// The tasks that name blobs: only those can miss one.
-fn with_blobs(adds: &[Add]) -> Vec<(String, model::TaskSpec)> {
+/// The tasks that refer to blobs, for the error message about a missing blob.
+fn with_blobs(adds: &[AddTask]) -> Vec<(String, model::TaskSpec)> {
     adds.iter()
         .enumerate()
         .filter(|(_, add)| add.spec.contents().any(|content| content.blob().is_some()))
@@ -119,33 +120,33 @@ fn with_blobs(adds: &[Add]) -> Vec<(String, model::TaskSpec)> {
         .collect()
 }
 
-/// A task that is new is known without asking: pending, and nothing else yet.
-fn brief(add: &Add) -> Brief {
-    Brief {
+/// The summary of a new task.
+fn new_summary(add: &AddTask) -> TaskSummary {
+    TaskSummary {
         id: add.id,
         user: add.spec.user.clone(),
         priority: add.spec.priority,
-        command: Brief::command(&add.spec.execute.command.display()),
-        status: Status::Pending,
+        command: TaskSummary::shorten_command(&add.spec.execute.command.display()),
+        status: TaskStatus::Pending,
         executor: None,
-        attempt: Attempt::default(),
-        add_time: model::Moment::default(),
+        attempt: AttemptNumber::default(),
+        add_time: model::UnixTime::default(),
         start_time: None,
         finish_time: None,
     }
 }
 
-/// Fills in what the judicator said, and looks up those that were there before.
-async fn update(
+/// Sets the add times, and loads the summaries of tasks that already existed.
+async fn update_summaries(
     gateway: &Gateway,
     caller: &Caller,
-    briefs: &mut [Brief],
-    added: &[Added],
-) -> Result<(), Refusal> {
-    // The same task has the same owner, so this finds them all; it keeps the look-up from finding any other.
-    let user = caller.searched(None)?;
-    for (brief, added) in briefs.iter_mut().zip(added) {
-        brief.add_time = added.add_time;
+    summaries: &mut [TaskSummary],
+    added: &[AddedTask],
+) -> Result<(), RequestError> {
+    // A task that already existed has the same owner. The condition makes sure that no other task is found.
+    let user = caller.user_to_search(None)?;
+    for (summary, added) in summaries.iter_mut().zip(added) {
+        summary.add_time = added.add_time;
     }
     let existed: Vec<TaskId> = added
         .iter()
@@ -153,19 +154,19 @@ async fn update(
         .map(|added| added.id)
         .collect();
     let mut found = HashMap::new();
-    for ids in existed.chunks(Query::LIMIT) {
-        let query = Query {
+    for ids in existed.chunks(TaskQuery::MAX_PAGE) {
+        let query = TaskQuery {
             ids: ids.to_vec(),
             user: user.clone(),
-            limit: Query::LIMIT,
-            ..Query::default()
+            limit: TaskQuery::MAX_PAGE,
+            ..TaskQuery::default()
         };
         let page = gateway.calls.search(query).await?;
-        found.extend(page.tasks.into_iter().map(|brief| (brief.id, brief)));
+        found.extend(page.tasks.into_iter().map(|summary| (summary.id, summary)));
     }
-    for brief in briefs {
-        if let Some(found) = found.remove(&brief.id) {
-            *brief = found;
+    for summary in summaries {
+        if let Some(found) = found.remove(&summary.id) {
+            *summary = found;
         }
     }
     Ok(())

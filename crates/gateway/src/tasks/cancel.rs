@@ -4,49 +4,50 @@ use api::Task;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use model::{Status, TaskId};
+use model::{TaskId, TaskStatus};
 
-use super::answer::answer;
-use crate::admission::Admission;
+use super::task_response::task_response;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::loaded::Loaded;
 use crate::params::TaskPath;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedTask;
 
 /// Cancel a task
 ///
-/// A cancelled task never becomes anything else; if it runs, its processes are killed. Cancelling it again is
-/// fine; cancelling one that is done otherwise is a conflict.
+/// A cancelled task keeps this status for ever; if it is running, its processes are killed. Cancelling a cancelled task
+/// has no effect. Cancelling a task that is done with another status is a conflict.
 #[utoipa::path(
     delete,
     path = "/api/v1/tasks/{id}",
     operation_id = "cancel_task",
     tag = "tasks",
     params(("id" = api::schema::Id, Path, description = "The task's id")),
-    responses((status = 200, description = "The task, cancelled", body = Task)),
+    responses((status = 200, description = "The cancelled task", body = Task)),
 )]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
-    Extension(admission): Extension<Admission>,
+    Extension(quota): Extension<RequestQuota>,
     caller: Caller,
     TaskPath(id): TaskPath,
-) -> Result<Response, Refusal> {
-    let loaded = cancel_own(&gateway, &admission, &caller, id).await?;
-    let answered = answer(&gateway, &admission, loaded).await;
-    answered.map_err(|refusal| refusal.of_answer(id, "cancelled"))
+) -> Result<Response, RequestError> {
+    let loaded = cancel_task(&gateway, &quota, &caller, id).await?;
+    let response = task_response(&gateway, &quota, loaded).await;
+    response.map_err(|error| error.after_effect(id, "cancelled"))
 }
 
-pub(crate) async fn cancel_own(
+/// Cancels a task of the caller.
+pub(crate) async fn cancel_task(
     gateway: &Gateway,
-    admission: &Admission,
+    quota: &RequestQuota,
     caller: &Caller,
     id: TaskId,
-) -> Result<Loaded, Refusal> {
-    caller.must_own(gateway, admission, id).await?;
-    let loaded = gateway.load(admission, gateway.calls.cancel(id)).await?;
+) -> Result<LoadedTask, RequestError> {
+    caller.require_owner(gateway, quota, id).await?;
+    let loaded = gateway.load_task(quota, gateway.calls.cancel(id)).await?;
     match loaded.task.status {
-        Status::Cancelled => Ok(loaded),
-        status => Err(Refusal::Done { id, status }),
+        TaskStatus::Cancelled => Ok(loaded),
+        status => Err(RequestError::AlreadyDone { id, status }),
     }
 }

@@ -8,20 +8,20 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt};
 use rpc::CallError;
 
-use crate::admission::Admission;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::TaskPath;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
 
-/// Often enough for proxies that close silent connections, most of them after 30 or 60 seconds.
+/// Proxies close idle connections, most of them after 30 or 60 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Follow a task
 ///
-/// Server-sent events: `event: status` with the task's present status, then one for every change; the stream
-/// ends when the task is done. The `data` of each is an `Event` in JSON on one line. `event: problem` says why the
-/// stream ends before; its `data` is a `Problem`.
+/// Server-sent events: `event: status` with the task's current status, then one for every change. The stream ends when
+/// the task is done. The `data` of each is an `Event` as JSON on one line. If an error ends the stream early,
+/// the last event is `event: problem`, whose `data` is a `Problem`.
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}/events",
@@ -36,32 +36,32 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 )]
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
-    Extension(admission): Extension<Admission>,
+    Extension(quota): Extension<RequestQuota>,
     caller: Caller,
     TaskPath(id): TaskPath,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    caller.must_own(&gateway, &admission, id).await?;
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, RequestError> {
+    caller.require_owner(&gateway, &quota, id).await?;
     let stop = gateway.stop.clone();
-    let place = gateway.place_to_load(&admission).await?;
+    let permit = gateway.acquire_load_permit(&quota).await?;
     let events = gateway.calls.events(id).await?;
-    // The judicator has read the task for the first of them.
-    drop(place);
+    // The judicator loads the task only for the first event.
+    drop(permit);
     let events = events
-        .map(|event| Ok(show(event)))
+        .map(|event| Ok(sse_event(event)))
         .take_until(stop.cancelled_owned());
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-fn show(event: Result<rpc::Event, CallError>) -> Event {
+fn sse_event(event: Result<rpc::TaskEvent, CallError>) -> Event {
     let (name, data) = match event {
-        Ok(rpc::Event {
+        Ok(rpc::TaskEvent {
             id,
             status,
             executor,
             time,
         }) => {
-            let done = status.done();
-            let event = api::Event {
+            let done = status.is_done();
+            let event = api::TaskEvent {
                 id,
                 status,
                 done,
@@ -70,8 +70,11 @@ fn show(event: Result<rpc::Event, CallError>) -> Event {
             };
             ("status", serde_json::to_string(&event))
         }
-        Err(error) => ("problem", serde_json::to_string(&Refusal::from(error).problem())),
+        Err(error) => (
+            "problem",
+            serde_json::to_string(&RequestError::from(error).problem()),
+        ),
     };
-    // Both are plain structures of text: there is nothing in them that could not be written.
+    // Serializing these types cannot fail.
     Event::default().event(name).data(data.unwrap_or_default())
 }

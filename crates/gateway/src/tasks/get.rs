@@ -9,23 +9,23 @@ use axum::response::Response;
 use futures::StreamExt;
 use model::TaskId;
 
-use super::answer::answer;
-use crate::admission::Admission;
+use super::task_response::task_response;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::loaded::Loaded;
 use crate::params::{self, TaskPath};
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedTask;
 
-/// How long the end of a task may have been told without being seen by a judicator that is asked for the task.
-const LAG: Duration = Duration::from_secs(2);
+/// How far a judicator may lag behind the judicator that has sent the event about the end of the task.
+const MAX_JUDICATOR_LAG: Duration = Duration::from_secs(2);
 
-/// The pause before a judicator is asked for the rest of a stream that broke off.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
+/// The pause before an interrupted event stream is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Get a task
 ///
-/// With `wait`, answered once the task is done or the wait is over, with the task as it then is.
+/// With `wait`, the response is sent when the task is done or the wait is over.
 #[utoipa::path(
     get,
     path = "/api/v1/tasks/{id}",
@@ -33,57 +33,57 @@ const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
     tag = "tasks",
     params(
         ("id" = api::schema::Id, Path, description = "The task's id"),
-        ("wait" = Option<api::schema::Wait>, Query, description = "How long to wait for the task to be done, at most: seconds, or text with a unit"),
+        ("wait" = Option<api::schema::Wait>, Query, description = "The longest time to wait until the task is done: seconds, or text with a unit"),
     ),
-    responses((status = 200, description = "The task as it is", body = Task)),
+    responses((status = 200, description = "The task", body = Task)),
 )]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
-    Extension(admission): Extension<Admission>,
+    Extension(quota): Extension<RequestQuota>,
     caller: Caller,
     TaskPath(id): TaskPath,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    let wait = params::wait(&uri, &gateway.options)?;
+) -> Result<Response, RequestError> {
+    let wait = params::wait_parameter(&uri, &gateway.options)?;
     if wait.is_some() {
-        caller.must_own(&gateway, &admission, id).await?;
+        caller.require_owner(&gateway, &quota, id).await?;
     }
-    let loaded = load_within(&gateway, &admission, id, wait).await?;
-    answer(&gateway, &admission, caller.own(loaded)?).await
+    let loaded = load_within(&gateway, &quota, id, wait).await?;
+    task_response(&gateway, &quota, caller.check_owner(loaded)?).await
 }
 
-/// Waits no longer than the gateway itself lives: told to stop, it answers with the task as it is.
+/// Loads a task when it is done or the wait is over. The wait also ends when the gateway stops.
 pub(super) async fn load_within(
     gateway: &Gateway,
-    admission: &Admission,
+    quota: &RequestQuota,
     id: TaskId,
     wait: Option<Duration>,
-) -> Result<Loaded, Refusal> {
+) -> Result<LoadedTask, RequestError> {
     let mut until_seen = None;
     if let Some(wait) = wait {
-        let following = tokio::time::timeout(wait, follow_to_end(gateway, admission, id));
+        let following = tokio::time::timeout(wait, wait_until_done(gateway, quota, id));
         if let Some(Ok(followed)) = gateway.stop.run_until_cancelled(following).await {
             followed?;
-            until_seen = Some(LAG);
+            until_seen = Some(MAX_JUDICATOR_LAG);
         }
     }
-    gateway.load(admission, gateway.calls.get(id, until_seen)).await
+    gateway.load_task(quota, gateway.calls.get(id, until_seen)).await
 }
 
-/// Returns when the task is done. Thousands may wait for the same task, so what comes to them must be small: its
-/// events, not the task.
-async fn follow_to_end(gateway: &Gateway, admission: &Admission, id: TaskId) -> Result<(), Refusal> {
+/// Returns when the task is done. Follows the events of the task, which are small, because thousands of requests may wait
+/// for the same task.
+async fn wait_until_done(gateway: &Gateway, quota: &RequestQuota, id: TaskId) -> Result<(), RequestError> {
     loop {
-        let place = gateway.place_to_load(admission).await?;
+        let permit = gateway.acquire_load_permit(quota).await?;
         let mut events = gateway.calls.events(id).await?;
-        // The judicator has read the task for the first of them.
-        drop(place);
+        // The judicator loads the task only for the first event.
+        drop(permit);
         while let Some(Ok(event)) = events.next().await {
-            if event.status.done() {
+            if event.status.is_done() {
                 return Ok(());
             }
         }
-        // The judicator has stopped or cannot go on; another may.
-        tokio::time::sleep(FOLLOW_AGAIN).await;
+        // The judicator stopped or failed; the next stream may come from another one.
+        tokio::time::sleep(REOPEN_PAUSE).await;
     }
 }

@@ -1,110 +1,116 @@
-//! A task as a form: its JSON, and its files as parts.
+//! A task as `multipart/form-data`: one part for the JSON, and one part for each file or zip.
 
-use api::{Files, NewTask};
+use api::{FilesOrZip, NewTask};
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::StatusCode;
 use bytes::Bytes;
-use model::{Content, File, FilePath, Invalid};
+use model::{Content, InvalidField, TaskFile, WorkspacePath};
 use utoipa::ToSchema;
 
-use crate::admission::Admission;
 use crate::body;
 use crate::gateway::Gateway;
-use crate::pool::Exhausted;
-use crate::refusal::Refusal;
+use crate::quota_pool::QuotaExceeded;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
 
 const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
 
-/// The form as it is described to programs; it is read part by part.
+/// A task as a form: its JSON without files, and its files as parts.
 #[derive(ToSchema)]
-#[allow(dead_code, reason = "stands for its schema only")]
-pub(super) struct Form {
+#[allow(dead_code, reason = "only defines a schema")]
+#[schema(as = Form)]
+pub(super) struct TaskForm {
     task: NewTask,
-    /// Files; the file name of each is its path.
+    /// Source files. The file name of each part is its path.
     #[schema(required = false)]
     source: Vec<api::schema::Bytes>,
-    /// Files for `data/`; the file name of each is its path there.
+    /// Data files. The file name of each part is its path in `data/`.
     #[schema(required = false)]
     data: Vec<api::schema::Bytes>,
-    /// All source files in one zip; no other source file is given then.
+    /// A zip with all source files, instead of single source files.
     #[schema(required = false)]
     source_zip: api::schema::Bytes,
-    /// All data files in one zip; no other data file is given then.
+    /// A zip with all data files, instead of single data files.
     #[schema(required = false)]
     data_zip: api::schema::Bytes,
 }
 
-pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, Refusal> {
+pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, RequestError> {
     let limit = gateway.options.max_body;
     let (parts, body) = request.into_parts();
-    body::refuse_early(&parts.headers, limit)?;
-    let admission = Admission::of(&parts.extensions)?;
-    let body = body::charged(&admission, &parts.headers, body).await?;
+    body::check_content_length(&parts.headers, limit)?;
+    let quota = RequestQuota::from_extensions(&parts.extensions)?;
+    let body = body::charge_body(&quota, &parts.headers, body).await?;
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let body = axum::body::Body::new(http_body_util::Limited::new(body, size));
     let mut form = Multipart::from_request(Request::from_parts(parts, body), &())
         .await
-        .map_err(|error| Refusal::Malformed(format!("the form cannot be read: {error}")))?;
-    let broken = |error: MultipartError| broken(&error, limit);
+        .map_err(|error| RequestError::Malformed(format!("the form cannot be read: {error}")))?;
+    let form_error = |error: MultipartError| form_error(&error, limit);
     let mut task: Option<Bytes> = None;
-    let mut attached = Attached::default();
-    while let Some(field) = form.next_field().await.map_err(broken)? {
-        let part = Part::read(field).await.map_err(broken)?;
+    let mut attached = AttachedFiles::default();
+    while let Some(field) = form.next_field().await.map_err(form_error)? {
+        let part = FormPart::read(field).await.map_err(form_error)?;
         match part.name.as_str() {
-            "task" if task.is_some() => return Err(Invalid::new("task", "is given twice").into()),
+            "task" if task.is_some() => return Err(InvalidField::new("task", "is given twice").into()),
             "task" => task = Some(part.bytes),
             "source" => attached.source.push(part)?,
             "data" => attached.data.push(part)?,
             "source_zip" => attached.source.set_zip(part)?,
             "data_zip" => attached.data.set_zip(part)?,
-            other => return Err(unknown(other).into()),
+            other => return Err(unknown_part(other).into()),
         }
     }
-    admission.start_work()?;
-    let task =
-        task.ok_or_else(|| Invalid::new("task", "is missing; send the task's JSON as a part of this name"))?;
-    let mut task: NewTask = body::parse_with(&admission, task, api::parse).await?;
-    task.source = attached.source.join("source", task.source)?;
-    task.data = attached.data.join("data", task.data)?;
+    quota.start_work()?;
+    let task = task.ok_or_else(|| {
+        InvalidField::new(
+            "task",
+            "is missing; send the JSON of the task as a part with this name",
+        )
+    })?;
+    let mut task: NewTask = body::parse_body(&quota, task, api::parse_json).await?;
+    task.source = attached.source.merge("source", task.source)?;
+    task.data = attached.data.merge("data", task.data)?;
     Ok(task)
 }
 
-fn unknown(name: &str) -> Invalid {
-    let problem = match api::nearest(name, &PARTS) {
+fn unknown_part(name: &str) -> InvalidField {
+    let problem = match api::closest_match(name, &PARTS) {
         Some(known) => format!("is not a known part; did you mean '{known}'?"),
         None => format!("is not a known part; the known ones are {}", PARTS.join(", ")),
     };
-    Invalid::new(name, problem)
+    InvalidField::new(name, problem)
 }
 
-/// A bound breaks the body off inside the form's reader, which tells it only as a broken body.
-fn broken(error: &MultipartError, limit: u64) -> Refusal {
+/// Finds the exceeded limit among the sources of the error, as the parser of the form only reports a failed body.
+fn form_error(error: &MultipartError, limit: u64) -> RequestError {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {
-            return Refusal::TooLarge { limit, actual: None };
+            return RequestError::BodyTooLarge { limit, actual: None };
         }
-        if let Some(exhausted) = error.downcast_ref::<Exhausted>() {
-            return (*exhausted).into();
+        if let Some(exceeded) = error.downcast_ref::<QuotaExceeded>() {
+            return (*exceeded).into();
         }
         cause = error.source();
     }
     match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { limit, actual: None },
-        _ => Refusal::Malformed(format!("the form cannot be read: {}", error.body_text())),
+        StatusCode::PAYLOAD_TOO_LARGE => RequestError::BodyTooLarge { limit, actual: None },
+        _ => RequestError::Malformed(format!("the form cannot be read: {}", error.body_text())),
     }
 }
 
-struct Part {
+/// A part of the form.
+struct FormPart {
     name: String,
     path: Option<String>,
     bytes: Bytes,
 }
 
-impl Part {
-    async fn read(field: Field<'_>) -> Result<Part, MultipartError> {
-        Ok(Part {
+impl FormPart {
+    async fn read(field: Field<'_>) -> Result<FormPart, MultipartError> {
+        Ok(FormPart {
             name: field.name().unwrap_or_default().to_string(),
             path: field.file_name().map(str::to_string),
             bytes: field.bytes().await?,
@@ -112,78 +118,79 @@ impl Part {
     }
 }
 
+/// The files and zips of all parts.
 #[derive(Default)]
-struct Attached {
-    source: Side,
-    data: Side,
+struct AttachedFiles {
+    source: FieldAttachments,
+    data: FieldAttachments,
 }
 
-/// What was attached to one of `source` and `data`.
+/// The files or the zip for one of the fields `source` and `data`.
 #[derive(Default)]
-struct Side {
-    files: Vec<(FilePath, Bytes)>,
+struct FieldAttachments {
+    files: Vec<(WorkspacePath, Bytes)>,
     zip: Option<Bytes>,
 }
 
-impl Side {
-    fn push(&mut self, part: Part) -> Result<(), Invalid> {
-        let Part { name, path, bytes } = part;
+impl FieldAttachments {
+    fn push(&mut self, part: FormPart) -> Result<(), InvalidField> {
+        let FormPart { name, path, bytes } = part;
         let path = path.ok_or_else(|| {
-            Invalid::new(
+            InvalidField::new(
                 &name,
-                "has no file name; a file's name in the form is its path in the workspace",
+                "has no file name; the file name is the path in the workspace",
             )
         })?;
-        match FilePath::new(path.as_str()) {
+        match WorkspacePath::new(path.as_str()) {
             Ok(path) => self.files.push((path, bytes)),
-            Err(error) => return Err(Invalid::new(format!("{name}.{path}"), error.to_string())),
+            Err(error) => return Err(InvalidField::new(format!("{name}.{path}"), error.to_string())),
         }
         Ok(())
     }
 
-    fn set_zip(&mut self, part: Part) -> Result<(), Invalid> {
+    fn set_zip(&mut self, part: FormPart) -> Result<(), InvalidField> {
         match self.zip.replace(part.bytes) {
             None => Ok(()),
-            Some(_) => Err(Invalid::new(
+            Some(_) => Err(InvalidField::new(
                 part.name,
                 "is given twice; put all files into one zip",
             )),
         }
     }
 
-    /// Joins what is attached with what the JSON says.
-    fn join(self, field: &str, written: Files) -> Result<Files, Invalid> {
-        let Side { files, zip } = self;
+    /// Merges the attached files with the files in the JSON.
+    fn merge(self, field: &str, in_json: FilesOrZip) -> Result<FilesOrZip, InvalidField> {
+        let FieldAttachments { files, zip } = self;
         if let Some(zip) = zip {
-            return if files.is_empty() && written.is_empty() {
-                Ok(Files::Zip(Content::Inline(zip)))
+            return if files.is_empty() && in_json.is_empty() {
+                Ok(FilesOrZip::Zip(Content::Inline(zip)))
             } else {
-                Err(Invalid::new(
+                Err(InvalidField::new(
                     field,
-                    "is given as a zip and also otherwise; choose one",
+                    "is given as a zip and as files; choose one",
                 ))
             };
         }
         if files.is_empty() {
-            return Ok(written);
+            return Ok(in_json);
         }
-        let Files::Listed(mut listed) = written else {
-            return Err(Invalid::new(
+        let FilesOrZip::ByPath(mut merged) = in_json else {
+            return Err(InvalidField::new(
                 field,
-                "is given as a zip and also otherwise; choose one",
+                "is given as a zip and as files; choose one",
             ));
         };
         for (path, bytes) in files {
-            let place = format!("{field}.{path}");
+            let file_field = format!("{field}.{path}");
             let content = Content::Inline(bytes);
-            let file = File {
+            let file = TaskFile {
                 content,
                 executable: false,
             };
-            if listed.insert(path, file).is_some() {
-                return Err(Invalid::new(place, "is given twice"));
+            if merged.insert(path, file).is_some() {
+                return Err(InvalidField::new(file_field, "is given twice"));
             }
         }
-        Ok(Files::Listed(listed))
+        Ok(FilesOrZip::ByPath(merged))
     }
 }

@@ -1,65 +1,66 @@
-//! Takes large contents out of tasks and puts them as blobs, so that a store's rows stay small and a file
-//! that many tasks share is kept once.
+//! Moves large contents from tasks to blobs, so that tasks stay small in the store and a file that many tasks share is
+//! stored once.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use model::{Add, BlobHash, Content, TaskSpec};
+use model::{AddTask, BlobHash, Content, TaskSpec};
 use rpc::{ByteStream, CallError};
-use sha2::{Digest, Sha256};
 
-use crate::admission::Admission;
 use crate::gateway::Gateway;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
 
-type Blobs = BTreeMap<BlobHash, Bytes>;
+/// The contents of blobs by their hash.
+type BlobContents = BTreeMap<BlobHash, Bytes>;
 
-/// Many small files add up as well: a task with more than this in it gives up all but its tiniest.
+/// If the contents of a task exceed this together, all contents larger than `TINY` become blobs.
 const TASK_LIMIT: u64 = 1 << 20;
 const TINY: u64 = 1 << 10;
 
-/// How much is sent at a time.
+/// The size of the chunks in which a blob is sent.
 const CHUNK: usize = 256 << 10;
 
 pub(super) async fn offload(
     gateway: &Gateway,
-    admission: &Admission,
-    mut adds: Vec<Add>,
-) -> Result<Vec<Add>, Refusal> {
+    quota: &RequestQuota,
+    mut adds: Vec<AddTask>,
+) -> Result<Vec<AddTask>, RequestError> {
     let limit = gateway.options.inline_limit;
     if !adds.iter().any(|add| is_large(&add.spec, limit)) {
         return Ok(adds);
     }
-    // Hashing is work for the CPU.
-    let admission = admission.clone();
+    // Hashing would block the async thread.
+    let quota = quota.clone();
     let (adds, blobs) = tokio::task::spawn_blocking(move || {
-        let _held = admission;
-        let mut blobs = Blobs::new();
+        let _quota = quota;
+        let mut blobs = BlobContents::new();
         for add in &mut adds {
             extract(&mut add.spec, limit, &mut blobs);
         }
         (adds, blobs)
     })
     .await
-    .map_err(|_| Refusal::Panicked)?;
-    put_unless_whole(gateway, blobs).await?;
+    .map_err(|_| RequestError::Panicked)?;
+    put_missing_or_damaged(gateway, blobs).await?;
     Ok(adds)
 }
 
-/// A store that has a blob may not know yet that it is damaged, and the bytes that would mend it are here.
-async fn put_unless_whole(gateway: &Gateway, blobs: Blobs) -> Result<(), Refusal> {
+/// Puts blobs that are missing or damaged. A store may not have noticed yet that a blob is damaged, and the bytes to
+/// repair it are here.
+async fn put_missing_or_damaged(gateway: &Gateway, blobs: BlobContents) -> Result<(), RequestError> {
     let known = gateway.calls.has_blobs(blobs.keys().copied().collect()).await?;
     for ((hash, bytes), known) in blobs.into_iter().zip(known) {
-        if known.is_none() || !is_whole(gateway, hash).await? {
+        if known.is_none() || !is_intact(gateway, hash).await? {
             gateway.calls.put_blob(hash, in_chunks(bytes)).await?;
         }
     }
     Ok(())
 }
 
-/// Reads it through, as the store checks what it reads. That costs less than to write and sync it once more.
-async fn is_whole(gateway: &Gateway, hash: BlobHash) -> Result<bool, CallError> {
+/// Reads the blob, because the store verifies its hash. That takes less time than writing and syncing it again.
+async fn is_intact(gateway: &Gateway, hash: BlobHash) -> Result<bool, CallError> {
     let read = async {
         let mut bytes = gateway.calls.get_blob(hash).await?;
         while bytes.try_next().await?.is_some() {}
@@ -86,8 +87,8 @@ fn is_large(spec: &TaskSpec, limit: u64) -> bool {
     })
 }
 
-/// Depends on nothing but the task: a repeat must come out the same, or it would be another task.
-fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut Blobs) {
+/// Must depend on the task only: a repeated request must give the same task.
+fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut BlobContents) {
     let total: u64 = spec.contents().map(Content::inline_len).sum();
     let limit = if total > TASK_LIMIT {
         limit.min(TINY)
@@ -102,7 +103,7 @@ fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut Blobs) {
         if let Content::Inline(bytes) = content
             && bytes.len() as u64 > limit
         {
-            let hash = BlobHash(Sha256::digest(&*bytes).into());
+            let hash = BlobHash::of(&*bytes);
             blobs.insert(hash, std::mem::take(bytes));
             *content = Content::Blob(hash);
         }
@@ -112,18 +113,18 @@ fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut Blobs) {
 #[cfg(test)]
 mod tests {
     use api::NewTask;
-    use model::{Command, File, FilePath, UserName};
+    use model::{StepCommand, TaskFile, UserName, WorkspacePath};
 
     use super::*;
 
     fn spec(sizes: &[usize], input: usize) -> TaskSpec {
-        let new = NewTask::new(Command::Shell("true".into()));
+        let new = NewTask::new(StepCommand::Shell("true".into()));
         let file = |(index, size): (usize, &usize)| {
             let content = Content::Inline(vec![b'x'; *size].into());
-            let path = FilePath::new(format!("f{index}")).unwrap();
+            let path = WorkspacePath::new(format!("f{index}")).unwrap();
             (
                 path,
-                File {
+                TaskFile {
                     content,
                     executable: false,
                 },
@@ -137,7 +138,7 @@ mod tests {
             compile: None,
             execute,
             source: sizes.iter().enumerate().map(file).collect(),
-            data: model::Files::new(),
+            data: model::TaskFiles::new(),
         }
     }
 
@@ -145,7 +146,7 @@ mod tests {
     fn large_contents_become_blobs() {
         let check = |sizes: &[usize], input: usize, in_blobs: usize, blobs_made: usize| {
             let mut spec = spec(sizes, input);
-            let mut blobs = Blobs::new();
+            let mut blobs = BlobContents::new();
             let large = is_large(&spec, 100);
             extract(&mut spec, 100, &mut blobs);
             let found = spec.contents().filter(|content| content.blob().is_some()).count();
@@ -159,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn many_small_files_become_blobs_together() {
+    fn many_small_files_become_blobs_if_they_are_large_together() {
         let mut spec = spec(&[(TASK_LIMIT / 10) as usize; 11], 7);
-        let mut blobs = Blobs::new();
+        let mut blobs = BlobContents::new();
         assert!(is_large(&spec, u64::MAX));
         extract(&mut spec, u64::MAX, &mut blobs);
         assert_eq!(blobs.len(), 1);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn chunks_join_to_the_whole() {
+    async fn chunks_make_up_the_whole() {
         let bytes = Bytes::from(vec![7; CHUNK * 2 + 1]);
         let parts: Vec<_> = in_chunks(bytes.clone()).map(|part| part.unwrap()).collect().await;
         assert_eq!(parts.len(), 3);

@@ -1,20 +1,21 @@
-//! From what a user wrote to what a judicator is asked to add.
+//! Builds the request to the judicator from the task in an HTTP request.
 
 use api::NewTask;
-use model::{Add, BlobHash, Content, FilePath, Invalid, TaskId, TaskSpec};
+use model::{AddTask, BlobHash, Content, InvalidField, TaskId, TaskSpec, WorkspacePath};
 use rpc::CallError;
 
-use super::key::{self, Key};
-use super::unpacking::Unpacking;
+use super::idempotency_key::{self, IdempotencyKey};
+use super::zip_unpacker::ZipUnpacker;
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
+/// Decides the owner and the id of the task, and unpacks its zips.
 pub(super) async fn prepare(
-    unpacking: &mut Unpacking<'_>,
+    unpacker: &mut ZipUnpacker<'_>,
     caller: &Caller,
-    key: Option<&Key>,
+    key: Option<&IdempotencyKey>,
     new: NewTask,
-) -> Result<Add, Refusal> {
+) -> Result<AddTask, RequestError> {
     let NewTask {
         id,
         user,
@@ -26,64 +27,65 @@ pub(super) async fn prepare(
     } = new;
     let user = caller.owner(user)?;
     let id = match (id, key.map(|key| key.id(&user))) {
-        (Some(id), Some(made)) if id != made => {
+        (Some(id), Some(derived)) if id != derived => {
             let problem = format!(
-                "is {id}, but the {} makes it {made}; send only one of them",
-                key::HEADER
+                "is {id}, but the id derived from the {} is {derived}; send only one of them",
+                idempotency_key::HEADER
             );
-            return Err(Invalid::new("id", problem).into());
+            return Err(InvalidField::new("id", problem).into());
         }
-        (_, Some(made)) => made,
+        (_, Some(derived)) => derived,
         (Some(id), None) => {
-            key::refuse_form_of_keys(id)?;
+            idempotency_key::refuse_derived_form(id)?;
             id
         }
-        (None, None) => TaskId::generate(),
+        (None, None) => TaskId(uuid::Uuid::now_v7()),
     };
     let spec = TaskSpec {
         user,
         priority,
         compile: compile.map(Into::into),
         execute: execute.into(),
-        source: unpacking.unpacked("source", source).await?,
-        data: unpacking.unpacked("data", data).await?,
+        source: unpacker.unpack_files("source", source).await?,
+        data: unpacker.unpack_files("data", data).await?,
     };
-    Ok(Add { id, spec })
+    Ok(AddTask { id, spec })
 }
 
-/// An id that is taken, by the caller's task of other content or by another user's task: the answer is the same.
-/// `index` is the place in a batch.
-pub(super) fn blame_conflict(id: TaskId, index: Option<usize>, key: Option<&Key>) -> Refusal {
+/// The error for an id that exists already, with the same text for the caller's and for another user's task.
+/// `index` is the index in a batch.
+pub(super) fn conflict_error(id: TaskId, index: Option<usize>, key: Option<&IdempotencyKey>) -> RequestError {
     let field = match (index, key) {
         (Some(index), Some(_)) => format!("tasks[{index}]"),
         (Some(index), None) => format!("tasks[{index}].id"),
-        (None, Some(_)) => key::HEADER.to_string(),
+        (None, Some(_)) => idempotency_key::HEADER.to_string(),
         (None, None) => "id".to_string(),
     };
     let remedy = match key {
         Some(_) => "send another Idempotency-Key",
         None => "choose another id",
     };
-    Refusal::Conflict { field, id, remedy }
+    RequestError::Conflict { field, id, remedy }
 }
 
-/// A blob that a task names and nobody has put is the task's mistake, not a missing page.
-pub(super) fn blame_missing_blob(error: CallError, specs: &[(String, &TaskSpec)]) -> Refusal {
+/// The error for a blob that a task refers to and that does not exist: status 422 with the field, not 404.
+pub(super) fn missing_blob_error(error: CallError, specs: &[(String, &TaskSpec)]) -> RequestError {
     let CallError::NoBlob(missing) = error else {
         return error.into();
     };
-    let named = specs
-        .iter()
-        .find_map(|(prefix, spec)| place_of(spec, missing).map(|place| format!("{prefix}{place}.blob")));
+    let named = specs.iter().find_map(|(prefix, spec)| {
+        field_with_blob(spec, missing).map(|field| format!("{prefix}{field}.blob"))
+    });
     let field = named.unwrap_or_else(|| "source".to_string());
-    Invalid::new(field, error.to_string()).into()
+    InvalidField::new(field, error.to_string()).into()
 }
 
-fn place_of(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
+/// The field that refers to the blob.
+fn field_with_blob(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
     let named = |content: &Content| content.blob() == Some(blob);
-    let within = |field: &str, files: &model::Files| {
+    let within = |field: &str, files: &model::TaskFiles| {
         let found = files.iter().find(|(_, file)| named(&file.content));
-        found.map(|(path, _): (&FilePath, _)| format!("{field}.{path}"))
+        found.map(|(path, _): (&WorkspacePath, _)| format!("{field}.{path}"))
     };
     within("source", &spec.source)
         .or_else(|| within("data", &spec.data))
@@ -92,14 +94,14 @@ fn place_of(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use model::{Command, File, UserName};
+    use model::{StepCommand, TaskFile, UserName};
 
     use super::*;
 
     #[test]
-    fn a_missing_blob_is_named_by_its_place() {
+    fn the_error_for_a_missing_blob_names_its_field() {
         let blob = BlobHash([7; 32]);
-        let file = File {
+        let file = TaskFile {
             content: Content::Blob(blob),
             executable: false,
         };
@@ -107,15 +109,15 @@ mod tests {
             user: UserName::new("ada").unwrap(),
             priority: 0,
             compile: None,
-            execute: NewTask::new(Command::Shell("true".into())).execute.into(),
-            source: model::Files::new(),
-            data: [(FilePath::new("big.bin").unwrap(), file)].into(),
+            execute: NewTask::new(StepCommand::Shell("true".into())).execute.into(),
+            source: model::TaskFiles::new(),
+            data: [(WorkspacePath::new("big.bin").unwrap(), file)].into(),
         };
-        let refusal = blame_missing_blob(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
+        let error = missing_blob_error(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
         assert_eq!(
-            refusal.problem().field.as_deref(),
+            error.problem().field.as_deref(),
             Some("tasks[3].data.big.bin.blob")
         );
-        assert_eq!(refusal.problem().status, 422);
+        assert_eq!(error.problem().status, 422);
     }
 }

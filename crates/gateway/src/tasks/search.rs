@@ -8,32 +8,32 @@ use axum::http::Uri;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params;
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
 /// Search for tasks
 ///
-/// Every condition that is given must hold; an empty one is as if it were left out. Pages stay correct while tasks are
-/// being added.
+/// A task matches if it meets all given conditions; empty parameters are ignored. Pages stay consistent while tasks are
+/// added.
 ///
-/// For each page the server looks at a bounded number of tasks. A search that no index answers, as one for a text,
-/// may therefore end before the page is full: `complete` is then false, and `next` says where to go on.
+/// The server examines a limited number of tasks for each page. A search without an index, like a text search, may
+/// therefore end before the page is full. Then `complete` is false, and the search continues at `next`.
 #[utoipa::path(
     get,
     path = "/api/v1/tasks",
     operation_id = "search_tasks",
     tag = "tasks",
     params(
-        ("id" = Option<Vec<api::schema::Id>>, Query, style = Form, explode = false, max_items = 1000, description = "Any of these ids, with commas between"),
-        ("id_prefix" = Option<api::schema::IdPrefix>, Query, description = "How the id begins, 4 to 36 characters; unless a user is named, the page is then in the order of ids", example = "01890a5d-ac"),
-        ("user" = Option<api::schema::User>, Query, description = "Who owns it"),
-        ("status" = Option<Vec<api::schema::Status>>, Query, style = Form, explode = false, description = "Any of these statuses, with commas between", example = json!(["pending", "running"])),
-        ("executor" = Option<api::schema::ExecutorName>, Query, description = "Who holds it"),
+        ("id" = Option<Vec<api::schema::Id>>, Query, style = Form, explode = false, max_items = 1000, description = "Any of these ids, separated by commas"),
+        ("id_prefix" = Option<api::schema::IdPrefix>, Query, description = "The beginning of the id, 4 to 36 characters; if `user` is not given, tasks are sorted by id", example = "01890a5d-ac"),
+        ("user" = Option<api::schema::User>, Query, description = "The owner of the task"),
+        ("status" = Option<Vec<api::schema::Status>>, Query, style = Form, explode = false, description = "Any of these statuses, separated by commas", example = json!(["pending", "running"])),
+        ("executor" = Option<api::schema::ExecutorName>, Query, description = "The executor to which the task is assigned"),
         ("from" = Option<api::schema::Time>, Query, description = "Added at or after this time, RFC 3339", example = "2026-01-31T12:00:00Z"),
         ("until" = Option<api::schema::Time>, Query, description = "Added before this time, RFC 3339"),
-        ("text" = Option<String>, Query, max_length = 1024, description = "Part of a command, up to 1024 characters, whatever the case of its letters"),
+        ("text" = Option<String>, Query, max_length = 1024, description = "Part of the execute command, up to 1024 characters, case-insensitive"),
         ("order" = Option<api::schema::Order>, Query, description = "`newest` (the default) or `oldest` first"),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "The length of the page, 1 to 1000; 100 if left out"),
-        ("after" = Option<api::schema::Cursor>, Query, description = "The `next` of the page before, of the same search"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "The length of the page, 1 to 1000; the default is 100"),
+        ("after" = Option<api::schema::Cursor>, Query, description = "The `next` of the previous page of the same search"),
     ),
     responses((status = 200, description = "A page of tasks", body = Page)),
 )]
@@ -41,9 +41,9 @@ pub(crate) async fn search(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     uri: Uri,
-) -> Result<Json<Page>, Refusal> {
-    let pairs = params::pairs(&uri)?;
+) -> Result<Json<Page>, RequestError> {
+    let pairs = params::query_parameters(&uri)?;
     let mut query = parse_query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
-    query.user = caller.searched(query.user)?;
+    query.user = caller.user_to_search(query.user)?;
     Ok(Json(gateway.calls.search(query).await?.into()))
 }

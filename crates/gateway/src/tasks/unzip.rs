@@ -1,160 +1,188 @@
-//! Unpacks a zip, trusting nothing that it says of itself.
+//! Unpacks an untrusted zip: checks paths, file types and sizes, and detects zip bombs.
 
 use std::collections::btree_map::Entry;
 use std::io::{Cursor, Read};
 
 use bytes::Bytes;
-use model::{Content, File, FilePath, Files, Invalid};
+use model::{Content, InvalidField, TaskFile, TaskFiles, WorkspacePath};
 use zip::ZipArchive;
 use zip::read::ZipFileEntry;
 
-use crate::refusal::Refusal;
+use crate::request_error::RequestError;
 
-/// What a zip may hold.
+/// The limits for one zip.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct ZipLimits {
     pub(super) files: usize,
-    /// Bytes of all files together, in all zips of a request.
-    pub(super) total: u64,
-    /// What the zips before this one have left of them.
-    pub(super) left: u64,
+    /// Bytes of all files in all zips of the request.
+    pub(super) total_bytes: u64,
+    /// The part of `total_bytes` that is left for this zip.
+    pub(super) bytes_left: u64,
 }
 
-/// An entry that grows more than this is a bomb, once it is large enough to hurt. Deflate reaches 1030. The same
-/// holds for the whole zip, whose entries may share their bytes.
-const RATIO: u64 = 400;
-const RATIO_FROM: u64 = 8 << 20;
+/// The highest compression ratio of an entry, and of a whole zip, as entries may share their compressed bytes. Deflate
+/// reaches 1030 for zip bombs.
+const MAX_RATIO: u64 = 400;
+/// The ratio is not checked below this unpacked size.
+const RATIO_CHECKED_FROM: u64 = 8 << 20;
 
-/// How an entry begins in a zip's directory.
+/// The signature of an entry in the central directory of a zip.
 const DIRECTORY_ENTRY: &[u8; 4] = b"PK\x01\x02";
 
-/// How much is unpacked between two questions to `charge`.
+/// How much is unpacked between two calls of `charge`.
 const BLOCK: u64 = 256 << 10;
 
-/// `field` names the zip in complaints; `charge` is asked after each block that is unpacked, and may end it.
+/// Unpacks a zip. `field` names the zip in errors. `charge` is called after each block; its error ends the unpacking.
 pub(super) fn unpack(
     field: &str,
     archive: &Bytes,
-    bounds: Bounds,
-    charge: &mut dyn FnMut(u64) -> Result<(), Refusal>,
-) -> Result<Files, Refusal> {
-    let wrong = |problem: String| Invalid::new(field, problem);
+    limits: ZipLimits,
+    charge: &mut dyn FnMut(u64) -> Result<(), RequestError>,
+) -> Result<TaskFiles, RequestError> {
+    let invalid = |problem: String| InvalidField::new(field, problem);
     let entries = archive
         .windows(DIRECTORY_ENTRY.len())
         .filter(|window| window == DIRECTORY_ENTRY);
-    // Counted before the directory is read, which would take memory for every entry. Folders are entries as
-    // well, and a zip inside the zip is counted with it.
-    let most = bounds.files.saturating_mul(10);
-    if entries.take(most + 1).count() > most {
-        return Err(Invalid::beyond(field, "has too many entries", most, format!("more than {most}")).into());
+    // Counted before the directory is parsed, which allocates memory for every entry. The factor allows for directories
+    // and for zips inside the zip, whose signatures are counted as well.
+    let max_entries = limits.files.saturating_mul(10);
+    if entries.take(max_entries + 1).count() > max_entries {
+        return Err(InvalidField::over_limit(
+            field,
+            "has too many entries",
+            max_entries,
+            format!("more than {max_entries}"),
+        )
+        .into());
     }
     let mut zip = ZipArchive::new(Cursor::new(archive.clone()))
-        .map_err(|error| wrong(format!("is not a zip that can be read: {error}")))?;
+        .map_err(|error| invalid(format!("is not a zip file that can be read: {error}")))?;
     if zip.has_duplicate_names() {
-        return Err(wrong("holds two entries of the same name".into()).into());
+        return Err(invalid("contains two entries with the same name".into()).into());
     }
-    let mut files = Files::new();
-    let mut left = bounds.left;
-    let mut left_by_ratio = most_from(archive.len() as u64);
+    let mut files = TaskFiles::new();
+    let mut left = limits.bytes_left;
+    let mut left_by_ratio = max_unpacked_size(archive.len() as u64);
     for index in 0..zip.len() {
         let entry = zip
             .by_index_data(index)
-            .map_err(|error| wrong(format!("has a damaged entry {index}: {error}")))?;
-        let Some((path, executable)) = accept(field, &entry)? else {
+            .map_err(|error| invalid(format!("has a damaged entry {index}: {error}")))?;
+        let Some((path, executable)) = check_entry(field, &entry)? else {
             continue;
         };
-        let place = format!("{field}.{path}");
-        if files.len() == bounds.files {
-            return Err(Invalid::beyond(field, "has too many files", bounds.files, zip.len()).into());
+        let entry_field = format!("{field}.{path}");
+        if files.len() == limits.files {
+            return Err(
+                InvalidField::over_limit(field, "has too many files", limits.files, zip.len()).into(),
+            );
         }
-        let most = Most {
-            by_ratio: most_from(entry.compressed_size()).min(left_by_ratio),
-            left,
+        let entry_limits = EntryLimits {
+            by_ratio: max_unpacked_size(entry.compressed_size()).min(left_by_ratio),
+            bytes_left: left,
         };
-        let content = read(&place, &mut zip, index, most, charge).map_err(|cut| match cut {
-            Cut::Refused(refusal) => refusal,
-            Cut::Total => Invalid::beyond(
+        let content =
+            read(&entry_field, &mut zip, index, entry_limits, charge).map_err(|error| {
+                match error {
+            EntryError::Refused(error) => error,
+            EntryError::TotalExceeded => InvalidField::over_limit(
                 field,
-                format!("holds too much, all zips of the request together; it was '{path}' that went beyond"),
-                bounds.total,
-                format!("more than {}", bounds.total),
+                format!(
+                    "holds too much in all zips of the request together; the limit was exceeded at '{path}'"
+                ),
+                limits.total_bytes,
+                format!("more than {}", limits.total_bytes),
             )
             .into(),
-        })?;
+        }
+            })?;
         left -= content.len() as u64;
         left_by_ratio -= content.len() as u64;
         let content = Content::Inline(content);
         match files.entry(path) {
-            Entry::Vacant(slot) => drop(slot.insert(File { content, executable })),
-            Entry::Occupied(_) => return Err(Invalid::new(place, "is in the zip twice").into()),
+            Entry::Vacant(slot) => drop(slot.insert(TaskFile { content, executable })),
+            Entry::Occupied(_) => return Err(InvalidField::new(entry_field, "is in the zip twice").into()),
         }
     }
     Ok(files)
 }
 
-/// Where the entry goes and whether it is executable; `None` for a folder, which comes with its files.
-fn accept(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(FilePath, bool)>, Invalid> {
+/// The path of an entry and whether it is executable. `None` for a directory, which is created with its files.
+fn check_entry(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(WorkspacePath, bool)>, InvalidField> {
     let raw = String::from_utf8_lossy(entry.name_raw()).into_owned();
-    let place = format!("{field}.{raw}");
+    let entry_field = format!("{field}.{raw}");
     let name = entry
         .name()
-        .map_err(|_| Invalid::new(&place, "has a name that cannot be read"))?;
+        .map_err(|_| InvalidField::new(&entry_field, "has a name that cannot be decoded"))?;
     let is_folder = name.ends_with('/');
-    let path =
-        FilePath::new(name.trim_end_matches('/')).map_err(|error| Invalid::new(&place, error.to_string()))?;
+    let path = WorkspacePath::new(name.trim_end_matches('/'))
+        .map_err(|error| InvalidField::new(&entry_field, error.to_string()))?;
     let mode = entry.unix_mode().unwrap_or(0);
-    // The kind of file, as stat(2) has it; zips from elsewhere than Unix have none.
+    // The file type bits of stat(2). Zips that were not made on Unix have none.
     match (mode & 0o170_000, is_folder) {
         (0 | 0o040_000, true) => return Ok(None),
         (0 | 0o100_000, false) => {}
-        (0o120_000, _) => return Err(Invalid::new(place, "is a link; put the file itself into the zip")),
-        _ => return Err(Invalid::new(place, "is neither a file nor a folder")),
+        (0o120_000, _) => {
+            return Err(InvalidField::new(
+                entry_field,
+                "is a symbolic link; put the file itself into the zip",
+            ));
+        }
+        _ => {
+            return Err(InvalidField::new(
+                entry_field,
+                "is neither a file nor a directory",
+            ));
+        }
     }
     if entry.is_symlink() {
-        return Err(Invalid::new(place, "is a link; put the file itself into the zip"));
+        return Err(InvalidField::new(
+            entry_field,
+            "is a symbolic link; put the file itself into the zip",
+        ));
     }
     if entry.encrypted() {
-        return Err(Invalid::new(
-            place,
+        return Err(InvalidField::new(
+            entry_field,
             "is encrypted; make the zip without a password",
         ));
     }
     Ok(Some((path, mode & 0o111 != 0)))
 }
 
-enum Cut {
-    Refused(Refusal),
-    /// It does not fit into what is left.
-    Total,
+/// Why an entry cannot be unpacked.
+enum EntryError {
+    Refused(RequestError),
+    /// The entry exceeds the limit for all zips of the request.
+    TotalExceeded,
 }
 
-/// What an entry may hold.
+/// The limits for one entry, in bytes.
 #[derive(Clone, Copy)]
-struct Most {
+struct EntryLimits {
     by_ratio: u64,
-    /// What is left for all zips of the request.
-    left: u64,
+    /// What is left of the limit for all zips of the request.
+    bytes_left: u64,
 }
 
-/// What may come out of this many bytes of a zip.
-fn most_from(packed: u64) -> u64 {
-    packed.saturating_mul(RATIO).max(RATIO_FROM)
+/// The largest unpacked size for this many compressed bytes.
+fn max_unpacked_size(packed: u64) -> u64 {
+    packed.saturating_mul(MAX_RATIO).max(RATIO_CHECKED_FROM)
 }
 
 fn read(
-    place: &str,
+    entry_field: &str,
     zip: &mut ZipArchive<Cursor<Bytes>>,
     index: usize,
-    most: Most,
-    charge: &mut dyn FnMut(u64) -> Result<(), Refusal>,
-) -> Result<Bytes, Cut> {
-    let invalid = |problem: String| Cut::Refused(Invalid::new(place, problem).into());
+    limits: EntryLimits,
+    charge: &mut dyn FnMut(u64) -> Result<(), RequestError>,
+) -> Result<Bytes, EntryError> {
+    let invalid = |problem: String| EntryError::Refused(InvalidField::new(entry_field, problem).into());
     let mut entry = zip
         .by_index(index)
         .map_err(|error| invalid(format!("cannot be unpacked: {error}; make the zip with deflate")))?;
     let mut content = Vec::new();
-    // Counted while reading: the sizes in the header may be anything.
-    let mut unread = most.by_ratio.min(most.left).saturating_add(1);
+    // The bytes are counted, as the sizes in the header are not trusted.
+    let mut unread = limits.by_ratio.min(limits.bytes_left).saturating_add(1);
     while unread > 0 {
         let block = unread.min(BLOCK);
         let read = entry
@@ -162,20 +190,20 @@ fn read(
             .take(block)
             .read_to_end(&mut content)
             .map_err(|error| invalid(format!("is damaged: {error}")))?;
-        charge(read as u64).map_err(Cut::Refused)?;
+        charge(read as u64).map_err(EntryError::Refused)?;
         if (read as u64) < block {
             break;
         }
         unread -= block;
     }
     match content.len() as u64 {
-        size if size > most.left => Err(Cut::Total),
-        size if size > most.by_ratio => Err(Cut::Refused(
-            Invalid::beyond(
-                place,
+        size if size > limits.bytes_left => Err(EntryError::TotalExceeded),
+        size if size > limits.by_ratio => Err(EntryError::Refused(
+            InvalidField::over_limit(
+                entry_field,
                 "unpacks to far more than its size in the zip",
-                format!("{RATIO} times"),
-                format!("more than {RATIO} times"),
+                format!("{MAX_RATIO} times"),
+                format!("more than {MAX_RATIO} times"),
             )
             .into(),
         )),
@@ -192,10 +220,10 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const LIMITS: ZipLimits = ZipLimits {
         files: 3,
-        total: 20 << 20,
-        left: 20 << 20,
+        total_bytes: 20 << 20,
+        bytes_left: 20 << 20,
     };
 
     fn zip(build: impl FnOnce(&mut ZipWriter<Cursor<Vec<u8>>>)) -> Bytes {
@@ -209,20 +237,20 @@ mod tests {
         writer.write_all(content).unwrap();
     }
 
-    fn unpack_free(archive: &Bytes) -> Result<Files, Refusal> {
-        unpack("source", archive, BOUNDS, &mut |_| Ok(()))
+    fn unpack_without_charge(archive: &Bytes) -> Result<TaskFiles, RequestError> {
+        unpack("source", archive, LIMITS, &mut |_| Ok(()))
     }
 
-    fn refused(archive: &Bytes, field: &str, problem: &str) {
-        let Err(Refusal::Invalid(invalid)) = unpack_free(archive) else {
-            panic!("the zip is not invalid");
+    fn assert_refused(archive: &Bytes, field: &str, problem: &str) {
+        let Err(RequestError::Invalid(invalid)) = unpack_without_charge(archive) else {
+            panic!("the zip is accepted");
         };
         assert_eq!(invalid.field, field, "{invalid}");
         assert!(invalid.problem.contains(problem), "{invalid}");
     }
 
     #[test]
-    fn files_and_their_modes_come_out() {
+    fn files_are_unpacked_with_their_modes() {
         let archive = zip(|writer| {
             writer
                 .add_directory("lib/", SimpleFileOptions::default())
@@ -232,8 +260,8 @@ mod tests {
             writer.start_file("run.sh", options).unwrap();
             writer.write_all(b"true").unwrap();
         });
-        let files = unpack_free(&archive).unwrap();
-        let get = |path: &str| files.get(&FilePath::new(path).unwrap()).unwrap();
+        let files = unpack_without_charge(&archive).unwrap();
+        let get = |path: &str| files.get(&WorkspacePath::new(path).unwrap()).unwrap();
         assert_eq!(files.len(), 2);
         assert_eq!(
             get("lib/util.h").content,
@@ -244,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_workspace_is_refused() {
+    fn paths_outside_the_workspace_are_refused() {
         for (name, problem) in [
             ("../evil", "inside the workspace"),
             ("a/../../evil", "inside the workspace"),
@@ -253,27 +281,27 @@ mod tests {
             ("a\nb", "control"),
         ] {
             let archive = zip(|writer| file(writer, name, b"x"));
-            refused(&archive, &format!("source.{name}"), problem);
+            assert_refused(&archive, &format!("source.{name}"), problem);
         }
         let archive = zip(|writer| {
             writer
                 .add_symlink("link", "/etc/passwd", SimpleFileOptions::default())
                 .unwrap();
         });
-        refused(&archive, "source.link", "is a link");
+        assert_refused(&archive, "source.link", "is a symbolic link");
         let archive = zip(|writer| {
             writer
                 .add_directory("../x/", SimpleFileOptions::default())
                 .unwrap();
         });
-        refused(&archive, "source.../x/", "inside the workspace");
+        assert_refused(&archive, "source.../x/", "inside the workspace");
     }
 
     #[test]
-    fn bombs_are_refused_while_reading() {
+    fn zip_bombs_are_refused_while_they_are_unpacked() {
         let bomb = zip(|writer| file(writer, "zeros", &vec![0; 10 << 20]));
         assert!(bomb.len() < 20 << 10);
-        refused(&bomb, "source.zeros", "far more than its size");
+        assert_refused(&bomb, "source.zeros", "far more than its size");
         let noise: Vec<u8> = (0..7u32 << 20)
             .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
@@ -282,69 +310,69 @@ mod tests {
                 file(writer, name, &noise);
             }
         });
-        refused(&large, "source", "'c' that went beyond");
+        assert_refused(&large, "source", "exceeded at 'c'");
         let many = zip(|writer| {
             for name in ["a", "b", "c", "d"] {
                 file(writer, name, b"");
             }
         });
-        refused(&many, "source", "too many files");
-        let crowd = zip(|writer| {
+        assert_refused(&many, "source", "too many files");
+        let many_entries = zip(|writer| {
             for n in 0..31 {
                 file(writer, &n.to_string(), b"");
             }
         });
-        refused(&crowd, "source", "too many entries");
+        assert_refused(&many_entries, "source", "too many entries");
     }
 
     #[test]
-    fn the_whole_zip_has_a_ratio_as_well() {
-        // Each is small enough by itself.
+    fn the_ratio_of_the_whole_zip_is_limited() {
+        // Each entry alone is within the limits.
         let bomb = zip(|writer| {
             for name in ["a", "b", "c"] {
                 file(writer, name, &vec![0; 6 << 20]);
             }
         });
         assert!(bomb.len() < 20 << 10);
-        refused(&bomb, "source.b", "far more than its size");
+        assert_refused(&bomb, "source.b", "far more than its size");
     }
 
     #[test]
-    fn unpacking_ends_when_its_bytes_cannot_be_charged() {
+    fn unpacking_ends_if_the_bytes_cannot_be_charged() {
         let archive = zip(|writer| file(writer, "zeros", &vec![0; 7 << 20]));
         let mut charged = 0;
-        let result = unpack("source", &archive, BOUNDS, &mut |bytes| {
+        let result = unpack("source", &archive, LIMITS, &mut |bytes| {
             charged += bytes;
             if charged > 1 << 20 {
-                Err(Refusal::Broken("enough".into()))
+                Err(RequestError::BodyInterrupted("enough".into()))
             } else {
                 Ok(())
             }
         });
-        assert!(matches!(result, Err(Refusal::Broken(_))));
+        assert!(matches!(result, Err(RequestError::BodyInterrupted(_))));
         assert!(charged <= (1 << 20) + BLOCK, "{charged}");
         charged = 0;
         let mut count = |bytes| {
             charged += bytes;
             Ok(())
         };
-        unpack("source", &archive, BOUNDS, &mut count).unwrap();
+        unpack("source", &archive, LIMITS, &mut count).unwrap();
         assert_eq!(charged, 7 << 20);
     }
 
     #[test]
-    fn what_is_no_zip_is_refused() {
-        refused(&Bytes::from_static(b""), "source", "not a zip");
-        refused(&Bytes::from_static(b"PK but no more"), "source", "not a zip");
+    fn files_that_are_not_zips_are_refused() {
+        assert_refused(&Bytes::from_static(b""), "source", "not a zip");
+        assert_refused(&Bytes::from_static(b"PK but no more"), "source", "not a zip");
         let mut cut = zip(|writer| file(writer, "a", b"hello hello hello hello")).to_vec();
-        // The file's bytes, not its header or the directory.
+        // Changes the content of the file, not its header or the directory.
         let at = cut.windows(1).position(|b| b == b"a").unwrap() + 3;
         cut[at] ^= 0xff;
-        assert!(unpack_free(&cut.into()).is_err());
+        assert!(unpack_without_charge(&cut.into()).is_err());
     }
 
     #[test]
-    fn two_of_one_name_are_refused() {
+    fn two_entries_with_the_same_name_are_refused() {
         let mut twice = zip(|writer| {
             file(writer, "same1", b"x");
             file(writer, "same2", b"y");
@@ -355,6 +383,6 @@ mod tests {
                 twice[at + 4] = b'1';
             }
         }
-        refused(&twice.into(), "source", "two entries");
+        assert_refused(&twice.into(), "source", "two entries");
     }
 }

@@ -1,4 +1,4 @@
-/* The largest list that a file can have, for many files. An ordinary user of a namespace knows no id but the own. */
+/* Sets the largest access control list on many files. In a user namespace only the own id is mapped. */
 static void attack(void) {
     enum { FILES = 8000, ENTRIES = 8000 };
     static struct { uint32_t version; struct { uint16_t tag, rights; uint32_t id; } entry[ENTRIES]; } list = { 2 };

@@ -1,4 +1,4 @@
-/* What every hostile program begins with. Its only argument says for how many seconds it goes on. */
+/* The common beginning of all hostile programs. The only argument is the duration in seconds. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -23,20 +23,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Takes what it can, and comes back when there is no more of it, or when time is over. */
+/* Takes as much of the resource as possible; returns when it gets no more or the time is over. */
 static void attack(void);
 
 static time_t end;
-/* Of all processes of the program. */
+/* Shared by all processes of the program. */
 static struct { long count, done; int error; } *shared;
 
 static int is_over(void) { return time(0) >= end; }
 static long add(long *counter, long more) { return __atomic_add_fetch(counter, more, __ATOMIC_SEQ_CST); }
 
-/* What was taken, and what stopped it. */
+/* Prints how much was taken, and the error that stopped it. */
 static void say(long count) { printf("%ld %s\n", count, strerror(errno)); fflush(stdout); }
 
-/* Has so many processes work, each of which keeps what it has. Comes back when each of them has done it. */
+/* Runs the attack in this many processes, which keep what they have taken. Returns when all of them have done it. */
 static void in_processes(int processes, void (*work)(void)) {
     long started = 0;
     for (int i = 0; i < processes; i++) {

@@ -1,5 +1,5 @@
-/* Crashes of processes that hold something, which is what a core dump is made of. Whether the helper for core dumps was
-   started is seen where a test may set one: in a guest. */
+/* Crashes of processes with some memory, which a core dump would contain. Tests in a guest check whether the core dump
+   helper was started. */
 static void attack(void) {
     enum { HELD = 16 << 20 };
     long count = 0;

@@ -1,4 +1,4 @@
-/* Descriptors that were sent and that nobody receives: of sockets in which more of them wait. */
+/* Sends descriptors that are never received: sockets in which further descriptors are queued. */
 static void work(void) {
     union { struct cmsghdr header; char room[CMSG_SPACE(sizeof(int))]; } control;
     char byte = 0;

@@ -1,5 +1,5 @@
-/* Has the machine's disks written and its caches emptied, by files that it can only read: those of a folder that the
-   operator shares, or else the programs. Says how often. */
+/* Flushes the machine's disks and evicts its page cache, through files that it can only read: those of a folder that the
+   operator shares, or else the programs. Prints how often. */
 static void attack(void) {
     DIR *folder = opendir("/shared");
     if (!folder) folder = opendir("/usr/bin");

@@ -1,4 +1,4 @@
-/* Looks at what others do with the programs of this machine. Says how much it has seen. */
+/* Watches accesses of other tasks to the machine's programs by inotify. Prints the number of events. */
 static void attack(void) {
     static char events[1 << 16];
     int queue = inotify_init1(IN_NONBLOCK);

@@ -1,4 +1,4 @@
-/* Folders within folders, and then as many files as there may be; then, again and again, the last of them. */
+/* Creates nested folders, then as many files as possible, and then recreates the last of them repeatedly. */
 static void attack(void) {
     char name[20] = "f";
     int home = open(".", O_RDONLY), depth = 0, count = 0, file;

@@ -1,4 +1,4 @@
-/* A mapping holds its file when the descriptor is closed, so a small limit of descriptors is no bound. */
+/* A mapping keeps its file open after the descriptor is closed, so a limit of descriptors does not bound the files. */
 static void work(void) {
     while (!is_over()) {
         int file = open("/bin/sh", O_RDONLY);

@@ -1,4 +1,4 @@
-/* Fixed work: so many rounds as its argument says over a table that a core's own cache holds. */
+/* Fixed work: the given number of rounds over a table that fits into a core's own cache. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

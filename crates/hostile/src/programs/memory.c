@@ -1,2 +1,2 @@
-/* All the memory that there is. */
+/* Allocates memory without end. */
 static void attack(void) { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }

@@ -1,5 +1,5 @@
-/* A policy for every second page of a large file that is in memory and empty. The file keeps them when it is not mapped
-   any more, so the number of mappings is no bound. */
+/* Sets a memory policy for every second page of a large empty tmpfs file. The file keeps the policies after it is unmapped,
+   so the number of mappings does not bound them. */
 static void attack(void) {
     enum { WINDOWS = 100, PAGES = 20000 };
     unsigned long node = 1, size = 8192UL * PAGES;

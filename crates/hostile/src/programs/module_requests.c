@@ -1,5 +1,4 @@
-/* Questions for which a kernel may load modules, one after the other, as the host's root. Whether it has tried is seen where
-   a test may set the loader: in a guest. */
+/* Requests for which the kernel may load modules. Tests in a guest check whether it started the module loader. */
 static void attack(void) {
     enum { GET_VLAN = 0x8982, GET_BRIDGE = 0x8940 };
     char room[256] = "none0";

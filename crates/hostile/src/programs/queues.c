@@ -1,4 +1,4 @@
-/* Everything in which bytes can wait: pipes, System V and POSIX message queues. */
+/* Fills pipes, System V and POSIX message queues. */
 static void attack(void) {
     static struct { long kind; char bytes[8000]; } message = { 1 };
     long count = 0;

@@ -1,5 +1,5 @@
-/* Locks on single bytes, which no limit counts: some 20 MB of them, so many as any machine can spare, to see that neighbours
-   go on. The executor's reserve of memory is what bounds them; the test guest/memory_reserve takes all that there is. */
+/* Byte-range locks, which no limit counts: about 20 MB of them, which any machine can spare. The executor's memory reserve
+   bounds them; the test guest/memory_reserve takes as many as possible. */
 static void attack(void) {
     enum { FILES = 100, LOCKS = 1000 };
     long count = 0;

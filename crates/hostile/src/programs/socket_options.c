@@ -1,4 +1,4 @@
-/* Options that a socket keeps: one of no known kind, as long as the kernel takes. */
+/* Sets the longest possible sticky IPv6 option, of an unknown type, on many sockets. */
 static void work(void) {
     enum { IPV6_2292_OPTIONS = 6, LONGEST = 60 << 10 };
     static struct cmsghdr options[LONGEST / sizeof(struct cmsghdr)];

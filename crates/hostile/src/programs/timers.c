@@ -1,4 +1,4 @@
-/* Timers that go off all the time, and signals that nobody takes. */
+/* Timers that fire continuously, and queued signals that are never received. */
 static void work(void) {
     sigset_t all;
     sigfillset(&all);
@@ -11,7 +11,7 @@ static void work(void) {
         add(&shared->count, 1);
     }
     while (sigqueue(getpid(), SIGRTMAX, (union sigval){ 0 }) == 0) add(&shared->count, 1);
-    /* Taken one by one, so that each timer goes off again. */
+    /* Received one by one, so that each timer fires again. */
     for (siginfo_t info; !is_over();) sigwaitinfo(&all, &info);
 }
 static void attack(void) { in_processes(8, work); }

@@ -1,4 +1,4 @@
-/* Sockets that never read, each with as much waiting for it as it may have. */
+/* Sockets that never read, each with a full receive buffer. */
 static void work(void) {
     static char bytes[16384];
     int sender = socket(AF_INET, SOCK_DGRAM, 0), largest = 1 << 30;

@@ -1,22 +1,22 @@
 use std::collections::HashMap;
 
-use model::{Add, Added, BlobHash, Capacity, Content, Invalid, TaskSpec};
+use model::{AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, TaskSpec};
 use rpc::CallError;
 use sha2::{Digest, Sha256};
 use store::NewTask;
 
 use crate::Judicator;
-use crate::error::refusal;
-use crate::measure::ADDS;
+use crate::error::call_error;
+use crate::metric_names::ADDS;
 
-/// Blobs that the store is asked for at one time.
-const BLOBS: usize = 10_000;
+/// The number of blobs in one request to the store.
+const BLOB_BATCH: usize = 10_000;
 
 impl Judicator {
-    pub(super) async fn on_add(&self, adds: Vec<Add>) -> Result<Vec<Added>, CallError> {
-        let many = adds.len() > 1;
-        let named = |index: usize, invalid: Invalid| match many {
-            // Among many, say which.
+    pub(super) async fn on_add(&self, adds: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
+        let is_batch = adds.len() > 1;
+        let in_batch = |index: usize, invalid: InvalidField| match is_batch {
+            // In a batch, name the task.
             true => invalid.within(&format!("tasks[{index}]")),
             false => invalid,
         };
@@ -26,37 +26,38 @@ impl Judicator {
             .enumerate()
             .map(|(index, add)| {
                 self.accept(add, &capacity)
-                    .map_err(|invalid| named(index, invalid))
+                    .map_err(|invalid| in_batch(index, invalid))
             })
-            .collect::<Result<Vec<_>, Invalid>>()?;
-        let sizes = self.sizes_of_blobs(&tasks).await?;
+            .collect::<Result<Vec<_>, InvalidField>>()?;
+        let sizes = self.blob_sizes(&tasks).await?;
         for (index, task) in tasks.iter().enumerate() {
-            check_space(&task.spec, &sizes).map_err(|invalid| named(index, invalid))?;
+            check_space(&task.spec, &sizes).map_err(|invalid| in_batch(index, invalid))?;
         }
-        let added = self.store.add(tasks).await.map_err(refusal)?;
+        let added = self.store.add(tasks).await.map_err(call_error)?;
         let new = added.iter().filter(|added| !added.existed).count();
         metrics::counter!(ADDS).increment(new as u64);
         Ok(added)
     }
 
-    fn accept(&self, add: Add, capacity: &Capacity) -> Result<NewTask, Invalid> {
-        let Add { id, mut spec } = add;
-        spec.check(&self.options.bounds)?;
-        // The digest is of what was asked: a repeat stays a repeat when the operator changes a default.
-        let digest = Sha256::digest(rpc::spec_bytes(&spec)).into();
+    fn accept(&self, add: AddTask, capacity: &Capacity) -> Result<NewTask, InvalidField> {
+        let AddTask { id, mut spec } = add;
+        spec.check(&self.options.task_size_limits)?;
+        // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
+        // changes a default.
+        let digest = Sha256::digest(rpc::spec_digest_bytes(&spec)).into();
         self.options.limits.apply(&mut spec, capacity)?;
         Ok(NewTask { id, digest, spec })
     }
 
-    /// Without missing blobs, which the store refuses by itself.
-    async fn sizes_of_blobs(&self, tasks: &[NewTask]) -> Result<HashMap<BlobHash, u64>, CallError> {
+    /// The sizes of the blobs that exist. The store itself refuses a task with a missing blob.
+    async fn blob_sizes(&self, tasks: &[NewTask]) -> Result<HashMap<BlobHash, u64>, CallError> {
         let bounded = tasks.iter().filter(|task| task.spec.space().is_some());
         let mut hashes: Vec<_> = bounded.flat_map(|task| task.spec.blobs()).collect();
         hashes.sort_unstable();
         hashes.dedup();
         let mut sizes = HashMap::new();
-        for hashes in hashes.chunks(BLOBS) {
-            let found = self.store.has_blobs(hashes.to_vec()).await.map_err(refusal)?;
+        for hashes in hashes.chunks(BLOB_BATCH) {
+            let found = self.store.has_blobs(hashes.to_vec()).await.map_err(call_error)?;
             let found = hashes.iter().zip(found);
             sizes.extend(found.filter_map(|(hash, size)| Some((*hash, size?))));
         }
@@ -64,19 +65,19 @@ impl Judicator {
     }
 }
 
-/// What a task brings is laid out in its space. A blob that is named twice is laid out twice.
-fn check_space(spec: &TaskSpec, sizes: &HashMap<BlobHash, u64>) -> Result<(), Invalid> {
+/// The files and the input of a task must fit into its space. A blob that is used twice counts twice.
+fn check_space(spec: &TaskSpec, sizes: &HashMap<BlobHash, u64>) -> Result<(), InvalidField> {
     let size = |content: &Content| match content {
         Content::Inline(bytes) => bytes.len() as u64,
         Content::Blob(hash) => sizes.get(hash).copied().unwrap_or(0),
     };
-    let brought = spec.contents().map(size).fold(0, u64::saturating_add);
+    let needed = spec.contents().map(size).fold(0, u64::saturating_add);
     match spec.space() {
-        Some(space) if brought > space => Err(Invalid::beyond(
+        Some(space) if needed > space => Err(InvalidField::over_limit(
             "execute.limits.space",
-            "is less than the task's files and its input take; raise it, or bring less",
+            "is less than the size of the task's files and input; raise it, or send less",
             format!("{space} bytes"),
-            format!("{brought} bytes"),
+            format!("{needed} bytes"),
         )),
         _ => Ok(()),
     }

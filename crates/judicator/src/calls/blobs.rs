@@ -2,53 +2,52 @@ use std::io::Error;
 use std::path::{Path, PathBuf};
 
 use futures::{StreamExt, TryStreamExt};
-use model::BlobHash;
+use model::{BlobHash, BlobHasher};
 use rpc::{ByteStream, CallError};
-use sha2::{Digest, Sha256};
 use store::{BlobFile, StoreError};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use crate::Judicator;
-use crate::error::refusal;
+use crate::error::call_error;
 
 impl Judicator {
     pub(super) async fn on_put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let half = HalfWritten(self.store.incoming().join(Uuid::now_v7().to_string()));
-        let (actual, size) = self.receive(&half.0, bytes).await?;
+        let incoming = IncomingFile(self.store.incoming_folder().join(Uuid::now_v7().to_string()));
+        let (actual, size) = self.receive(&incoming.0, bytes).await?;
         if actual != hash {
             return Err(CallError::WrongHash { named: hash, actual });
         }
         let file = BlobFile {
             hash,
             size,
-            path: half.0.clone(),
+            path: incoming.0.clone(),
         };
-        self.store.put_blob(file).await.map_err(refusal)?;
+        self.store.put_blob(file).await.map_err(call_error)?;
         self.blobs_changed.notify_one();
         Ok(size)
     }
 
     async fn receive(&self, path: &Path, mut bytes: ByteStream) -> Result<(BlobHash, u64), CallError> {
-        let failed = |error: Error| cannot_write(path, error);
+        let failed = |error: Error| write_error(path, error);
         let mut file = File::create_new(path).await.map_err(failed)?;
-        let mut hasher = Sha256::new();
+        let mut hasher = BlobHasher::default();
         let mut size = 0;
-        while let Some(part) = bytes.next().await {
-            let part = part?;
-            size += part.len() as u64;
+        while let Some(chunk) = bytes.next().await {
+            let chunk = chunk?;
+            size += chunk.len() as u64;
             if size > self.options.max_blob {
                 return Err(CallError::TooLarge {
                     limit: self.options.max_blob,
                     actual: size,
                 });
             }
-            hasher.update(&part);
-            file.write_all(&part).await.map_err(failed)?;
+            hasher.update(&chunk);
+            file.write_all(&chunk).await.map_err(failed)?;
         }
         file.flush().await.map_err(failed)?;
-        Ok((BlobHash(hasher.finalize().into()), size))
+        Ok((hasher.finish(), size))
     }
 
     pub(super) async fn on_get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
@@ -57,7 +56,7 @@ impl Judicator {
             if matches!(error, StoreError::DamagedBlob(_)) {
                 changed.notify_one();
             }
-            refusal(error)
+            call_error(error)
         };
         let bytes = self.store.get_blob(hash).await.map_err(&refuse)?;
         let bytes = bytes.ok_or(CallError::NoBlob(hash))?;
@@ -65,7 +64,7 @@ impl Judicator {
     }
 }
 
-fn cannot_write(path: &Path, error: Error) -> CallError {
+fn write_error(path: &Path, error: Error) -> CallError {
     let text = format!("could not write {}: {error}", path.display());
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => CallError::Full(text),
@@ -73,15 +72,15 @@ fn cannot_write(path: &Path, error: Error) -> CallError {
     }
 }
 
-/// A blob on its way in; removed unless the store has taken it away.
-struct HalfWritten(PathBuf);
+/// The temporary file of a blob that is being received. Dropping it removes the file, unless the store has moved it.
+struct IncomingFile(PathBuf);
 
-impl Drop for HalfWritten {
+impl Drop for IncomingFile {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.0)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %self.0.display(), %error, "could not remove a half-written blob");
+            tracing::warn!(path = %self.0.display(), %error, "could not remove a temporary blob file");
         }
     }
 }

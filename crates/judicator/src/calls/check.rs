@@ -1,118 +1,120 @@
-//! Whether a task can be added and read now.
+//! The readiness check: whether a task can be added and read now.
 //!
-//! A check writes to the store, so there is one at a time and its answer serves for a while, however many ask.
+//! A check writes to the store. So there is one check at a time, and its answer serves all callers for a second.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::Health;
-use rpc::{CallError, Ready};
+use rpc::{CallError, Readiness};
 use store::TaskStore;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::Judicator;
-use crate::error::refusal;
+use crate::error::call_error;
 
-/// For how long an answer of the store serves.
-const FRESH: Duration = Duration::from_secs(1);
-/// A store that takes longer is not one to send work to. Less than a gateway waits, so that it hears why.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long the answer of a check is reused.
+const ANSWER_VALID_FOR: Duration = Duration::from_secs(1);
+/// A store that takes longer is not ready. It is less than a gateway waits, so that the gateway gets the reason.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The last check, under way or answered.
+/// The last readiness check, under way or answered.
 #[derive(Default)]
-pub(crate) struct Checks(Mutex<Option<Check>>);
+pub(crate) struct ReadinessChecks(Mutex<Option<ReadinessCheck>>);
 
+/// A check that has begun.
 #[derive(Clone)]
-struct Check {
+struct ReadinessCheck {
     begun: Instant,
-    answer: watch::Receiver<Option<Checked>>,
+    answer: watch::Receiver<Option<ReadinessAnswer>>,
 }
 
+/// The answer of a check, and when it came.
 #[derive(Clone)]
-struct Checked {
+struct ReadinessAnswer {
     at: Instant,
-    answer: Result<Ready, CallError>,
+    answer: Result<Readiness, CallError>,
 }
 
 impl Judicator {
-    pub(super) async fn on_check(&self) -> Result<Ready, CallError> {
+    pub(super) async fn on_check(&self) -> Result<Readiness, CallError> {
         self.check_components()?;
-        let answer = self.checks.ask(&self.store).await;
-        // One that failed meanwhile tells more than what the store's callers see of it.
+        let answer = self.readiness_checks.answer(&self.store).await;
+        // A component that failed meanwhile explains more than the error that the store returns because of it.
         self.check_components()?;
         answer
     }
 
     fn check_components(&self) -> Result<(), CallError> {
-        match self.failed() {
-            Some(failed) => Err(CallError::Unavailable(failed.to_string())),
+        match self.current_failure() {
+            Some(failure) => Err(CallError::Unavailable(failure.to_string())),
             None => Ok(()),
         }
     }
 }
 
-impl Checks {
-    async fn ask(&self, store: &Arc<dyn TaskStore>) -> Result<Ready, CallError> {
-        let Check { begun, mut answer } = self.current(store);
-        let patience = PATIENCE.saturating_sub(begun.elapsed());
-        match timeout(patience, answer.wait_for(Option::is_some)).await {
+impl ReadinessChecks {
+    async fn answer(&self, store: &Arc<dyn TaskStore>) -> Result<Readiness, CallError> {
+        let ReadinessCheck { begun, mut answer } = self.current(store);
+        let left = CHECK_TIMEOUT.saturating_sub(begun.elapsed());
+        match timeout(left, answer.wait_for(Option::is_some)).await {
             Ok(Ok(checked)) => match &*checked {
                 Some(checked) => checked.answer.clone(),
-                None => Err(CallError::Internal("a check was not answered".into())),
+                None => Err(CallError::Internal("the readiness check has no answer".into())),
             },
             Ok(Err(_)) => Err(CallError::Internal(
-                "the check of the store failed; the log of the judicator says why".into(),
+                "the readiness check panicked; see the log of the judicator".into(),
             )),
             Err(_) => Err(CallError::Unavailable(format!(
-                "the store has not answered a check for {:.1} seconds",
+                "the store has not answered a readiness check for {:.1} seconds",
                 begun.elapsed().as_secs_f64()
             ))),
         }
     }
 
-    fn current(&self, store: &Arc<dyn TaskStore>) -> Check {
+    fn current(&self, store: &Arc<dyn TaskStore>) -> ReadinessCheck {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some(check) if check.serves() => check.clone(),
-            _ => last.insert(Check::begin(store.clone())).clone(),
+            Some(check) if check.is_reusable() => check.clone(),
+            _ => last.insert(ReadinessCheck::begin(store.clone())).clone(),
         }
     }
 }
 
-impl Check {
-    /// In a task of its own: it goes on when those who asked have stopped waiting, so that there is never a second.
-    fn begin(store: Arc<dyn TaskStore>) -> Check {
-        let (told, answer) = watch::channel(None);
+impl ReadinessCheck {
+    /// Runs in a task of its own, which continues when the callers stop waiting. So there is never a second check.
+    fn begin(store: Arc<dyn TaskStore>) -> ReadinessCheck {
+        let (sender, answer) = watch::channel(None);
         tokio::spawn(async move {
             let answer = check(&*store).await;
-            told.send_replace(Some(Checked {
+            sender.send_replace(Some(ReadinessAnswer {
                 at: Instant::now(),
                 answer,
             }));
         });
-        Check {
+        ReadinessCheck {
             begun: Instant::now(),
             answer,
         }
     }
 
-    fn serves(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         match &*self.answer.borrow() {
-            Some(checked) => checked.at.elapsed() < FRESH,
-            // Under way, unless its task has panicked.
+            Some(checked) => checked.at.elapsed() < ANSWER_VALID_FOR,
+            // The check is under way, unless its task has panicked.
             None => self.answer.has_changed().is_ok(),
         }
     }
 }
 
-async fn check(store: &dyn TaskStore) -> Result<Ready, CallError> {
-    store.check().await.map_err(refusal)?;
-    let executors = store.executors().await.map_err(refusal)?;
+async fn check(store: &dyn TaskStore) -> Result<Readiness, CallError> {
+    store.check().await.map_err(call_error)?;
+    let executors = store.executors().await.map_err(call_error)?;
     let alive = executors
         .iter()
         .filter(|executor| executor.health == Health::Alive);
-    Ok(Ready {
+    Ok(Readiness {
         executors: alive.count() as u32,
     })
 }

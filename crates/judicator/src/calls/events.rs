@@ -2,57 +2,58 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use model::{Task, TaskId};
-use rpc::{CallError, Event, EventStream};
+use rpc::{CallError, EventStream, TaskEvent};
 use store::TaskStore;
 
 use crate::Judicator;
-use crate::error::refusal;
-use crate::waiters::{News, Waiter};
+use crate::error::call_error;
+use crate::task_watchers::{TaskUpdate, TaskWatcher};
 
 impl Judicator {
     pub(super) async fn on_events(&self, id: TaskId) -> Result<EventStream, CallError> {
-        let waiter = self.waiters.wait_for(id);
-        let first = event(&self.look(id).await?);
-        let follow = Follow {
+        let watcher = self.watchers.watch(id);
+        let first = current_event(&self.read_task(id).await?);
+        let follower = TaskEventFollower {
             store: self.store.clone(),
-            waiter,
+            watcher,
             last: first.clone(),
             id,
         };
-        let rest = futures::stream::unfold(Some(follow), |follow| async move {
-            let mut follow = follow?;
-            let next = follow.next().await?;
-            // After an error or the end there is nothing more to follow.
-            let goes_on = next.as_ref().is_ok_and(|event| !event.status.done());
-            Some((next, goes_on.then_some(follow)))
+        let rest = futures::stream::unfold(Some(follower), |follower| async move {
+            let mut follower = follower?;
+            let next = follower.next().await?;
+            // The stream ends after an error and after the event that the task is done.
+            let continues = next.as_ref().is_ok_and(|event| !event.status.is_done());
+            Some((next, continues.then_some(follower)))
         });
         Ok(futures::stream::iter([Ok(first)]).chain(rest).boxed())
     }
 }
 
-struct Follow {
+/// Yields the changes of one task's status, in order and each once.
+struct TaskEventFollower {
     store: Arc<dyn TaskStore>,
-    waiter: Waiter,
-    last: Event,
+    watcher: TaskWatcher,
+    last: TaskEvent,
     id: TaskId,
 }
 
-impl Follow {
-    /// The next change of status; `None` when there can be none.
-    async fn next(&mut self) -> Option<Result<Event, CallError>> {
-        if self.last.status.done() {
+impl TaskEventFollower {
+    /// The next change of status; `None` once the task is done.
+    async fn next(&mut self) -> Option<Result<TaskEvent, CallError>> {
+        if self.last.status.is_done() {
             return None;
         }
         loop {
-            let event = match self.waiter.news.recv().await? {
-                News::Moved(event) => event,
-                News::Look => match self.store.get(self.id).await {
-                    Ok(Some(task)) => event(&task),
+            let event = match self.watcher.updates.recv().await? {
+                TaskUpdate::StatusChanged(event) => event,
+                TaskUpdate::Reread => match self.store.get(self.id).await {
+                    Ok(Some(task)) => current_event(&task),
                     Ok(None) => return Some(Err(CallError::NoTask(self.id))),
-                    Err(error) => return Some(Err(refusal(error))),
+                    Err(error) => return Some(Err(call_error(error))),
                 },
             };
-            // News from before the first look is old news: the task could not move to there from here.
+            // An event from before the first read is skipped: the task cannot change to that status any more.
             if event.status != self.last.status && self.last.status.may_become(event.status) {
                 self.last = event.clone();
                 return Some(Ok(event));
@@ -61,13 +62,14 @@ impl Follow {
     }
 }
 
-fn event(task: &Task) -> Event {
+/// The event that describes the task's current status.
+fn current_event(task: &Task) -> TaskEvent {
     let time = task
         .finish_time
         .or(task.report_time)
         .or(task.start_time)
         .unwrap_or(task.add_time);
-    Event {
+    TaskEvent {
         id: task.id,
         status: task.status,
         executor: task.executor.clone(),

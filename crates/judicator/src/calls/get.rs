@@ -5,60 +5,50 @@ use rpc::CallError;
 use tokio::time::Instant;
 
 use crate::Judicator;
-use crate::error::refusal;
-use crate::waiters::News;
-
-const CATCHING_UP: Duration = Duration::from_secs(2);
+use crate::error::call_error;
+use crate::task_watchers::TaskUpdate;
 
 impl Judicator {
     pub(super) async fn on_get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         let Some(wait) = wait else {
-            return self.look(id).await;
+            return self.read_task(id).await;
         };
         let deadline = Instant::now() + wait;
-        // Before the first look: a change between that and the wait would be missed.
-        let mut waiter = self.waiters.wait_for(id);
+        // Subscribed before the first read, so that no change in between is missed.
+        let mut watcher = self.watchers.watch(id);
         loop {
-            let task = self.look(id).await?;
-            if task.status.done() {
+            let task = self.read_task(id).await?;
+            if task.status.is_done() {
                 return Ok(task);
             }
             loop {
-                match tokio::time::timeout_at(deadline, waiter.news.recv()).await {
-                    Ok(Some(News::Moved(event))) if !event.status.done() => {}
-                    Ok(Some(News::Moved(_))) => {
-                        if let Some(task) = self.look_for_end(id).await? {
+                match tokio::time::timeout_at(deadline, watcher.updates.recv()).await {
+                    Ok(Some(TaskUpdate::StatusChanged(event))) if !event.status.is_done() => {}
+                    Ok(Some(TaskUpdate::StatusChanged(_))) => {
+                        if let Some(task) = self.read_done_task(id).await? {
                             return Ok(task);
                         }
                     }
-                    Ok(Some(_)) => break,
-                    Ok(None) | Err(_) => return self.look(id).await,
+                    Ok(Some(TaskUpdate::Reread)) => break,
+                    Ok(None) | Err(_) => return self.read_task(id).await,
                 }
             }
         }
     }
 
-    /// The task is said to be done. A replica set's primary that was elected a moment ago may not show yet what its
-    /// predecessor has told; that lasts as long as its first own write takes.
-    async fn look_for_end(&self, id: TaskId) -> Result<Option<Task>, CallError> {
-        let until = Instant::now() + CATCHING_UP;
-        loop {
-            let task = self.look(id).await?;
-            if task.status.done() {
-                return Ok(Some(task));
-            }
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-            tokio::time::sleep(CATCHING_UP / 40).await;
+    /// Reads a task whose last event says that it is done. An ordinary read may lag behind that event for a moment, when
+    /// the primary of a replica set has just been elected. Only then the more expensive read is made.
+    async fn read_done_task(&self, id: TaskId) -> Result<Option<Task>, CallError> {
+        let mut task = self.read_task(id).await?;
+        if !task.status.is_done() {
+            let newer = self.store.get_after_event(id).await.map_err(call_error)?;
+            task = newer.ok_or(CallError::NoTask(id))?;
         }
+        Ok(Some(task).filter(|task| task.status.is_done()))
     }
 
-    pub(super) async fn look(&self, id: TaskId) -> Result<Task, CallError> {
-        self.store
-            .get(id)
-            .await
-            .map_err(refusal)?
-            .ok_or(CallError::NoTask(id))
+    pub(super) async fn read_task(&self, id: TaskId) -> Result<Task, CallError> {
+        let task = self.store.get(id).await.map_err(call_error)?;
+        task.ok_or(CallError::NoTask(id))
     }
 }

@@ -2,13 +2,13 @@ use model::{Health, JudicatorState, Stats};
 use rpc::CallError;
 
 use crate::Judicator;
-use crate::error::refusal;
-use crate::pace::WINDOW;
+use crate::error::call_error;
+use crate::throughput::WINDOW;
 
 impl Judicator {
     pub(super) async fn on_stats(&self) -> Result<Stats, CallError> {
-        let totals = self.store.totals().await.map_err(refusal)?;
-        let executors = self.store.executors().await.map_err(refusal)?;
+        let totals = self.store.totals().await.map_err(call_error)?;
+        let executors = self.store.executors().await.map_err(call_error)?;
         let alive = || {
             executors
                 .iter()
@@ -19,19 +19,19 @@ impl Judicator {
             executors: alive().count() as u32,
             slots: alive().map(|executor| executor.slots).sum(),
             held: u32::try_from(totals.held).unwrap_or(u32::MAX),
-            tasks_per_second: self.pace.per_second(),
+            tasks_per_second: self.throughput.tasks_per_second(),
             window: WINDOW,
         })
     }
 
     pub(super) async fn on_judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
-        match &self.options.roster {
-            Some(roster) => roster.judicators().await.map_err(CallError::Unavailable),
-            None => Ok(vec![self.alone()]),
+        match &self.options.list_judicators {
+            Some(lister) => lister.list().await.map_err(CallError::Unavailable),
+            None => Ok(vec![self.own_state()]),
         }
     }
 
-    fn alone(&self) -> JudicatorState {
+    fn own_state(&self) -> JudicatorState {
         JudicatorState {
             name: self.options.name.clone(),
             address: self.options.address.clone(),

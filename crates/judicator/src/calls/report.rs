@@ -1,40 +1,41 @@
 use std::time::{Duration, Instant};
 
 use model::{
-    Answer, Attempt, Complete, End, ExecutorName, Intent, Invalid, Reason, Report, ReportAnswer, TaskId,
+    AttemptEnd, AttemptNumber, CompletedAttempt, ExecutorName, InvalidField, OutcomeReason, Report,
+    ReportAnswer, ReportInstructions, ReportIntent, TaskId,
 };
 use rpc::CallError;
-use store::Finished;
+use store::FinishedAttempt;
 use tracing::Level;
 
-use crate::error::refusal;
-use crate::measure::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
+use crate::error::call_error;
+use crate::metric_names::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
 use crate::{Judicator, now};
 
 impl Judicator {
-    /// The five steps are one transition of the store; what is left here is who is hungry, and counting.
+    /// The store does the five steps of a report in one transition. This function adds hints, metrics and log lines.
     pub(super) async fn on_report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let begun = Instant::now();
-        let _under_way = self.heard.on_report(report.session);
-        self.check_self_kill(report.presence.self_kill)?;
+        let _report_guard = self.report_tracker.begin(report.session);
+        self.check_self_kill(report.executor_info.self_kill)?;
         let executor = report.executor.clone();
-        let leaves = report.intent == Intent::Leave;
+        let leaves = report.intent == ReportIntent::Leave;
         self.hints.on_report(&executor, report.vacant);
-        let reasons = reasons(&report);
-        let reported = self.store.report(report).await.map_err(refusal)?;
+        let reasons = completion_reasons(&report);
+        let reported = self.store.report(report).await.map_err(call_error)?;
         match &reported.answer {
-            ReportAnswer::Done(_) if leaves => self.hints.forget(&executor),
+            ReportAnswer::Done(_) if leaves => self.hints.on_session_ended(&executor),
             ReportAnswer::Done(answer) => {
                 self.hints.on_assigned(&executor, answer.assign.len());
-                log_handouts(&executor, answer);
+                log_assignments(&executor, answer);
             }
             ReportAnswer::Stale | ReportAnswer::Ended => {}
             ReportAnswer::Occupied { host, .. } => {
-                tracing::warn!(%executor, other_host = host, "a second executor under a name that is taken was refused");
+                tracing::warn!(%executor, other_host = host, "refused an executor: another live executor uses its name");
             }
         }
-        metrics::counter!(CLAIMS).increment(reported.claimed.len() as u64);
-        for add_time in &reported.claimed {
+        metrics::counter!(CLAIMS).increment(reported.claimed_add_times.len() as u64);
+        for add_time in &reported.claimed_add_times {
             metrics::histogram!(QUEUE_SECONDS).record(now().since(*add_time));
         }
         for finished in &reported.finished {
@@ -46,8 +47,8 @@ impl Judicator {
         Ok(reported.answer)
     }
 
-    /// The two are set on different machines; only here can they be compared.
-    fn check_self_kill(&self, self_kill: Duration) -> Result<(), Invalid> {
+    /// The executor and the judicator are configured on different machines, so only the judicator can compare the two.
+    fn check_self_kill(&self, self_kill: Duration) -> Result<(), InvalidField> {
         let lease = self.options.lease;
         if self_kill < lease {
             return Ok(());
@@ -55,7 +56,7 @@ impl Judicator {
         let problem =
             "must be below the judicator's lease, or a task could still run when another executor begins it";
         let show = |span: Duration| format!("{}s", span.as_secs_f64());
-        Err(Invalid::beyond(
+        Err(InvalidField::over_limit(
             "executor.self_kill",
             problem,
             show(lease),
@@ -64,40 +65,44 @@ impl Judicator {
     }
 }
 
-/// Why the step that ended each task ended. Looked up only where it is logged.
-fn reasons(report: &Report) -> Vec<(TaskId, Attempt, Reason)> {
+/// The reason of the last step of each completed task. Empty unless debug lines are logged.
+fn completion_reasons(report: &Report) -> Vec<(TaskId, AttemptNumber, OutcomeReason)> {
     if !tracing::enabled!(Level::DEBUG) {
         return Vec::new();
     }
-    let reason = |Complete { handout, end }: &Complete| match end {
-        End::Result(result) => {
+    let reason = |CompletedAttempt { attempt_id, end }: &CompletedAttempt| match end {
+        AttemptEnd::Result(result) => {
             let last = result.execute.as_ref().or(result.compile.as_ref())?;
-            Some((handout.task, handout.attempt, last.reason))
+            Some((attempt_id.task, attempt_id.attempt, last.reason))
         }
-        End::Broken(why) | End::PlatformFailure(why) => {
-            let (executor, Attempt(attempt)) = (&report.executor, handout.attempt);
-            tracing::debug!(task = %handout.task, %executor, attempt, reason = why, "attempt could not be run");
+        AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => {
+            let (executor, AttemptNumber(attempt)) = (&report.executor, attempt_id.attempt);
+            tracing::debug!(task = %attempt_id.task, %executor, attempt, reason = why, "attempt ended without a result");
             None
         }
     };
     report.complete.iter().filter_map(reason).collect()
 }
 
-fn log_handouts(executor: &ExecutorName, answer: &Answer) {
+fn log_assignments(executor: &ExecutorName, answer: &ReportInstructions) {
     for assignment in &answer.assign {
-        let (task, Attempt(attempt)) = (assignment.handout.task, assignment.handout.attempt);
-        tracing::debug!(%task, %executor, attempt, "task handed out");
+        let (task, AttemptNumber(attempt)) = (assignment.attempt_id.task, assignment.attempt_id.attempt);
+        tracing::debug!(%task, %executor, attempt, "task handed to an executor");
     }
 }
 
-fn log_end(executor: &ExecutorName, finished: &Finished, reasons: &[(TaskId, Attempt, Reason)]) {
-    let Finished {
+fn log_end(
+    executor: &ExecutorName,
+    finished: &FinishedAttempt,
+    reasons: &[(TaskId, AttemptNumber, OutcomeReason)],
+) {
+    let FinishedAttempt {
         task,
-        attempt: Attempt(attempt),
+        attempt: AttemptNumber(attempt),
         status,
         ..
     } = finished;
-    let same = |(id, number, _): &&(TaskId, Attempt, Reason)| id == task && number.0 == *attempt;
+    let same = |(id, number, _): &&(TaskId, AttemptNumber, OutcomeReason)| id == task && number.0 == *attempt;
     let reason = reasons.iter().find(same).map(|(_, _, reason)| reason.as_str());
     tracing::debug!(%task, %executor, attempt, %status, reason, "task ended");
 }

@@ -1,4 +1,4 @@
-//! How etcd is reached: addresses, and what is shown there.
+//! How to reach etcd: endpoints, credentials and TLS files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,66 +9,68 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use thiserror::Error;
 
-/// For one address: to connect and hear a first answer.
-const CONNECT: Duration = Duration::from_secs(2);
+/// For one endpoint: to connect and receive a first answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The next address is tried beside the earlier ones after this time, so that a dead one costs little.
-const STAGGER: Duration = Duration::from_millis(300);
+/// The delay before the next endpoint is tried in parallel, so that a dead endpoint costs little time.
+const CONNECT_STAGGER: Duration = Duration::from_millis(300);
 
-/// For any call. etcd itself gives up after 7 s, so whoever takes longer hangs. Streams may last for longer.
-const CALL: Duration = Duration::from_secs(10);
+/// For any call. etcd itself gives up after 7 s, so a server that takes longer hangs. Streams may last longer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How one reaches etcd. `host:port` each; any of them will do.
+/// How to reach etcd: endpoints, login, TLS files, and the expected cluster.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct EtcdAccess {
+    /// `host:port` each. Any one of them is enough.
     pub endpoints: Vec<String>,
-    pub login: Option<Login>,
-    pub tls: Option<Tls>,
-    /// The id of the only cluster that will do. Addresses outlive clusters: a node that lost everything may have
-    /// founded another one at its old address.
-    pub cluster: Option<u64>,
+    pub login: Option<EtcdLogin>,
+    pub tls: Option<EtcdTls>,
+    /// The id of the cluster to accept; `None` accepts any. Addresses outlive clusters: a node that lost its data may
+    /// have created another cluster at its old address.
+    pub cluster_id: Option<u64>,
 }
 
-/// A user of etcd.
+/// The user name and password for etcd.
 #[derive(Clone)]
-pub struct Login {
+pub struct EtcdLogin {
     pub user: String,
     pub password: String,
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for EtcdLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Login({}, ...)", self.user)
+        write!(f, "EtcdLogin({}, ...)", self.user)
     }
 }
 
-/// Files in PEM: who signs, and who we are.
+/// The PEM files for TLS connections to etcd: the CA, and this node's certificate and key.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct EtcdTls {
     pub ca: PathBuf,
     pub cert: PathBuf,
     pub key: PathBuf,
 }
 
+/// Why no connection to etcd could be made.
 #[derive(Debug, Error)]
-pub enum AccessError {
+pub enum EtcdAccessError {
     #[error("could not read {path}")]
     File {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("no address of etcd is known")]
-    Nowhere,
-    #[error("could not reach etcd at {}", .endpoints.join(", "))]
+    #[error("no etcd endpoint is known")]
+    NoEndpoint,
+    #[error("could not connect to etcd at {}", .endpoints.join(", "))]
     Connect {
         endpoints: Vec<String>,
         #[source]
         source: Error,
     },
     #[error(
-        "etcd at {endpoint} belongs to another cluster ({theirs:x}) than this node ({ours:x}); if this node is to \
-         change over, start it with a new data folder"
+        "etcd at {endpoint} belongs to another cluster ({theirs:x}) than this node ({ours:x}); to move this node to \
+         the other cluster, start it with a new data folder"
     )]
     AnotherCluster {
         endpoint: String,
@@ -77,24 +79,24 @@ pub enum AccessError {
     },
 }
 
-/// A client, and the one address that it talks to.
-pub(super) struct Reached {
+/// An open client, and the one endpoint that it talks to.
+pub(super) struct EndpointConnection {
     pub(super) endpoint: String,
     pub(super) client: Client,
 }
 
-impl Access {
-    /// The same, at other addresses.
-    pub fn at(&self, endpoints: Vec<String>) -> Access {
-        Access {
+impl EtcdAccess {
+    /// The same access with other endpoints.
+    pub fn with_endpoints(&self, endpoints: Vec<String>) -> EtcdAccess {
+        EtcdAccess {
             endpoints,
             ..self.clone()
         }
     }
 
-    /// The same, where nothing but this cluster will do.
-    pub fn of(self, cluster: Option<u64>) -> Access {
-        Access { cluster, ..self }
+    /// The same access, restricted to this cluster.
+    pub fn with_cluster_id(self, cluster_id: Option<u64>) -> EtcdAccess {
+        EtcdAccess { cluster_id, ..self }
     }
 
     pub fn scheme(&self) -> &'static str {
@@ -108,16 +110,15 @@ impl Access {
         self.endpoints.iter().map(|endpoint| self.url(endpoint)).collect()
     }
 
-    /// A client that logged in, if there is somebody to log in as and etcd asks for it. It talks to one address: the
-    /// first that answered. Whoever gets an error from it connects anew; that also logs in anew, which is needed
-    /// after a restart of etcd.
-    pub async fn connect(&self) -> Result<Client, AccessError> {
-        Ok(self.reach().await?.client)
+    /// Connects to the first endpoint that answers, and logs in if there is a login and etcd has authentication enabled.
+    /// After an error the caller should connect again: that also logs in again, which a restart of etcd requires.
+    pub async fn connect(&self) -> Result<Client, EtcdAccessError> {
+        Ok(self.connect_to_any().await?.client)
     }
 
-    /// All addresses are tried, the first of them first. The client is given one address only: a client with several
-    /// spreads its calls over all of them, also over those that are dead.
-    pub(super) async fn reach(&self) -> Result<Reached, AccessError> {
+    /// Tries all endpoints, in their order. The client gets one endpoint only, because a client with several spreads its
+    /// calls over all of them, dead ones included.
+    pub(super) async fn connect_to_any(&self) -> Result<EndpointConnection, EtcdAccessError> {
         let options = self.options()?;
         let mut attempts: FuturesUnordered<_> = self
             .endpoints
@@ -126,20 +127,20 @@ impl Access {
             .map(|(endpoint, turn)| {
                 let options = options.clone();
                 async move {
-                    tokio::time::sleep(STAGGER * turn).await;
-                    let client = self.ask(endpoint, options).await?;
-                    Ok(Reached {
+                    tokio::time::sleep(CONNECT_STAGGER * turn).await;
+                    let client = self.connect_to(endpoint, options).await?;
+                    Ok(EndpointConnection {
                         endpoint: endpoint.clone(),
                         client,
                     })
                 }
             })
             .collect();
-        let mut failure: Option<Failure> = None;
+        let mut failure: Option<EndpointFailure> = None;
         while let Some(attempt) = attempts.next().await {
             match attempt {
-                Ok(reached) => return Ok(reached),
-                // What etcd says (a wrong password, for instance) tells more than that another address is dead.
+                Ok(connection) => return Ok(connection),
+                // An answer of etcd (a wrong password, for example) explains more than a dead endpoint.
                 Err(error) if failure.as_ref().is_none_or(|known| !known.is_answer()) => {
                     failure = Some(error)
                 }
@@ -147,52 +148,54 @@ impl Access {
             }
         }
         Err(match failure {
-            Some(Failure::Etcd(source)) => AccessError::Connect {
+            Some(EndpointFailure::Etcd(source)) => EtcdAccessError::Connect {
                 endpoints: self.endpoints.clone(),
                 source,
             },
-            Some(Failure::AnotherCluster {
+            Some(EndpointFailure::AnotherCluster {
                 endpoint,
                 ours,
                 theirs,
-            }) => AccessError::AnotherCluster {
+            }) => EtcdAccessError::AnotherCluster {
                 endpoint,
                 ours,
                 theirs,
             },
-            None => AccessError::Nowhere,
+            None => EtcdAccessError::NoEndpoint,
         })
     }
 
-    async fn ask(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, Failure> {
+    async fn connect_to(&self, endpoint: &str, options: ConnectOptions) -> Result<Client, EndpointFailure> {
         let asked = async {
             let mut client = Client::connect([self.url(endpoint)], Some(options)).await?;
-            // A client connects when it is first used. This needs no quorum, and no rights.
+            // A client connects on its first request. A status request needs no quorum and no permission.
             let status = client.status().await?;
             let cluster = status.header().map_or(0, |header| header.cluster_id());
             Ok((client, cluster))
         };
-        let (mut client, theirs) = within(CONNECT, asked).await.map_err(Failure::Etcd)?;
-        if let Some(ours) = self.cluster.filter(|ours| *ours != theirs) {
-            return Err(Failure::AnotherCluster {
+        let (mut client, theirs) = with_timeout(CONNECT_TIMEOUT, asked)
+            .await
+            .map_err(EndpointFailure::Etcd)?;
+        if let Some(ours) = self.cluster_id.filter(|ours| *ours != theirs) {
+            return Err(EndpointFailure::AnotherCluster {
                 endpoint: endpoint.to_string(),
                 ours,
                 theirs,
             });
         }
-        self.log_in(&mut client).await.map_err(Failure::Etcd)?;
+        self.log_in(&mut client).await.map_err(EndpointFailure::Etcd)?;
         Ok(client)
     }
 
-    /// Has the time of any call: checking a password is hard work for etcd, by design, and it goes on with it after
-    /// we hung up. Whoever came back too soon would only make a busy machine busier.
+    /// May take as long as any call. Checking a password is slow by design (bcrypt), and etcd continues after a client
+    /// disconnects, so an early retry would only add load.
     async fn log_in(&self, client: &mut Client) -> Result<(), Error> {
-        let Some(Login { user, password }) = &self.login else {
+        let Some(EtcdLogin { user, password }) = &self.login else {
             return Ok(());
         };
         match client.update_user(Some((user.clone(), password.clone()))).await {
-            // Users are set up once the cluster stands. Until then nobody is asked who they are.
-            Err(error) if is_unguarded(&error) => Ok(()),
+            // Authentication is enabled only after the cluster has been set up.
+            Err(error) if is_auth_disabled(&error) => Ok(()),
             other => other,
         }
     }
@@ -201,16 +204,16 @@ impl Access {
         format!("{}://{endpoint}", self.scheme())
     }
 
-    // There are no HTTP/2 pings: etcd hangs up on whoever pings more often than every 5 s, its proxy on whoever does
-    // so more often than every 5 minutes. A peer that hangs is noticed by the time limit of a call.
-    fn options(&self) -> Result<ConnectOptions, AccessError> {
+    // No HTTP/2 keep-alive pings: etcd closes connections that ping more often than every 5 s, and its proxy those that
+    // ping more often than every 5 minutes. The time limit of a call detects a server that hangs.
+    fn options(&self) -> Result<ConnectOptions, EtcdAccessError> {
         let options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT)
-            .with_timeout(CALL)
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_timeout(CALL_TIMEOUT)
             .with_tcp_keepalive(Duration::from_secs(5))
-            // A member forgets who logged in when it restarts.
+            // A member drops all login tokens when it restarts.
             .with_auto_token_refresh(true);
-        let Some(Tls { ca, cert, key }) = &self.tls else {
+        let Some(EtcdTls { ca, cert, key }) = &self.tls else {
             return Ok(options);
         };
         let tls = TlsOptions::new()
@@ -220,8 +223,8 @@ impl Access {
     }
 }
 
-/// Why one address will not do.
-enum Failure {
+/// Why one endpoint cannot be used.
+enum EndpointFailure {
     Etcd(Error),
     AnotherCluster {
         endpoint: String,
@@ -230,19 +233,19 @@ enum Failure {
     },
 }
 
-impl Failure {
-    /// Whether it is etcd that speaks, and not the way to it.
+impl EndpointFailure {
+    /// Whether etcd itself answered, as opposed to a failure of the network.
     fn is_answer(&self) -> bool {
         match self {
-            Failure::Etcd(Error::GRpcStatus(status)) => status.message().starts_with("etcdserver:"),
-            Failure::Etcd(_) => false,
-            Failure::AnotherCluster { .. } => true,
+            EndpointFailure::Etcd(Error::GRpcStatus(status)) => status.message().starts_with("etcdserver:"),
+            EndpointFailure::Etcd(_) => false,
+            EndpointFailure::AnotherCluster { .. } => true,
         }
     }
 }
 
-/// Not to be answered in time is an error like any other.
-pub(super) async fn within<T>(
+/// Turns a call that takes too long into an error.
+pub(super) async fn with_timeout<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
@@ -252,13 +255,13 @@ pub(super) async fn within<T>(
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
-    std::fs::read(path).map_err(|source| AccessError::File {
+fn read(path: &Path) -> Result<Vec<u8>, EtcdAccessError> {
+    std::fs::read(path).map_err(|source| EtcdAccessError::File {
         path: path.to_owned(),
         source,
     })
 }
 
-fn is_unguarded(error: &Error) -> bool {
+fn is_auth_disabled(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if status.message().contains("authentication is not enabled"))
 }

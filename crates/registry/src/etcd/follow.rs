@@ -1,8 +1,8 @@
-//! Follows who is registered: a list, a watch from there on, and another list now and then.
+//! Follows the registrations: reads the list, watches for changes, and reads the list again from time to time.
 //!
-//! A watch can miss, and it can hang: through a proxy it does when what is behind the proxy hangs, and no error ever
-//! comes. So the list is read again from time to time. It finds what the watch did not tell, and it is a call with a
-//! time limit, so it also finds that nobody is there any more. Whatever goes wrong, what was known last stays.
+//! A watch can miss events, and it can hang without an error: through a proxy it does so when the server behind the
+//! proxy hangs. Reading the list again finds missed events. It also has a time limit, so it detects that etcd no longer
+//! answers. On every failure the last known list stays.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::access::within;
-use super::line::Line;
-use super::roster::{Change, READ, Roster, list};
-use super::{Access, AccessError, keys};
+use super::access::with_timeout;
+use super::connection::EtcdConnection;
+use super::snapshot::{READ_TIMEOUT, RegistrySnapshot, WatchEvent, read_snapshot};
+use super::{EtcdAccess, EtcdAccessError, keys};
 use crate::Registry;
 
-/// A list of a handful of keys costs etcd next to nothing; this long may a missed event go unnoticed.
-const RELIST: Duration = Duration::from_secs(10);
+/// How long a missed event may go unnoticed. Reading a handful of keys costs etcd next to nothing.
+const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// For executors and gateways: who is registered, for as long as the stop has not come. Empty until etcd has answered
-/// for the first time. Leads never.
+/// Follows the registered judicators, for executors and gateways, until `stop`. The list is empty until etcd has
+/// answered for the first time. `leading` is always false.
 ///
-/// One task is started. It never ends by itself: on every error it tries again. Told to stop, it ends at once. If it
-/// panics, the list stays as it was last, so whoever starts it has to look at its end.
-pub fn follow(access: Access, stop: CancellationToken) -> (Registry, JoinHandle<()>) {
-    let (follower, followed) = Follower::new(Line::fixed(access));
+/// This starts one task. On every error the task tries again, so it ends only on `stop`, and then at once. If it panics,
+/// the list no longer changes, so the caller must watch the task.
+pub fn follow(access: EtcdAccess, stop: CancellationToken) -> (Registry, JoinHandle<()>) {
+    let (follower, followed) = RegistrationFollower::new(EtcdConnection::fixed(access));
     let task = tokio::spawn(async move {
         stop.run_until_cancelled(follower.run()).await;
     });
@@ -39,89 +39,95 @@ pub fn follow(access: Access, stop: CancellationToken) -> (Registry, JoinHandle<
     (registry, task)
 }
 
-pub(super) struct Follower {
-    line: Line,
+/// The loop that follows the registrations.
+pub(super) struct RegistrationFollower {
+    connection: EtcdConnection,
     judicators: watch::Sender<Vec<String>>,
-    roster: watch::Sender<Roster>,
-    /// Name and revision of what could not be read and was complained about.
-    complained: HashSet<(String, i64)>,
+    snapshot: watch::Sender<RegistrySnapshot>,
+    /// Name and revision of each unreadable value that has been logged.
+    logged: HashSet<(String, i64)>,
 }
 
-/// What a follower tells.
-pub(super) struct Followed {
+/// The values that a [`RegistrationFollower`] publishes.
+pub(super) struct FollowedRegistry {
     pub(super) judicators: watch::Receiver<Vec<String>>,
-    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) snapshot: watch::Receiver<RegistrySnapshot>,
 }
 
+/// Why following the registrations was interrupted.
 #[derive(Debug, Error)]
 enum FollowError {
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Access(#[from] EtcdAccessError),
     #[error("could not read the list of judicators")]
     List(#[source] etcd_client::Error),
     #[error("could not watch the judicators")]
     Watch(#[source] etcd_client::Error),
-    #[error("the watch of the judicators was ended by etcd: {reason}")]
+    #[error("etcd cancelled the watch of the judicators: {reason}")]
     Cancelled { reason: String },
-    #[error("the watch of the judicators ended")]
+    #[error("the watch stream of the judicators ended")]
     Ended,
 }
 
-impl Follower {
-    pub(super) fn new(line: Line) -> (Follower, Followed) {
+impl RegistrationFollower {
+    pub(super) fn new(connection: EtcdConnection) -> (RegistrationFollower, FollowedRegistry) {
         let (judicators, addresses) = watch::channel(Vec::new());
-        let (roster, rosters) = watch::channel(Roster::default());
-        let follower = Follower {
-            line,
+        let (snapshot, snapshots) = watch::channel(RegistrySnapshot::default());
+        let follower = RegistrationFollower {
+            connection,
             judicators,
-            roster,
-            complained: HashSet::new(),
+            snapshot,
+            logged: HashSet::new(),
         };
-        let followed = Followed {
+        let followed = FollowedRegistry {
             judicators: addresses,
-            roster: rosters,
+            snapshot: snapshots,
         };
         (follower, followed)
     }
 
-    /// Never returns; may be dropped at any time.
+    /// Never returns. Dropping the future at any time is safe.
     pub(super) async fn run(mut self) {
         loop {
-            if let Err(error) = self.follow().await {
-                let pause = self.line.on_error(&error);
+            if let Err(error) = self.follow_until_interrupted().await {
+                let pause = self.connection.on_error(&error);
                 tokio::time::sleep(pause).await;
             }
         }
     }
 
-    /// Until there is an error, or until the watch has missed something and a new one is due.
-    async fn follow(&mut self) -> Result<(), FollowError> {
-        let mut client = self.line.client().await?;
-        let listed = list(&mut client, READ).await.map_err(FollowError::List)?;
+    /// Returns on an error, or when the watch has missed an event and a new watch is needed.
+    async fn follow_until_interrupted(&mut self) -> Result<(), FollowError> {
+        let mut client = self.connection.client().await?;
+        let listed = read_snapshot(&mut client, READ_TIMEOUT)
+            .await
+            .map_err(FollowError::List)?;
         let (from, to) = keys::range();
         let options = WatchOptions::new()
             .with_range(to)
             .with_start_revision(listed.revision + 1);
-        self.tell(listed);
-        self.line.on_answer();
-        self.line.refresh_if_due().await;
-        let mut watch = within(READ, client.watch(from, Some(options)))
+        self.publish(listed);
+        self.connection.on_answer();
+        self.connection.refresh_members_if_due().await;
+        let mut watch = with_timeout(READ_TIMEOUT, client.watch(from, Some(options)))
             .await
             .map_err(FollowError::Watch)?;
         loop {
-            match tokio::time::timeout(RELIST, next(&mut watch)).await {
-                Ok(changes) => {
-                    let mut roster = self.roster.borrow().clone();
-                    roster.merge(changes?);
-                    self.tell(roster);
+            match tokio::time::timeout(RELIST_INTERVAL, next_events(&mut watch)).await {
+                Ok(events) => {
+                    let mut snapshot = self.snapshot.borrow().clone();
+                    snapshot.merge(events?);
+                    self.publish(snapshot);
                 }
-                Err(_quiet) => {
-                    let listed = list(&mut client, READ).await.map_err(FollowError::List)?;
-                    let missed = !listed.agrees(&self.roster.borrow());
-                    self.line.refresh_if_due().await;
+                Err(_no_event) => {
+                    let listed = read_snapshot(&mut client, READ_TIMEOUT)
+                        .await
+                        .map_err(FollowError::List)?;
+                    let missed = !listed.has_same_entries(&self.snapshot.borrow());
+                    self.connection.refresh_members_if_due().await;
                     if missed {
-                        tracing::debug!("the watch of the judicators missed something");
-                        self.tell(listed);
+                        tracing::debug!("the watch of the judicators missed an event; watching again");
+                        self.publish(listed);
                         return Ok(());
                     }
                 }
@@ -129,46 +135,46 @@ impl Follower {
         }
     }
 
-    fn tell(&mut self, roster: Roster) {
-        self.complain(&roster);
-        let addresses = roster.addresses();
-        self.judicators.send_if_modified(|told| {
-            let changed = *told != addresses;
-            *told = addresses;
+    fn publish(&mut self, snapshot: RegistrySnapshot) {
+        self.log_unreadable(&snapshot);
+        let addresses = snapshot.addresses();
+        self.judicators.send_if_modified(|published| {
+            let changed = *published != addresses;
+            *published = addresses;
             changed
         });
-        self.roster.send_if_modified(|told| {
-            let changed = !told.agrees(&roster);
-            *told = roster;
+        self.snapshot.send_if_modified(|published| {
+            let changed = !published.has_same_entries(&snapshot);
+            *published = snapshot;
             changed
         });
     }
 
-    /// Once for each value that makes no sense.
-    fn complain(&mut self, roster: &Roster) {
-        let mut complained = HashSet::new();
-        for (name, revision, wrong) in roster.unreadable() {
-            let about = (name.to_owned(), revision);
-            if !self.complained.contains(&about) {
+    /// Logs each unreadable value once.
+    fn log_unreadable(&mut self, snapshot: &RegistrySnapshot) {
+        let mut unreadable = HashSet::new();
+        for (name, revision, error) in snapshot.unreadable() {
+            let value = (name.to_owned(), revision);
+            if !self.logged.contains(&value) {
                 let key = keys::judicator(name);
-                tracing::warn!(%key, %wrong, "what etcd has about this judicator makes no sense: left out");
+                tracing::warn!(%key, %error, "could not parse a judicator's registration; ignoring it");
             }
-            complained.insert(about);
+            unreadable.insert(value);
         }
-        self.complained = complained;
+        self.logged = unreadable;
     }
 }
 
-async fn next(watch: &mut WatchStream) -> Result<Vec<Change>, FollowError> {
-    let told = watch.message().await.map_err(FollowError::Watch)?;
-    let told = told.ok_or(FollowError::Ended)?;
-    // Also where the history from our revision on is gone, or our login is no longer good.
-    if told.canceled() {
-        let reason = match told.compact_revision() {
-            0 => told.cancel_reason().to_owned(),
-            revision => format!("history before {revision} is gone"),
+async fn next_events(watch: &mut WatchStream) -> Result<Vec<WatchEvent>, FollowError> {
+    let response = watch.message().await.map_err(FollowError::Watch)?;
+    let response = response.ok_or(FollowError::Ended)?;
+    // etcd cancels a watch when our start revision has been compacted, or when our login is no longer valid.
+    if response.canceled() {
+        let reason = match response.compact_revision() {
+            0 => response.cancel_reason().to_owned(),
+            revision => format!("revisions before {revision} have been compacted"),
         };
         return Err(FollowError::Cancelled { reason });
     }
-    Ok(told.events().iter().filter_map(Change::of).collect())
+    Ok(response.events().iter().filter_map(WatchEvent::of).collect())
 }

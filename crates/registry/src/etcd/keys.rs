@@ -1,22 +1,22 @@
-//! The names under which things are found in etcd.
+//! The keys of the registry in etcd.
 
-/// Each judicator has a key below this one, named by its name.
+/// Prefix of the judicators' keys. The rest of the key is the name of the judicator.
 const JUDICATORS: &str = "/conclave/judicators/";
 
-/// Held by the one that leads.
+/// The key that the leader holds.
 pub(super) const LEADER: &str = "/conclave/leader";
 
 pub(super) fn judicator(name: &str) -> String {
     format!("{JUDICATORS}{name}")
 }
 
-/// The name in a judicator's key; nothing for every other key.
+/// The name in a judicator's key; `None` for any other key.
 pub(super) fn name_of(key: &str) -> Option<&str> {
     key.strip_prefix(JUDICATORS).filter(|name| !name.is_empty())
 }
 
-/// All judicators and the leader: the two lie side by side, so that one read and one watch tell both as of the same
-/// moment. The end is not part of it.
+/// The range that holds all judicators and the leader: start, and end (exclusive). The keys are adjacent, so that one
+/// read or one watch covers both at the same revision.
 pub(super) fn range() -> (&'static str, String) {
     (JUDICATORS, format!("{LEADER}\0"))
 }
@@ -26,15 +26,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_range_holds_both() {
+    fn one_range_covers_the_judicators_and_the_leader() {
         let (from, to) = range();
-        let within = |key: &str| from <= key && key < to.as_str();
-        assert!(within(&judicator("a")) && within(&judicator("zz")) && within(LEADER));
-        assert!(!within("/conclave/mongodb/set") && !within("/conclave/leaders") && !within("/conclave/a"));
+        let is_in_range = |key: &str| from <= key && key < to.as_str();
+        assert!(is_in_range(&judicator("a")) && is_in_range(&judicator("zz")) && is_in_range(LEADER));
+        assert!(
+            !is_in_range("/conclave/mongodb/set")
+                && !is_in_range("/conclave/leaders")
+                && !is_in_range("/conclave/a")
+        );
     }
 
     #[test]
-    fn only_a_judicators_key_has_a_name() {
+    fn only_the_key_of_a_judicator_contains_a_name() {
         assert_eq!(name_of(&judicator("north")), Some("north"));
         for other in [LEADER, JUDICATORS, "/conclave/mongodb/set"] {
             assert_eq!(name_of(other), None, "{other}");

@@ -1,84 +1,85 @@
-//! Registers a judicator, and stands for leader.
+//! Registers a judicator and stands for election as the leader.
 //!
-//! A round every sixth of the lease, and whenever the list changes: keep the lease alive, read the list, take what is free. Each keep-alive is a call
-//! of its own: a stream of them does not come back by itself once it is broken.
+//! Every sixth of the lease, and whenever the registrations change, a round keeps the lease alive, reads the
+//! registrations, and takes the keys that are free. Each keep-alive is a call of its own, because a keep-alive stream
+//! does not reconnect after it breaks.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use etcd_client::{Client, Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
-use supervise::{ComponentFailed, Supervisor};
+use supervise::{ComponentFailure, Supervisor};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::access::within;
-use super::claim::{self, Claim, Claimant, Lead, Life, Rival};
-use super::follow::Follower;
-use super::line::Line;
-use super::record::Record;
-use super::reign::{self, Reign};
-use super::roster::{Entry, Roster, list};
-use super::{Access, AccessError, keys};
+use super::access::with_timeout;
+use super::connection::EtcdConnection;
+use super::follow::RegistrationFollower;
+use super::key_claim::{self, LeaderKey, NameClaim, NameClaimant, RegistrationConflict, RegistrationHistory};
+use super::leadership_lease::{self, LeadershipLease};
+use super::snapshot::RegistrationRecord;
+use super::snapshot::{RegistryEntry, RegistrySnapshot, read_snapshot};
+use super::{EtcdAccess, EtcdAccessError, keys};
 use crate::Registry;
 
-/// For what etcd has to write to its disks.
-const WRITE: Duration = Duration::from_secs(3);
+/// For requests that etcd writes to disk.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Before trying again where nothing stands in the way.
-const BREATH: Duration = Duration::from_millis(50);
+/// The pause before the judicator registers again after its lease has expired.
+const RETRY_AFTER_LEASE_LOSS: Duration = Duration::from_millis(50);
 
-/// Long leases are not left alone for long: a round also finds what was missed.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest time between two rounds, however long the lease. A round also finds changes that the watch missed.
+const MAX_ROUND_INTERVAL: Duration = Duration::from_secs(5);
 
-/// For saying goodbye. After that the lease ends by itself.
-const GOODBYE: Duration = Duration::from_secs(3);
+/// For deregistering. If it takes longer, the lease expires by itself.
+const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The judicator that registers.
+/// The judicator of this process, as it registers in etcd.
 #[derive(Clone, Debug)]
-pub struct Me {
-    /// Unique in the cluster.
+pub struct LocalJudicator {
+    /// Must be unique in the cluster.
     pub name: String,
-    /// Where it serves RPC. It has to be bound by now: who comes to the same name with the same address is taken for
-    /// the same judicator, in a later life.
+    /// The address of its RPC server. The caller must have bound it: a process that registers the same name with the
+    /// same address counts as a restart of the same judicator.
     pub address: String,
     pub version: String,
 }
 
-/// Registers, stands for leader, and follows who is registered.
+/// Registers the judicator, stands for election, and follows the registrations.
 ///
-/// One task is started. It ends by itself only with the component that failed: on every other error it tries again. Told to stop, it leads no longer,
-/// deregisters, and ends; that takes 3 s at most. If it is dropped or aborted, this judicator leads no longer,
-/// and its key goes when the lease ends.
+/// This starts one task. On `stop` it ends the leadership, deregisters, and ends, within 3 s. On errors of etcd it tries
+/// again. It ends by itself only if the leadership timer fails, and returns that failure. If it is aborted, the
+/// leadership ends at once, and the key disappears when the lease expires.
 ///
-/// etcd counts leases in seconds, and has a shortest one of its own (2 s).
+/// etcd counts leases in seconds, and its shortest lease is 2 s.
 pub fn register(
-    access: Access,
-    me: Me,
+    access: EtcdAccess,
+    me: LocalJudicator,
     lease: Duration,
     stop: CancellationToken,
-) -> io::Result<(Registry, JoinHandle<Result<(), ComponentFailed>>)> {
+) -> io::Result<(Registry, JoinHandle<Result<(), ComponentFailure>>)> {
     let supervisor = Supervisor::new();
-    let (reign, leading) = Reign::new(&supervisor)?;
-    let (follower, followed) = Follower::new(Line::to_members(access.clone()));
+    let (leadership, leading) = LeadershipLease::new(&supervisor)?;
+    let (follower, followed) = RegistrationFollower::new(EtcdConnection::to_members(access.clone()));
     let registration = Registration {
-        line: Line::to_members(access),
-        record: Record::new(me.address, me.version, SystemTime::now()),
+        connection: EtcdConnection::to_members(access),
+        record: RegistrationRecord::new(me.address, me.version, SystemTime::now()),
         name: me.name,
         wanted: lease,
         lease: None,
-        life: Life::New,
-        rival: None,
-        reign,
-        roster: followed.roster,
+        history: RegistrationHistory::NeverRegistered,
+        conflict: None,
+        leadership,
+        snapshot: followed.snapshot,
     };
     let mut failures = supervisor.failures();
     let task = tokio::spawn(async move {
         let run = async { tokio::join!(registration.run(&stop), stop.run_until_cancelled(follower.run())) };
         tokio::select! {
             _ = run => Ok(()),
-            // Without its timer a judicator might lead for too long; dropping the rest ends that.
+            // Without the timer this judicator could lead for too long. Dropping `run` ends its leadership.
             failed = failures.wait() => Err(failed),
         }
     });
@@ -89,108 +90,116 @@ pub fn register(
     Ok((registry, task))
 }
 
+/// The loop that keeps this judicator registered.
 struct Registration {
-    line: Line,
+    connection: EtcdConnection,
     name: String,
-    record: Record,
+    record: RegistrationRecord,
     wanted: Duration,
-    lease: Option<Lease>,
-    life: Life,
-    /// Who has our name, and was complained about.
-    rival: Option<Rival>,
-    reign: Reign,
-    roster: watch::Receiver<Roster>,
+    lease: Option<EtcdLease>,
+    history: RegistrationHistory,
+    /// The name conflict that was logged last.
+    conflict: Option<RegistrationConflict>,
+    leadership: LeadershipLease,
+    snapshot: watch::Receiver<RegistrySnapshot>,
 }
 
+/// A lease that etcd has granted.
 #[derive(Clone, Copy)]
-struct Lease {
+struct EtcdLease {
     id: i64,
-    /// What etcd granted.
-    lasts: Duration,
+    /// The time to live that etcd granted, which may differ from the requested one.
+    ttl: Duration,
 }
 
-impl Lease {
-    fn interval(self) -> Duration {
-        (self.lasts / 6).min(LONGEST_INTERVAL)
+impl EtcdLease {
+    fn round_interval(self) -> Duration {
+        (self.ttl / 6).min(MAX_ROUND_INTERVAL)
     }
 
-    /// For what etcd need not write. An address that hangs must leave time to try another before the reign ends.
-    fn patience(self) -> Duration {
-        (self.lasts / 5).clamp(Duration::from_millis(500), Duration::from_secs(2))
+    /// For requests that etcd does not write to disk. It is short, so that after an endpoint that hangs there is time to
+    /// try another one before the leadership ends.
+    fn read_timeout(self) -> Duration {
+        (self.ttl / 5).clamp(Duration::from_millis(500), Duration::from_secs(2))
     }
 }
 
+/// Why a round failed: the step and its cause.
 #[derive(Debug, Error)]
 enum RoundError {
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Access(#[from] EtcdAccessError),
     #[error("could not get a lease")]
     Grant(#[source] Error),
     #[error("could not keep the lease alive")]
     KeepAlive(#[source] Error),
-    #[error("the lease had ended")]
+    #[error("the lease has expired")]
     LeaseEnded,
     #[error("could not read the list of judicators")]
     List(#[source] Error),
-    #[error("could not write what is to be registered")]
-    Record(#[source] serde_json::Error),
+    #[error("could not encode the registration")]
+    Encode(#[source] serde_json::Error),
     #[error("could not register")]
     Register(#[source] Error),
-    #[error("could not end the lease")]
+    #[error("could not revoke the lease")]
     Revoke(#[source] Error),
-    #[error("could not stand for leader")]
+    #[error("could not stand for election")]
     Stand(#[source] Error),
 }
 
 impl Registration {
     async fn run(mut self, stop: &CancellationToken) {
-        while let Some(turn) = stop.run_until_cancelled(self.round()).await {
-            let pause = match turn {
+        while let Some(outcome) = stop.run_until_cancelled(self.round()).await {
+            let pause = match outcome {
                 Ok(pause) => {
-                    self.line.on_answer();
+                    self.connection.on_answer();
                     pause
                 }
-                // etcd has answered: nothing is wrong with the line.
+                // etcd has answered, so the connection is good.
                 Err(RoundError::LeaseEnded) => {
-                    tracing::warn!("the lease had ended: registering anew");
-                    BREATH
+                    tracing::warn!("the lease has expired; registering again");
+                    RETRY_AFTER_LEASE_LOSS
                 }
-                Err(error) => self.line.on_error(&error),
+                Err(error) => self.connection.on_error(&error),
             };
-            let paused = tokio::time::timeout(pause, something_happened(&mut self.roster));
+            let paused = tokio::time::timeout(pause, snapshot_changed(&mut self.snapshot));
             if stop.run_until_cancelled(paused).await.is_none() {
                 break;
             }
         }
-        self.reign.end();
+        self.leadership.end();
         self.deregister().await;
     }
 
-    /// Gives the time until the next.
+    /// Returns the time until the next round.
     async fn round(&mut self) -> Result<Duration, RoundError> {
-        let mut client = self.line.client().await?;
+        let mut client = self.connection.client().await?;
         let sent = Instant::now();
         let lease = self.renew(&mut client).await?;
-        let roster = list(&mut client, lease.patience())
+        let snapshot = read_snapshot(&mut client, lease.read_timeout())
             .await
             .map_err(RoundError::List)?;
-        let until = reign::ends(sent, lease.lasts);
-        let ours = match self.claim(&mut client, lease, &roster).await? {
-            Standing::Leads => true,
-            Standing::Registered => self.stand(&mut client, lease, roster.leader.as_ref()).await?,
-            Standing::Unregistered => false,
+        let until = leadership_lease::end_of_leadership(sent, lease.ttl);
+        let ours = match self.claim_name(&mut client, lease, &snapshot).await? {
+            RegistrationState::Leading => true,
+            RegistrationState::Registered => {
+                self.stand_for_election(&mut client, lease, snapshot.leader.as_ref())
+                    .await?
+            }
+            RegistrationState::Unregistered => false,
         };
         if ours {
-            self.reign.extend(until);
+            self.leadership.extend(until);
         } else {
-            self.reign.end();
-            self.step_down(lease, &roster).await?;
+            self.leadership.end();
+            self.step_down(lease, &snapshot).await?;
         }
-        self.line.refresh_if_due().await;
-        Ok(lease.interval())
+        self.connection.refresh_members_if_due().await;
+        Ok(lease.round_interval())
     }
 
-    async fn renew(&mut self, client: &mut Client) -> Result<Lease, RoundError> {
+    /// Keeps the lease alive, or requests one.
+    async fn renew(&mut self, client: &mut Client) -> Result<EtcdLease, RoundError> {
         let Some(lease) = self.lease else {
             let seconds = self
                 .wanted
@@ -199,27 +208,27 @@ impl Registration {
                 .try_into()
                 .unwrap_or(i64::MAX);
             let mut leases = client.lease_client();
-            let granted = within(WRITE, leases.grant(seconds, None))
+            let granted = with_timeout(WRITE_TIMEOUT, leases.grant(seconds, None))
                 .await
                 .map_err(RoundError::Grant)?;
-            let lasts = Duration::from_secs(granted.ttl().unsigned_abs());
-            let lease = Lease {
+            let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
+            let lease = EtcdLease {
                 id: granted.id(),
-                lasts,
+                ttl,
             };
             self.lease = Some(lease);
             return Ok(lease);
         };
         let mut leases = client.lease_client();
-        match within(lease.patience(), leases.keep_alive(lease.id)).await {
+        match with_timeout(lease.read_timeout(), leases.keep_alive(lease.id)).await {
             Ok(_) => Ok(lease),
-            // The one thing that is said in this way: etcd has no such lease. Both keys went with it.
+            // This error means only one thing: etcd has no such lease. Both keys expired with it.
             Err(Error::LeaseKeepAliveError(_)) => {
-                self.reign.end();
+                self.leadership.end();
                 self.lease = None;
-                if let Life::Known { before } = &mut self.life {
-                    // The first of them had the key, if several have ended since.
-                    before.get_or_insert(lease.id);
+                if let RegistrationHistory::Registered { ended_lease } = &mut self.history {
+                    // If several leases have expired in a row, the first one held the key.
+                    ended_lease.get_or_insert(lease.id);
                 }
                 Err(RoundError::LeaseEnded)
             }
@@ -227,147 +236,151 @@ impl Registration {
         }
     }
 
-    async fn claim(
+    async fn claim_name(
         &mut self,
         client: &mut Client,
-        lease: Lease,
-        roster: &Roster,
-    ) -> Result<Standing, RoundError> {
-        let me = Claimant {
+        lease: EtcdLease,
+        snapshot: &RegistrySnapshot,
+    ) -> Result<RegistrationState, RoundError> {
+        let me = NameClaimant {
             address: &self.record.address,
             lease: lease.id,
-            life: self.life,
+            history: self.history,
         };
         let mut keys = Vec::new();
-        match claim::claim(roster.judicator(&self.name), me) {
-            Claim::Held => {
+        match key_claim::claim_name(snapshot.judicator(&self.name), me) {
+            NameClaim::Held => {
                 self.on_registered();
-                return Ok(Standing::Registered);
+                return Ok(RegistrationState::Registered);
             }
-            Claim::Refused(rival) => {
-                self.complain(rival);
-                return Ok(Standing::Unregistered);
+            NameClaim::Refused(conflict) => {
+                self.log_conflict(conflict);
+                return Ok(RegistrationState::Unregistered);
             }
-            Claim::Open { revision } => keys.push(self.mine(revision)?),
-            // What the earlier life led, this one goes on to lead.
-            Claim::Inherited { revision, from } => {
-                keys.push(self.mine(revision)?);
-                let led = roster.leader.as_ref().filter(|leader| leader.lease == from);
-                keys.extend(led.map(|leader| self.leader(leader.revision)));
+            NameClaim::Free { revision } => keys.push(self.own_key(revision)?),
+            // If the earlier process led, this one takes over the leadership.
+            NameClaim::Inherited { revision, from } => {
+                keys.push(self.own_key(revision)?);
+                let led = snapshot.leader.as_ref().filter(|leader| leader.lease == from);
+                keys.extend(led.map(|leader| self.leader_key(leader.revision)));
             }
         }
         let leads = keys.len() > 1;
-        let taken = take(client, lease, keys).await.map_err(RoundError::Register)?;
+        let taken = write_if_unchanged(client, lease, keys)
+            .await
+            .map_err(RoundError::Register)?;
         if !taken {
-            return Ok(Standing::Unregistered);
+            return Ok(RegistrationState::Unregistered);
         }
         tracing::info!(name = self.name, address = self.record.address, "registered");
         self.on_registered();
         Ok(if leads {
-            Standing::Leads
+            RegistrationState::Leading
         } else {
-            Standing::Registered
+            RegistrationState::Registered
         })
     }
 
     fn on_registered(&mut self) {
-        self.life = Life::Known { before: None };
-        self.rival = None;
+        self.history = RegistrationHistory::Registered { ended_lease: None };
+        self.conflict = None;
     }
 
-    /// Whether the lead is ours now.
-    async fn stand(
+    /// Takes the leader key if it is free. Returns whether this judicator holds it now.
+    async fn stand_for_election(
         &self,
         client: &mut Client,
-        lease: Lease,
-        leader: Option<&Entry>,
+        lease: EtcdLease,
+        leader: Option<&RegistryEntry>,
     ) -> Result<bool, RoundError> {
-        match claim::lead(leader, lease.id) {
-            Lead::Ours => Ok(true),
-            Lead::Others => Ok(false),
-            Lead::Open { revision } => {
-                let key = self.leader(revision);
-                take(client, lease, vec![key]).await.map_err(RoundError::Stand)
+        match key_claim::inspect_leader_key(leader, lease.id) {
+            LeaderKey::Ours => Ok(true),
+            LeaderKey::Others => Ok(false),
+            LeaderKey::Free { revision } => {
+                let key = self.leader_key(revision);
+                write_if_unchanged(client, lease, vec![key])
+                    .await
+                    .map_err(RoundError::Stand)
             }
         }
     }
 
-    /// Somebody has our name while we hold the lead: it has to be given up, or nobody would lead.
-    async fn step_down(&mut self, lease: Lease, roster: &Roster) -> Result<(), RoundError> {
-        if claim::lead(roster.leader.as_ref(), lease.id) == Lead::Ours {
+    /// Another process has our name while we hold the leader key. We release the key, or no judicator would lead.
+    async fn step_down(&mut self, lease: EtcdLease, snapshot: &RegistrySnapshot) -> Result<(), RoundError> {
+        if key_claim::inspect_leader_key(snapshot.leader.as_ref(), lease.id) == LeaderKey::Ours {
             self.revoke(lease).await?;
             self.lease = None;
         }
         Ok(())
     }
 
-    fn mine(&self, revision: i64) -> Result<Key, RoundError> {
-        Ok(Key {
+    fn own_key(&self, revision: i64) -> Result<KeyWrite, RoundError> {
+        Ok(KeyWrite {
             name: keys::judicator(&self.name),
             revision,
-            value: self.record.write().map_err(RoundError::Record)?,
+            value: self.record.write().map_err(RoundError::Encode)?,
         })
     }
 
-    fn leader(&self, revision: i64) -> Key {
-        Key {
+    fn leader_key(&self, revision: i64) -> KeyWrite {
+        KeyWrite {
             name: keys::LEADER.to_owned(),
             revision,
             value: self.name.clone().into_bytes(),
         }
     }
 
-    /// Once for each rival.
-    fn complain(&mut self, rival: Rival) {
-        if self.rival.as_ref() == Some(&rival) {
+    /// Logs each conflict once.
+    fn log_conflict(&mut self, conflict: RegistrationConflict) {
+        if self.conflict.as_ref() == Some(&conflict) {
             return;
         }
         let name = &self.name;
-        match &rival {
-            Rival::At(address) => tracing::error!(
+        match &conflict {
+            RegistrationConflict::OtherAddress(address) => tracing::error!(
                 name,
                 address,
-                "another judicator has this name: this one is not registered until that one is gone; \
+                "another judicator uses this name; this one registers when the other is gone; \
                  give each node its own node.name"
             ),
-            Rival::Double => tracing::error!(
+            RegistrationConflict::SameAddress => tracing::error!(
                 name,
                 address = self.record.address,
-                "another judicator has registered with this name and this address: this one is not registered until \
-                 that one is gone; give each node its own node.name and node.address"
+                "another judicator uses this name and this address; this one registers when the other is gone; \
+                 give each node its own node.name and node.address"
             ),
-            Rival::Stranger => tracing::error!(
+            RegistrationConflict::Unreadable => tracing::error!(
                 name,
                 key = keys::judicator(name),
-                "the key of this name is held by something unknown: this judicator is not registered until it is gone"
+                "the etcd key of this name has an unknown value; this judicator registers when the key is deleted"
             ),
         }
-        self.rival = Some(rival);
+        self.conflict = Some(conflict);
     }
 
-    /// Ends the lease, and with it everything that is held.
+    /// Revokes the lease, which deletes both keys.
     async fn deregister(&mut self) {
         let Some(lease) = self.lease.take() else {
             return;
         };
-        let goodbye = async {
+        let deregistration = async {
             while let Err(error) = self.revoke(lease).await {
-                let pause = self.line.on_error(&error);
+                let pause = self.connection.on_error(&error);
                 tokio::time::sleep(pause).await;
             }
         };
-        match tokio::time::timeout(GOODBYE, goodbye).await {
+        match tokio::time::timeout(DEREGISTER_TIMEOUT, deregistration).await {
             Ok(()) => tracing::info!(name = self.name, "deregistered"),
             Err(_) => tracing::warn!(
                 name = self.name,
-                "could not deregister in time: the registration ends with its lease"
+                "could not deregister in time; the registration expires with its lease"
             ),
         }
     }
 
-    async fn revoke(&mut self, lease: Lease) -> Result<(), RoundError> {
-        let client = self.line.client().await?;
-        match within(GOODBYE / 3, client.lease_client().revoke(lease.id)).await {
+    async fn revoke(&mut self, lease: EtcdLease) -> Result<(), RoundError> {
+        let client = self.connection.client().await?;
+        match with_timeout(DEREGISTER_TIMEOUT / 3, client.lease_client().revoke(lease.id)).await {
             Ok(_) => Ok(()),
             Err(Error::GRpcStatus(status)) if status.message().contains("lease not found") => Ok(()),
             Err(error) => Err(RoundError::Revoke(error)),
@@ -375,21 +388,26 @@ impl Registration {
     }
 }
 
-enum Standing {
+/// Where the judicator stands after it claimed its name: not registered, registered, or also leading.
+enum RegistrationState {
     Unregistered,
     Registered,
-    Leads,
+    Leading,
 }
 
-/// Something to be taken, if it is still as it was seen.
-struct Key {
+/// A key to write if its revision is still this one.
+struct KeyWrite {
     name: String,
     revision: i64,
     value: Vec<u8>,
 }
 
-/// Takes all of them, or none if somebody was quicker. The revision of a key that is not there is 0.
-async fn take(client: &mut Client, lease: Lease, keys: Vec<Key>) -> Result<bool, Error> {
+/// Writes all keys, or none if any of them has changed. A key that does not exist has revision 0.
+async fn write_if_unchanged(
+    client: &mut Client,
+    lease: EtcdLease,
+    keys: Vec<KeyWrite>,
+) -> Result<bool, Error> {
     let unchanged: Vec<_> = keys
         .iter()
         .map(|key| Compare::mod_revision(key.name.as_str(), CompareOp::Equal, key.revision))
@@ -399,12 +417,12 @@ async fn take(client: &mut Client, lease: Lease, keys: Vec<Key>) -> Result<bool,
         .map(|key| TxnOp::put(key.name, key.value, Some(PutOptions::new().with_lease(lease.id))))
         .collect();
     let txn = Txn::new().when(unchanged).and_then(puts);
-    Ok(within(WRITE, client.txn(txn)).await?.succeeded())
+    Ok(with_timeout(WRITE_TIMEOUT, client.txn(txn)).await?.succeeded())
 }
 
-/// The list has changed: a leader may be gone, a name may be free.
-async fn something_happened(roster: &mut watch::Receiver<Roster>) {
-    if roster.changed().await.is_err() {
+/// Returns when the registrations change: the leader may be gone, or a name may be free.
+async fn snapshot_changed(snapshot: &mut watch::Receiver<RegistrySnapshot>) {
+    if snapshot.changed().await.is_err() {
         std::future::pending().await
     }
 }

@@ -1,16 +1,16 @@
-//! Real etcd servers and proxies. Each file tells what one part of the promise is.
+//! The registry against real etcd servers and proxies. Each module tests one part of what the registry promises.
 
-// Clippy lets test functions unwrap, but not what they call.
+// Clippy allows `unwrap` in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+mod harness;
 mod servers;
-mod stage;
-mod strangers;
 
-mod following;
-mod leading;
-mod names;
+mod authentication;
+mod election;
+mod followers;
+mod foreign_clusters;
+mod name_conflicts;
 mod outages;
-mod pausing;
-mod registering;
-mod users;
+mod paused_process;
+mod registration;

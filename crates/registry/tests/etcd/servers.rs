@@ -9,23 +9,24 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use registry::etcd::Access;
+use registry::etcd::EtcdAccess;
 
-use super::stage::{DEADLINE, insist};
+use super::harness::{DEADLINE, retry_until_ok};
 
-/// A process that is killed with the value. What it last said is shown when a test fails.
-pub(super) struct Server {
+/// An etcd member or proxy as a child process. Dropping it kills the process and, if the test failed, prints the end of
+/// its log.
+pub(super) struct EtcdProcess {
     args: Vec<String>,
     log: PathBuf,
     child: Child,
-    /// Where it serves clients.
+    /// The address where it serves clients.
     pub(super) endpoint: String,
 }
 
-impl Server {
-    fn start(args: Vec<String>, log: PathBuf, endpoint: String) -> Server {
+impl EtcdProcess {
+    fn start(args: Vec<String>, log: PathBuf, endpoint: String) -> EtcdProcess {
         let child = spawn(&args, &log);
-        Server {
+        EtcdProcess {
             args,
             log,
             child,
@@ -33,13 +34,13 @@ impl Server {
         }
     }
 
-    /// As kill -9 does.
+    /// Kills the process with SIGKILL.
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// What was killed is started again, with the same data at the same address.
+    /// Starts a killed process again, with the same data and address.
     pub(super) fn restart(&mut self) {
         self.child = spawn(&self.args, &self.log);
     }
@@ -58,7 +59,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for EtcdProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -89,17 +90,17 @@ fn tail(log: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Some members that are one cluster.
-pub(super) struct Cluster {
-    pub(super) members: Vec<Server>,
+/// An etcd cluster of child processes.
+pub(super) struct EtcdCluster {
+    pub(super) members: Vec<EtcdProcess>,
     folder: tempfile::TempDir,
 }
 
-impl Cluster {
-    /// Serves when this returns.
-    pub(super) async fn start(size: usize) -> Cluster {
+impl EtcdCluster {
+    /// The cluster serves requests when this returns.
+    pub(super) async fn start(size: usize) -> EtcdCluster {
         let folder = tempfile::tempdir().unwrap();
-        let ports = free(2 * size);
+        let ports = free_addresses(2 * size);
         let peers: Vec<_> = (0..size)
             .map(|at| format!("m{at}=http://{}", ports[2 * at + 1]))
             .collect();
@@ -115,76 +116,77 @@ impl Cluster {
                     peers.join(","),
                 );
                 let log = folder.path().join(format!("m{at}.log"));
-                Server::start(words(&args), log, client.clone())
+                EtcdProcess::start(words(&args), log, client.clone())
             })
             .collect();
-        let cluster = Cluster { members, folder };
-        cluster.serves().await;
+        let cluster = EtcdCluster { members, folder };
+        cluster.wait_until_serving().await;
         cluster
     }
 
-    pub(super) fn access(&self) -> Access {
-        at(self
-            .members
-            .iter()
-            .map(|member| member.endpoint.clone())
-            .collect())
+    pub(super) fn access(&self) -> EtcdAccess {
+        access_at(
+            self.members
+                .iter()
+                .map(|member| member.endpoint.clone())
+                .collect(),
+        )
     }
 
-    pub(super) fn first(&mut self) -> &mut Server {
+    pub(super) fn first(&mut self) -> &mut EtcdProcess {
         &mut self.members[0]
     }
 
-    /// The member that leads etcd.
+    /// The index of the etcd member that leads.
     pub(super) async fn leader(&self) -> usize {
-        // Asked one after another: an election in between may leave all of them followers.
-        insist("no member of etcd leads", async || {
+        // The members are asked one after another, so during an election all of them may answer as followers.
+        retry_until_ok("no etcd member leads", async || {
             for (at, member) in self.members.iter().enumerate() {
-                let status = at_one(member).connect().await?.status().await?;
-                let own = status.header().ok_or("an answer without a header")?.member_id();
+                let status = access_to(member).connect().await?.status().await?;
+                let own = status.header().ok_or("the answer has no header")?.member_id();
                 if own == status.leader() {
                     return Ok(at);
                 }
             }
-            Err("all of them follow".into())
+            Err("all members are followers".into())
         })
         .await
     }
 
-    /// A proxy in front of all members.
-    pub(super) async fn proxy(&self) -> Server {
-        let endpoint = free(1).remove(0);
+    /// Starts a proxy in front of all members.
+    pub(super) async fn proxy(&self) -> EtcdProcess {
+        let endpoint = free_addresses(1).remove(0);
         let args = format!(
             "grpc-proxy start --listen-addr {endpoint} --advertise-client-url {endpoint} --endpoints {}",
             self.access().endpoints.join(","),
         );
-        let proxy = Server::start(words(&args), self.folder.path().join("proxy.log"), endpoint);
-        answers(&at_one(&proxy)).await;
+        let proxy = EtcdProcess::start(words(&args), self.folder.path().join("proxy.log"), endpoint);
+        wait_until_answering(&access_to(&proxy)).await;
         proxy
     }
 
-    pub(super) async fn serves(&self) {
+    pub(super) async fn wait_until_serving(&self) {
         for member in &self.members {
-            answers(&at_one(member)).await;
+            wait_until_answering(&access_to(member)).await;
         }
     }
 }
 
-pub(super) fn at_one(server: &Server) -> Access {
-    at(vec![server.endpoint.clone()])
+pub(super) fn access_to(server: &EtcdProcess) -> EtcdAccess {
+    access_at(vec![server.endpoint.clone()])
 }
 
-fn at(endpoints: Vec<String>) -> Access {
-    Access {
+fn access_at(endpoints: Vec<String>) -> EtcdAccess {
+    EtcdAccess {
         endpoints,
         login: None,
         tls: None,
-        cluster: None,
+        cluster_id: None,
     }
 }
 
-/// Also where users are asked who they are: to say no is an answer.
-async fn answers(access: &Access) {
+/// Waits until etcd answers. With authentication enabled, a refusal is an answer too.
+async fn wait_until_answering(access: &EtcdAccess) {
     let asked = async {
         loop {
             if let Ok(mut client) = access.connect().await {
@@ -202,8 +204,8 @@ async fn answers(access: &Access) {
         .unwrap_or_else(|_| panic!("{:?} does not serve", access.endpoints));
 }
 
-/// Each test process has a loopback address of its own, where nobody else takes ports.
-fn free(count: usize) -> Vec<String> {
+/// Free ports on a loopback address of this test process, where no other process takes ports.
+fn free_addresses(count: usize) -> Vec<String> {
     let pid = std::process::id();
     let host = format!(
         "127.{}.{}.{}",

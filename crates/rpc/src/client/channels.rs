@@ -1,4 +1,4 @@
-//! The connections to each judicator, made when they are first needed.
+//! The connections to the judicators, opened when they are first needed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,236 +11,245 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use super::order::{News, Order};
-use super::verdict::{Cause, Verdict, of_error};
+use super::classify::{FailoverDecision, FailureCause, classify_error};
+use super::failover_order::{FailoverOrder, SuspensionChange};
 use crate::server::MESSAGE_LIMIT;
 use crate::wire::proto::judicator_client::JudicatorClient;
-use crate::{CallError, Secret};
+use crate::{CallError, ClusterSecret};
 
-/// What a stream may send ahead of its reader. All streams of a connection share one window, so a few that nobody
-/// reads would fill it: this is so much smaller that thousands do not.
+/// How much a stream may send ahead of its reader. All streams of a connection share the connection window, which streams
+/// without a reader would fill. The stream window is so much smaller that it takes thousands of them.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// A judicator. Blobs have a connection of their own: the bytes of one that is read slowly, or not at all, stand in
-/// the way of no other call.
+/// The connections to one judicator. Blobs have a connection of their own, so that a blob that is read slowly, or not at
+/// all, delays no other call.
 #[derive(Clone)]
-pub(super) struct Peer {
-    pub(super) calls: Connection,
-    pub(super) blobs: Connection,
+pub(super) struct JudicatorConnections {
+    pub(super) calls: AuthenticatedClient,
+    pub(super) blobs: AuthenticatedClient,
 }
 
-type Connection = JudicatorClient<InterceptedService<Channel, ShowSecret>>;
+/// A gRPC client that sends the cluster secret with each request.
+type AuthenticatedClient = JudicatorClient<InterceptedService<Channel, SecretInterceptor>>;
 
+/// Adds the cluster secret to each request.
 #[derive(Clone)]
-pub(super) struct ShowSecret(Option<Secret>);
+pub(super) struct SecretInterceptor(Option<ClusterSecret>);
 
-impl tonic::service::Interceptor for ShowSecret {
+impl tonic::service::Interceptor for SecretInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(secret) = &self.0 {
-            secret.show(&mut request);
+            secret.attach(&mut request);
         }
         Ok(request)
     }
 }
 
+/// The connections to all judicators, and the order in which they are asked.
 #[derive(Clone)]
-pub(super) struct Channels {
+pub(super) struct JudicatorChannels {
     judicators: watch::Receiver<Vec<String>>,
-    secret: Option<Secret>,
-    peers: Arc<Mutex<HashMap<String, Peer>>>,
-    order: Arc<Mutex<Order>>,
-    /// The one to ask first.
+    secret: Option<ClusterSecret>,
+    connections: Arc<Mutex<HashMap<String, JudicatorConnections>>>,
+    order: Arc<Mutex<FailoverOrder>>,
+    /// The judicator to ask first.
     preferred: Arc<watch::Sender<Option<String>>>,
 }
 
-/// How long a judicator may take, beyond a wait that the caller asked for, before a dropped call counts against it.
-const EXPECTED: Duration = Duration::from_secs(1);
+/// How long a judicator may take, beyond the wait that the caller requested, before a dropped call counts as a failure.
+const EXPECTED_ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// A judicator that was asked. A caller that does not want to wait any longer drops the call. If the answer was due by
-/// then, that counts as no answer; a user who hangs up earlier says nothing about the judicator.
-pub(super) struct Asked<'a> {
-    channels: &'a Channels,
+/// A call under way at one judicator. If the caller drops it when the answer was overdue, that counts as a failure of the
+/// judicator. If a user disconnects earlier, it does not.
+pub(super) struct PendingCall<'a> {
+    channels: &'a JudicatorChannels,
     address: &'a str,
     due: Instant,
     answered: bool,
 }
 
-impl Asked<'_> {
+impl PendingCall<'_> {
     pub(super) fn on_answered(mut self) {
         self.answered = true;
-        self.channels.order(|order| order.on_answered(self.address));
+        self.channels.with_order(|order| order.on_answered(self.address));
     }
 
-    /// It cannot do the call, and others are asked first for a while.
-    pub(super) fn leave(mut self, cause: Cause, why: &CallError) {
+    /// The judicator failed the call, so others are asked first for a while.
+    pub(super) fn suspend(mut self, cause: FailureCause, why: &CallError) {
         self.answered = true;
-        self.channels.leave(self.address, Some(cause), &why.to_string());
+        self.channels.suspend(self.address, Some(cause), &why.to_string());
     }
 
-    /// It has too much to do, and is asked again next time.
-    pub(super) fn try_next(mut self) {
+    /// The judicator is busy. It keeps its place in the order.
+    pub(super) fn on_busy(mut self) {
         self.answered = true;
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         if !self.answered && Instant::now() >= self.due {
             self.channels
-                .leave(self.address, None, "the caller waited in vain");
+                .suspend(self.address, None, "the caller gave up waiting for an answer");
         }
     }
 }
 
-/// A number that differs from process to process.
-fn anywhere() -> usize {
-    // The standard library seeds its hashers from the system's randomness.
+/// A number that differs between processes.
+fn random_index() -> usize {
+    // The standard library seeds its hashers with random numbers of the system.
     RandomState::new().hash_one(()) as usize
 }
 
-impl Channels {
-    pub(super) fn new(judicators: watch::Receiver<Vec<String>>, secret: Option<Secret>) -> Channels {
-        Channels {
+impl JudicatorChannels {
+    pub(super) fn new(
+        judicators: watch::Receiver<Vec<String>>,
+        secret: Option<ClusterSecret>,
+    ) -> JudicatorChannels {
+        JudicatorChannels {
             judicators,
             secret,
-            peers: Arc::default(),
+            connections: Arc::default(),
             order: Arc::default(),
             preferred: Arc::new(watch::Sender::new(None)),
         }
     }
 
-    /// Who is asked first, as that changes.
+    /// Follows which judicator is asked first.
     pub(super) fn preferred(&self) -> watch::Receiver<Option<String>> {
         self.preferred.subscribe()
     }
 
-    /// Every judicator once, the preferred first, those that could not do a call a moment ago last.
-    pub(super) fn in_turn(&self) -> Vec<(String, Peer)> {
+    /// Every judicator once: the preferred first, the suspended last.
+    pub(super) fn in_failover_order(&self) -> Vec<(String, JudicatorConnections)> {
         let known = self.judicators.borrow().clone();
-        let addresses = self.order(|order| order.arrange(known, Instant::now(), anywhere));
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.retain(|address, _| addresses.contains(address));
+        let addresses = self.with_order(|order| order.arrange(known, Instant::now(), random_index));
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|address, _| addresses.contains(address));
         addresses
             .into_iter()
             .filter_map(|address| {
-                let peer = self.peer(&mut peers, &address)?;
-                Some((address, peer))
+                let judicator = self.connections_to(&mut connections, &address)?;
+                Some((address, judicator))
             })
             .collect()
     }
 
-    /// To be held until this one has answered, which may take as long as the caller asked it to wait.
-    pub(super) fn ask<'a>(&'a self, address: &'a str, wait: Duration) -> Asked<'a> {
-        Asked {
+    /// Begins a call to this judicator. The answer may take as long as the wait that the caller requested.
+    pub(super) fn begin_call<'a>(&'a self, address: &'a str, wait: Duration) -> PendingCall<'a> {
+        PendingCall {
             channels: self,
             address,
-            due: Instant::now() + wait.saturating_add(EXPECTED),
+            due: Instant::now() + wait.saturating_add(EXPECTED_ANSWER_TIME),
             answered: false,
         }
     }
 
-    /// A stream that a judicator had begun has failed: another judicator is asked first for a while, unless the
-    /// failure would be the same everywhere.
+    /// A stream failed after the judicator had begun it. Another judicator is asked first for a while, unless every
+    /// judicator would fail in the same way.
     pub(super) fn on_stream_failed(&self, address: &str, error: &CallError) {
-        if let Verdict::Leave(cause) = of_error(error) {
-            self.leave(address, Some(cause), &error.to_string());
+        if let FailoverDecision::Suspend(cause) = classify_error(error) {
+            self.suspend(address, Some(cause), &error.to_string());
         }
     }
 
-    /// A judicator to which this client would like to come back: it is to be asked whether it works again, and
-    /// [`Channels::on_probed`] to be told.
-    pub(super) fn take_probe(&self) -> Option<(String, Peer)> {
-        let address = self.order(|order| order.take_probe(Instant::now()))?;
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let peer = self.peer(&mut peers, &address)?;
-        Some((address, peer))
+    /// Returns the home judicator if it is due for a probe. The caller must probe it and pass the result to
+    /// [`JudicatorChannels::on_probed`].
+    pub(super) fn take_probe(&self) -> Option<(String, JudicatorConnections)> {
+        let address = self.with_order(|order| order.take_probe(Instant::now()))?;
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let judicator = self.connections_to(&mut connections, &address)?;
+        Some((address, judicator))
     }
 
-    pub(super) fn on_probed(&self, address: &str, answer: Result<(), (Cause, CallError)>) {
+    pub(super) fn on_probed(&self, address: &str, answer: Result<(), (FailureCause, CallError)>) {
         match answer {
             Ok(()) => {
-                if self.order(|order| order.on_probe_answered(address, Instant::now())) {
-                    tracing::info!(
-                        judicator = address,
-                        "the judicator answers again and is asked first"
-                    );
+                if self.with_order(|order| order.on_probe_answered(address, Instant::now())) {
+                    tracing::info!(judicator = address, "judicator answers again; preferring it");
                 }
             }
-            Err((cause, why)) => self.leave(address, Some(cause), &why.to_string()),
+            Err((cause, why)) => self.suspend(address, Some(cause), &why.to_string()),
         }
     }
 
-    fn leave(&self, address: &str, cause: Option<Cause>, why: &str) {
-        if matches!(cause, None | Some(Cause::Unreachable)) {
-            // It may be the connection that is dead, which would otherwise show only after several keep-alives.
-            let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-            peers.remove(address);
+    fn suspend(&self, address: &str, cause: Option<FailureCause>, why: &str) {
+        if matches!(cause, None | Some(FailureCause::Unreachable)) {
+            // The connection itself may be dead. Keep-alives would detect that only later.
+            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            connections.remove(address);
         }
         let known = self.judicators.borrow().clone();
-        match self.order(|order| order.on_failed(address, cause, &known, Instant::now())) {
-            News::LeftFor(pause) => {
+        match self.with_order(|order| order.on_failed(address, cause, &known, Instant::now())) {
+            SuspensionChange::SuspendedFor(pause) => {
                 tracing::warn!(
                     judicator = address,
                     why,
-                    "others are asked before this judicator for {pause:?}"
+                    "judicator failed a call; preferring others for {pause:?}"
                 );
             }
-            News::Nothing => tracing::debug!(judicator = address, why, "the judicator did not do a call"),
+            SuspensionChange::Unchanged => {
+                tracing::debug!(judicator = address, why, "judicator failed a call")
+            }
         }
     }
 
-    /// Looks at the order or changes it, and tells whoever follows who is asked first.
-    fn order<T>(&self, work: impl FnOnce(&mut Order) -> T) -> T {
+    /// Reads or changes the order, and publishes which judicator is asked first.
+    fn with_order<T>(&self, work: impl FnOnce(&mut FailoverOrder) -> T) -> T {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = work(&mut order);
-        self.preferred.send_if_modified(|told| {
-            let changed = told.as_ref() != order.preferred();
+        let result = work(&mut order);
+        self.preferred.send_if_modified(|published| {
+            let changed = published.as_ref() != order.preferred();
             if changed {
-                *told = order.preferred().cloned();
+                *published = order.preferred().cloned();
             }
             changed
         });
-        done
+        result
     }
 
-    fn peer(&self, peers: &mut HashMap<String, Peer>, address: &str) -> Option<Peer> {
-        if let Some(peer) = peers.get(address) {
-            return Some(peer.clone());
+    fn connections_to(
+        &self,
+        connections: &mut HashMap<String, JudicatorConnections>,
+        address: &str,
+    ) -> Option<JudicatorConnections> {
+        if let Some(judicator) = connections.get(address) {
+            return Some(judicator.clone());
         }
-        let peer = self.connect(address)?;
-        peers.insert(address.to_string(), peer.clone());
-        Some(peer)
+        let judicator = self.connect(address)?;
+        connections.insert(address.to_string(), judicator.clone());
+        Some(judicator)
     }
 
-    fn connect(&self, address: &str) -> Option<Peer> {
+    fn connect(&self, address: &str) -> Option<JudicatorConnections> {
         let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
             Ok(endpoint) => endpoint,
-            Err(wrong) => {
-                tracing::warn!(address, %wrong, "not a judicator's address; want host:port");
+            Err(error) => {
+                tracing::warn!(address, %error, "invalid address of a judicator; expected host:port");
                 return None;
             }
         };
         let endpoint = endpoint
-            // Without this each exchange may lose 40 ms to delayed acknowledgements.
+            // Otherwise each exchange may lose 40 ms to delayed acknowledgements.
             .tcp_nodelay(true)
             .connect_timeout(Duration::from_secs(2))
-            // A judicator that hangs or is cut off keeps its connections open: it is left after 5 seconds.
+            // A judicator that hangs or is cut off keeps its connections open. Keep-alives close them after 5 seconds.
             .http2_keep_alive_interval(Duration::from_secs(2))
             .keep_alive_timeout(Duration::from_secs(3))
             .keep_alive_while_idle(true);
         let connection = |endpoint: Endpoint| {
-            JudicatorClient::with_interceptor(endpoint.connect_lazy(), ShowSecret(self.secret.clone()))
+            JudicatorClient::with_interceptor(endpoint.connect_lazy(), SecretInterceptor(self.secret.clone()))
                 .max_decoding_message_size(MESSAGE_LIMIT)
                 .max_encoding_message_size(MESSAGE_LIMIT)
         };
-        let for_streams = endpoint
+        let blob_endpoint = endpoint
             .clone()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        Some(Peer {
+        Some(JudicatorConnections {
             calls: connection(endpoint),
-            blobs: connection(for_streams),
+            blobs: connection(blob_endpoint),
         })
     }
 }

@@ -1,53 +1,64 @@
 use bytes::Bytes;
-use model::{BlobHash, ExecutorName, Invalid, NetworkName, SessionId, TaskId, UserName};
+use model::{BlobHash, ExecutorName, InvalidField, NetworkName, SessionId, TaskId, UserName};
 use uuid::Uuid;
 
-/// An id of either kind from its 16 bytes.
-pub(crate) fn id_in<T: From16>(field: &str, bytes: &[u8]) -> Result<T, Invalid> {
+/// Parses a task or session id from its 16 bytes.
+pub(crate) fn parse_id<T: UuidId>(field: &str, bytes: &[u8]) -> Result<T, InvalidField> {
     match <[u8; 16]>::try_from(bytes) {
         Ok(bytes) => Ok(T::from_uuid(Uuid::from_bytes(bytes))),
-        Err(_) => Err(Invalid::beyond(field, "an id has 16 bytes", 16, bytes.len())),
+        Err(_) => Err(InvalidField::over_limit(
+            field,
+            "an id has 16 bytes",
+            16,
+            bytes.len(),
+        )),
     }
 }
 
-pub(crate) fn hash_in(field: &str, bytes: &[u8]) -> Result<BlobHash, Invalid> {
+pub(crate) fn parse_hash(field: &str, bytes: &[u8]) -> Result<BlobHash, InvalidField> {
     match <[u8; 32]>::try_from(bytes) {
         Ok(bytes) => Ok(BlobHash(bytes)),
-        Err(_) => Err(Invalid::beyond(field, "a hash has 32 bytes", 32, bytes.len())),
+        Err(_) => Err(InvalidField::over_limit(
+            field,
+            "a hash has 32 bytes",
+            32,
+            bytes.len(),
+        )),
     }
 }
 
-pub(crate) fn id_out(id: Uuid) -> Bytes {
+pub(crate) fn encode_id(id: Uuid) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
-pub(crate) fn hash_out(hash: BlobHash) -> Bytes {
+pub(crate) fn encode_hash(hash: BlobHash) -> Bytes {
     Bytes::copy_from_slice(&hash.0)
 }
 
-pub(crate) fn user_in(name: String) -> Result<UserName, Invalid> {
-    UserName::new(name).map_err(|wrong| Invalid::new("user", wrong.to_string()))
+pub(crate) fn parse_user(name: String) -> Result<UserName, InvalidField> {
+    UserName::new(name).map_err(|error| InvalidField::new("user", error.to_string()))
 }
 
-pub(crate) fn executor_in(name: String) -> Result<ExecutorName, Invalid> {
-    ExecutorName::new(name).map_err(|wrong| Invalid::new("executor", wrong.to_string()))
+pub(crate) fn parse_executor(name: String) -> Result<ExecutorName, InvalidField> {
+    ExecutorName::new(name).map_err(|error| InvalidField::new("executor", error.to_string()))
 }
 
-pub(crate) fn network_in(name: String) -> Result<NetworkName, Invalid> {
-    NetworkName::new(name).map_err(|wrong| Invalid::new("network", wrong.to_string()))
+pub(crate) fn parse_network(name: String) -> Result<NetworkName, InvalidField> {
+    NetworkName::new(name).map_err(|error| InvalidField::new("network", error.to_string()))
 }
 
-pub(crate) trait From16 {
+/// An id that is a UUID.
+pub(crate) trait UuidId {
     fn from_uuid(id: Uuid) -> Self;
 }
 
-impl From16 for TaskId {
+impl UuidId for TaskId {
     fn from_uuid(id: Uuid) -> TaskId {
         TaskId(id)
     }
 }
 
-impl From16 for SessionId {
+impl UuidId for SessionId {
     fn from_uuid(id: Uuid) -> SessionId {
         SessionId(id)
     }

@@ -1,16 +1,19 @@
 use std::time::Duration;
 
-use model::{Capacity, ExecutorState, Health, Invalid, JudicatorState, Moment, PartState, Stats, Status};
+use model::{
+    Capacity, ClusterMemberState, ExecutorState, Health, InvalidField, JudicatorState, Stats, TaskStatus,
+    UnixTime,
+};
 
-use super::ids::{executor_in, id_in, id_out};
-use super::{Incoming, micros, proto, text};
-use crate::Ready;
+use super::ids::{encode_id, parse_executor, parse_id};
+use super::{ParseMessage, micros, parse_text, proto};
+use crate::Readiness;
 
 impl From<ExecutorState> for proto::ExecutorState {
     fn from(state: ExecutorState) -> Self {
         proto::ExecutorState {
             name: state.name.to_string(),
-            session: id_out(state.session.0),
+            session: encode_id(state.session.0),
             alive: state.health == Health::Alive,
             slots: state.slots,
             tasks: state.tasks,
@@ -23,18 +26,18 @@ impl From<ExecutorState> for proto::ExecutorState {
     }
 }
 
-impl Incoming<ExecutorState> for proto::ExecutorState {
-    fn read(self) -> Result<ExecutorState, Invalid> {
+impl ParseMessage<ExecutorState> for proto::ExecutorState {
+    fn parse(self) -> Result<ExecutorState, InvalidField> {
         Ok(ExecutorState {
-            name: executor_in(self.name)?,
-            session: id_in("session", &self.session)?,
+            name: parse_executor(self.name)?,
+            session: parse_id("session", &self.session)?,
             health: if self.alive { Health::Alive } else { Health::Gone },
             slots: self.slots,
             tasks: self.tasks,
             host: self.host,
             version: self.version,
-            since: Moment(self.since),
-            report_time: Moment(self.report_time),
+            since: UnixTime(self.since),
+            report_time: UnixTime(self.report_time),
             capacity: self.capacity.map(Into::into),
         })
     }
@@ -81,8 +84,8 @@ impl From<JudicatorState> for proto::JudicatorState {
     }
 }
 
-impl Incoming<JudicatorState> for proto::JudicatorState {
-    fn read(self) -> Result<JudicatorState, Invalid> {
+impl ParseMessage<JudicatorState> for proto::JudicatorState {
+    fn parse(self) -> Result<JudicatorState, InvalidField> {
         Ok(JudicatorState {
             name: self.name,
             address: self.address,
@@ -90,15 +93,15 @@ impl Incoming<JudicatorState> for proto::JudicatorState {
             leader: self.leader,
             store: self.store,
             version: self.version,
-            since: self.since.map(Moment),
+            since: self.since.map(UnixTime),
             etcd: self.etcd.map(Into::into),
             mongodb: self.mongodb.map(Into::into),
         })
     }
 }
 
-impl From<PartState> for proto::PartState {
-    fn from(part: PartState) -> Self {
+impl From<ClusterMemberState> for proto::PartState {
+    fn from(part: ClusterMemberState) -> Self {
         proto::PartState {
             address: part.address,
             state: part.state,
@@ -108,9 +111,9 @@ impl From<PartState> for proto::PartState {
     }
 }
 
-impl From<proto::PartState> for PartState {
+impl From<proto::PartState> for ClusterMemberState {
     fn from(part: proto::PartState) -> Self {
-        PartState {
+        ClusterMemberState {
             address: part.address,
             state: part.state,
             version: part.version,
@@ -119,17 +122,17 @@ impl From<proto::PartState> for PartState {
     }
 }
 
-impl From<Ready> for proto::ReadyAnswer {
-    fn from(ready: Ready) -> Self {
+impl From<Readiness> for proto::ReadyAnswer {
+    fn from(ready: Readiness) -> Self {
         proto::ReadyAnswer {
             executors: ready.executors,
         }
     }
 }
 
-impl From<proto::ReadyAnswer> for Ready {
+impl From<proto::ReadyAnswer> for Readiness {
     fn from(ready: proto::ReadyAnswer) -> Self {
-        Ready {
+        Readiness {
             executors: ready.executors,
         }
     }
@@ -155,14 +158,14 @@ impl From<Stats> for proto::StatsAnswer {
     }
 }
 
-impl Incoming<Stats> for proto::StatsAnswer {
-    fn read(self) -> Result<Stats, Invalid> {
+impl ParseMessage<Stats> for proto::StatsAnswer {
+    fn parse(self) -> Result<Stats, InvalidField> {
         Ok(Stats {
             counts: self
                 .counts
                 .into_iter()
-                .map(|count| Ok((text::<Status>("status", &count.status)?, count.tasks)))
-                .collect::<Result<_, Invalid>>()?,
+                .map(|count| Ok((parse_text::<TaskStatus>("status", &count.status)?, count.tasks)))
+                .collect::<Result<_, InvalidField>>()?,
             executors: self.executors,
             slots: self.slots,
             held: self.held,

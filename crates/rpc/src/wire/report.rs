@@ -1,122 +1,134 @@
 use std::time::Duration;
 
 use model::{
-    Answer, Assignment, Attempt, Complete, End, Executing, Handout, Intent, Invalid, Moment, Presence,
-    Report, ReportAnswer, Seq,
+    Assignment, AttemptEnd, AttemptId, AttemptNumber, CompletedAttempt, ExecutingAttempt, ExecutorInfo,
+    InvalidField, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, UnixTime,
 };
 
-use super::ids::{executor_in, id_in, id_out};
-use super::task::spec_in;
-use super::{Incoming, each, micros, proto, required, text};
+use super::ids::{encode_id, parse_executor, parse_id};
+use super::task::parse_spec;
+use super::{ParseMessage, micros, parse_each, parse_required, parse_text, proto};
 
 impl From<Report> for proto::ReportRequest {
     fn from(report: Report) -> Self {
         proto::ReportRequest {
             executor: report.executor.to_string(),
-            session: id_out(report.session.0),
+            session: encode_id(report.session.0),
             seq: report.seq.0,
             acked: report.acked.0,
-            succeeds: report.succeeds.map(|session| id_out(session.0)),
+            succeeds: report.succeeds.map(|session| encode_id(session.0)),
             complete: report.complete.into_iter().map(Into::into).collect(),
             executing: report.executing.into_iter().map(Into::into).collect(),
             vacant: report.vacant,
-            slots: report.presence.slots,
-            host: report.presence.host,
-            version: report.presence.version,
-            self_kill: micros(report.presence.self_kill),
-            leaving: report.intent == Intent::Leave,
-            capacity: report.presence.capacity.map(Into::into),
+            slots: report.executor_info.slots,
+            host: report.executor_info.host,
+            version: report.executor_info.version,
+            self_kill: micros(report.executor_info.self_kill),
+            leaving: report.intent == ReportIntent::Leave,
+            capacity: report.executor_info.capacity.map(Into::into),
         }
     }
 }
 
-impl Incoming<Report> for proto::ReportRequest {
-    fn read(self) -> Result<Report, Invalid> {
+impl ParseMessage<Report> for proto::ReportRequest {
+    fn parse(self) -> Result<Report, InvalidField> {
         Ok(Report {
-            executor: executor_in(self.executor)?,
-            session: id_in("session", &self.session)?,
-            seq: Seq(self.seq),
-            acked: Seq(self.acked),
-            succeeds: self.succeeds.map(|bytes| id_in("succeeds", &bytes)).transpose()?,
-            complete: each("complete", self.complete)?,
-            executing: each("executing", self.executing)?,
+            executor: parse_executor(self.executor)?,
+            session: parse_id("session", &self.session)?,
+            seq: ReportSeq(self.seq),
+            acked: ReportSeq(self.acked),
+            succeeds: self
+                .succeeds
+                .map(|bytes| parse_id("succeeds", &bytes))
+                .transpose()?,
+            complete: parse_each("complete", self.complete)?,
+            executing: parse_each("executing", self.executing)?,
             vacant: self.vacant,
-            presence: Presence {
+            executor_info: ExecutorInfo {
                 slots: self.slots,
                 host: self.host,
                 version: self.version,
                 self_kill: Duration::from_micros(self.self_kill),
                 capacity: self.capacity.map(Into::into),
             },
-            intent: if self.leaving { Intent::Leave } else { Intent::Stay },
+            intent: if self.leaving {
+                ReportIntent::Leave
+            } else {
+                ReportIntent::Stay
+            },
         })
     }
 }
 
-impl From<Handout> for proto::Handout {
-    fn from(handout: Handout) -> Self {
+impl From<AttemptId> for proto::Handout {
+    fn from(id: AttemptId) -> Self {
         proto::Handout {
-            task: id_out(handout.task.0),
-            session: id_out(handout.session.0),
-            attempt: handout.attempt.0,
+            task: encode_id(id.task.0),
+            session: encode_id(id.session.0),
+            attempt: id.attempt.0,
         }
     }
 }
 
-impl Incoming<Handout> for proto::Handout {
-    fn read(self) -> Result<Handout, Invalid> {
-        Ok(Handout {
-            task: id_in("task", &self.task)?,
-            session: id_in("session", &self.session)?,
-            attempt: Attempt(self.attempt),
+impl ParseMessage<AttemptId> for proto::Handout {
+    fn parse(self) -> Result<AttemptId, InvalidField> {
+        Ok(AttemptId {
+            task: parse_id("task", &self.task)?,
+            session: parse_id("session", &self.session)?,
+            attempt: AttemptNumber(self.attempt),
         })
     }
 }
 
-impl From<Complete> for proto::Complete {
-    fn from(complete: Complete) -> Self {
-        let platform_failure = matches!(complete.end, End::PlatformFailure(_));
+impl From<CompletedAttempt> for proto::Complete {
+    fn from(complete: CompletedAttempt) -> Self {
+        let platform_failure = matches!(complete.end, AttemptEnd::PlatformFailure(_));
         let end = match complete.end {
-            End::Result(result) => proto::complete::End::Result(result.into()),
-            End::Broken(why) | End::PlatformFailure(why) => proto::complete::End::Broken(why),
+            AttemptEnd::Result(result) => proto::complete::End::Result(result.into()),
+            AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => proto::complete::End::Broken(why),
         };
         proto::Complete {
-            handout: Some(complete.handout.into()),
+            handout: Some(complete.attempt_id.into()),
             end: Some(end),
             platform_failure,
         }
     }
 }
 
-impl Incoming<Complete> for proto::Complete {
-    fn read(self) -> Result<Complete, Invalid> {
+impl ParseMessage<CompletedAttempt> for proto::Complete {
+    fn parse(self) -> Result<CompletedAttempt, InvalidField> {
         let end = match self.end {
-            Some(proto::complete::End::Result(result)) => End::Result(result.read()?),
-            Some(proto::complete::End::Broken(why)) if self.platform_failure => End::PlatformFailure(why),
-            Some(proto::complete::End::Broken(why)) => End::Broken(why),
-            None => return Err(Invalid::new("end", "is missing")),
+            Some(proto::complete::End::Result(result)) => AttemptEnd::Result(result.parse()?),
+            Some(proto::complete::End::Broken(why)) if self.platform_failure => {
+                AttemptEnd::PlatformFailure(why)
+            }
+            Some(proto::complete::End::Broken(why)) => AttemptEnd::Broken(why),
+            None => return Err(InvalidField::new("end", "is missing")),
         };
-        Ok(Complete {
-            handout: required("handout", self.handout)?,
+        Ok(CompletedAttempt {
+            attempt_id: parse_required("handout", self.handout)?,
             end,
         })
     }
 }
 
-impl From<Executing> for proto::Executing {
-    fn from(executing: Executing) -> Self {
+impl From<ExecutingAttempt> for proto::Executing {
+    fn from(executing: ExecutingAttempt) -> Self {
         proto::Executing {
-            handout: Some(executing.handout.into()),
+            handout: Some(executing.attempt_id.into()),
             status: executing.status.map(|status| status.to_string()),
         }
     }
 }
 
-impl Incoming<Executing> for proto::Executing {
-    fn read(self) -> Result<Executing, Invalid> {
-        Ok(Executing {
-            handout: required("handout", self.handout)?,
-            status: self.status.map(|status| text("status", &status)).transpose()?,
+impl ParseMessage<ExecutingAttempt> for proto::Executing {
+    fn parse(self) -> Result<ExecutingAttempt, InvalidField> {
+        Ok(ExecutingAttempt {
+            attempt_id: parse_required("handout", self.handout)?,
+            status: self
+                .status
+                .map(|status| parse_text("status", &status))
+                .transpose()?,
         })
     }
 }
@@ -139,21 +151,21 @@ impl From<ReportAnswer> for proto::ReportAnswer {
     }
 }
 
-impl Incoming<ReportAnswer> for proto::ReportAnswer {
-    fn read(self) -> Result<ReportAnswer, Invalid> {
+impl ParseMessage<ReportAnswer> for proto::ReportAnswer {
+    fn parse(self) -> Result<ReportAnswer, InvalidField> {
         use proto::report_answer::Answer as Wire;
         Ok(match self.answer {
-            Some(Wire::Done(handled)) => ReportAnswer::Done(Answer {
-                delete: each("delete", handled.delete)?,
-                assign: each("assign", handled.assign)?,
+            Some(Wire::Done(handled)) => ReportAnswer::Done(ReportInstructions {
+                delete: parse_each("delete", handled.delete)?,
+                assign: parse_each("assign", handled.assign)?,
             }),
             Some(Wire::Stale(_)) => ReportAnswer::Stale,
             Some(Wire::Ended(_)) => ReportAnswer::Ended,
             Some(Wire::Occupied(other)) => ReportAnswer::Occupied {
                 host: other.host,
-                since: Moment(other.since),
+                since: UnixTime(other.since),
             },
-            None => return Err(Invalid::new("answer", "is missing")),
+            None => return Err(InvalidField::new("answer", "is missing")),
         })
     }
 }
@@ -161,18 +173,18 @@ impl Incoming<ReportAnswer> for proto::ReportAnswer {
 impl From<Assignment> for proto::Assignment {
     fn from(assignment: Assignment) -> Self {
         proto::Assignment {
-            handout: Some(assignment.handout.into()),
+            handout: Some(assignment.attempt_id.into()),
             spec: Some(assignment.spec.into()),
             platform_losses: assignment.platform_losses,
         }
     }
 }
 
-impl Incoming<Assignment> for proto::Assignment {
-    fn read(self) -> Result<Assignment, Invalid> {
+impl ParseMessage<Assignment> for proto::Assignment {
+    fn parse(self) -> Result<Assignment, InvalidField> {
         Ok(Assignment {
-            handout: required("handout", self.handout)?,
-            spec: spec_in(self.spec)?,
+            attempt_id: parse_required("handout", self.handout)?,
+            spec: parse_spec(self.spec)?,
             platform_losses: self.platform_losses,
         })
     }
@@ -185,26 +197,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_survive_the_wire_and_an_older_judicator_reads_a_platform_failure_as_broken() {
+    fn an_attempt_end_is_unchanged_and_an_older_judicator_parses_a_platform_failure_as_broken() {
         let why = || "no warden".to_string();
-        let complete = |end| Complete {
-            handout: Handout {
-                task: TaskId::generate(),
-                session: SessionId::generate(),
-                attempt: Attempt(2),
+        let complete = |end| CompletedAttempt {
+            attempt_id: AttemptId {
+                task: TaskId(uuid::Uuid::now_v7()),
+                session: SessionId(uuid::Uuid::now_v7()),
+                attempt: AttemptNumber(2),
             },
             end,
         };
-        for end in [End::Broken(why()), End::PlatformFailure(why())] {
+        for end in [AttemptEnd::Broken(why()), AttemptEnd::PlatformFailure(why())] {
             let sent = complete(end);
-            let read: Complete = proto::Complete::from(sent.clone()).read().unwrap();
+            let read: CompletedAttempt = proto::Complete::from(sent.clone()).parse().unwrap();
             assert_eq!(read, sent);
         }
         let without_field = proto::Complete {
             platform_failure: false,
-            ..complete(End::PlatformFailure(why())).into()
+            ..complete(AttemptEnd::PlatformFailure(why())).into()
         };
-        let read: Complete = without_field.read().unwrap();
-        assert_eq!(read.end, End::Broken(why()));
+        let read: CompletedAttempt = without_field.parse().unwrap();
+        assert_eq!(read.end, AttemptEnd::Broken(why()));
     }
 }

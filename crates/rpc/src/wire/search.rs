@@ -1,13 +1,13 @@
-use model::{Attempt, Brief, Invalid, Moment, Page, Query};
+use model::{AttemptNumber, InvalidField, Page, TaskQuery, TaskSummary, UnixTime};
 
-use super::ids::{executor_in, id_in, id_out, user_in};
-use super::{Incoming, each, proto, text};
-use crate::Event;
+use super::ids::{encode_id, parse_executor, parse_id, parse_user};
+use super::{ParseMessage, parse_each, parse_text, proto};
+use crate::TaskEvent;
 
-impl From<Query> for proto::Query {
-    fn from(query: Query) -> Self {
+impl From<TaskQuery> for proto::Query {
+    fn from(query: TaskQuery) -> Self {
         proto::Query {
-            ids: query.ids.into_iter().map(|id| id_out(id.0)).collect(),
+            ids: query.ids.into_iter().map(|id| encode_id(id.0)).collect(),
             id_prefix: query.id_prefix.map(|prefix| prefix.to_string()),
             user: query.user.map(|user| user.to_string()),
             statuses: query
@@ -26,31 +26,34 @@ impl From<Query> for proto::Query {
     }
 }
 
-impl Incoming<Query> for proto::Query {
-    fn read(self) -> Result<Query, Invalid> {
-        Ok(Query {
+impl ParseMessage<TaskQuery> for proto::Query {
+    fn parse(self) -> Result<TaskQuery, InvalidField> {
+        Ok(TaskQuery {
             ids: self
                 .ids
                 .iter()
-                .map(|id| id_in("id", id))
+                .map(|id| parse_id("id", id))
                 .collect::<Result<_, _>>()?,
             id_prefix: self
                 .id_prefix
-                .map(|prefix| text("id_prefix", &prefix))
+                .map(|prefix| parse_text("id_prefix", &prefix))
                 .transpose()?,
-            user: self.user.map(user_in).transpose()?,
+            user: self.user.map(parse_user).transpose()?,
             statuses: self
                 .statuses
                 .iter()
-                .map(|status| text("status", status))
+                .map(|status| parse_text("status", status))
                 .collect::<Result<_, _>>()?,
-            executor: self.executor.map(executor_in).transpose()?,
-            from: self.from.map(Moment),
-            until: self.until.map(Moment),
+            executor: self.executor.map(parse_executor).transpose()?,
+            from: self.from.map(UnixTime),
+            until: self.until.map(UnixTime),
             text: self.text,
-            order: text("order", &self.order)?,
+            order: parse_text("order", &self.order)?,
             limit: self.limit as usize,
-            after: self.after.map(|cursor| text("after", &cursor)).transpose()?,
+            after: self
+                .after
+                .map(|cursor| parse_text("after", &cursor))
+                .transpose()?,
         })
     }
 }
@@ -65,20 +68,20 @@ impl From<Page> for proto::Page {
     }
 }
 
-impl Incoming<Page> for proto::Page {
-    fn read(self) -> Result<Page, Invalid> {
+impl ParseMessage<Page> for proto::Page {
+    fn parse(self) -> Result<Page, InvalidField> {
         Ok(Page {
-            tasks: each("tasks", self.tasks)?,
-            next: self.next.map(|cursor| text("next", &cursor)).transpose()?,
+            tasks: parse_each("tasks", self.tasks)?,
+            next: self.next.map(|cursor| parse_text("next", &cursor)).transpose()?,
             complete: !self.incomplete,
         })
     }
 }
 
-impl From<Brief> for proto::Brief {
-    fn from(brief: Brief) -> Self {
+impl From<TaskSummary> for proto::Brief {
+    fn from(brief: TaskSummary) -> Self {
         proto::Brief {
-            id: id_out(brief.id.0),
+            id: encode_id(brief.id.0),
             user: brief.user.to_string(),
             priority: brief.priority,
             command: brief.command,
@@ -92,27 +95,27 @@ impl From<Brief> for proto::Brief {
     }
 }
 
-impl Incoming<Brief> for proto::Brief {
-    fn read(self) -> Result<Brief, Invalid> {
-        Ok(Brief {
-            id: id_in("id", &self.id)?,
-            user: user_in(self.user)?,
+impl ParseMessage<TaskSummary> for proto::Brief {
+    fn parse(self) -> Result<TaskSummary, InvalidField> {
+        Ok(TaskSummary {
+            id: parse_id("id", &self.id)?,
+            user: parse_user(self.user)?,
             priority: self.priority,
             command: self.command,
-            status: text("status", &self.status)?,
-            executor: self.executor.map(executor_in).transpose()?,
-            attempt: Attempt(self.attempt),
-            add_time: Moment(self.add_time),
-            start_time: self.start_time.map(Moment),
-            finish_time: self.finish_time.map(Moment),
+            status: parse_text("status", &self.status)?,
+            executor: self.executor.map(parse_executor).transpose()?,
+            attempt: AttemptNumber(self.attempt),
+            add_time: UnixTime(self.add_time),
+            start_time: self.start_time.map(UnixTime),
+            finish_time: self.finish_time.map(UnixTime),
         })
     }
 }
 
-impl From<Event> for proto::Event {
-    fn from(event: Event) -> Self {
+impl From<TaskEvent> for proto::Event {
+    fn from(event: TaskEvent) -> Self {
         proto::Event {
-            id: id_out(event.id.0),
+            id: encode_id(event.id.0),
             status: event.status.to_string(),
             executor: event.executor.map(|name| name.to_string()),
             time: event.time.0,
@@ -120,56 +123,56 @@ impl From<Event> for proto::Event {
     }
 }
 
-impl Incoming<Event> for proto::Event {
-    fn read(self) -> Result<Event, Invalid> {
-        Ok(Event {
-            id: id_in("id", &self.id)?,
-            status: text("status", &self.status)?,
-            executor: self.executor.map(executor_in).transpose()?,
-            time: Moment(self.time),
+impl ParseMessage<TaskEvent> for proto::Event {
+    fn parse(self) -> Result<TaskEvent, InvalidField> {
+        Ok(TaskEvent {
+            id: parse_id("id", &self.id)?,
+            status: parse_text("status", &self.status)?,
+            executor: self.executor.map(parse_executor).transpose()?,
+            time: UnixTime(self.time),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::{ExecutorName, Order, Status, TaskId, UserName};
+    use model::{ExecutorName, SortOrder, TaskId, TaskStatus, UserName};
 
     use super::*;
 
     #[test]
-    fn a_search_survives_the_wire() {
-        let mut query = Query {
-            ids: vec![TaskId::generate()],
+    fn a_query_is_unchanged_by_encoding_and_parsing() {
+        let mut query = TaskQuery {
+            ids: vec![TaskId(uuid::Uuid::now_v7())],
             id_prefix: Some("01890a5d-ac".parse().unwrap()),
             user: Some(UserName::new("ada").unwrap()),
-            statuses: vec![Status::Running, Status::Success],
+            statuses: vec![TaskStatus::Running, TaskStatus::Success],
             executor: Some(ExecutorName::new("e-1").unwrap()),
-            from: Some(Moment(1)),
-            until: Some(Moment(2)),
+            from: Some(UnixTime(1)),
+            until: Some(UnixTime(2)),
             text: Some("g++".into()),
-            order: Order::Oldest,
+            order: SortOrder::Oldest,
             limit: 7,
             after: None,
         };
-        query.after = Some(model::Cursor {
-            add_time: Moment(3),
-            id: TaskId::generate(),
+        query.after = Some(model::SearchCursor {
+            add_time: UnixTime(3),
+            id: TaskId(uuid::Uuid::now_v7()),
             fingerprint: query.fingerprint(),
         });
         let sent: proto::Query = query.clone().into();
-        assert_eq!(Incoming::<Query>::read(sent), Ok(query));
+        assert_eq!(ParseMessage::<TaskQuery>::parse(sent), Ok(query));
     }
 
     #[test]
-    fn a_page_says_whether_it_is_complete() {
+    fn a_page_keeps_its_complete_flag() {
         for complete in [true, false] {
             let page = Page {
                 complete,
                 ..Page::default()
             };
             let sent: proto::Page = page.clone().into();
-            assert_eq!(Incoming::<Page>::read(sent), Ok(page));
+            assert_eq!(ParseMessage::<Page>::parse(sent), Ok(page));
         }
     }
 }

@@ -2,57 +2,58 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{
-    Add, Added, Attempt, Captured, Command, CompileStep, Content, ExecuteStep, File, FilePath, Files,
-    Invalid, Limits, Moment, Outcome, Task, TaskResult, TaskSpec,
+    AddTask, AddedTask, AttemptNumber, CapturedOutput, CompileStep, Content, ExecuteStep, InvalidField,
+    Limits, Outcome, StepCommand, Task, TaskFile, TaskFiles, TaskResult, TaskSpec, UnixTime, WorkspacePath,
 };
 use prost::Message;
 
-use super::ids::{executor_in, hash_in, hash_out, id_in, id_out, network_in, user_in};
-use super::{Incoming, micros, optional, proto, required, text};
+use super::ids::{encode_hash, encode_id, parse_executor, parse_hash, parse_id, parse_network, parse_user};
+use super::{ParseMessage, micros, parse_optional, parse_required, parse_text, proto};
 
-/// A spec as bytes that are equal for equal specs: what a digest is taken over.
-pub fn spec_bytes(spec: &TaskSpec) -> Vec<u8> {
+/// Encodes a spec so that equal specs give equal bytes. The digest of a task is computed over them.
+pub fn spec_digest_bytes(spec: &TaskSpec) -> Vec<u8> {
     proto::TaskSpec::from(spec.clone()).encode_to_vec()
 }
 
-impl From<Add> for proto::NewTask {
-    fn from(add: Add) -> Self {
+impl From<AddTask> for proto::NewTask {
+    fn from(add: AddTask) -> Self {
         proto::NewTask {
-            id: id_out(add.id.0),
+            id: encode_id(add.id.0),
             spec: Some(add.spec.into()),
         }
     }
 }
 
-impl Incoming<Add> for proto::NewTask {
-    fn read(self) -> Result<Add, Invalid> {
-        Ok(Add {
-            id: id_in("id", &self.id)?,
-            spec: spec_in(self.spec)?,
+impl ParseMessage<AddTask> for proto::NewTask {
+    fn parse(self) -> Result<AddTask, InvalidField> {
+        Ok(AddTask {
+            id: parse_id("id", &self.id)?,
+            spec: parse_spec(self.spec)?,
         })
     }
 }
 
-/// Users know a spec's fields by their own names, with nothing before them.
-pub(super) fn spec_in(spec: Option<proto::TaskSpec>) -> Result<TaskSpec, Invalid> {
-    spec.ok_or_else(|| Invalid::new("spec", "is missing"))?.read()
+/// Errors name a field of the spec without a prefix, as users know it.
+pub(super) fn parse_spec(spec: Option<proto::TaskSpec>) -> Result<TaskSpec, InvalidField> {
+    spec.ok_or_else(|| InvalidField::new("spec", "is missing"))?
+        .parse()
 }
 
-impl From<Added> for proto::Added {
-    fn from(added: Added) -> Self {
+impl From<AddedTask> for proto::Added {
+    fn from(added: AddedTask) -> Self {
         proto::Added {
-            id: id_out(added.id.0),
+            id: encode_id(added.id.0),
             add_time: added.add_time.0,
             existed: added.existed,
         }
     }
 }
 
-impl Incoming<Added> for proto::Added {
-    fn read(self) -> Result<Added, Invalid> {
-        Ok(Added {
-            id: id_in("id", &self.id)?,
-            add_time: Moment(self.add_time),
+impl ParseMessage<AddedTask> for proto::Added {
+    fn parse(self) -> Result<AddedTask, InvalidField> {
+        Ok(AddedTask {
+            id: parse_id("id", &self.id)?,
+            add_time: UnixTime(self.add_time),
             existed: self.existed,
         })
     }
@@ -70,31 +71,31 @@ impl From<TaskSpec> for proto::TaskSpec {
                 env: variables(step.env),
             }),
             execute: Some(spec.execute.into()),
-            source: files_out(spec.source),
-            data: files_out(spec.data),
+            source: encode_files(spec.source),
+            data: encode_files(spec.data),
         }
     }
 }
 
-impl Incoming<TaskSpec> for proto::TaskSpec {
-    fn read(self) -> Result<TaskSpec, Invalid> {
+impl ParseMessage<TaskSpec> for proto::TaskSpec {
+    fn parse(self) -> Result<TaskSpec, InvalidField> {
         Ok(TaskSpec {
-            user: user_in(self.user)?,
+            user: parse_user(self.user)?,
             priority: self.priority,
-            compile: optional("compile", self.compile)?,
-            execute: required("execute", self.execute)?,
-            source: files_in("source", self.source)?,
-            data: files_in("data", self.data)?,
+            compile: parse_optional("compile", self.compile)?,
+            execute: parse_required("execute", self.execute)?,
+            source: parse_files("source", self.source)?,
+            data: parse_files("data", self.data)?,
         })
     }
 }
 
-impl Incoming<CompileStep> for proto::CompileStep {
-    fn read(self) -> Result<CompileStep, Invalid> {
+impl ParseMessage<CompileStep> for proto::CompileStep {
+    fn parse(self) -> Result<CompileStep, InvalidField> {
         Ok(CompileStep {
-            command: required("command", self.command)?,
+            command: parse_required("command", self.command)?,
             env: self.env.into_iter().map(proto::Variable::pair).collect(),
-            network: self.network.map(network_in).transpose()?,
+            network: self.network.map(parse_network).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
         })
     }
@@ -125,37 +126,37 @@ impl From<ExecuteStep> for proto::ExecuteStep {
     }
 }
 
-impl Incoming<ExecuteStep> for proto::ExecuteStep {
-    fn read(self) -> Result<ExecuteStep, Invalid> {
+impl ParseMessage<ExecuteStep> for proto::ExecuteStep {
+    fn parse(self) -> Result<ExecuteStep, InvalidField> {
         Ok(ExecuteStep {
-            command: required("command", self.command)?,
+            command: parse_required("command", self.command)?,
             args: self.args,
             env: self.env.into_iter().map(proto::Variable::pair).collect(),
-            input: optional("input", self.input)?.unwrap_or_else(Content::empty),
-            network: self.network.map(network_in).transpose()?,
+            input: parse_optional("input", self.input)?.unwrap_or_else(Content::empty),
+            network: self.network.map(parse_network).transpose()?,
             limits: self.limits.unwrap_or_default().into(),
         })
     }
 }
 
-impl From<Command> for proto::Command {
-    fn from(command: Command) -> Self {
+impl From<StepCommand> for proto::Command {
+    fn from(command: StepCommand) -> Self {
         use proto::command::Form;
         let form = match command {
-            Command::Shell(text) => Form::Shell(text),
-            Command::Argv(words) => Form::Argv(proto::Words { words }),
+            StepCommand::Shell(text) => Form::Shell(text),
+            StepCommand::Argv(words) => Form::Argv(proto::Words { words }),
         };
         proto::Command { form: Some(form) }
     }
 }
 
-impl Incoming<Command> for proto::Command {
-    fn read(self) -> Result<Command, Invalid> {
+impl ParseMessage<StepCommand> for proto::Command {
+    fn parse(self) -> Result<StepCommand, InvalidField> {
         use proto::command::Form;
         match self.form {
-            Some(Form::Shell(text)) => Ok(Command::Shell(text)),
-            Some(Form::Argv(list)) => Ok(Command::Argv(list.words)),
-            None => Err(Invalid::new("", "is missing")),
+            Some(Form::Shell(text)) => Ok(StepCommand::Shell(text)),
+            Some(Form::Argv(list)) => Ok(StepCommand::Argv(list.words)),
+            None => Err(InvalidField::new("", "is missing")),
         }
     }
 }
@@ -165,24 +166,24 @@ impl From<Content> for proto::Content {
         use proto::content::Form;
         let form = match content {
             Content::Inline(bytes) => Form::Inline(bytes),
-            Content::Blob(hash) => Form::Blob(hash_out(hash)),
+            Content::Blob(hash) => Form::Blob(encode_hash(hash)),
         };
         proto::Content { form: Some(form) }
     }
 }
 
-impl Incoming<Content> for proto::Content {
-    fn read(self) -> Result<Content, Invalid> {
+impl ParseMessage<Content> for proto::Content {
+    fn parse(self) -> Result<Content, InvalidField> {
         use proto::content::Form;
         match self.form {
             Some(Form::Inline(bytes)) => Ok(Content::Inline(bytes)),
-            Some(Form::Blob(hash)) => Ok(Content::Blob(hash_in("blob", &hash)?)),
+            Some(Form::Blob(hash)) => Ok(Content::Blob(parse_hash("blob", &hash)?)),
             None => Ok(Content::empty()),
         }
     }
 }
 
-fn files_out(files: Files) -> Vec<proto::File> {
+fn encode_files(files: TaskFiles) -> Vec<proto::File> {
     files
         .into_iter()
         .map(|(path, file)| proto::File {
@@ -193,23 +194,24 @@ fn files_out(files: Files) -> Vec<proto::File> {
         .collect()
 }
 
-fn files_in(field: &str, files: Vec<proto::File>) -> Result<Files, Invalid> {
+fn parse_files(field: &str, files: Vec<proto::File>) -> Result<TaskFiles, InvalidField> {
     let mut map = BTreeMap::new();
     for file in files {
         let at = format!("{field}.{}", file.path);
-        let path = FilePath::new(file.path).map_err(|wrong| Invalid::new(&at, wrong.to_string()))?;
-        let content = required(&at, file.content)?;
+        let path =
+            WorkspacePath::new(file.path).map_err(|wrong| InvalidField::new(&at, wrong.to_string()))?;
+        let content = parse_required(&at, file.content)?;
         if map
             .insert(
                 path,
-                File {
+                TaskFile {
                     content,
                     executable: file.executable,
                 },
             )
             .is_some()
         {
-            return Err(Invalid::new(at, "is given twice"));
+            return Err(InvalidField::new(at, "is given twice"));
         }
     }
     Ok(map)
@@ -250,11 +252,11 @@ impl From<proto::Limits> for Limits {
 impl From<Task> for proto::Task {
     fn from(task: Task) -> Self {
         proto::Task {
-            id: id_out(task.id.0),
+            id: encode_id(task.id.0),
             spec: Some(task.spec.into()),
             status: task.status.to_string(),
             executor: task.executor.map(|name| name.to_string()),
-            session: task.session.map(|session| id_out(session.0)),
+            session: task.session.map(|session| encode_id(session.0)),
             attempt: task.attempt.0,
             add_time: task.add_time.0,
             start_time: task.start_time.map(|time| time.0),
@@ -266,20 +268,23 @@ impl From<Task> for proto::Task {
     }
 }
 
-impl Incoming<Task> for proto::Task {
-    fn read(self) -> Result<Task, Invalid> {
+impl ParseMessage<Task> for proto::Task {
+    fn parse(self) -> Result<Task, InvalidField> {
         Ok(Task {
-            id: id_in("id", &self.id)?,
-            spec: spec_in(self.spec)?,
-            status: text("status", &self.status)?,
-            executor: self.executor.map(executor_in).transpose()?,
-            session: self.session.map(|bytes| id_in("session", &bytes)).transpose()?,
-            attempt: Attempt(self.attempt),
-            add_time: Moment(self.add_time),
-            start_time: self.start_time.map(Moment),
-            report_time: self.report_time.map(Moment),
-            finish_time: self.finish_time.map(Moment),
-            result: optional("result", self.result)?,
+            id: parse_id("id", &self.id)?,
+            spec: parse_spec(self.spec)?,
+            status: parse_text("status", &self.status)?,
+            executor: self.executor.map(parse_executor).transpose()?,
+            session: self
+                .session
+                .map(|bytes| parse_id("session", &bytes))
+                .transpose()?,
+            attempt: AttemptNumber(self.attempt),
+            add_time: UnixTime(self.add_time),
+            start_time: self.start_time.map(UnixTime),
+            report_time: self.report_time.map(UnixTime),
+            finish_time: self.finish_time.map(UnixTime),
+            result: parse_optional("result", self.result)?,
             trouble: self.trouble,
         })
     }
@@ -294,11 +299,11 @@ impl From<TaskResult> for proto::TaskResult {
     }
 }
 
-impl Incoming<TaskResult> for proto::TaskResult {
-    fn read(self) -> Result<TaskResult, Invalid> {
+impl ParseMessage<TaskResult> for proto::TaskResult {
+    fn parse(self) -> Result<TaskResult, InvalidField> {
         Ok(TaskResult {
-            compile: optional("compile", self.compile)?,
-            execute: optional("execute", self.execute)?,
+            compile: parse_optional("compile", self.compile)?,
+            execute: parse_optional("execute", self.execute)?,
         })
     }
 }
@@ -320,20 +325,20 @@ impl From<Outcome> for proto::Outcome {
     }
 }
 
-impl Incoming<Outcome> for proto::Outcome {
-    fn read(self) -> Result<Outcome, Invalid> {
+impl ParseMessage<Outcome> for proto::Outcome {
+    fn parse(self) -> Result<Outcome, InvalidField> {
         Ok(Outcome {
-            reason: text("reason", &self.reason)?,
+            reason: parse_text("reason", &self.reason)?,
             exit_code: self.exit_code,
             signal: self.signal,
             wall: Duration::from_micros(self.wall),
             cpu: Duration::from_micros(self.cpu),
             memory: self.memory,
-            stdout: Captured {
+            stdout: CapturedOutput {
                 bytes: self.stdout,
                 truncated: self.stdout_truncated,
             },
-            stderr: Captured {
+            stderr: CapturedOutput {
                 bytes: self.stderr,
                 truncated: self.stderr_truncated,
             },
@@ -344,7 +349,7 @@ impl Incoming<Outcome> for proto::Outcome {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use model::{BlobHash, NetworkName, Reason, UserName};
+    use model::{BlobHash, NetworkName, OutcomeReason, UserName};
 
     use super::*;
 
@@ -362,7 +367,7 @@ mod tests {
         };
         let network = |name| Some(NetworkName::new(name).unwrap());
         let content = Content::Blob(BlobHash([3; 32]));
-        let file = File {
+        let file = TaskFile {
             content,
             executable: true,
         };
@@ -370,41 +375,41 @@ mod tests {
             user: UserName::new("ada").unwrap(),
             priority: -3,
             compile: Some(CompileStep {
-                command: Command::Shell("cc".into()),
+                command: StepCommand::Shell("cc".into()),
                 env: [("C".to_string(), "d".to_string())].into(),
                 network: network("lab"),
                 limits: limits(1),
             }),
             execute: ExecuteStep {
-                command: Command::Argv(vec!["./a".into(), String::new()]),
+                command: StepCommand::Argv(vec!["./a".into(), String::new()]),
                 args: vec!["-v".into()],
                 env: [("A".to_string(), "b".to_string())].into(),
                 input: Content::Inline(Bytes::from_static(b"\0\xff")),
                 network: network("loopback"),
                 limits: limits(10),
             },
-            source: [(FilePath::new("a/b").unwrap(), file.clone())].into(),
-            data: [(FilePath::new("c").unwrap(), file)].into(),
+            source: [(WorkspacePath::new("a/b").unwrap(), file.clone())].into(),
+            data: [(WorkspacePath::new("c").unwrap(), file)].into(),
         }
     }
 
-    fn read(bytes: &[u8]) -> Result<TaskSpec, Invalid> {
-        proto::TaskSpec::decode(bytes).unwrap().read()
+    fn read(bytes: &[u8]) -> Result<TaskSpec, InvalidField> {
+        proto::TaskSpec::decode(bytes).unwrap().parse()
     }
 
     #[test]
-    fn specs_survive_the_wire() {
+    fn a_spec_is_unchanged_by_encoding_and_parsing() {
         let full = spec();
-        assert_eq!(read(&spec_bytes(&full)).unwrap(), full);
+        assert_eq!(read(&spec_digest_bytes(&full)).unwrap(), full);
         let mut plain = full;
         plain.compile = None;
         plain.execute.network = None;
         plain.execute.limits = Limits::default();
-        assert_eq!(read(&spec_bytes(&plain)).unwrap(), plain);
+        assert_eq!(read(&spec_digest_bytes(&plain)).unwrap(), plain);
     }
 
     #[test]
-    fn a_wrong_network_is_named() {
+    fn an_error_names_the_network_field() {
         let mut message = proto::TaskSpec::from(spec());
         message.compile.as_mut().unwrap().network = Some("a/b".into());
         assert_eq!(
@@ -414,8 +419,8 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_survives_the_wire() {
-        for reason in Reason::ALL {
+    fn every_outcome_reason_is_unchanged_by_encoding_and_parsing() {
+        for reason in OutcomeReason::ALL {
             let outcome = Outcome {
                 reason,
                 exit_code: Some(1),
@@ -423,10 +428,10 @@ mod tests {
                 wall: Duration::from_micros(1),
                 cpu: Duration::from_micros(2),
                 memory: 3,
-                stdout: Captured::default(),
-                stderr: Captured::default(),
+                stdout: CapturedOutput::default(),
+                stderr: CapturedOutput::default(),
             };
-            let read: Outcome = proto::Outcome::from(outcome.clone()).read().unwrap();
+            let read: Outcome = proto::Outcome::from(outcome.clone()).parse().unwrap();
             assert_eq!(read, outcome);
         }
     }

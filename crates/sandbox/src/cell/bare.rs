@@ -1,7 +1,7 @@
-//! The system calls of a cell's processes. They run in the warden's memory while the warden goes on, so these touch
-//! nothing but what they are given: no allocation, no lock, not even `errno`.
+//! The system calls of the two processes of a cell. They run in the warden's memory while the warden runs too, so
+//! these functions touch only their arguments: no allocation, no lock, not even `errno`.
 //!
-//! By the crate `syscalls`, because the C library's calls set `errno`.
+//! They use the crate `syscalls`, because the functions of the C library set `errno`.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -10,18 +10,18 @@ use std::os::fd::RawFd;
 use libc::{c_char, c_int};
 use syscalls::{Sysno, syscall};
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 use crate::warden::child::Rlimit;
 
 const NO_FLAGS: usize = 0;
 
-/// The kernel kills this process when the one that started it ends.
+/// Makes the kernel kill this process when its parent ends.
 pub(super) fn die_with_parent() -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
 }
 
-/// For the end of a pair of sockets: whether nobody has the other one any more.
+/// Whether no process has the other end of a socket pair any more.
 pub(super) fn is_hung_up(socket: RawFd) -> Result<bool, Errno> {
     let mut polled = libc::pollfd {
         fd: socket,
@@ -29,27 +29,29 @@ pub(super) fn is_hung_up(socket: RawFd) -> Result<bool, Errno> {
         revents: 0,
     };
     let at_once = [0_i64; 2];
-    // SAFETY: one valid entry, and a time as the kernel has it on machines of 64 bits.
-    done(unsafe { syscall!(Sysno::ppoll, &raw mut polled, 1, at_once.as_ptr(), 0, 0) })?;
+    // SAFETY: the entry is valid, and the timeout has the kernel's layout of 64-bit machines.
+    discard_value(unsafe { syscall!(Sysno::ppoll, &raw mut polled, 1, at_once.as_ptr(), 0, 0) })?;
     Ok(polled.revents & libc::POLLHUP != 0)
 }
 
 pub(super) fn close(descriptor: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only. The caller does not use it any more.
-    done(unsafe { syscall!(Sysno::close, descriptor) })
+    // SAFETY: the call takes a number only, and the caller does not use the descriptor any more.
+    discard_value(unsafe { syscall!(Sysno::close, descriptor) })
 }
 
-/// These signals do what they do by default, and none is blocked.
+/// Resets these signals to their default action and unblocks all signals.
 pub(super) fn reset_signals(ignored: &[c_int]) -> Result<(), Errno> {
-    /// The kernel's own layouts: handler, flags, restorer, mask; all zero is the default action.
+    /// The kernel's own layout: handler, flags, restorer, mask. All zero is the default action.
     const DEFAULT: [u64; 4] = [0; 4];
     for &signal in ignored {
-        // SAFETY: reads four words and writes nothing.
-        done(unsafe { syscall!(Sysno::rt_sigaction, signal, DEFAULT.as_ptr(), 0, size_of::<u64>()) })?;
+        // SAFETY: the kernel reads four words and writes nothing.
+        discard_value(unsafe {
+            syscall!(Sysno::rt_sigaction, signal, DEFAULT.as_ptr(), 0, size_of::<u64>())
+        })?;
     }
     let none = 0_u64;
-    // SAFETY: reads one word and writes nothing.
-    done(unsafe {
+    // SAFETY: the kernel reads one word and writes nothing.
+    discard_value(unsafe {
         syscall!(
             Sysno::rt_sigprocmask,
             libc::SIG_SETMASK,
@@ -60,19 +62,19 @@ pub(super) fn reset_signals(ignored: &[c_int]) -> Result<(), Errno> {
     })
 }
 
-pub(super) fn leave_namespaces(flags: c_int) -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::unshare, flags) })
+pub(super) fn unshare_namespaces(flags: c_int) -> Result<(), Errno> {
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::unshare, flags) })
 }
 
 pub(super) fn join_network(namespace: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::setns, namespace, libc::CLONE_NEWNET) })
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::setns, namespace, libc::CLONE_NEWNET) })
 }
 
-/// In a network namespace that is new.
-pub(super) fn raise_loopback() -> Result<(), Errno> {
-    // SAFETY: an all-zero request is a valid one.
+/// Brings up the loopback interface of the current network namespace.
+pub(super) fn bring_up_loopback() -> Result<(), Errno> {
+    // SAFETY: an all-zero request is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
         *to = *from as c_char;
@@ -82,18 +84,19 @@ pub(super) fn raise_loopback() -> Result<(), Errno> {
     // SAFETY: the request is valid and names an interface that every network namespace has.
     unsafe {
         let socket = syscall!(Sysno::socket, libc::AF_INET, kind, 0).map_err(errno)?;
-        let raised = done(syscall!(
+        let result = discard_value(syscall!(
             Sysno::ioctl,
             socket,
             libc::SIOCSIFFLAGS,
             &raw const request
         ));
         let _ = syscall!(Sysno::close, socket);
-        raised
+        result
     }
 }
 
-pub(super) struct Mount<'a> {
+/// The arguments of one `mount` call.
+pub(super) struct MountCall<'a> {
     pub(super) from: &'a CStr,
     pub(super) to: &'a CStr,
     pub(super) kind: Option<&'a CStr>,
@@ -101,75 +104,77 @@ pub(super) struct Mount<'a> {
     pub(super) options: Option<&'a CStr>,
 }
 
-impl Mount<'_> {
-    pub(super) fn make(&self) -> Result<(), Errno> {
+impl MountCall<'_> {
+    pub(super) fn perform(&self) -> Result<(), Errno> {
         let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
         let [from, to, kind, options] =
             [Some(self.from), Some(self.to), self.kind, self.options].map(pointer);
-        // SAFETY: texts that stay for the call.
-        done(unsafe { syscall!(Sysno::mount, from, to, kind, self.flags, options) })
+        // SAFETY: the strings outlive the call.
+        discard_value(unsafe { syscall!(Sysno::mount, from, to, kind, self.flags, options) })
     }
 }
 
-/// Moves this process into the control group with this entrance.
-pub(super) fn enter_group(entrance: RawFd) -> Result<(), Errno> {
-    write(entrance, b"0")
+/// Moves this process into a control group, by its open `cgroup.procs` or `tasks` file.
+pub(super) fn enter_cgroup(procs_file: RawFd) -> Result<(), Errno> {
+    write(procs_file, b"0")
 }
 
-/// Away from any terminal.
-pub(super) fn begin_session() -> Result<(), Errno> {
-    // SAFETY: takes nothing.
-    done(unsafe { syscall!(Sysno::setsid) })
+/// Starts a session without a terminal.
+pub(super) fn start_session() -> Result<(), Errno> {
+    // SAFETY: the call takes no arguments.
+    discard_value(unsafe { syscall!(Sysno::setsid) })
 }
 
-/// The C library would do so for all threads; here is only one.
-pub(super) fn become_group(id: u32) -> Result<(), Errno> {
-    // SAFETY: numbers only; no groups are read from nowhere.
+/// Sets the groups of this process. The C library would do so for all threads; this process has only one.
+pub(super) fn set_group(id: u32) -> Result<(), Errno> {
+    // SAFETY: the calls take numbers only; with a count of 0 the kernel reads no group list.
     unsafe {
-        done(syscall!(Sysno::setgroups, 0, 0))?;
-        done(syscall!(Sysno::setresgid, id, id, id))
+        discard_value(syscall!(Sysno::setgroups, 0, 0))?;
+        discard_value(syscall!(Sysno::setresgid, id, id, id))
     }
 }
 
-pub(super) fn become_user(id: u32) -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::setresuid, id, id, id) })
+pub(super) fn set_user(id: u32) -> Result<(), Errno> {
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::setresuid, id, id, id) })
 }
 
 pub(super) fn drop_capabilities() -> Result<(), Errno> {
+    /// The header that `capset` expects.
     #[repr(C)]
-    struct Header {
+    struct CapabilityHeader {
         version: u32,
         pid: c_int,
     }
     const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
+    let header = CapabilityHeader {
         version: VERSION_3,
         pid: 0,
     };
-    // Effective, permitted and inheritable, twice 32 bits each. What is in none of them cannot be ambient.
+    // Effective, permitted and inheritable sets, each in two parts of 32 bits. A capability in none of them cannot be
+    // ambient.
     let none = [0_u32; 6];
     // SAFETY: header and sets have the layout of this version.
-    done(unsafe { syscall!(Sysno::capset, &raw const header, none.as_ptr()) })
+    discard_value(unsafe { syscall!(Sysno::capset, &raw const header, none.as_ptr()) })
 }
 
 pub(super) fn forbid_new_privileges() -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 }
 
-pub(super) fn restrict_files(rules: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only.
-    done(unsafe { syscall!(Sysno::landlock_restrict_self, rules, NO_FLAGS) })
+pub(super) fn apply_landlock_rules(rules: RawFd) -> Result<(), Errno> {
+    // SAFETY: the call takes numbers only.
+    discard_value(unsafe { syscall!(Sysno::landlock_restrict_self, rules, NO_FLAGS) })
 }
 
-pub(super) fn filter_calls(filter: &[libc::sock_filter]) -> Result<(), Errno> {
+pub(super) fn install_seccomp_filter(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the program is valid for the call, which copies it and does not write to it.
-    done(unsafe {
+    // SAFETY: the program outlives the call, which copies it and does not write to it.
+    discard_value(unsafe {
         syscall!(
             Sysno::seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
@@ -179,15 +184,16 @@ pub(super) fn filter_calls(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     })
 }
 
-/// Waits for a message that comes with three descriptors. None: nobody will send one.
+/// Waits for a message with three descriptors. Returns `None` if the other end is closed.
 pub(super) fn receive_descriptors(socket: RawFd) -> Result<Option<[RawFd; 3]>, Errno> {
+    /// The control data of a message with three descriptors.
     #[repr(C)]
-    struct Control {
+    struct DescriptorMessage {
         header: libc::cmsghdr,
         descriptors: [RawFd; 3],
     }
     // SAFETY: all-zero values of both are valid.
-    let (mut control, mut message): (Control, libc::msghdr) = unsafe { std::mem::zeroed() };
+    let (mut control, mut message): (DescriptorMessage, libc::msghdr) = unsafe { std::mem::zeroed() };
     let mut byte = 0_u8;
     let mut part = libc::iovec {
         iov_base: (&raw mut byte).cast(),
@@ -196,9 +202,9 @@ pub(super) fn receive_descriptors(socket: RawFd) -> Result<Option<[RawFd; 3]>, E
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>();
+    message.msg_controllen = size_of::<DescriptorMessage>();
     loop {
-        // SAFETY: the message describes places of ours.
+        // SAFETY: the message points to memory of this function.
         match unsafe { syscall!(Sysno::recvmsg, socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) } {
             Ok(0) => return Ok(None),
             Ok(_) => break,
@@ -213,36 +219,36 @@ pub(super) fn receive_descriptors(socket: RawFd) -> Result<Option<[RawFd; 3]>, E
     }
 }
 
-pub(super) fn put_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only. What was there is nobody's here.
-    done(unsafe { syscall!(Sysno::dup3, from, at, NO_FLAGS) })
+pub(super) fn duplicate_descriptor(from: RawFd, at: RawFd) -> Result<(), Errno> {
+    // SAFETY: the call takes numbers only. Nothing in this process uses the descriptor that it replaces.
+    discard_value(unsafe { syscall!(Sysno::dup3, from, at, NO_FLAGS) })
 }
 
-/// Both included; none if the last comes before the first.
+/// Closes the descriptors from `first` to `last` inclusive; none if `last` is below `first`.
 pub(super) fn close_between(first: RawFd, last: RawFd) -> Result<(), Errno> {
     match first <= last {
-        // SAFETY: numbers only. The caller uses none of these.
-        true => done(unsafe { syscall!(Sysno::close_range, first, last, NO_FLAGS) }),
+        // SAFETY: the call takes numbers only, and the caller uses none of these descriptors.
+        true => discard_value(unsafe { syscall!(Sysno::close_range, first, last, NO_FLAGS) }),
         false => Ok(()),
     }
 }
 
 pub(super) fn close_from(first: RawFd) -> Result<(), Errno> {
-    // SAFETY: numbers only. The caller uses nothing from there on.
-    done(unsafe { syscall!(Sysno::close_range, first, u32::MAX, NO_FLAGS) })
+    // SAFETY: the call takes numbers only, and the caller uses none of these descriptors.
+    discard_value(unsafe { syscall!(Sysno::close_range, first, u32::MAX, NO_FLAGS) })
 }
 
 pub(super) fn change_directory(to: &CStr) -> Result<(), Errno> {
-    // SAFETY: a text that stays for the call.
-    done(unsafe { syscall!(Sysno::chdir, to.as_ptr()) })
+    // SAFETY: the string outlives the call.
+    discard_value(unsafe { syscall!(Sysno::chdir, to.as_ptr()) })
 }
 
-/// A limit above what this user may ask for is no reason to refuse: the lower one is in force already.
-pub(super) fn limit(limit: &Rlimit) -> Result<(), Errno> {
+/// Sets a resource limit. A value above the current hard limit is not an error: the lower limit stays.
+pub(super) fn set_rlimit(limit: &Rlimit) -> Result<(), Errno> {
     const SELF: usize = 0;
-    // SAFETY: the kernel's layout of a limit: soft and hard value.
+    // SAFETY: the array has the kernel's layout of a limit, which is the soft and the hard value.
     let set = |wanted: [u64; 2]| unsafe {
-        done(syscall!(
+        discard_value(syscall!(
             Sysno::prlimit64,
             SELF,
             limit.resource,
@@ -255,19 +261,19 @@ pub(super) fn limit(limit: &Rlimit) -> Result<(), Errno> {
         set => return set,
     }
     let mut current = [0_u64; 2];
-    // SAFETY: as above.
-    done(unsafe { syscall!(Sysno::prlimit64, SELF, limit.resource, 0, current.as_mut_ptr()) })?;
+    // SAFETY: the array has the kernel's layout of a limit.
+    discard_value(unsafe { syscall!(Sysno::prlimit64, SELF, limit.resource, 0, current.as_mut_ptr()) })?;
     let [_, highest] = current;
     set([limit.soft.min(highest), limit.hard.min(highest)])
 }
 
-/// Returns only what kept it from that. Both lists end with a null pointer.
+/// Executes a program. Returns only if that fails. Both lists end with a null pointer.
 ///
 /// # Safety
 ///
-/// The lists must hold valid texts.
+/// The lists must point to valid strings.
 pub(super) unsafe fn execute(program: &CStr, argv: *const *const c_char, env: *const *const c_char) -> Errno {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes valid lists.
     match unsafe { syscall!(Sysno::execve, program.as_ptr(), argv, env) } {
         Ok(_) => Errno(0),
         Err(error) => errno(error),
@@ -275,70 +281,71 @@ pub(super) unsafe fn execute(program: &CStr, argv: *const *const c_char, env: *c
 }
 
 pub(super) fn is_file(path: &CStr) -> bool {
-    // SAFETY: all-zero is a valid value.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: a text that stays for the call, and a valid place.
-    let looked = unsafe {
+    // SAFETY: an all-zero value is valid.
+    let mut metadata: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the string outlives the call, and the kernel writes to a valid value.
+    let result = unsafe {
         syscall!(
             Sysno::statx,
             libc::AT_FDCWD,
             path.as_ptr(),
             NO_FLAGS,
             libc::STATX_TYPE,
-            &raw mut found
+            &raw mut metadata
         )
     };
-    looked.is_ok() && u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFREG
+    result.is_ok() && u32::from(metadata.stx_mode) & libc::S_IFMT == libc::S_IFREG
 }
 
 pub(super) fn sleep_millis(millis: i64) {
     let time = [0_i64, millis * 1_000_000];
-    // SAFETY: seconds and nanoseconds, as the kernel has them on machines of 64 bits.
+    // SAFETY: the array holds seconds and nanoseconds, the kernel's layout on 64-bit machines.
     let _ = unsafe { syscall!(Sysno::nanosleep, time.as_ptr(), 0) };
 }
 
 pub(super) fn write(to: RawFd, bytes: &[u8]) -> Result<(), Errno> {
-    // SAFETY: reads the bytes.
-    done(unsafe { syscall!(Sysno::write, to, bytes.as_ptr(), bytes.len()) })
+    // SAFETY: the kernel only reads the bytes.
+    discard_value(unsafe { syscall!(Sysno::write, to, bytes.as_ptr(), bytes.len()) })
 }
 
+/// What a wait for children returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(super) enum WaitResult {
     Ended {
         child: i32,
         status: i32,
-        used: Used,
+        used: ResourceUsage,
     },
     /// There are children, but none has ended.
-    Alive,
+    NoneEnded,
     NoChild,
 }
 
-/// What a process and those that it waited for have used, as the kernel counts it for any process.
+/// What a process, and the descendants that it waited for, have used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct ResourceUsage {
     pub(crate) cpu_micros: u64,
-    /// The largest of them, at its peak.
+    /// The peak of the largest of these processes.
     pub(crate) memory_kib: u64,
 }
 
-impl Used {
-    pub(super) fn and(self, other: Used) -> Used {
-        Used {
+impl ResourceUsage {
+    pub(super) fn combined_with(self, other: ResourceUsage) -> ResourceUsage {
+        ResourceUsage {
             cpu_micros: self.cpu_micros.saturating_add(other.cpu_micros),
             memory_kib: self.memory_kib.max(other.memory_kib),
         }
     }
 }
 
-/// Waits for any child, unless the flags say otherwise.
-pub(super) fn wait_for_child(flags: c_int) -> Waited {
+/// Waits for any child. With `WNOHANG` in the flags it returns at once.
+pub(super) fn wait_for_child(flags: c_int) -> WaitResult {
     const ANY: isize = -1;
     let mut status = 0;
-    // SAFETY: all-zero is a valid value.
+    // SAFETY: an all-zero value is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: valid places for the status and the usage.
+        // SAFETY: the status and the usage are valid memory for the kernel to write to.
         match unsafe {
             syscall!(
                 Sysno::wait4,
@@ -348,33 +355,33 @@ pub(super) fn wait_for_child(flags: c_int) -> Waited {
                 &raw mut usage
             )
         } {
-            Ok(0) => return Waited::Alive,
+            Ok(0) => return WaitResult::NoneEnded,
             Ok(child) => {
                 let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-                return Waited::Ended {
+                return WaitResult::Ended {
                     child: child as i32,
                     status,
-                    used: Used {
+                    used: ResourceUsage {
                         cpu_micros: micros(usage.ru_utime) + micros(usage.ru_stime),
                         memory_kib: usage.ru_maxrss as u64,
                     },
                 };
             }
             Err(syscalls::Errno::EINTR) => {}
-            Err(_) => return Waited::NoChild,
+            Err(_) => return WaitResult::NoChild,
         }
     }
 }
 
-/// Without running anything that the warden would do at its end.
+/// Ends the process without running the exit handlers of the warden.
 pub(super) fn exit(code: c_int) -> ! {
     loop {
-        // SAFETY: ends the process.
+        // SAFETY: the call only ends the process.
         let _ = unsafe { syscall!(Sysno::exit_group, code) };
     }
 }
 
-fn done(result: Result<usize, syscalls::Errno>) -> Result<(), Errno> {
+fn discard_value(result: Result<usize, syscalls::Errno>) -> Result<(), Errno> {
     result.map(drop).map_err(errno)
 }
 

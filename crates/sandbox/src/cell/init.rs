@@ -1,4 +1,4 @@
-//! The first process of a cell. All others end with it, which the kernel sees to.
+//! The init process of a cell: its first process. When it ends, the kernel kills all others.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -8,136 +8,127 @@ use std::sync::atomic::AtomicPtr;
 
 use libc::c_int;
 
-use super::bare::{self, Mount, Used, Waited};
-use super::filter::Filter;
-use super::orders::{Company, Orders, Word};
-use super::process::{Birth, Stack, share};
-use super::step::{At, Step, StepError};
+use super::bare::{self, MountCall, ResourceUsage, WaitResult};
+use super::clone::{CloneOptions, ProcessStack, clone_sharing_memory};
+use super::command_user::CommandUser;
+use super::network::CellNetwork;
+use super::protocol::{CellMessage, ExecRequest, RemainingProcesses};
+use super::seccomp::SeccompFilter;
+use super::setup_step::{AtSetupStep, CellSetupError, CellSetupStep};
 use super::stub;
-use super::user::Who;
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
-/// What a cell is made with, for its two processes to read. Descriptors by number: the processes have copies of all
-/// that the warden had when the cell was made.
+/// What the two processes of a cell need; they read it in the memory that they share with the warden. Descriptors are
+/// plain numbers, because the processes have copies of all descriptors that the warden had when it started them.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) who: Who,
-    pub(super) reach: Reach,
-    /// To the control groups, where processes are not born in theirs.
-    pub(super) entrances: Vec<RawFd>,
-    /// The control group to be born in.
-    pub(super) group: Option<RawFd>,
-    pub(super) rules: Option<RawFd>,
-    pub(super) filter: Rc<Filter>,
-    /// Where the command's streams come from.
-    pub(super) streams: RawFd,
-    /// Where words go.
-    pub(super) words: RawFd,
-    /// The warden's ends of both, which nobody else may have: by their being closed its death is known.
-    pub(super) of_warden: [RawFd; 2],
+pub(super) struct CellContext {
+    pub(super) command_user: CommandUser,
+    pub(super) network: CellNetwork,
+    /// The files through which a process enters the control groups, if it does not start in its group.
+    pub(super) procs_files: Vec<RawFd>,
+    /// The control group in which the stub starts.
+    pub(super) cgroup_directory: Option<RawFd>,
+    pub(super) landlock_rules: Option<RawFd>,
+    pub(super) seccomp_filter: Rc<SeccompFilter>,
+    /// The socket from which the stub receives the command's standard streams.
+    pub(super) stream_socket: RawFd,
+    /// The pipe to which both processes write their messages.
+    pub(super) message_pipe: RawFd,
+    /// The warden's ends of both, which only the warden may keep open: when they are closed, the warden has ended.
+    pub(super) warden_ends: [RawFd; 2],
     pub(super) lock: Option<RawFd>,
-    /// The warden's `oom_score_adj`, and that of all who share its memory.
-    pub(super) oom_score: RawFd,
-    /// Valid when the streams have come.
-    pub(super) orders: AtomicPtr<Orders>,
-    pub(super) stacks: Stacks,
+    /// The `oom_score_adj` file of the warden, which applies to all processes that share its memory.
+    pub(super) oom_score_file: RawFd,
+    /// Valid once the streams have been received.
+    pub(super) exec_request: AtomicPtr<ExecRequest>,
+    pub(super) stacks: CellStacks,
 }
 
-/// One for each process.
+/// The stacks of the two processes of a cell.
 #[derive(Debug)]
-pub(super) struct Stacks {
-    init: Stack,
-    stub: Stack,
+pub(super) struct CellStacks {
+    init: ProcessStack,
+    stub: ProcessStack,
 }
 
-impl Stacks {
+impl CellStacks {
     pub(super) fn new() -> Result<Self, Errno> {
         Ok(Self {
-            init: Stack::new()?,
-            stub: Stack::new()?,
+            init: ProcessStack::new()?,
+            stub: ProcessStack::new()?,
         })
     }
 }
 
-/// Which network the cell is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// The warden's, in which there is nothing.
-    Nothing,
-    /// Itself.
-    Loopback,
-    /// What the operator has put there.
-    Named(RawFd),
-}
-
-/// What every cell has of its own. Others are the warden's: network and host name, in which no command can leave
-/// anything, and `ipc`, where it is seen to that none did. The control group's comes with the group.
+/// The new namespaces of every cell. The network and uts namespaces are the warden's, because no command can leave
+/// anything in them. The ipc namespace is the warden's as long as it is empty. The stub creates the cgroup namespace,
+/// after it has entered the group.
 const NAMESPACES: c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
 
-impl Desk {
-    /// Starts the first process.
+impl CellContext {
+    /// Starts the init process.
     ///
     /// # Safety
     ///
-    /// The desk must stay until that process and all others of the cell are gone.
-    pub(super) unsafe fn open_cell(&self) -> Result<i32, StepError> {
-        let birth = Birth {
+    /// The context must exist until that process and all others of the cell have ended.
+    pub(super) unsafe fn start_init(&self) -> Result<i32, CellSetupError> {
+        let options = CloneOptions {
             namespaces: NAMESPACES,
-            group: None,
+            cgroup_directory: None,
         };
-        // SAFETY: the caller's promise; and the warden touches nothing of the desk but the orders.
-        unsafe { share(birth, &self.stacks.init, run, self) }.at(Step::Cell)
+        // SAFETY: the caller keeps the context, and the warden changes nothing in it except the exec request.
+        unsafe { clone_sharing_memory(options, &self.stacks.init, run, self) }.at(CellSetupStep::StartInit)
     }
 
-    fn say(&self, word: Word) {
-        // Whoever is to hear it sees it if nothing comes.
-        let _ = bare::write(self.words, &word.encode());
+    fn send(&self, message: CellMessage) {
+        // If the message is lost, the warden notices that the pipe is closed.
+        let _ = bare::write(self.message_pipe, &message.encode());
     }
 
-    pub(super) fn fail(&self, error: StepError) -> ! {
-        self.say(Word::Failed(error));
+    pub(super) fn fail(&self, error: CellSetupError) -> ! {
+        self.send(CellMessage::Failed(error));
         bare::exit(127)
     }
 
-    pub(super) fn park(&self) {
-        self.say(Word::Parked);
+    pub(super) fn report_ready(&self) {
+        self.send(CellMessage::Ready);
     }
 }
 
-/// In the new namespaces.
-extern "C" fn run(desk: &Desk) -> ! {
-    match furnish(desk).and_then(|()| start_stub(desk)) {
-        Ok(command) => wait(desk, command),
-        Err(error) => desk.fail(error),
+/// Runs in the new namespaces.
+extern "C" fn run(context: &CellContext) -> ! {
+    match set_up_namespaces(context).and_then(|()| start_stub(context)) {
+        Ok(command) => wait_for_command(context, command),
+        Err(error) => context.fail(error),
     }
 }
 
-fn furnish(desk: &Desk) -> Result<(), StepError> {
-    for end in desk.of_warden {
-        bare::close(end).at(Step::DeathSignal)?;
+fn set_up_namespaces(context: &CellContext) -> Result<(), CellSetupError> {
+    for end in context.warden_ends {
+        bare::close(end).at(CellSetupStep::DeathSignal)?;
     }
-    bare::die_with_parent().at(Step::DeathSignal)?;
-    // It may have died before.
-    if bare::is_hung_up(desk.streams).at(Step::DeathSignal)? {
+    bare::die_with_parent().at(CellSetupStep::DeathSignal)?;
+    // The warden may have ended before the parent-death signal was set.
+    if bare::is_hung_up(context.stream_socket).at(CellSetupStep::DeathSignal)? {
         bare::exit(1);
     }
-    match desk.reach {
-        Reach::Nothing => {}
-        // Used once: a port that a task has closed stays taken for a while.
-        Reach::Loopback => bare::leave_namespaces(libc::CLONE_NEWNET)
-            .and_then(|()| bare::raise_loopback())
-            .at(Step::JoinNetwork)?,
-        Reach::Named(namespace) => bare::join_network(namespace).at(Step::JoinNetwork)?,
+    match context.network {
+        CellNetwork::Empty => {}
+        // Each namespace is used once, because a port stays in use for a while after a task has closed it.
+        CellNetwork::Loopback => bare::unshare_namespaces(libc::CLONE_NEWNET)
+            .and_then(|()| bare::bring_up_loopback())
+            .at(CellSetupStep::JoinNetwork)?,
+        CellNetwork::Named(namespace) => bare::join_network(namespace).at(CellSetupStep::JoinNetwork)?,
     }
-    PROCESSES.make().at(Step::MountProcesses)?;
-    bind(c"/box/tmp", c"/tmp").at(Step::MountTemporary)?;
-    bind(c"/box/shm", c"/dev/shm").at(Step::MountShared)?;
-    // Over the task's file system itself: what else lies there (the input) is out of sight.
-    bind(c"/box/box", c"/box").at(Step::MountWorkspace)
+    PROC_MOUNT.perform().at(CellSetupStep::MountProc)?;
+    bind(c"/box/tmp", c"/tmp").at(CellSetupStep::MountTmp)?;
+    bind(c"/box/shm", c"/dev/shm").at(CellSetupStep::MountShm)?;
+    // This covers the task's file system itself, and so hides its other files, such as the input.
+    bind(c"/box/box", c"/box").at(CellSetupStep::MountWorkspace)
 }
 
-/// Shows the cell's own processes and no others, and of those not ours.
-const PROCESSES: Mount<'_> = Mount {
+/// Shows only the processes of the cell, and not the init process.
+const PROC_MOUNT: MountCall<'_> = MountCall {
     from: c"proc",
     to: c"/proc",
     kind: Some(c"proc"),
@@ -146,79 +137,80 @@ const PROCESSES: Mount<'_> = Mount {
 };
 
 fn bind(from: &CStr, to: &CStr) -> Result<(), Errno> {
-    Mount {
+    MountCall {
         from,
         to,
         kind: None,
         flags: libc::MS_BIND,
         options: None,
     }
-    .make()
+    .perform()
 }
 
-fn start_stub(desk: &Desk) -> Result<i32, StepError> {
-    let birth = Birth {
+fn start_stub(context: &CellContext) -> Result<i32, CellSetupError> {
+    let options = CloneOptions {
         namespaces: 0,
-        group: desk.group,
+        cgroup_directory: context.cgroup_directory,
     };
-    // SAFETY: the desk outlives the cell, and both processes make bare calls only.
-    unsafe { share(birth, &desk.stacks.stub, stub::run, desk) }.at(Step::Stub)
+    // SAFETY: the context outlives the cell, and both processes make bare calls only.
+    unsafe { clone_sharing_memory(options, &context.stacks.stub, stub::run, context) }
+        .at(CellSetupStep::StartStub)
 }
 
-/// Waits for the command, and for every orphan of it, without any power.
-fn wait(desk: &Desk, command: i32) -> ! {
-    match give_up(desk).at(Step::GiveUp) {
-        Ok(()) => drop(bare::write(WORDS, &Word::Parked.encode())),
-        Err(error) => desk.fail(error),
+/// Waits, without privileges, for the command and for every orphan of it.
+fn wait_for_command(context: &CellContext, command: i32) -> ! {
+    match drop_privileges(context).at(CellSetupStep::DropInitPrivileges) {
+        Ok(()) => drop(bare::write(MESSAGE_PIPE, &CellMessage::Ready.encode())),
+        Err(error) => context.fail(error),
     }
-    let mut used = Used::default();
+    let mut used = ResourceUsage::default();
     loop {
         match bare::wait_for_child(0) {
-            Waited::Ended {
+            WaitResult::Ended {
                 child,
                 status,
                 used: by_child,
             } => {
-                used = used.and(by_child);
+                used = used.combined_with(by_child);
                 if child == command {
-                    let (company, by_others) = company();
-                    let ended = Word::Ended {
+                    let (remaining, by_others) = reap_remaining();
+                    let ended = CellMessage::CommandEnded {
                         status,
-                        company,
-                        used: used.and(by_others),
+                        remaining,
+                        used: used.combined_with(by_others),
                     };
-                    let _ = bare::write(WORDS, &ended.encode());
+                    let _ = bare::write(MESSAGE_PIPE, &ended.encode());
                     bare::exit(0)
                 }
             }
-            Waited::Alive => {}
-            Waited::NoChild => bare::exit(1),
+            WaitResult::NoneEnded => {}
+            WaitResult::NoChild => bare::exit(1),
         }
     }
 }
 
-/// Where this process says words when it has given up all else.
-const WORDS: RawFd = 0;
+/// The descriptor of the message pipe after all others are closed.
+const MESSAGE_PIPE: RawFd = 0;
 
-/// A command must not be able to do anything to this process, nor get anything through it.
-fn give_up(desk: &Desk) -> Result<(), Errno> {
-    bare::put_descriptor(desk.words, WORDS)?;
-    // So that the lock lives as long as any cell does.
-    bare::put_descriptor(desk.lock.unwrap_or(WORDS), WORDS + 1)?;
-    bare::close_from(WORDS + 2)?;
+/// A command must not be able to affect this process, nor to gain anything through it.
+fn drop_privileges(context: &CellContext) -> Result<(), Errno> {
+    bare::duplicate_descriptor(context.message_pipe, MESSAGE_PIPE)?;
+    // The lock is kept open, so that it is held as long as any cell exists.
+    bare::duplicate_descriptor(context.lock.unwrap_or(MESSAGE_PIPE), MESSAGE_PIPE + 1)?;
+    bare::close_from(MESSAGE_PIPE + 2)?;
     bare::drop_capabilities()?;
     bare::forbid_new_privileges()
 }
 
-/// Whether there is another process in the cell. All come from its first one, and those whose parents end become its
-/// children: if it has none, it is alone. Those that have ended meanwhile are counted.
-fn company() -> (Company, Used) {
-    let mut used = Used::default();
+/// Reaps the processes that have ended, and returns whether others are left. All processes of the cell descend from
+/// this one, and orphans become its children, so without children it is alone.
+fn reap_remaining() -> (RemainingProcesses, ResourceUsage) {
+    let mut used = ResourceUsage::default();
     loop {
         match bare::wait_for_child(libc::WNOHANG) {
-            Waited::Ended { used: by_child, .. } => used = used.and(by_child),
-            Waited::Alive => return (Company::Others, used),
-            Waited::NoChild => return (Company::Nobody, used),
+            WaitResult::Ended { used: by_child, .. } => used = used.combined_with(by_child),
+            WaitResult::NoneEnded => return (RemainingProcesses::Some, used),
+            WaitResult::NoChild => return (RemainingProcesses::None, used),
         }
     }
 }

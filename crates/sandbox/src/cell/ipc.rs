@@ -1,5 +1,6 @@
-//! What processes share that is in no file system: System V memory, semaphores and queues, and POSIX queues. It can
-//! outlive them. A namespace in which none is left serves the next task too; another would cost a tenth of its cell.
+//! The ipc namespace: System V shared memory, semaphores and queues, and POSIX message queues. Such objects can
+//! outlive their processes. An empty namespace is reused for the next task, because a new one takes a tenth of the
+//! time of creating a cell.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,35 +12,36 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 
 use super::mount::make_detached;
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
+/// The ipc namespace that this process and its cells are in.
 #[derive(Debug)]
-pub(super) struct Ipc {
-    /// Where the POSIX queues of the namespace can be seen.
-    queues: Dir,
+pub(super) struct IpcNamespace {
+    /// The mounted POSIX message queues of the namespace.
+    message_queues: Dir,
 }
 
-impl Ipc {
-    /// A new namespace, which this process moves to.
-    pub(super) fn make() -> Result<Self, Errno> {
+impl IpcNamespace {
+    /// Creates a new namespace and moves this process into it.
+    pub(super) fn create() -> Result<Self, Errno> {
         unshare(CloneFlags::CLONE_NEWIPC)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self {
-            queues: Dir::openat(make_detached(c"mqueue")?, ".", flags, Mode::empty())?,
+            message_queues: Dir::openat(make_detached(c"mqueue")?, ".", flags, Mode::empty())?,
         })
     }
 
-    pub(super) fn queues(&self) -> BorrowedFd<'_> {
-        self.queues.as_fd()
+    pub(super) fn message_queues(&self) -> BorrowedFd<'_> {
+        self.message_queues.as_fd()
     }
 
-    /// Whether all is gone that was made here.
+    /// Whether nothing is left that a command created here.
     pub(super) fn is_empty(&mut self) -> Result<bool, Errno> {
-        Ok(system_v_objects()? == 0 && !self.has_queues()?)
+        Ok(system_v_objects()? == 0 && !self.has_message_queues()?)
     }
 
-    fn has_queues(&mut self) -> Result<bool, Errno> {
-        for entry in self.queues.iter() {
+    fn has_message_queues(&mut self) -> Result<bool, Errno> {
+        for entry in self.message_queues.iter() {
             if ![c".", c".."].contains(&entry?.file_name()) {
                 return Ok(true);
             }
@@ -49,27 +51,28 @@ impl Ipc {
 }
 
 fn system_v_objects() -> Result<c_int, Errno> {
-    /// Not in every release of `libc`.
+    /// Some releases of `libc` lack this constant.
     const SHM_INFO: c_int = 14;
+    /// The kernel's `struct shm_info`.
     #[repr(C)]
-    struct SharedMemory {
+    struct ShmInfo {
         segments: c_int,
         others: [libc::c_ulong; 8],
     }
-    // SAFETY: all-zero values are valid; each call writes to a value that is at least as large as what it gives.
+    // SAFETY: all-zero values are valid, and each value is at least as large as what its call writes.
     unsafe {
-        let mut memory: SharedMemory = std::mem::zeroed();
+        let mut memory: ShmInfo = std::mem::zeroed();
         let mut semaphores: libc::seminfo = std::mem::zeroed();
-        let mut queues: libc::msginfo = std::mem::zeroed();
-        let asked = [
+        let mut message_queues: libc::msginfo = std::mem::zeroed();
+        let results = [
             libc::shmctl(0, SHM_INFO, (&raw mut memory).cast()),
             libc::semctl(0, 0, libc::SEM_INFO, &raw mut semaphores),
-            libc::msgctl(0, libc::MSG_INFO, (&raw mut queues).cast()),
+            libc::msgctl(0, libc::MSG_INFO, (&raw mut message_queues).cast()),
         ];
-        match asked.contains(&-1) {
+        match results.contains(&-1) {
             true => Err(Errno::last()),
-            // These fields stand for the number of sets and of queues when the kernel is asked in this way.
-            false => Ok(memory.segments + semaphores.semusz + queues.msgpool),
+            // With these requests the kernel puts the number of sets and of queues into these fields.
+            false => Ok(memory.segments + semaphores.semusz + message_queues.msgpool),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The second wall around files: what a command may do beneath which folder, whoever it is and whatever is mounted.
+//! Landlock rules: what a command may do in which folders, regardless of its user and of mounts.
 //!
-//! All that it does here is forbidden by mounts and permissions already. This wall stands on its own: it holds when
-//! one of those has a hole.
+//! Mounts and permissions already forbid everything that these rules forbid. They are a second, independent
+//! protection, in case one of those has a hole.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -15,21 +15,21 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
-/// The newest that we know what it forbids; older kernels know a part of it, newer ones all.
-const KNOWN: ABI = ABI::V6;
+/// The newest version whose restrictions we know. Older kernels enforce a part of them, newer ones all.
+const NEWEST_KNOWN_ABI: ABI = ABI::V6;
 
-/// The first kernels could only forbid to move files from one folder to another, which no program would expect.
-const OLDEST: i32 = 2;
+/// Version 1 could only forbid moving files between folders, which programs do not expect.
+const OLDEST_USEFUL_ABI: i32 = 2;
 
-/// What is there is written to by all kinds of programs, and in a cell of no consequence.
+/// Programs of all kinds write to these devices, and in a cell they are harmless.
 const DEVICES: &str = "/dev";
 
-/// The kernel's version of this wall. None: it has none, or one that is too old to be of use.
+/// The kernel's Landlock version. `None` if it has none, or one that is too old to be useful.
 pub(crate) fn version() -> Option<i32> {
     const ASK_VERSION: u32 = 1;
-    // SAFETY: the kernel is asked for a number, and given no memory.
+    // SAFETY: the kernel is asked for a number and gets no memory to access.
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -38,7 +38,7 @@ pub(crate) fn version() -> Option<i32> {
             ASK_VERSION,
         )
     };
-    Some(version as i32).filter(|version| *version >= OLDEST)
+    Some(version as i32).filter(|version| *version >= OLDEST_USEFUL_ABI)
 }
 
 /// The folders that are the same for all cells of a warden, opened once.
@@ -49,7 +49,7 @@ pub(super) struct SharedFolders {
 }
 
 impl SharedFolders {
-    /// None where [`version`] is none.
+    /// Returns `None` if the kernel has no usable Landlock.
     pub(super) fn open() -> Result<Option<Self>, Errno> {
         match version() {
             Some(_) => Ok(Some(Self {
@@ -61,46 +61,46 @@ impl SharedFolders {
     }
 }
 
-/// What is allowed beneath which folders. Of the folders as they are now: another that is mounted over one of them
-/// is another one, and one of them that is mounted elsewhere stays the same.
+/// The access rights of a command, by folder. They apply to the folders as they are now: a folder that is mounted
+/// over one of them later is a different folder, and one of them that is mounted elsewhere keeps its rules.
 #[derive(Debug)]
-pub(super) struct Rules(OwnedFd);
+pub(super) struct LandlockRules(OwnedFd);
 
-impl Rules {
-    /// The queues are another folder that may be written to, which has no path.
+impl LandlockRules {
+    /// `message_queues` is another writable folder, which has no path.
     pub(super) fn new(
         shared: &SharedFolders,
         writable: &[&Path],
-        queues: Option<BorrowedFd<'_>>,
+        message_queues: Option<BorrowedFd<'_>>,
     ) -> Result<Option<Self>, Errno> {
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
-        let mut rules = handled().map_err(errno)?;
-        rules = allow(rules, &shared.root, AccessFs::from_read(KNOWN))?;
+        let mut rules = create_ruleset().map_err(errno)?;
+        rules = allow(rules, &shared.root, AccessFs::from_read(NEWEST_KNOWN_ABI))?;
         rules = allow(rules, &shared.devices, device)?;
         for path in writable {
             let folder = PathFd::new(path).map_err(errno)?;
-            rules = allow(rules, folder, AccessFs::from_all(KNOWN))?;
+            rules = allow(rules, folder, AccessFs::from_all(NEWEST_KNOWN_ABI))?;
         }
-        if let Some(queues) = queues {
-            rules = allow(rules, queues, AccessFs::from_all(KNOWN))?;
+        if let Some(message_queues) = message_queues {
+            rules = allow(rules, message_queues, AccessFs::from_all(NEWEST_KNOWN_ABI))?;
         }
         Ok(Option::<OwnedFd>::from(rules).map(Self))
     }
 }
 
-impl AsRawFd for Rules {
+impl AsRawFd for LandlockRules {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// All that is not allowed later: what can be done to files; and to signal processes or to connect to nameless
-/// sockets that were there before.
-fn handled() -> Result<RulesetCreated, RulesetError> {
+/// Restricts everything that is not allowed by a later rule: access to files, signals to processes outside, and
+/// connections to abstract sockets outside.
+fn create_ruleset() -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .scope(Scope::from_all(KNOWN))?
+        .handle_access(AccessFs::from_all(NEWEST_KNOWN_ABI))?
+        .scope(Scope::from_all(NEWEST_KNOWN_ABI))?
         .create()
 }
 

@@ -1,4 +1,4 @@
-//! The few calls about mounts that go by descriptor.
+//! Mount calls that work on descriptors.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
-/// A copy of what is mounted at and beneath a path, attached nowhere yet.
+/// Copies the mounts at and beneath a path, without attaching the copy anywhere.
 pub(super) fn copy_tree(path: &Path) -> Result<OwnedFd, Errno> {
     let path = c_path(path)?;
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint;
@@ -16,11 +16,11 @@ pub(super) fn copy_tree(path: &Path) -> Result<OwnedFd, Errno> {
     opened(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
 }
 
-/// A new file system of this kind, attached nowhere.
+/// Creates a file system of this type, without attaching it anywhere.
 pub(super) fn make_detached(kind: &CStr) -> Result<OwnedFd, Errno> {
     const CREATE: libc::c_uint = 6;
     let nothing = std::ptr::null::<libc::c_char>();
-    // SAFETY: the kind is a valid C string, and where the kernel could read another text there is none.
+    // SAFETY: the type is a valid C string, and the other string arguments are null.
     unsafe {
         let context = opened(libc::syscall(
             libc::SYS_fsopen,
@@ -37,18 +37,18 @@ pub(super) fn make_detached(kind: &CStr) -> Result<OwnedFd, Errno> {
 
 fn opened(result: libc::c_long) -> Result<OwnedFd, Errno> {
     match result {
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as i32) }),
         _ => Err(Errno::last()),
     }
 }
 
-/// Sets attributes of a mount and of all beneath it.
+/// Sets attributes of a mount and of all mounts beneath it.
 pub(super) fn restrict(tree: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
     set_attributes(tree, attributes, libc::AT_EMPTY_PATH | libc::AT_RECURSIVE)
 }
 
-/// The same for the mount alone.
+/// Sets attributes of a single mount.
 pub(super) fn restrict_one(mount: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
     set_attributes(mount, attributes, libc::AT_EMPTY_PATH)
 }
@@ -60,7 +60,7 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: libc::c_int) ->
         propagation: 0,
         userns_fd: 0,
     };
-    // SAFETY: an empty path, and attributes of the size that is given.
+    // SAFETY: the path is an empty C string, and the size is that of the attributes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -74,7 +74,7 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: libc::c_int) ->
     if result < 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// Attaches a detached tree at a path beneath a folder.
+/// Attaches a detached mount at a path beneath a folder.
 pub(super) fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
     let path = c_path(path)?;
     // SAFETY: both paths are valid C strings.

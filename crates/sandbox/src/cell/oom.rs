@@ -1,19 +1,19 @@
-//! Whom the kernel chooses when the whole machine is out of memory: a command, never its warden.
+//! OOM scores: when the whole machine is out of memory, the kernel kills a command and not its warden.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// For a command: before everyone else.
-pub(super) const PREFERRED: &[u8] = b"1000";
+/// The score of commands: the kernel kills them before all other processes.
+pub(super) const COMMAND_OOM_SCORE: &[u8] = b"1000";
 
-/// The warden's own score. Until a command's process executes its program it shares the warden's memory, and the kernel
-/// gives the score of one to all who share that. So the process sets the score for both, keeps it when it executes the
-/// program, and the warden sets back its own as soon as it knows of that.
+/// The warden's own OOM score. Until the stub executes its program it shares the warden's memory, and the kernel
+/// applies one score to all processes that share memory. So the stub sets the score for both and keeps it when it
+/// executes the program, and the warden restores its own score as soon as it notices that.
 #[derive(Debug)]
 pub(crate) struct OomScore {
     file: File,
@@ -21,7 +21,7 @@ pub(crate) struct OomScore {
 }
 
 impl OomScore {
-    /// While there is a path to it.
+    /// Opens the file while this process still has a path to it.
     pub(super) fn open() -> Result<OomScore, Errno> {
         let own = fs::read_to_string(FILE)?;
         let file = File::options().write(true).open(FILE)?;
@@ -31,7 +31,8 @@ impl OomScore {
         })
     }
 
-    /// A warden that cannot is chosen like a command, and its task is lost by the platform.
+    /// Errors are ignored: in the worst case the kernel kills the warden like a command, and the attempt fails as a
+    /// platform failure.
     pub(crate) fn restore(&self) {
         let _ = (&self.file).write_all(self.own.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! How the cells of one warden are to be made. Decided by the owner, before anything is done.
+//! The settings of the cells of one warden, which the owner decides before it starts the warden.
 
 use std::fs;
 use std::io;
@@ -6,48 +6,50 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::Place;
-use crate::spec::Limits;
-use crate::subordinate::Subordinates;
+use crate::cgroup::CgroupRoot;
+use crate::spec::CommandLimits;
+use crate::subordinate_ids::SubordinateIds;
 use crate::wire;
 
-/// Where commands find their files, in every cell.
+/// The path of the workspace in every cell.
 pub const WORKSPACE: &str = "/box";
 
+/// How a warden creates its cells.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellSettings {
-    /// What lies in the root beside what every cell has.
-    pub root: Vec<Part>,
-    /// User and group that commands run as, where the warden is root.
+    /// The entries of the root file system, in addition to those that every cell has.
+    pub root_entries: Vec<RootEntry>,
+    /// The user and group id of the commands, if the warden is root.
     pub user: u32,
-    /// Of whom commands are one, where the warden is an ordinary user. None: they are that user as well.
-    pub subordinates: Option<Subordinates>,
-    /// Files that a command may have open at most, whatever it asks for.
-    pub most_open_files: Option<u64>,
-    /// Where the groups are, and the name of this warden's. None: the operator does without.
-    pub group: Option<(Place, String)>,
-    /// What a command may have that asks for no limit of its own.
-    pub usual: Usual,
-    /// Bytes that a task may have in files, all its folders together.
+    /// The ids from which the user of the commands is taken, if the warden is an ordinary user. `None` means that
+    /// they run as the same user.
+    pub subordinate_ids: Option<SubordinateIds>,
+    /// The maximum number of open files of a command, regardless of its own limit.
+    pub max_open_files: Option<u64>,
+    /// The cgroup root, and the name of this warden's group. `None` if the operator does without control groups.
+    pub group: Option<(CgroupRoot, String)>,
+    /// The limits of a command that asks for none.
+    pub default_limits: DefaultCommandLimits,
+    /// Bytes that all files of a task may have together.
     pub space: u64,
-    /// Files and folders that a task may have.
-    pub files: u64,
-    /// Networks that a command may ask for: a name, and a network namespace that the operator has made.
-    pub networks: Vec<Network>,
+    /// How many files and folders a task may have.
+    pub max_files: u64,
+    /// The networks that a command may ask for.
+    pub networks: Vec<NamedNetwork>,
 }
 
-/// Limits of commands that ask for none. `None` is no limit.
+/// The limits of commands that ask for none. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usual {
+pub struct DefaultCommandLimits {
     pub memory: Option<u64>,
     pub processes: Option<u32>,
-    /// For each process.
+    /// The limit of each process.
     pub open_files: Option<u64>,
 }
 
-impl Usual {
-    pub(crate) fn complete(self, limits: Limits) -> Limits {
-        Limits {
+impl DefaultCommandLimits {
+    pub(crate) fn fill_in(self, limits: CommandLimits) -> CommandLimits {
+        CommandLimits {
             memory: limits.memory.or(self.memory),
             processes: limits.processes.or(self.processes),
             open_files: limits.open_files.or(self.open_files),
@@ -56,31 +58,33 @@ impl Usual {
     }
 }
 
+/// A network that the operator has created: its name, and the file of its network namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Network {
+pub struct NamedNetwork {
     pub name: String,
     #[serde(with = "wire::path")]
     pub namespace: PathBuf,
 }
 
-/// One entry of the root of every cell.
+/// One entry of the root file system of every cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
-    /// A file or folder of the host, to be read only.
+pub enum RootEntry {
+    /// A file or folder of the host, mounted read-only.
     Bind {
         #[serde(with = "wire::path")]
         from: PathBuf,
         #[serde(with = "wire::path")]
         to: PathBuf,
     },
-    /// A small file of the host, as it is when the warden starts. Each mount is a cost to every cell.
+    /// A copy of a small file of the host, made when the warden starts. It is cheaper than a mount, which each cell
+    /// must copy.
     Copy {
         #[serde(with = "wire::path")]
         from: PathBuf,
         #[serde(with = "wire::path")]
         to: PathBuf,
     },
-    Link {
+    Symlink {
         #[serde(with = "wire::path")]
         at: PathBuf,
         #[serde(with = "wire::path")]
@@ -88,12 +92,12 @@ pub enum Part {
     },
 }
 
-/// Folders of the host that hold programs and what these need.
-const PROGRAMS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// Folders of the host with programs and their libraries.
+const PROGRAM_FOLDERS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Of the host's settings only what programs need to start: which libraries there are, which program a name stands
-/// for, the time zone, the certificates, and what Java will not start without.
-const CONFIGURATION: [&str; 9] = [
+/// The configuration files of the host that programs need to start: libraries, alternatives, time zone, certificates,
+/// and what Java requires.
+const CONFIGURATION_FILES: [&str; 9] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -105,27 +109,27 @@ const CONFIGURATION: [&str; 9] = [
     "/etc/mime.types",
 ];
 
-/// What every cell has of its own; a root that brings these does not change that.
-pub(crate) const OWN: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "box"];
+/// Top-level folders that every cell has itself. Such a folder of a given root is ignored.
+pub(crate) const RESERVED_NAMES: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "box"];
 
-impl Part {
-    /// Where it is in the cell.
-    pub(crate) fn place(&self) -> &Path {
+impl RootEntry {
+    /// The path of the entry in the cell.
+    pub(crate) fn path_in_cell(&self) -> &Path {
         match self {
-            Part::Bind { to, .. } | Part::Copy { to, .. } => to,
-            Part::Link { at, .. } => at,
+            RootEntry::Bind { to, .. } | RootEntry::Copy { to, .. } => to,
+            RootEntry::Symlink { at, .. } => at,
         }
     }
 
-    /// The host's own programs, without its data and without its settings.
-    pub fn of_host() -> io::Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        for path in PROGRAMS {
-            parts.extend(part(Path::new(path), Path::new(path))?);
+    /// The programs of the host, without its data and most of its configuration.
+    pub fn of_host() -> io::Result<Vec<RootEntry>> {
+        let mut entries = Vec::new();
+        for path in PROGRAM_FOLDERS {
+            entries.extend(root_entry(Path::new(path), Path::new(path))?);
         }
-        for path in CONFIGURATION {
-            let part = part(Path::new(path), Path::new(path))?;
-            parts.extend(part.map(Part::copied_if_small));
+        for path in CONFIGURATION_FILES {
+            let root_entry = root_entry(Path::new(path), Path::new(path))?;
+            entries.extend(root_entry.map(RootEntry::copy_if_small));
         }
         for entry in fs::read_dir("/etc").into_iter().flatten() {
             let path = entry?.path();
@@ -133,44 +137,44 @@ impl Part {
                 .file_name()
                 .is_some_and(|name| name.to_string_lossy().starts_with("java-"))
             {
-                parts.extend(part(&path, &path)?);
+                entries.extend(root_entry(&path, &path)?);
             }
         }
-        Ok(parts)
+        Ok(entries)
     }
 
-    fn copied_if_small(self) -> Part {
+    fn copy_if_small(self) -> RootEntry {
         const SMALL: u64 = 256 << 10;
         let is_small = |path: &Path| fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= SMALL);
         match self {
-            Part::Bind { from, to } if is_small(&from) => Part::Copy { from, to },
-            part => part,
+            RootEntry::Bind { from, to } if is_small(&from) => RootEntry::Copy { from, to },
+            root_entry => root_entry,
         }
     }
 
-    /// A folder with a whole root file system, as an image unpacks to.
-    pub fn of_folder(folder: &Path) -> io::Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
-        entries.sort_by_key(|entry| entry.file_name());
-        for entry in entries {
+    /// A folder with a complete root file system, for example an unpacked container image.
+    pub fn of_folder(folder: &Path) -> io::Result<Vec<RootEntry>> {
+        let mut entries = Vec::new();
+        let mut found: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+        found.sort_by_key(|entry| entry.file_name());
+        for entry in found {
             let name = entry.file_name();
-            if !OWN.iter().any(|own| name == *own) {
-                parts.extend(part(&entry.path(), &Path::new("/").join(name))?);
+            if !RESERVED_NAMES.iter().any(|own| name == *own) {
+                entries.extend(root_entry(&entry.path(), &Path::new("/").join(name))?);
             }
         }
-        Ok(parts)
+        Ok(entries)
     }
 }
 
-/// Links stay links: `/bin` is one on most machines.
-fn part(from: &Path, to: &Path) -> io::Result<Option<Part>> {
+/// Symbolic links stay links: `/bin` is one on most machines.
+fn root_entry(from: &Path, to: &Path) -> io::Result<Option<RootEntry>> {
     match fs::symlink_metadata(from) {
-        Ok(metadata) if metadata.is_symlink() => Ok(Some(Part::Link {
+        Ok(metadata) if metadata.is_symlink() => Ok(Some(RootEntry::Symlink {
             at: to.into(),
             target: fs::read_link(from)?,
         })),
-        Ok(_) => Ok(Some(Part::Bind {
+        Ok(_) => Ok(Some(RootEntry::Bind {
             from: from.into(),
             to: to.into(),
         })),

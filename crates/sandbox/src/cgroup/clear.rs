@@ -1,69 +1,74 @@
-//! Remove groups with the processes that are in them.
+//! Removes control groups and kills the processes in them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::place::PlaceError;
+use super::root::CgroupRootError;
 use crate::pidfd::PidFd;
 
-/// Processes end within milliseconds after they were killed, unless they write to a broken disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Processes end within milliseconds after SIGKILL, unless they wait for a disk that does not respond.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Removes all groups beneath these; returns how many processes were in them. One that cannot be emptied keeps no other
-/// from being removed, and is the error in the end.
-pub(super) fn clear<'a>(bases: impl IntoIterator<Item = &'a Path>) -> Result<usize, PlaceError> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut cleared = Cleared::default();
-    for base in bases {
-        clear_until(base, deadline, &mut cleared)?;
+/// Removes all groups beneath these directories and returns how many processes were killed. A group whose processes
+/// do not end does not keep the others from being removed; it is reported as an error at the end.
+pub(super) fn clear<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<usize, CgroupRootError> {
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    let mut cleared = ClearResult::default();
+    for directory in directories {
+        clear_until(directory, deadline, &mut cleared)?;
     }
-    match cleared.remain.is_empty() {
+    match cleared.stuck_groups.is_empty() {
         true => Ok(cleared.killed),
-        false => Err(PlaceError::Remains(cleared.remain)),
+        false => Err(CgroupRootError::StuckProcesses(cleared.stuck_groups)),
     }
 }
 
+/// The killed processes and the remaining groups while groups are cleared.
 #[derive(Default)]
-struct Cleared {
+struct ClearResult {
     killed: usize,
     /// Groups whose processes do not end.
-    remain: Vec<PathBuf>,
+    stuck_groups: Vec<PathBuf>,
 }
 
-/// Removes a group that has none beneath it.
-pub(super) fn remove(group: &Path) -> Result<(), PlaceError> {
-    end(group, Instant::now() + PATIENCE).map(drop)
+/// Kills the processes of a group without subgroups and removes it.
+pub(super) fn remove(group: &Path) -> Result<(), CgroupRootError> {
+    kill_and_remove(group, Instant::now() + KILL_TIMEOUT).map(drop)
 }
 
-/// Kills what is in a group. Processes may be started while it lists them: none can where the kernel kills all at once
-/// or the group limits processes.
+/// Kills the processes of a group. No process can escape by forking if the kernel has `cgroup.kill` or the group has
+/// a pids controller.
 pub(super) fn kill(group: &Path) {
     let _ = write(&group.join("pids.max"), "0");
     let _ = write(&group.join("cgroup.kill"), "1");
-    for process in hold(group).unwrap_or_default() {
+    for process in open_processes(group).unwrap_or_default() {
         let _ = process.send(libc::SIGKILL);
     }
 }
 
-fn clear_until(base: &Path, deadline: Instant, cleared: &mut Cleared) -> Result<(), PlaceError> {
-    let unlisted = |source| PlaceError::List {
-        path: base.to_owned(),
+fn clear_until(
+    directory: &Path,
+    deadline: Instant,
+    cleared: &mut ClearResult,
+) -> Result<(), CgroupRootError> {
+    let unlisted = |source| CgroupRootError::List {
+        path: directory.to_owned(),
         source,
     };
-    let entries = match fs::read_dir(base) {
+    let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(unlisted)?,
     };
     for entry in entries {
         let entry = entry.map_err(unlisted)?;
-        // Everything else are the group's own files.
+        // All other entries are the files of the group itself.
         if entry.file_type().map_err(unlisted)?.is_dir() {
             clear_until(&entry.path(), deadline, cleared)?;
-            match end(&entry.path(), deadline) {
+            match kill_and_remove(&entry.path(), deadline) {
                 Ok(killed) => cleared.killed += killed,
-                Err(PlaceError::Remains(groups)) => cleared.remain.extend(groups),
+                Err(CgroupRootError::StuckProcesses(groups)) => cleared.stuck_groups.extend(groups),
                 Err(error) => return Err(error),
             }
         }
@@ -71,9 +76,9 @@ fn clear_until(base: &Path, deadline: Instant, cleared: &mut Cleared) -> Result<
     Ok(())
 }
 
-fn end(group: &Path, deadline: Instant) -> Result<usize, PlaceError> {
+fn kill_and_remove(group: &Path, deadline: Instant) -> Result<usize, CgroupRootError> {
     const PAUSE: Duration = Duration::from_millis(1);
-    // From now on none can be started, where this group limits processes.
+    // If the group has a pids controller, no process can be started from now on.
     let _ = write(&group.join("pids.max"), "0");
     let mut killed = 0;
     loop {
@@ -82,48 +87,51 @@ fn end(group: &Path, deadline: Instant) -> Result<usize, PlaceError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(killed),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             Err(source) => {
-                return Err(PlaceError::Remove {
+                return Err(CgroupRootError::Remove {
                     path: group.to_owned(),
                     source,
                 });
             }
         }
-        let held = hold(group).map_err(|source| PlaceError::List {
+        let processes = open_processes(group).map_err(|source| CgroupRootError::List {
             path: group.to_owned(),
             source,
         })?;
-        // All at once, where the kernel can; one that it cannot or has ended already needs nothing more.
+        // The kernel kills all processes at once if it can. An error is harmless: each process is also killed by its
+        // descriptor.
         let _ = write(&group.join("cgroup.kill"), "1");
-        for process in &held {
+        for process in &processes {
             let _ = process.send(libc::SIGKILL);
         }
-        for process in &held {
+        for process in &processes {
             if !process.wait(deadline.saturating_duration_since(Instant::now())) {
-                return Err(PlaceError::Remains(vec![group.to_owned()]));
+                return Err(CgroupRootError::StuckProcesses(vec![group.to_owned()]));
             }
         }
-        killed += held.len();
+        killed += processes.len();
         if Instant::now() >= deadline {
-            return Err(PlaceError::Remains(vec![group.to_owned()]));
+            return Err(CgroupRootError::StuckProcesses(vec![group.to_owned()]));
         }
-        if held.is_empty() {
-            // The last one is no longer listed and not quite gone, which nothing tells the end of.
+        if processes.is_empty() {
+            // The last process is no longer listed but still holds the group, and the kernel reports no event when
+            // that ends.
             std::thread::sleep(PAUSE);
         }
     }
 }
 
-/// The processes of a group. Listed again once they are held, so that no number can have passed to another.
-fn hold(group: &Path) -> io::Result<Vec<PidFd>> {
+/// Opens the processes of a group. They are listed again afterwards, so that no process id can belong to another
+/// process by then.
+fn open_processes(group: &Path) -> io::Result<Vec<PidFd>> {
     let own = std::process::id() as i32;
     let listed = members(group)?.into_iter().filter(|pid| *pid != own);
-    let held: Vec<(i32, PidFd)> = listed
+    let processes: Vec<(i32, PidFd)> = listed
         .filter_map(|pid| Some((pid, PidFd::open(pid).ok()?)))
         .collect();
-    let still = members(group)?;
-    Ok(held
+    let still_listed = members(group)?;
+    Ok(processes
         .into_iter()
-        .filter(|(pid, _)| still.contains(pid))
+        .filter(|(pid, _)| still_listed.contains(pid))
         .map(|(_, process)| process)
         .collect())
 }
@@ -133,7 +141,7 @@ pub(super) fn members(group: &Path) -> io::Result<Vec<i32>> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// Never makes a file, and gives the kernel the whole text in one call.
+/// Never creates a file, and passes the whole text to the kernel in one call.
 pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new()
         .write(true)

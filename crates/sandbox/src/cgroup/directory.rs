@@ -1,4 +1,4 @@
-//! A group's directory, held by descriptor.
+//! The directory of a control group, held by its descriptor.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,68 +10,69 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::figure::Figure;
-use super::place::Base;
-use super::{Controller, GroupError};
-use crate::fault::Errno;
+use super::root::RootDirectory;
+use super::stat_file::StatFile;
+use super::{CgroupController, CgroupError};
+use crate::platform_error::Errno;
 
-/// The directory beneath which a group is made.
+/// An open directory of the [`super::CgroupRoot`], in which groups are created.
 #[derive(Debug)]
-pub(super) struct Parent {
+pub(super) struct OpenRootDirectory {
     fd: OwnedFd,
-    /// Where it was when it was opened; for messages only.
+    /// The path when the directory was opened; only for messages.
     path: PathBuf,
-    pub(super) keeps: Vec<Controller>,
+    pub(super) controllers: Vec<CgroupController>,
 }
 
-impl Parent {
-    pub(super) fn open(base: &Base) -> Result<Self, GroupError> {
-        let path = base.path.clone();
-        match open(&path, held(), Mode::empty()) {
+impl OpenRootDirectory {
+    pub(super) fn open(directory: &RootDirectory) -> Result<Self, CgroupError> {
+        let path = directory.path.clone();
+        match open(&path, path_flags(), Mode::empty()) {
             Ok(fd) => Ok(Self {
                 fd,
                 path,
-                keeps: base.keeps.clone(),
+                controllers: directory.controllers.clone(),
             }),
-            Err(errno) => Err(GroupError::OpenPlace {
+            Err(errno) => Err(CgroupError::OpenRoot {
                 path,
                 errno: errno.into(),
             }),
         }
     }
 
-    /// An old directory of that name gives way to a new one: it may have limits, and has counted.
-    pub(super) fn make(&self, name: &str) -> Result<Directory, GroupError> {
+    /// Creates a group. An old group of the same name is replaced, because it may have limits and its counters are
+    /// not zero.
+    pub(super) fn create(&self, name: &str) -> Result<CgroupDirectory, CgroupError> {
         let path = self.path.join(name);
         let mode = Mode::from_bits_truncate(0o755);
-        let made = match mkdirat(&self.fd, name, mode) {
+        let created = match mkdirat(&self.fd, name, mode) {
             Err(Nix::EEXIST) => match unlinkat(&self.fd, name, UnlinkatFlags::RemoveDir) {
-                Err(Nix::EBUSY) => return Err(GroupError::Taken { path }),
+                Err(Nix::EBUSY) => return Err(CgroupError::Occupied { path }),
                 removed => removed.and_then(|()| mkdirat(&self.fd, name, mode)),
             },
-            made => made,
+            created => created,
         };
-        match made.and_then(|()| openat(&self.fd, name, held(), Mode::empty())) {
-            Ok(fd) => Ok(Directory { fd, path }),
-            Err(errno) => Err(GroupError::Make {
+        match created.and_then(|()| openat(&self.fd, name, path_flags(), Mode::empty())) {
+            Ok(fd) => Ok(CgroupDirectory { fd, path }),
+            Err(errno) => Err(CgroupError::Create {
                 path,
                 errno: errno.into(),
             }),
         }
     }
 
-    /// The last process may be on its way out for a moment after it was waited for, and version 1 has nothing
-    /// that tells when it has gone.
-    pub(super) fn remove(&self, name: &str) -> Result<(), GroupError> {
-        const PATIENCE: Duration = Duration::from_secs(10);
+    /// Removes a group. The last process may hold it for a moment after it was reaped, and version 1 reports no event
+    /// when that ends.
+    pub(super) fn remove(&self, name: &str) -> Result<(), CgroupError> {
+        const KILL_TIMEOUT: Duration = Duration::from_secs(10);
         const PAUSE: Duration = Duration::from_micros(200);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
             match unlinkat(&self.fd, name, UnlinkatFlags::RemoveDir) {
                 Ok(()) | Err(Nix::ENOENT) => return Ok(()),
                 Err(Nix::EBUSY) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 Err(errno) => {
-                    return Err(GroupError::Remove {
+                    return Err(CgroupError::Remove {
                         path: self.path.join(name),
                         errno: errno.into(),
                     });
@@ -81,35 +82,36 @@ impl Parent {
     }
 }
 
+/// The open directory of one group.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct CgroupDirectory {
     pub(super) fd: OwnedFd,
     path: PathBuf,
 }
 
-impl Directory {
-    pub(super) fn open_to_write(&self, file: &str) -> Result<File, GroupError> {
+impl CgroupDirectory {
+    pub(super) fn open_to_write(&self, file: &str) -> Result<File, CgroupError> {
         self.open(file, OFlag::O_WRONLY)
     }
 
-    pub(super) fn figure(&self, name: &'static str) -> Result<Figure, GroupError> {
-        self.figure_as(name, OFlag::O_RDONLY)
+    pub(super) fn open_stat_file(&self, name: &'static str) -> Result<StatFile, CgroupError> {
+        self.open_stat_file_with(name, OFlag::O_RDONLY)
     }
 
-    /// One that can also be written to.
-    pub(super) fn resettable_figure(&self, name: &'static str) -> Result<Figure, GroupError> {
-        self.figure_as(name, OFlag::O_RDWR)
+    /// Opens a file of measurements that can also be reset.
+    pub(super) fn open_resettable_stat_file(&self, name: &'static str) -> Result<StatFile, CgroupError> {
+        self.open_stat_file_with(name, OFlag::O_RDWR)
     }
 
-    fn figure_as(&self, name: &'static str, flags: OFlag) -> Result<Figure, GroupError> {
+    fn open_stat_file_with(&self, name: &'static str, flags: OFlag) -> Result<StatFile, CgroupError> {
         let file = self.open(name, flags)?;
-        Ok(Figure { file, name })
+        Ok(StatFile { file, name })
     }
 
-    fn open(&self, file: &str, flags: OFlag) -> Result<File, GroupError> {
+    fn open(&self, file: &str, flags: OFlag) -> Result<File, CgroupError> {
         match openat(&self.fd, file, flags | OFlag::O_CLOEXEC, Mode::empty()) {
             Ok(fd) => Ok(File::from(fd)),
-            Err(errno) => Err(GroupError::Open {
+            Err(errno) => Err(CgroupError::Open {
                 path: self.path.join(file),
                 errno: errno.into(),
             }),
@@ -117,11 +119,11 @@ impl Directory {
     }
 }
 
-/// The kernel wants the whole text in one call. Makes no other, and needs no memory.
+/// Passes the whole text to the kernel in one call, as it requires. Makes no other call and allocates nothing.
 pub(super) fn write(file: &File, text: &[u8]) -> Result<(), Errno> {
     nix::unistd::write(file, text).map(drop).map_err(Errno::from)
 }
 
-fn held() -> OFlag {
+fn path_flags() -> OFlag {
     OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC
 }

@@ -1,100 +1,106 @@
-//! The memory of a group.
+//! The memory controller of a control group.
 
 use std::fs::File;
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::alarm::Alarm;
-use super::directory::{Directory, write};
-use super::figure::{Figure, keyed, number};
-use super::{GroupError, Version};
-use crate::fault::Errno;
+use super::directory::{CgroupDirectory, write};
+use super::oom_eventfd::OomEventFd;
+use super::stat_file::{StatFile, parse_keyed, parse_number};
+use super::{CgroupError, CgroupVersion};
+use crate::platform_error::Errno;
 
+/// The open files of the memory controller of one group.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryFiles {
     limit: File,
-    /// Version 1 limits memory and swap space together, where it does.
+    /// Version 1 limits memory and swap together, if swap accounting is enabled.
     with_swap: Option<File>,
     unlimited: &'static str,
-    peak: Peak,
-    held: Figure,
-    events: Figure,
-    notice: Notice,
+    peak: MemoryPeakFile,
+    current: StatFile,
+    events: StatFile,
+    oom_notification: OomNotification,
 }
 
+/// Where the kernel reports the peak of a group's memory.
 #[derive(Debug)]
-enum Peak {
-    /// Since it was last set back.
-    SinceReset(Figure),
-    /// Since the group was made.
-    OfLife(Figure),
-    /// The kernel is too old to tell.
+enum MemoryPeakFile {
+    /// The peak since the last reset.
+    SinceReset(StatFile),
+    /// The peak since the group was created.
+    SinceCreation(StatFile),
+    /// The kernel is too old to report the peak.
     Unknown,
 }
 
-/// Bytes that may wait in TCP and UDP sockets. Version 1 counts them apart from memory, and not at all without a limit.
+/// The limit of bytes in TCP and UDP socket buffers. Version 1 counts them separately from memory, and only if there
+/// is a limit.
 const SOCKETS: u64 = 16 << 20;
 
-/// How the kernel tells that memory ran out.
+/// How the kernel notifies that memory ran out.
 #[derive(Debug)]
-enum Notice {
+enum OomNotification {
     None,
-    Alarm(Alarm),
-    Events,
+    EventFd(OomEventFd),
+    EventsFile,
 }
 
-impl Memory {
-    pub(super) fn open(version: Version, directory: &Directory) -> Result<Self, GroupError> {
+impl MemoryFiles {
+    pub(super) fn open(version: CgroupVersion, directory: &CgroupDirectory) -> Result<Self, CgroupError> {
         match version {
-            Version::V1 => Self::open_v1(directory),
-            Version::V2 => Self::open_v2(directory),
+            CgroupVersion::V1 => Self::open_v1(directory),
+            CgroupVersion::V2 => Self::open_v2(directory),
         }
     }
 
-    fn open_v1(directory: &Directory) -> Result<Self, GroupError> {
-        let with_swap = if_there(directory.open_to_write("memory.memsw.limit_in_bytes"))?;
+    fn open_v1(directory: &CgroupDirectory) -> Result<Self, CgroupError> {
+        let with_swap = if_exists(directory.open_to_write("memory.memsw.limit_in_bytes"))?;
         if with_swap.is_none() {
             let swappiness = directory.open_to_write("memory.swappiness")?;
-            write(&swappiness, b"0").map_err(GroupError::ForbidSwap)?;
+            write(&swappiness, b"0").map_err(CgroupError::ForbidSwap)?;
         }
-        // Kernels without TCP have no such file.
-        if let Some(sockets) = if_there(directory.open_to_write("memory.kmem.tcp.limit_in_bytes"))? {
-            write(&sockets, SOCKETS.to_string().as_bytes()).map_err(GroupError::LimitSockets)?;
+        // Kernels without TCP do not have this file.
+        if let Some(sockets) = if_exists(directory.open_to_write("memory.kmem.tcp.limit_in_bytes"))? {
+            write(&sockets, SOCKETS.to_string().as_bytes()).map_err(CgroupError::LimitSockets)?;
         }
-        let events = directory.figure("memory.oom_control")?;
+        let events = directory.open_stat_file("memory.oom_control")?;
         Ok(Self {
             limit: directory.open_to_write("memory.limit_in_bytes")?,
             with_swap,
             unlimited: "-1",
-            peak: Peak::SinceReset(directory.resettable_figure("memory.max_usage_in_bytes")?),
-            held: directory.figure("memory.usage_in_bytes")?,
-            notice: Alarm::set(directory, &events).map_or(Notice::None, Notice::Alarm),
+            peak: MemoryPeakFile::SinceReset(
+                directory.open_resettable_stat_file("memory.max_usage_in_bytes")?,
+            ),
+            current: directory.open_stat_file("memory.usage_in_bytes")?,
+            oom_notification: OomEventFd::register(directory, &events)
+                .map_or(OomNotification::None, OomNotification::EventFd),
             events,
         })
     }
 
-    fn open_v2(directory: &Directory) -> Result<Self, GroupError> {
-        // A kernel without swap space has no such file.
-        if let Some(swap) = if_there(directory.open_to_write("memory.swap.max"))? {
-            write(&swap, b"0").map_err(GroupError::ForbidSwap)?;
+    fn open_v2(directory: &CgroupDirectory) -> Result<Self, CgroupError> {
+        // Kernels without swap do not have this file.
+        if let Some(swap) = if_exists(directory.open_to_write("memory.swap.max"))? {
+            write(&swap, b"0").map_err(CgroupError::ForbidSwap)?;
         }
-        // A program that lost one of its processes is of no use, and would only run on into another limit.
-        write(&directory.open_to_write("memory.oom.group")?, b"1").map_err(GroupError::KillWhole)?;
+        // A program that has lost one of its processes is useless and would only run into another limit.
+        write(&directory.open_to_write("memory.oom.group")?, b"1").map_err(CgroupError::SetOomGroup)?;
         Ok(Self {
             limit: directory.open_to_write("memory.max")?,
             with_swap: None,
             unlimited: "max",
-            peak: Peak::open_v2(directory)?,
-            held: directory.figure("memory.current")?,
-            events: directory.figure("memory.events")?,
-            notice: Notice::Events,
+            peak: MemoryPeakFile::open_v2(directory)?,
+            current: directory.open_stat_file("memory.current")?,
+            events: directory.open_stat_file("memory.events")?,
+            oom_notification: OomNotification::EventsFile,
         })
     }
 
-    pub(super) fn limit(&self, old: Option<u64>, new: Option<u64>) -> Result<(), GroupError> {
+    pub(super) fn set_limit(&self, old: Option<u64>, new: Option<u64>) -> Result<(), CgroupError> {
         let text = new.map_or(self.unlimited.to_owned(), |bytes| bytes.to_string());
         let mut files = [Some(&self.limit), self.with_swap.as_ref()];
-        // Memory alone may at no time be allowed more than memory and swap space together.
+        // The limit of memory alone may never be above the limit of memory and swap together.
         if is_raised(old, new) {
             files.reverse();
         }
@@ -102,73 +108,77 @@ impl Memory {
             .into_iter()
             .flatten()
             .try_for_each(|file| write(file, text.as_bytes()))
-            .map_err(GroupError::LimitMemory)
+            .map_err(CgroupError::LimitMemory)
     }
 
-    /// A peak of the group's whole life stays: `is_as_new` has seen to it that this life has just begun.
-    pub(super) fn reset_peak(&self) -> Result<(), GroupError> {
+    /// A peak since creation stays: `is_pristine` ensures that the group was created just before the run.
+    pub(super) fn reset_peak(&self) -> Result<(), CgroupError> {
         match &self.peak {
-            Peak::SinceReset(figure) => write(&figure.file, b"0").map_err(GroupError::ResetPeak),
-            Peak::OfLife(_) | Peak::Unknown => Ok(()),
+            MemoryPeakFile::SinceReset(stat_file) => {
+                write(&stat_file.file, b"0").map_err(CgroupError::ResetPeak)
+            }
+            MemoryPeakFile::SinceCreation(_) | MemoryPeakFile::Unknown => Ok(()),
         }
     }
 
-    pub(super) fn peak(&self) -> Result<Option<u64>, GroupError> {
+    pub(super) fn peak(&self) -> Result<Option<u64>, CgroupError> {
         match &self.peak {
-            Peak::SinceReset(figure) | Peak::OfLife(figure) => figure.read(number).map(Some),
-            Peak::Unknown => Ok(None),
+            MemoryPeakFile::SinceReset(stat_file) | MemoryPeakFile::SinceCreation(stat_file) => {
+                stat_file.read(parse_number).map(Some)
+            }
+            MemoryPeakFile::Unknown => Ok(None),
         }
     }
 
-    pub(super) fn held(&self) -> Result<u64, GroupError> {
-        self.held.read(number)
+    pub(super) fn current(&self) -> Result<u64, CgroupError> {
+        self.current.read(parse_number)
     }
 
-    /// Also silences the notice.
-    pub(super) fn oom_kills(&self) -> Result<u64, GroupError> {
-        if let Notice::Alarm(alarm) = &self.notice {
-            // First, so that what happens in between is told again.
-            alarm.silence();
+    /// Also clears the OOM notification.
+    pub(super) fn oom_kills(&self) -> Result<u64, CgroupError> {
+        if let OomNotification::EventFd(eventfd) = &self.oom_notification {
+            // The notification is cleared before the counter is read, so that a later event is notified again.
+            eventfd.clear();
         }
-        self.events.read(|text| keyed(text, "oom_kill"))
+        self.events.read(|text| parse_keyed(text, "oom_kill"))
     }
 
-    pub(super) fn notice(&self) -> Option<PollFd<'_>> {
-        match &self.notice {
-            Notice::None => None,
-            Notice::Alarm(alarm) => Some(PollFd::new(alarm.as_fd(), PollFlags::POLLIN)),
-            Notice::Events => Some(PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)),
+    pub(super) fn oom_notification(&self) -> Option<PollFd<'_>> {
+        match &self.oom_notification {
+            OomNotification::None => None,
+            OomNotification::EventFd(eventfd) => Some(PollFd::new(eventfd.as_fd(), PollFlags::POLLIN)),
+            OomNotification::EventsFile => Some(PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)),
         }
     }
 
-    /// Whether an empty group shows nothing of what was in it, but for so many bytes.
-    pub(super) fn is_as_new(&self, within: u64) -> Result<bool, GroupError> {
+    /// Whether an empty group shows no trace of its last run, except for this many bytes.
+    pub(super) fn is_pristine(&self, within: u64) -> Result<bool, CgroupError> {
         match self.peak {
-            Peak::OfLife(_) => Ok(false),
-            Peak::SinceReset(_) | Peak::Unknown => Ok(self.held()? <= within),
+            MemoryPeakFile::SinceCreation(_) => Ok(false),
+            MemoryPeakFile::SinceReset(_) | MemoryPeakFile::Unknown => Ok(self.current()? <= within),
         }
     }
 }
 
-impl Peak {
-    fn open_v2(directory: &Directory) -> Result<Self, GroupError> {
+impl MemoryPeakFile {
+    fn open_v2(directory: &CgroupDirectory) -> Result<Self, CgroupError> {
         const FILE: &str = "memory.peak";
-        // Kernels before 6.12 let it be read only: some say so on opening, some on writing.
-        if let Ok(figure) = directory.resettable_figure(FILE)
-            && write(&figure.file, b"0").is_ok()
+        // Kernels before 6.12 have a read-only peak: some of them fail on open, some on write.
+        if let Ok(stat_file) = directory.open_resettable_stat_file(FILE)
+            && write(&stat_file.file, b"0").is_ok()
         {
-            return Ok(Self::SinceReset(figure));
+            return Ok(Self::SinceReset(stat_file));
         }
-        // Before 5.19 there is none.
-        Ok(if_there(directory.figure(FILE))?.map_or(Self::Unknown, Self::OfLife))
+        // Kernels before 5.19 do not have the file.
+        Ok(if_exists(directory.open_stat_file(FILE))?.map_or(Self::Unknown, Self::SinceCreation))
     }
 }
 
-/// None where the kernel has no such file.
-fn if_there<T>(opened: Result<T, GroupError>) -> Result<Option<T>, GroupError> {
+/// Returns `None` if the kernel does not have the file.
+fn if_exists<T>(opened: Result<T, CgroupError>) -> Result<Option<T>, CgroupError> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(GroupError::Open {
+        Err(CgroupError::Open {
             errno: Errno(libc::ENOENT),
             ..
         }) => Ok(None),
@@ -189,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn none_is_the_highest_limit() {
+    fn no_limit_counts_as_the_highest_limit() {
         fn check(old: Option<u64>, new: Option<u64>, expected: bool) {
             assert_eq!(is_raised(old, new), expected, "{old:?} to {new:?}");
         }

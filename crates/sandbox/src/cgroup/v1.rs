@@ -1,77 +1,81 @@
-//! A place in version 1: one directory in the hierarchy of each controller.
+//! Prepares a cgroup root in version 1: one directory in the hierarchy of each controller.
 
 use std::path::{Path, PathBuf};
 
-use super::Controller;
+use super::CgroupController;
 use super::clear::{self, write};
-use super::find::{Found, Hierarchy};
-use super::place::{Base, PlaceError, make};
+use super::hierarchy::{CgroupHierarchy, HierarchyMount};
+use super::root::{CgroupRootError, RootDirectory, create_group};
 
-/// In this order they are cleared: where no process can be started any more, the last one is soon found.
-const CONTROLLERS: [(Controller, &str); 3] = [
-    (Controller::Processes, "pids"),
-    (Controller::Memory, "memory"),
-    (Controller::Cpu, "cpuacct"),
+/// Groups are cleared in this order. The pids controller comes first, because it can prevent that processes are
+/// started while others are killed.
+const CONTROLLERS: [(CgroupController, &str); 3] = [
+    (CgroupController::Pids, "pids"),
+    (CgroupController::Memory, "memory"),
+    (CgroupController::CpuTime, "cpuacct"),
 ];
 
-/// Of all commands together, for each core that they are at work on: half of what a thread of the executor has.
+/// The CPU weight of all commands together, for each core: half of that of a thread of the executor.
 const SHARES: usize = 512;
 
-/// Empty where none of the controllers is in version 1.
+/// Returns no directories if none of the controllers is in version 1.
 pub(super) fn prepare(
-    find: &dyn Fn(Hierarchy) -> Option<Found>,
+    find: &dyn Fn(CgroupHierarchy) -> Option<HierarchyMount>,
     name: &str,
     parent: Option<&Path>,
-) -> Result<Vec<Base>, PlaceError> {
-    let mut bases: Vec<Base> = Vec::new();
-    for (controller, known_as) in CONTROLLERS {
-        let Some(found) = find(Hierarchy::With(known_as)) else {
+) -> Result<Vec<RootDirectory>, CgroupRootError> {
+    let mut directories: Vec<RootDirectory> = Vec::new();
+    for (controller, controller_name) in CONTROLLERS {
+        let Some(hierarchy) = find(CgroupHierarchy::V1Controller(controller_name)) else {
             continue;
         };
-        let home = home(found, parent)?;
-        let path = home.join(name);
+        let parent_group = parent_group(hierarchy, parent)?;
+        let path = parent_group.join(name);
         // Several controllers may share a hierarchy.
-        match bases.iter_mut().find(|base| base.path == path) {
-            Some(base) => base.keeps.push(controller),
-            None => bases.push(Base {
+        match directories.iter_mut().find(|directory| directory.path == path) {
+            Some(directory) => directory.controllers.push(controller),
+            None => directories.push(RootDirectory {
                 path,
-                keeps: vec![controller],
+                controllers: vec![controller],
             }),
         }
     }
-    // Not before all were found, so that a wrong name leaves nothing behind.
-    bases.iter().try_for_each(|base| make(&base.path))?;
-    if let Some(found) = find(Hierarchy::With("cpu")).filter(|_| !bases.is_empty())
-        && let Ok(home) = home(found, parent)
+    // The groups are created only after all hierarchies were found, so that a wrong parent leaves nothing behind.
+    directories
+        .iter()
+        .try_for_each(|directory| create_group(&directory.path))?;
+    if let Some(hierarchy) = find(CgroupHierarchy::V1Controller("cpu")).filter(|_| !directories.is_empty())
+        && let Ok(parent_group) = parent_group(hierarchy, parent)
     {
-        share(&mut bases, &home.join(name));
+        set_cpu_shares(&mut directories, &parent_group.join(name));
     }
-    Ok(bases)
+    Ok(directories)
 }
 
-fn home(found: Found, parent: Option<&Path>) -> Result<PathBuf, PlaceError> {
+fn parent_group(hierarchy: HierarchyMount, parent: Option<&Path>) -> Result<PathBuf, CgroupRootError> {
     match parent {
-        None => Ok(found.own),
-        Some(group) => found
+        None => Ok(hierarchy.own),
+        Some(group) => hierarchy
             .directory(group)
-            .filter(|home| home.is_dir())
-            .ok_or_else(|| PlaceError::NoSuchParent(group.to_owned())),
+            .filter(|parent_group| parent_group.is_dir())
+            .ok_or_else(|| CgroupRootError::NoSuchParent(group.to_owned())),
     }
 }
 
-/// A place does without where it may not: then commands are as heavy as their processes are many.
-fn share(bases: &mut Vec<Base>, path: &Path) {
-    let known = bases.iter_mut().find(|base| base.path == path);
-    if known.is_none() && make(path).is_err() {
+/// Sets the CPU weight of all commands. If that is not permitted, a command's share of the processors grows with its
+/// number of processes.
+fn set_cpu_shares(directories: &mut Vec<RootDirectory>, path: &Path) {
+    let existing = directories.iter_mut().find(|directory| directory.path == path);
+    if existing.is_none() && create_group(path).is_err() {
         return;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let weighed = write(&path.join("cpu.shares"), &(cores * SHARES).to_string());
-    match (weighed, known) {
-        (Ok(()), Some(base)) => base.keeps.push(Controller::Share),
-        (Ok(()), None) => bases.push(Base {
+    let written = write(&path.join("cpu.shares"), &(cores * SHARES).to_string());
+    match (written, existing) {
+        (Ok(()), Some(directory)) => directory.controllers.push(CgroupController::CpuShare),
+        (Ok(()), None) => directories.push(RootDirectory {
             path: path.to_owned(),
-            keeps: vec![Controller::Share],
+            controllers: vec![CgroupController::CpuShare],
         }),
         (Err(_), Some(_)) => {}
         (Err(_), None) => drop(clear::remove(path)),

@@ -1,4 +1,4 @@
-//! A place in version 2: one directory, in a group whose controllers are turned on for those beneath it.
+//! Prepares a cgroup root in version 2: one directory, in a group whose controllers are enabled for its subgroups.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -9,106 +9,114 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use super::Controller;
+use super::CgroupController;
 use super::clear::{members, write};
-use super::find::Found;
-use super::place::{Base, PlaceError, make};
+use super::hierarchy::HierarchyMount;
+use super::root::{CgroupRootError, RootDirectory, create_group};
 
-/// CPU time is measured without a controller.
-const CONTROLLERS: [(Controller, &str); 3] = [
-    (Controller::Processes, "pids"),
-    (Controller::Memory, "memory"),
-    (Controller::Share, "cpu"),
+/// Version 2 measures CPU time without a controller.
+const CONTROLLERS: [(CgroupController, &str); 3] = [
+    (CgroupController::Pids, "pids"),
+    (CgroupController::Memory, "memory"),
+    (CgroupController::CpuShare, "cpu"),
 ];
 
-/// Of all commands together: half of what any other group has, that of the executor among them.
+/// The CPU weight of all commands together: half of the default, which the executor's own group has.
 const WEIGHT: &str = "50";
 
-/// Where the processes go that were in a group which is to be divided.
+/// The subgroup for the processes of a group that gets subgroups.
 const LEAF: &str = "conclave-main";
 
-/// The group that a place is made in, by what may be done to it.
+/// The group in which a cgroup root is created, by what this process may change in it.
 #[derive(Debug, PartialEq, Eq)]
-enum Home {
-    /// It and its processes are ours.
+enum ParentGroup {
+    /// The group was delegated to this process, with all processes in it.
     Delegated(PathBuf),
-    /// The operator named it for us; what runs in it is not ours.
+    /// The operator named the group; processes in it are not ours.
     Named(PathBuf),
-    /// It is everybody's.
+    /// The top group, which the whole machine uses.
     Top(PathBuf),
 }
 
-pub(super) fn prepare(found: &Found, name: &str, parent: Option<&Path>) -> Result<Base, PlaceError> {
-    let home = match parent {
-        Some(group) => Home::Named(
-            found
+pub(super) fn prepare(
+    hierarchy: &HierarchyMount,
+    name: &str,
+    parent: Option<&Path>,
+) -> Result<RootDirectory, CgroupRootError> {
+    let parent_group = match parent {
+        Some(group) => ParentGroup::Named(
+            hierarchy
                 .directory(group)
-                .filter(|home| home.is_dir())
-                .ok_or_else(|| PlaceError::NoSuchParent(group.to_owned()))?,
+                .filter(|parent_group| parent_group.is_dir())
+                .ok_or_else(|| CgroupRootError::NoSuchParent(group.to_owned()))?,
         ),
-        None => choose(found).ok_or_else(|| PlaceError::NotDelegated(found.own.clone()))?,
+        None => {
+            choose_parent(hierarchy).ok_or_else(|| CgroupRootError::NotDelegated(hierarchy.own.clone()))?
+        }
     };
-    let path = match home {
-        Home::Delegated(home) => {
-            if is_busy(&enable(&home)) {
-                vacate(&home)?;
+    let path = match parent_group {
+        ParentGroup::Delegated(parent_group) => {
+            if is_busy(&enable(&parent_group)) {
+                move_processes_to_leaf(&parent_group)?;
             }
-            enable_or_fail(&home)?;
-            home.join(name)
+            enable_or_fail(&parent_group)?;
+            parent_group.join(name)
         }
-        Home::Named(home) => {
-            enable_or_fail(&home)?;
-            home.join(name)
+        ParentGroup::Named(parent_group) => {
+            enable_or_fail(&parent_group)?;
+            parent_group.join(name)
         }
-        Home::Top(top) => top.join(name),
+        ParentGroup::Top(top) => top.join(name),
     };
-    make(&path)?;
+    create_group(&path)?;
     enable_or_fail(&path)?;
-    let enabled = words_of(&path.join("cgroup.subtree_control")).map_err(|source| PlaceError::List {
-        path: path.clone(),
-        source,
-    })?;
-    let kept = CONTROLLERS
+    let enabled =
+        read_words(&path.join("cgroup.subtree_control")).map_err(|source| CgroupRootError::List {
+            path: path.clone(),
+            source,
+        })?;
+    let enabled_controllers = CONTROLLERS
         .into_iter()
-        .filter(|(_, known_as)| enabled.iter().any(|word| word == known_as));
-    let keeps: Vec<_> = kept
+        .filter(|(_, controller_name)| enabled.iter().any(|word| word == controller_name));
+    let controllers: Vec<_> = enabled_controllers
         .map(|(controller, _)| controller)
-        .chain([Controller::Cpu])
+        .chain([CgroupController::CpuTime])
         .collect();
-    if keeps.contains(&Controller::Share) {
-        write(&path.join("cpu.weight"), WEIGHT).map_err(|source| PlaceError::Weigh {
+    if controllers.contains(&CgroupController::CpuShare) {
+        write(&path.join("cpu.weight"), WEIGHT).map_err(|source| CgroupRootError::SetCpuWeight {
             path: path.clone(),
             source,
         })?;
     }
-    Ok(Base { path, keeps })
+    Ok(RootDirectory { path, controllers })
 }
 
-fn choose(found: &Found) -> Option<Home> {
-    let (own, top) = (found.own.as_path(), found.mount.as_path());
+fn choose_parent(hierarchy: &HierarchyMount) -> Option<ParentGroup> {
+    let (own, top) = (hierarchy.own.as_path(), hierarchy.mount.as_path());
     let is_root = geteuid().is_root();
-    // An earlier life, or the service manager, has put us into a group beneath the one that is ours.
+    // An earlier process of this executor, or the service manager, has moved this process into a subgroup of the
+    // delegated group.
     if let Some(parent) = own.parent().filter(|_| own != top)
-        && (own.ends_with(LEAF) || is_marked(parent))
+        && (own.ends_with(LEAF) || is_delegated_by_systemd(parent))
         && is_writable(parent)
     {
-        return Some(Home::Delegated(parent.to_owned()));
+        return Some(ParentGroup::Delegated(parent.to_owned()));
     }
-    // The top of what we see is ours in a container, and where no service manager divides the machine. A group
-    // that this user may divide, in one that they may not, was handed over to them.
+    // The top of the visible hierarchy belongs to this process in a container, and where no service manager divides
+    // the machine. If this user may divide the group but not its parent, the group was delegated to the user.
     let is_handed_over = !is_root && !own.parent().is_some_and(is_writable);
-    let is_ours = own == top || is_marked(own) || is_handed_over;
+    let is_ours = own == top || is_delegated_by_systemd(own) || is_handed_over;
     if is_ours && is_writable(own) {
-        return Some(Home::Delegated(own.to_owned()));
+        return Some(ParentGroup::Delegated(own.to_owned()));
     }
-    (is_root && is_writable(top)).then(|| Home::Top(top.to_owned()))
+    (is_root && is_writable(top)).then(|| ParentGroup::Top(top.to_owned()))
 }
 
-/// What systemd writes on a group that it has delegated.
-fn is_marked(group: &Path) -> bool {
+/// Whether systemd has marked the group as delegated.
+fn is_delegated_by_systemd(group: &Path) -> bool {
     [c"user.delegate", c"trusted.delegate"]
         .into_iter()
-        .any(|mark| attribute(group, mark).is_some_and(|value| value == b"1"))
+        .any(|attribute_name| attribute(group, attribute_name).is_some_and(|value| value == b"1"))
 }
 
 fn attribute(path: &Path, name: &CStr) -> Option<Vec<u8>> {
@@ -133,12 +141,13 @@ fn is_writable(group: &Path) -> bool {
         .all(|file| access(&group.join(file), AccessFlags::W_OK).is_ok())
 }
 
-/// Turns on what there is of our controllers and is not on.
+/// Enables those of our controllers that are available and not enabled.
 fn enable(group: &Path) -> io::Result<()> {
-    let available = words_of(&group.join("cgroup.controllers"))?;
+    let available = read_words(&group.join("cgroup.controllers"))?;
     let control = group.join("cgroup.subtree_control");
-    let [limits, share] = missing(&available, &words_of(&control)?);
-    // At once: a group with processes in which only the number of processes is limited can have no other controller.
+    let [limits, share] = controllers_to_enable(&available, &read_words(&control)?);
+    // All at once: if a group contains processes and has only the pids controller, the kernel refuses to enable
+    // another one.
     if !limits.is_empty() {
         write(&control, &limits)?;
     }
@@ -146,49 +155,51 @@ fn enable(group: &Path) -> io::Result<()> {
         return Ok(());
     }
     match write(&control, &share) {
-        // Some kernels do not divide processors where there are real-time processes. A place does without.
+        // Some kernels do not allow the cpu controller while there are real-time processes. The cgroup root works
+        // without it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         written => written,
     }
 }
 
-/// What to ask for: that which limits, and that which shares.
-fn missing(available: &[String], enabled: &[String]) -> [String; 2] {
+/// The controllers to enable: first those with limits, then the one that divides the processors.
+fn controllers_to_enable(available: &[String], enabled: &[String]) -> [String; 2] {
     let has = |list: &[String], name: &str| list.iter().any(|word| word == name);
     let mut missing = CONTROLLERS.to_vec();
     missing.retain(|(_, name)| has(available, name) && !has(enabled, name));
     let (shares, limits): (Vec<_>, Vec<_>) = missing
         .into_iter()
-        .partition(|(controller, _)| *controller == Controller::Share);
+        .partition(|(controller, _)| *controller == CgroupController::CpuShare);
     [limits, shares].map(|controllers| {
         let requests = controllers.iter().map(|(_, name)| format!("+{name}"));
         requests.collect::<Vec<_>>().join(" ")
     })
 }
 
-fn enable_or_fail(group: &Path) -> Result<(), PlaceError> {
-    enable(group).map_err(|source| PlaceError::Enable {
+fn enable_or_fail(group: &Path) -> Result<(), CgroupRootError> {
+    enable(group).map_err(|source| CgroupRootError::Enable {
         path: group.to_owned(),
         source,
     })
 }
 
-/// There are processes in the group, and only those without may have controllers for others.
+/// Whether the group contains processes: the kernel enables controllers for subgroups only in a group without
+/// processes.
 fn is_busy(result: &io::Result<()>) -> bool {
     result
         .as_ref()
         .is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-fn vacate(group: &Path) -> Result<(), PlaceError> {
-    // Some may start others while they are moved, but not for ever.
+fn move_processes_to_leaf(group: &Path) -> Result<(), CgroupRootError> {
+    // Processes may start others while they are moved, so several rounds may be needed.
     const ROUNDS: usize = 100;
-    let failed = |source| PlaceError::Vacate {
+    let failed = |source| CgroupRootError::MoveProcesses {
         path: group.to_owned(),
         source,
     };
     let leaf = group.join(LEAF);
-    make(&leaf)?;
+    create_group(&leaf)?;
     for _ in 0..ROUNDS {
         let pids = members(group).map_err(failed)?;
         if pids.is_empty() {
@@ -204,7 +215,7 @@ fn vacate(group: &Path) -> Result<(), PlaceError> {
     Err(failed(io::Error::from_raw_os_error(libc::EBUSY)))
 }
 
-fn words_of(file: &Path) -> io::Result<Vec<String>> {
+fn read_words(file: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(file)?;
     Ok(text.split_ascii_whitespace().map(str::to_owned).collect())
 }
@@ -216,14 +227,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::cgroup::find::{Hierarchy, find};
-    use crate::cgroup::{Group, GroupError, GroupLimits, Place, Version};
+    use crate::cgroup::hierarchy::{CgroupHierarchy, find_hierarchy};
+    use crate::cgroup::{Cgroup, CgroupError, CgroupLimits, CgroupRoot, CgroupVersion};
 
     #[test]
-    fn only_what_is_missing_is_turned_on() {
+    fn only_missing_controllers_are_enabled() {
         fn check(available: &str, enabled: &str, expected: &str) {
             let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-            let missing = missing(&words(available), &words(enabled));
+            let missing = controllers_to_enable(&words(available), &words(enabled));
             assert_eq!(missing.join("; "), expected, "{available}; {enabled}");
         }
         check("cpuset cpu io memory pids", "", "+pids +memory; +cpu");
@@ -235,22 +246,22 @@ mod tests {
         check("", "", "; ");
     }
 
-    /// Without controllers where version 1 has them: then it is about the group itself.
+    /// On a machine with controllers in version 1, this tests groups without controllers.
     #[test]
-    fn the_machines_own_hierarchy_can_be_used() {
+    fn a_group_can_be_used_in_the_hierarchy_of_this_machine() {
         let read = |path| fs::read(path).unwrap();
         let (mountinfo, memberships) = (read("/proc/self/mountinfo"), read("/proc/self/cgroup"));
-        let found = find(&mountinfo, &memberships, Hierarchy::Unified).unwrap();
+        let hierarchy = find_hierarchy(&mountinfo, &memberships, CgroupHierarchy::Unified).unwrap();
         let name = format!("conclave-test-{}", std::process::id());
-        let place = Place {
-            version: Version::V2,
-            bases: vec![prepare(&found, &name, None).unwrap()],
+        let cgroup_root = CgroupRoot {
+            version: CgroupVersion::V2,
+            directories: vec![prepare(&hierarchy, &name, None).unwrap()],
         };
-        assert!(place.keeps().cpu);
-        let mut group = Group::make(&place, "slot").unwrap();
+        assert!(cgroup_root.features().cpu);
+        let mut group = Cgroup::create(&cgroup_root, "slot").unwrap();
         assert!(group.directory().is_some());
-        group.begin(GroupLimits::default()).unwrap();
-        let directory = place.directories().next().unwrap().join("slot");
+        group.begin_run(CgroupLimits::default()).unwrap();
+        let directory = cgroup_root.paths().next().unwrap().join("slot");
         let mut child = Command::new("sh");
         let child = child.args(["-c", "read line; while :; do :; done"]);
         let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
@@ -263,12 +274,12 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(matches!(
-            Group::make(&place, "slot"),
-            Err(GroupError::Taken { .. })
+            Cgroup::create(&cgroup_root, "slot"),
+            Err(CgroupError::Occupied { .. })
         ));
-        assert_eq!(place.clear().unwrap(), 1);
+        assert_eq!(cgroup_root.clear().unwrap(), 1);
         child.wait().unwrap();
         assert!(!directory.exists());
-        place.remove().unwrap();
+        cgroup_root.remove().unwrap();
     }
 }

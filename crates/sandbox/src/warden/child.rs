@@ -1,7 +1,7 @@
 //! What the child does between clone and exec.
 //!
-//! It runs in the warden's memory, on a stack of its own, while the warden stands still. So it may only make
-//! system calls: no allocation, no panic, no lock. All that it needs was prepared in [`Orders`].
+//! It runs in the warden's memory, on its own stack, while the warden is suspended. So it may only make system calls:
+//! no allocation, no panic, no lock. Everything that it needs is prepared in [`ChildContext`].
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
@@ -11,24 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use super::signals::IGNORED;
 
-/// Pointers into what the caller of `clone` keeps alive until it returns.
+/// What the child needs between clone and exec. The pointers are valid until the call of `clone` returns.
 #[derive(Debug)]
-pub(super) struct Orders {
+pub(super) struct ChildContext {
     pub(super) program: *const c_char,
-    /// Both end with a null pointer.
+    /// Both lists end with a null pointer.
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
     pub(super) directory: *const c_char,
-    /// Input, output, errors; all beyond the standard descriptors.
+    /// Standard input, output and error; all above the standard descriptors.
     pub(super) streams: [RawFd; 3],
     pub(super) rlimits: Rlimits,
     pub(super) warden: libc::pid_t,
-    /// Where the child says what stopped it.
-    pub(super) failed: Option<(Step, c_int)>,
+    /// Set by the child if a step fails.
+    pub(super) failed: Option<(ChildStep, c_int)>,
 }
 
+/// A step of the child that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ChildStep {
     DeathSignal,
     Streams,
     ChangeDirectory,
@@ -37,9 +38,10 @@ pub(super) enum Step {
     Execute,
 }
 
-/// Soft and hard value of each resource that is to be limited.
+/// The resource limits to set.
 pub(super) type Rlimits = [Option<Rlimit>; 5];
 
+/// The soft and hard limit of one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rlimit {
     pub(crate) resource: c_uint,
@@ -47,34 +49,37 @@ pub(crate) struct Rlimit {
     pub(crate) hard: u64,
 }
 
-/// No core files, and no helper of the host that a crash would start: for one the kernel takes 1 for nothing, and 0 for
-/// as much as the helper likes.
-pub(crate) const NO_CORE: Rlimit = Rlimit {
+/// No core files, and no core dump helper of the host. For a helper the kernel treats 1 as "none", and 0 as "no
+/// limit".
+pub(crate) const NO_CORE_DUMPS: Rlimit = Rlimit {
     resource: libc::RLIMIT_CORE,
     soft: 1,
     hard: 1,
 };
 
-/// The child's main function, for `clone`. Comes back only if it failed, with the exit code.
-pub(super) extern "C" fn main(orders: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes its own `Orders` and does not touch them until this child has exec'd or ended.
-    let orders = unsafe { &mut *orders.cast::<Orders>() };
-    // SAFETY: the pointers in the orders are valid, as their description says.
-    let step = unsafe { follow(orders) };
-    // SAFETY: errno is always there; it is the warden's, which expects it to change.
-    orders.failed = Some((step, unsafe { *libc::__errno_location() }));
+/// The child's main function, for `clone`. Returns the exit code, and only if a step failed.
+pub(super) extern "C" fn main(context: *mut c_void) -> c_int {
+    // SAFETY: `spawn` passes its own `ChildContext` and does not touch it until this child has executed a program or
+    // ended.
+    let context = unsafe { &mut *context.cast::<ChildContext>() };
+    // SAFETY: the pointers in the context are valid, as its documentation says.
+    let step = unsafe { prepare_and_execute(context) };
+    // SAFETY: errno always exists; it is the warden's, which expects it to change.
+    context.failed = Some((step, unsafe { *libc::__errno_location() }));
     127
 }
 
-/// Top-down, in the order in which the child leaves the warden behind. Returns the step that failed.
+/// Does the steps in order and executes the program. Returns the step that failed.
 ///
 /// # Safety
-/// Must be called in a child that shares the warden's memory or has its own copy, with valid `orders`.
-unsafe fn follow(orders: &Orders) -> Step {
-    // SAFETY: system calls on values and on the pointers that the caller vouches for; each is
-    // async-signal-safe and does not allocate.
+///
+/// Must be called in a child that shares the warden's memory or has its own copy, with a valid `context`.
+unsafe fn prepare_and_execute(context: &ChildContext) -> ChildStep {
+    // SAFETY: these are system calls on values and on pointers that the caller guarantees; each is async-signal-safe
+    // and does not allocate.
     unsafe {
-        // Before the mask is lifted, or a signal could run a handler in the warden's memory.
+        // This must happen before signals are unblocked: otherwise a signal could run a handler in the warden's
+        // memory.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         for signal in IGNORED {
             libc::signal(signal as c_int, libc::SIG_DFL);
@@ -82,45 +87,46 @@ unsafe fn follow(orders: &Orders) -> Step {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        // A session of its own: what the command does to its process group does not reach the warden.
+        // A new session, so that signals to the command's process group do not reach the warden.
         libc::setsid();
 
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-            return Step::DeathSignal;
+            return ChildStep::DeathSignal;
         }
-        // The warden may have died just before; then nobody would ever send that signal.
-        if libc::getppid() != orders.warden {
+        // The warden may have ended before the call above; then the signal would never be sent.
+        if libc::getppid() != context.warden {
             libc::_exit(127);
         }
-        for (standard, stream) in orders.streams.into_iter().enumerate() {
+        for (standard, stream) in context.streams.into_iter().enumerate() {
             if libc::dup2(stream, standard as c_int) < 0 {
-                return Step::Streams;
+                return ChildStep::Streams;
             }
         }
-        // All others are closed by exec as well; this is for one that might be forgotten some day.
+        // exec closes the others as well; this also covers a descriptor without the close-on-exec flag.
         libc::syscall(libc::SYS_close_range, 3 as c_uint, c_uint::MAX, 0 as c_uint);
-        if libc::chdir(orders.directory) != 0 {
-            return Step::ChangeDirectory;
+        if libc::chdir(context.directory) != 0 {
+            return ChildStep::ChangeDirectory;
         }
-        // A descendant that became somebody else through a set-uid program could no longer be killed.
+        // A descendant that changed its user through a set-uid program could no longer be killed.
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
-            return Step::NoNewPrivileges;
+            return ChildStep::NoNewPrivileges;
         }
-        for limit in orders.rlimits.iter().flatten() {
-            if !set(limit) {
-                return Step::Rlimit;
+        for limit in context.rlimits.iter().flatten() {
+            if !set_rlimit(limit) {
+                return ChildStep::Rlimit;
             }
         }
-        libc::execve(orders.program, orders.argv, orders.envp);
-        Step::Execute
+        libc::execve(context.program, context.argv, context.envp);
+        ChildStep::Execute
     }
 }
 
-/// A limit above what this user may ask for is no reason to refuse: the lower one is in force already.
+/// Sets a resource limit. A value above the current hard limit is not an error: the lower limit stays.
 ///
 /// # Safety
-/// As for [`follow`].
-unsafe fn set(limit: &Rlimit) -> bool {
+///
+/// The same as for [`prepare_and_execute`].
+unsafe fn set_rlimit(limit: &Rlimit) -> bool {
     let wanted = libc::rlimit {
         rlim_cur: limit.soft,
         rlim_max: limit.hard,

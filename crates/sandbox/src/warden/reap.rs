@@ -1,4 +1,4 @@
-//! Collect what has ended, and add up what it used.
+//! Reaps ended children and adds up what they used.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -7,26 +7,27 @@ use nix::errno::Errno;
 
 use super::signals;
 
-/// What the processes of one run that have ended used together, and how the first of them ended.
+/// What the reaped processes of one run used together, and how the first of them ended.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct ReapedUsage {
     first: i32,
-    /// As `wait` gives it, once the first process has ended.
+    /// The wait status of the first process, once it has ended.
     pub(super) status: Option<i32>,
     pub(super) cpu: Duration,
-    /// The largest process's peak in bytes. The kernel passes a parent's peak on through clone and exec, so
-    /// this is never less than the warden's own at the start of the run.
+    /// The peak of the largest process, in bytes. The kernel passes the parent's peak on through clone and exec, so
+    /// it is never below the warden's own at the start of the run.
     pub(super) peak: u64,
 }
 
+/// Whether the warden has children left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    /// All processes of the run are gone: their orphans come to the warden, so it would have them as children.
-    Nobody,
-    Somebody,
+pub(super) enum ChildrenLeft {
+    /// All processes of the run are gone: the warden adopts their orphans, so they would be its children.
+    None,
+    Some,
 }
 
-impl Tally {
+impl ReapedUsage {
     pub(super) fn new(first: i32) -> Self {
         Self {
             first,
@@ -36,32 +37,32 @@ impl Tally {
         }
     }
 
-    /// Takes in all that have ended by now, without waiting.
-    pub(super) fn reap(&mut self) -> Left {
+    /// Reaps all children that have ended, without waiting.
+    pub(super) fn reap(&mut self) -> ChildrenLeft {
         loop {
             let mut status = 0;
-            // SAFETY: an all-zero rusage is a valid one.
+            // SAFETY: an all-zero rusage is valid.
             let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-            // SAFETY: both places are valid for what the kernel writes to them.
+            // SAFETY: both values are valid memory for the kernel to write to.
             let pid = Errno::result(unsafe { libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage) });
             match pid {
-                Ok(0) => return Left::Somebody,
+                Ok(0) => return ChildrenLeft::Some,
                 Ok(pid) => self.on_ended(pid, status, &usage),
                 Err(Errno::EINTR) => continue,
-                Err(_) => return Left::Nobody,
+                Err(_) => return ChildrenLeft::None,
             }
         }
     }
 
-    /// For children that are about to end by themselves.
-    pub(super) fn reap_to_the_last(&mut self) {
-        while self.reap() == Left::Somebody {
-            // An error would only turn the wait into a busy one.
+    /// Waits for all children; they must be about to end.
+    pub(super) fn reap_all(&mut self) {
+        while self.reap() == ChildrenLeft::Some {
+            // An error only turns this into a busy wait.
             let _ = signals::wait(&mut [], None);
         }
     }
 
-    /// The figures include those of the descendants that the process itself had waited for.
+    /// The usage includes that of the descendants that the process itself has reaped.
     fn on_ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) {
         if pid == self.first {
             self.status = Some(status);

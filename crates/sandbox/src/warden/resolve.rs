@@ -1,4 +1,4 @@
-//! Find the program, before there is a child that could not allocate.
+//! Finds the program, before the child exists, which cannot allocate.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, eaccess};
 
-use crate::fault::Errno;
+use crate::platform_error::Errno;
 
-/// Where a command without a `PATH` of its own looks.
+/// Where a command without a `PATH` variable is searched.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What to execute, relative to `directory` or absolute. As a shell does it: a name with a slash is a path,
-/// another is looked up; the first executable file wins; one that may not be executed is remembered.
+/// The path to execute, relative to `directory` or absolute. As in a shell, a name with a slash is a path and any
+/// other name is searched in `PATH`; the first executable file wins. If only files without execute permission are
+/// found, the error is that of the last one.
 pub(super) fn resolve(
     program: &OsStr,
     env: &[(OsString, OsString)],
@@ -34,7 +35,7 @@ pub(super) fn resolve(
     Err(errno)
 }
 
-/// Where the program may be, in the order in which it is to be looked for.
+/// The paths at which the program may be, in search order.
 pub(crate) fn candidates(program: &OsStr, env: &[(OsString, OsString)], directory: &Path) -> Vec<PathBuf> {
     if is_path(program) {
         return vec![program.into()];
@@ -44,7 +45,7 @@ pub(crate) fn candidates(program: &OsStr, env: &[(OsString, OsString)], director
         .find(|(name, _)| name == "PATH")
         .map(|(_, value)| value.as_os_str());
     let folders = std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)));
-    // An empty entry is the working directory, and joining keeps absolute ones as they are.
+    // An empty entry means the working directory, and joining keeps absolute paths unchanged.
     folders
         .map(|folder| directory.join(folder).join(program))
         .collect()

@@ -1,51 +1,53 @@
-//! Limits that the kernel does not keep for a whole tree of processes: kept by looking now and then.
+//! Enforces limits that the kernel does not enforce for a whole process tree, by sampling.
 //!
-//! Only where such a limit is set, and not before the command has lived for a while: one that is over soon is
-//! judged by the exact figures at its end.
+//! The warden samples only if such a limit is set, and only after the command has run for a while: a short command is
+//! checked against the final measurements.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::tree::{Stat, Table};
-use crate::clock::own_time;
-use crate::outcome::Reason;
-use crate::spec::Limits;
+use super::process_table::{ProcessStat, ProcessTable};
+use crate::clock::own_cpu_time;
+use crate::outcome::CommandEndReason;
+use crate::spec::CommandLimits;
 
-const FIRST: Duration = Duration::from_millis(5);
+const FIRST_SAMPLE_AFTER: Duration = Duration::from_millis(5);
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Looking may take this part of a core at most: where `/proc` is large, looks become rarer instead. What we waited for
-/// a core does not count: on a busy machine, limits are to be kept all the same.
-const SHARE: u32 = 10;
+/// Sampling takes at most a tenth of a core: the pause after a sample is at least this many times its own CPU time,
+/// so samples become rarer if `/proc` is large. Time spent waiting for a core does not count, because limits must be
+/// enforced on a busy machine too.
+const MIN_PAUSE_PER_SAMPLE_TIME: u32 = 10;
 
+/// Samples the processes of one run and compares them with its limits.
 #[derive(Debug)]
-pub(super) struct Sampler {
-    limits: Limits,
+pub(super) struct LimitSampler {
+    limits: CommandLimits,
     next: Instant,
     cores: u32,
-    /// The largest sum of memory that was seen.
+    /// The largest sum of memory in one sample.
     pub(super) peak: u64,
 }
 
-/// What one look saw, summed over all processes.
+/// The totals of one sample over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sum {
-    /// A process has at least one.
+struct SampleTotals {
+    /// Every process has at least one thread.
     threads: u32,
     cpu: Duration,
-    /// Pages in several processes count in each: never too low, often too high.
+    /// Pages of several processes count in each of them: never too low, often too high.
     resident: u64,
 }
 
-impl Sampler {
-    /// None where there is nothing to look for.
-    pub(super) fn new(limits: &Limits, start: Instant) -> Option<Self> {
+impl LimitSampler {
+    /// Returns `None` if there is no limit to sample for.
+    pub(super) fn new(limits: &CommandLimits, start: Instant) -> Option<Self> {
         if limits.cpu.is_none() && limits.memory.is_none() && limits.processes.is_none() {
             return None;
         }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         Some(Self {
             limits: *limits,
-            next: start + FIRST,
+            next: start + FIRST_SAMPLE_AFTER,
             cores,
             peak: 0,
         })
@@ -55,43 +57,46 @@ impl Sampler {
         self.next
     }
 
-    /// Looks if it is time to, and says which limit is exceeded.
-    pub(super) fn look_if_due(&mut self, table: &mut Table) -> Option<Reason> {
+    /// Takes a sample if it is due, and returns the exceeded limit, if there is one.
+    pub(super) fn sample_if_due(&mut self, table: &mut ProcessTable) -> Option<CommandEndReason> {
         if Instant::now() < self.next {
             return None;
         }
-        let before = own_time();
-        // A look that fails is like one that comes later.
-        let (reason, pause) = self.look(table).unwrap_or((None, INTERVAL));
-        let took = own_time().saturating_sub(before);
-        self.next = Instant::now() + pause.max(took * SHARE);
+        let before = own_cpu_time();
+        // A failed sample is repeated with the next one.
+        let (reason, pause) = self.sample(table).unwrap_or((None, INTERVAL));
+        let took = own_cpu_time().saturating_sub(before);
+        self.next = Instant::now() + pause.max(took * MIN_PAUSE_PER_SAMPLE_TIME);
         reason
     }
 
-    fn look(&mut self, table: &mut Table) -> io::Result<(Option<Reason>, Duration)> {
+    fn sample(&mut self, table: &mut ProcessTable) -> io::Result<(Option<CommandEndReason>, Duration)> {
         let stats = table.stats(self.limits.processes)?;
-        let sum = Sum::of(&stats);
+        let sum = SampleTotals::of(&stats);
         if self.limits.processes.is_some_and(|limit| sum.threads > limit) {
-            return Ok((Some(Reason::ProcessLimit), INTERVAL));
+            return Ok((Some(CommandEndReason::ProcessLimit), INTERVAL));
         }
         if self.limits.cpu.is_some_and(|limit| sum.cpu > limit) {
-            return Ok((Some(Reason::TimeLimit), INTERVAL));
+            return Ok((Some(CommandEndReason::TimeLimit), INTERVAL));
         }
         let memory = match self.limits.memory {
-            // The cheap sum is often too high, so it is only good for staying below the limit.
-            Some(limit) if sum.resident > limit && stats.len() > 1 => table.memory_together(&stats),
+            // The cheap sum is often too high, so it can only show that the limit is not exceeded.
+            Some(limit) if sum.resident > limit && stats.len() > 1 => table.total_memory(&stats),
             _ => sum.resident,
         };
         self.peak = self.peak.max(memory);
         let exceeded = self.limits.memory.is_some_and(|limit| memory > limit);
-        Ok((exceeded.then_some(Reason::MemoryLimit), self.pause(sum.cpu)))
+        Ok((
+            exceeded.then_some(CommandEndReason::MemoryLimit),
+            self.pause(sum.cpu),
+        ))
     }
 
-    /// CPU time cannot run out sooner than with all cores at work, so where it is the only thing to look for,
-    /// there is no need to look before.
+    /// CPU time cannot run out sooner than with all cores busy, so if it is the only limit, the next sample can wait
+    /// that long.
     fn pause(&self, used: Duration) -> Duration {
         match self.limits {
-            Limits {
+            CommandLimits {
                 cpu: Some(limit),
                 memory: None,
                 processes: None,
@@ -102,11 +107,11 @@ impl Sampler {
     }
 }
 
-impl Sum {
-    fn of(stats: &[(i32, Stat)]) -> Self {
+impl SampleTotals {
+    fn of(stats: &[(i32, ProcessStat)]) -> Self {
         let mut sum = Self::default();
         for (_, stat) in stats {
-            sum.threads += stat.alive();
+            sum.threads += stat.live_threads();
             sum.cpu += stat.cpu();
             sum.resident += stat.resident();
         }
@@ -119,25 +124,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_rare_when_only_cpu_time_matters() {
-        fn check(limits: Limits, used_ms: u64, expected_ms: u64) {
-            let sampler = Sampler {
+    fn samples_are_rare_if_only_cpu_time_is_limited() {
+        fn check(limits: CommandLimits, used_ms: u64, expected_ms: u64) {
+            let sampler = LimitSampler {
                 cores: 4,
-                ..Sampler::new(&limits, Instant::now()).unwrap()
+                ..LimitSampler::new(&limits, Instant::now()).unwrap()
             };
             let pause = sampler.pause(Duration::from_millis(used_ms));
             assert_eq!(pause, Duration::from_millis(expected_ms), "{limits:?} {used_ms}");
         }
-        let cpu = Limits {
+        let cpu = CommandLimits {
             cpu: Some(Duration::from_secs(1)),
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         check(cpu, 0, 250);
         check(cpu, 800, 50);
         check(cpu, 980, 10);
         check(cpu, 2000, 10);
         check(
-            Limits {
+            CommandLimits {
                 memory: Some(1),
                 ..cpu
             },
@@ -145,7 +150,7 @@ mod tests {
             10,
         );
         check(
-            Limits {
+            CommandLimits {
                 processes: Some(1),
                 ..cpu
             },
@@ -153,9 +158,9 @@ mod tests {
             10,
         );
         check(
-            Limits {
+            CommandLimits {
                 memory: Some(1),
-                ..Limits::default()
+                ..CommandLimits::default()
             },
             0,
             10,
@@ -163,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn without_such_a_limit_nobody_looks() {
-        let limits = Limits {
+    fn without_such_a_limit_there_is_no_sampler() {
+        let limits = CommandLimits {
             wall: Some(Duration::ZERO),
             output: Some(0),
             stack: Some(0),
-            ..Limits::default()
+            ..CommandLimits::default()
         };
-        assert!(Sampler::new(&limits, Instant::now()).is_none());
+        assert!(LimitSampler::new(&limits, Instant::now()).is_none());
     }
 }

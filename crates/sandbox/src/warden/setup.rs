@@ -1,4 +1,4 @@
-//! What turns a fresh process into a warden, in this order.
+//! Turns a new process into a warden.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,68 +10,70 @@ use nix::sys::prctl;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, dup2_stdin, setsid};
 
-use super::footprint;
-use super::signals::{self, SignalError};
-use super::tree::Table;
+use super::own_memory;
+use super::process_table::ProcessTable;
+use super::signals::{self, SignalSetupError};
 
+/// Why a process could not become a warden.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SetupError {
+pub(super) enum WardenSetupError {
     #[error("cannot take the owner's socket from standard input")]
     TakeSocket(#[source] io::Error),
-    #[error("cannot leave the working directory")]
+    #[error("cannot change the working directory to /")]
     ChangeDirectory(#[source] io::Error),
     #[error("cannot close inherited descriptors")]
     CloseRange(#[source] io::Error),
     #[error("cannot set up signals")]
-    Signals(#[from] SignalError),
-    #[error("cannot become the reaper of orphaned descendants")]
+    Signals(#[from] SignalSetupError),
+    #[error("cannot become a child subreaper")]
     Subreaper(#[source] io::Error),
-    #[error("cannot take a name")]
+    #[error("cannot set the process name")]
     Name(#[source] io::Error),
-    #[error("cannot read the process table in /proc, without which no command can be cleaned up")]
+    #[error("cannot read the process table in /proc, which is needed to clean up commands")]
     ProcessTable(#[source] io::Error),
 }
 
-/// Returns the socket to the owner.
-pub(super) fn become_warden() -> Result<UnixStream, SetupError> {
-    // Out of the reach of the owner's terminal and process group. Fails only where it is already so.
+/// Sets up the process, in this order, and returns the socket to the owner.
+pub(super) fn become_warden() -> Result<UnixStream, WardenSetupError> {
+    // Detaches from the owner's terminal and process group. Fails only if this process already leads a group.
     let _ = setsid();
-    // The owner's directory may be on something that is to be unmounted.
-    chdir("/").map_err(|e| SetupError::ChangeDirectory(e.into()))?;
+    // The owner's working directory may be on a file system that is to be unmounted.
+    chdir("/").map_err(|e| WardenSetupError::ChangeDirectory(e.into()))?;
     umask(Mode::from_bits_truncate(0o022));
-    close_inherited().map_err(SetupError::CloseRange)?;
-    signals::take_over()?;
-    // Processes that a command leaves behind come to us instead of to init.
-    prctl::set_child_subreaper(true).map_err(|e| SetupError::Subreaper(e.into()))?;
-    prctl::set_name(c"conclave-warden").map_err(|e| SetupError::Name(e.into()))?;
-    footprint::return_memory_early();
-    take_socket().map_err(SetupError::TakeSocket)
+    close_inherited().map_err(WardenSetupError::CloseRange)?;
+    signals::set_up()?;
+    // Orphans of a command become children of this process instead of init.
+    prctl::set_child_subreaper(true).map_err(|e| WardenSetupError::Subreaper(e.into()))?;
+    prctl::set_name(c"conclave-warden").map_err(|e| WardenSetupError::Name(e.into()))?;
+    own_memory::return_freed_memory_early();
+    take_socket().map_err(WardenSetupError::TakeSocket)
 }
 
-/// Checked once at the start: later it would be too late to refuse.
-pub(super) fn process_table() -> Result<Table, SetupError> {
-    Table::new("/proc", std::process::id() as i32).map_err(SetupError::ProcessTable)
+/// Checked once at the start, so that a machine without it is refused before any command runs.
+pub(super) fn process_table() -> Result<ProcessTable, WardenSetupError> {
+    ProcessTable::new("/proc", std::process::id() as i32).map_err(WardenSetupError::ProcessTable)
 }
 
-/// Whatever the owner's own parents let slip through would otherwise be held open for as long as we live.
+/// Closes descriptors that the owner inherited from its own parents; otherwise they would stay open as long as the
+/// warden lives.
 fn close_inherited() -> io::Result<()> {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: `warden::run` is the first thing its process does, so nobody here owns these descriptors.
+    // SAFETY: `warden::run` is called first in its process, so nothing owns these descriptors.
     match unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Moves the socket off descriptor 0, so that the standard descriptors are always taken and a command's
-/// streams always lie beyond them.
+/// Moves the socket away from descriptor 0, so that the standard descriptors are always in use and the streams of a
+/// command always have higher numbers.
 fn take_socket() -> io::Result<UnixStream> {
-    // SAFETY: takes numbers only; the result is checked.
+    // SAFETY: the call takes numbers only; the result is checked.
     let moved = unsafe { libc::fcntl(libc::STDIN_FILENO, libc::F_DUPFD_CLOEXEC, 3) };
     if moved < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(moved) };
     dup2_stdin(File::open("/dev/null")?)?;
     Ok(UnixStream::from(socket))

@@ -1,7 +1,7 @@
-//! Start the command's first process.
+//! Starts the first process of a command without a cell.
 //!
-//! By a clone that shares memory and holds the parent until the child has exec'd, as `posix_spawn` does:
-//! nothing is copied, and a failure to exec is simply written down where the parent reads it.
+//! Like `posix_spawn`, it uses a clone that shares memory and suspends the parent until the child has executed the
+//! program: nothing is copied, and the child writes a failure to memory that the parent reads.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -11,37 +11,37 @@ use std::time::Duration;
 
 use libc::c_void;
 
-use super::child::{self, NO_CORE, Orders, Rlimit, Rlimits, Step};
-use super::texts::{Texts, c_string};
-use crate::fault::{Errno, Fault};
-use crate::spec::Limits;
+use super::c_strings::{CStringArray, c_string};
+use super::child::{self, ChildContext, ChildStep, NO_CORE_DUMPS, Rlimit, Rlimits};
+use crate::platform_error::{Errno, PlatformError};
+use crate::spec::CommandLimits;
 
-/// Everything about a process that is to start.
-pub(super) struct Plan<'a> {
+/// What is needed to start a process.
+pub(super) struct SpawnRequest<'a> {
     pub(super) program: PathBuf,
     pub(super) argv: &'a [OsString],
     pub(super) env: &'a [(OsString, OsString)],
     pub(super) directory: &'a Path,
     pub(super) streams: [BorrowedFd<'a>; 3],
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a CommandLimits,
 }
 
-/// In either case there may be a child to reap.
-pub(super) enum NotStarted {
-    /// The command's own doing.
-    Refused(Errno),
-    Fault(Fault),
+/// Why a process was not started. In both cases there may be a child to reap.
+pub(super) enum SpawnError {
+    /// The program cannot be executed; the command is the cause.
+    Exec(Errno),
+    Platform(PlatformError),
 }
 
-/// Owns the stack that children run on until they exec; made once, used for every run.
-pub(super) struct Spawner {
+/// Starts processes. Owns the stack on which each child runs until exec.
+pub(super) struct ProcessSpawner {
     stack: Vec<u128>,
     warden: libc::pid_t,
 }
 
-impl Spawner {
+impl ProcessSpawner {
     pub(super) fn new() -> Self {
-        // `execve` and the rest need a few hundred bytes; this is what glibc allots for the same work.
+        // The child needs a few hundred bytes; glibc allocates this much for the same work.
         const STACK: usize = 32 << 10;
         Self {
             stack: vec![0; STACK / size_of::<u128>()],
@@ -49,79 +49,83 @@ impl Spawner {
         }
     }
 
-    /// Returns the process id of a child that has exec'd.
-    pub(super) fn spawn(&mut self, plan: &Plan<'_>) -> Result<i32, NotStarted> {
-        let program = c_string(plan.program.as_os_str());
-        let (argv, envp) = (Texts::of_words(plan.argv), Texts::of_environment(plan.env));
-        let directory = c_string(plan.directory.as_os_str());
-        let mut orders = Orders {
+    /// Returns the process id of a child that has executed its program.
+    pub(super) fn spawn(&mut self, request: &SpawnRequest<'_>) -> Result<i32, SpawnError> {
+        let program = c_string(request.program.as_os_str());
+        let (argv, envp) = (
+            CStringArray::from_arguments(request.argv),
+            CStringArray::from_environment(request.env),
+        );
+        let directory = c_string(request.directory.as_os_str());
+        let mut context = ChildContext {
             program: program.as_ptr(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
             directory: directory.as_ptr(),
-            streams: plan.streams.map(|stream| stream.as_raw_fd()),
-            rlimits: rlimits(plan.limits),
+            streams: request.streams.map(|stream| stream.as_raw_fd()),
+            rlimits: rlimits(request.limits),
             warden: self.warden,
             failed: None,
         };
-        // Somebody's child may for a moment hold the freshly written program open for writing, between its
-        // own fork and exec. That passes by itself and is no fault of the command.
+        // A child of another process may hold the newly written program open for writing for a moment, between its
+        // fork and exec. The command is not the cause, so this retries.
         const BUSY_TRIES: u32 = 500;
         const BUSY_PAUSE: Duration = Duration::from_millis(2);
         for _ in 0..BUSY_TRIES {
             let pid = self
-                .clone(&mut orders)
-                .map_err(|errno| NotStarted::Fault(Fault::Clone(errno)))?;
-            match orders.failed.take() {
+                .clone(&mut context)
+                .map_err(|errno| SpawnError::Platform(PlatformError::Clone(errno)))?;
+            match context.failed.take() {
                 None => return Ok(pid),
-                Some((Step::Execute, libc::ETXTBSY)) => std::thread::sleep(BUSY_PAUSE),
-                Some((step, errno)) => return Err(on_failed(step, Errno(errno), plan)),
+                Some((ChildStep::Execute, libc::ETXTBSY)) => std::thread::sleep(BUSY_PAUSE),
+                Some((step, errno)) => return Err(on_failed(step, Errno(errno), request)),
             }
         }
-        Err(NotStarted::Refused(Errno(libc::ETXTBSY)))
+        Err(SpawnError::Exec(Errno(libc::ETXTBSY)))
     }
 
-    fn clone(&mut self, orders: &mut Orders) -> Result<i32, Errno> {
+    fn clone(&mut self, context: &mut ChildContext) -> Result<i32, Errno> {
         const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // Stacks grow down: the child starts at the end of its own, which is aligned as its elements are.
+        // Stacks grow down, so the child starts at the end of its stack, which is aligned like its elements.
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
-        let orders: *mut Orders = orders;
-        // SAFETY: CLONE_VFORK holds this thread until the child has left our memory, so the stack and the
-        // orders outlive its use of them. This process has one thread, and its only signal handler does
-        // nothing, so nothing else runs meanwhile.
-        let pid = unsafe { libc::clone(child::main, top, FLAGS, orders.cast()) };
+        let context: *mut ChildContext = context;
+        // SAFETY: CLONE_VFORK suspends this thread until the child has left our memory, so the stack and the context
+        // outlive its use of them. This process has one thread, and its only signal handler does nothing, so nothing
+        // else runs meanwhile.
+        let pid = unsafe { libc::clone(child::main, top, FLAGS, context.cast()) };
         if pid < 0 { Err(Errno::last()) } else { Ok(pid) }
     }
 }
 
-fn on_failed(step: Step, errno: Errno, plan: &Plan<'_>) -> NotStarted {
-    NotStarted::Fault(match step {
-        Step::DeathSignal => Fault::DeathSignal(errno),
-        Step::Streams => Fault::Streams(errno),
-        Step::ChangeDirectory => Fault::ChangeDirectory {
-            path: plan.directory.into(),
+fn on_failed(step: ChildStep, errno: Errno, request: &SpawnRequest<'_>) -> SpawnError {
+    SpawnError::Platform(match step {
+        ChildStep::DeathSignal => PlatformError::DeathSignal(errno),
+        ChildStep::Streams => PlatformError::Streams(errno),
+        ChildStep::ChangeDirectory => PlatformError::ChangeDirectory {
+            path: request.directory.into(),
             errno,
         },
-        Step::NoNewPrivileges => Fault::NoNewPrivileges(errno),
-        Step::Rlimit => Fault::Rlimit(errno),
-        Step::Execute if errno.is_shortage() => Fault::Execute(errno),
-        // Not found, no permission, no program, too many arguments: whatever it is, the command asked for it.
-        Step::Execute => return NotStarted::Refused(errno),
+        ChildStep::NoNewPrivileges => PlatformError::NoNewPrivileges(errno),
+        ChildStep::Rlimit => PlatformError::Rlimit(errno),
+        ChildStep::Execute if errno.is_resource_shortage() => PlatformError::Execute(errno),
+        // Not found, no permission, not a program, too many arguments: the command is always the cause.
+        ChildStep::Execute => return SpawnError::Exec(errno),
     })
 }
 
-/// What the kernel itself can enforce for one process. Not the address space, which has little to do with
-/// memory used; not the number of processes, which it counts for a user and not for a command.
-pub(super) fn rlimits(limits: &Limits) -> Rlimits {
+/// The limits that the kernel can enforce for one process. The address space is not one of them, because it has
+/// little to do with used memory. Neither is the number of processes, which the kernel counts per user and not per
+/// command.
+pub(super) fn rlimits(limits: &CommandLimits) -> Rlimits {
     let same = |resource, value| Rlimit {
         resource,
         soft: value,
         hard: value,
     };
     [
-        Some(NO_CORE),
-        // A backstop behind the samples, in whole seconds and late on purpose. The hard limit a second after
-        // the soft one, so that it is SIGXCPU that ends the process, unless it does not listen.
+        Some(NO_CORE_DUMPS),
+        // A fallback behind the samples, in whole seconds and deliberately late. The hard limit is a second above the
+        // soft one, so that SIGXCPU ends the process unless it ignores it.
         limits.cpu.map(|cpu| {
             let soft = cpu.as_secs() + u64::from(cpu.subsec_nanos() > 0) + 1;
             Rlimit {
@@ -141,11 +145,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_backstop_comes_after_the_limit() {
+    fn the_kernels_cpu_limit_is_above_the_commands_limit() {
         fn check(cpu: Duration, expected: (u64, u64)) {
-            let all = rlimits(&Limits {
+            let all = rlimits(&CommandLimits {
                 cpu: Some(cpu),
-                ..Limits::default()
+                ..CommandLimits::default()
             });
             let limit = all
                 .into_iter()
@@ -158,7 +162,7 @@ mod tests {
         check(Duration::from_millis(1), (2, 3));
         check(Duration::from_secs(1), (2, 3));
         check(Duration::from_millis(1001), (3, 4));
-        let none = rlimits(&Limits::default());
-        assert_eq!(none.iter().flatten().count(), 1, "core files are never wanted");
+        let none = rlimits(&CommandLimits::default());
+        assert_eq!(none.iter().flatten().count(), 1, "core files are always disabled");
     }
 }

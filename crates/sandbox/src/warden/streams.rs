@@ -1,4 +1,4 @@
-//! The three standard streams of a command.
+//! The standard streams of a command.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -13,46 +13,49 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::pipe2;
 
 use super::signals;
-use crate::fault::Fault;
-use crate::outcome::Captured;
-use crate::spec::Input;
+use crate::outcome::CapturedStream;
+use crate::platform_error::PlatformError;
+use crate::spec::CommandInput;
 
-/// What output passes through on its way, for all runs of a warden.
-pub(super) fn scratch() -> Vec<u8> {
+/// The buffer through which a warden reads the output of all its runs.
+pub(super) fn new_read_buffer() -> Vec<u8> {
     const SIZE: usize = 64 << 10;
     vec![0; SIZE]
 }
 
-/// Opens what the command reads. Anew for each run, be it nothing: the flags and locks that a command puts on what it
-/// was handed would be there for the next one to find.
-pub(super) fn open_input(input: Input) -> Result<OwnedFd, Fault> {
+/// Opens the input of a command. It is opened anew for each run, even if it is empty: the next command would find the
+/// flags and locks that a command sets on it.
+pub(super) fn open_input(input: CommandInput) -> Result<OwnedFd, PlatformError> {
     match input {
-        Input::Bytes(bytes) if bytes.is_empty() => open_at(Path::new("/dev/null"), |path| File::open(path)),
-        // A file in memory rather than a pipe: nobody has to feed it while the command runs, and a command that
-        // does not read it cannot hold anyone up.
-        Input::Bytes(bytes) => {
-            let memfd =
-                memfd_create(c"input", MFdFlags::MFD_CLOEXEC).map_err(|e| Fault::HoldInput(e.into()))?;
+        CommandInput::Bytes(bytes) if bytes.is_empty() => {
+            open_with(Path::new("/dev/null"), |path| File::open(path))
+        }
+        // A file in memory instead of a pipe: nothing has to write to it while the command runs, and a command that
+        // does not read it blocks nothing.
+        CommandInput::Bytes(bytes) => {
+            let memfd = memfd_create(c"input", MFdFlags::MFD_CLOEXEC)
+                .map_err(|e| PlatformError::CopyInput(e.into()))?;
             let mut file = File::from(memfd);
-            file.write_all(&bytes).map_err(|e| Fault::HoldInput(e.into()))?;
-            file.rewind().map_err(|e| Fault::HoldInput(e.into()))?;
+            file.write_all(&bytes)
+                .map_err(|e| PlatformError::CopyInput(e.into()))?;
+            file.rewind().map_err(|e| PlatformError::CopyInput(e.into()))?;
             Ok(file.into())
         }
-        Input::File(path) => open_at(&path, open_plain),
+        CommandInput::File(path) => open_with(&path, open_regular_file),
     }
 }
 
-fn open_at(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<OwnedFd, Fault> {
-    let opened = open(path).map_err(|error| Fault::OpenInput {
+fn open_with(path: &Path, open: impl FnOnce(&Path) -> io::Result<File>) -> Result<OwnedFd, PlatformError> {
+    let opened = open(path).map_err(|error| PlatformError::OpenInput {
         path: path.into(),
         errno: error.into(),
     });
     Ok(opened?.into())
 }
 
-/// An earlier command may have put something else in its place: to open a pipe would wait for ever, and a link may
-/// lead anywhere.
-fn open_plain(path: &Path) -> io::Result<File> {
+/// Opens only a regular file. An earlier command may have replaced it: opening a FIFO would block forever, and a
+/// symbolic link may lead anywhere.
+fn open_regular_file(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
@@ -63,39 +66,38 @@ fn open_plain(path: &Path) -> io::Result<File> {
     }
 }
 
-/// One output stream: a pipe, and the first bytes that came through it.
+/// The pipe of one output stream, and the first bytes that came through it.
 ///
-/// The writing end stays open here while the command runs. Otherwise the pipe would report a hang-up just
-/// before every end of a process, and wake us twice for each run.
-pub(super) struct Output {
+/// The writing end stays open here while the command runs. Otherwise the pipe would report a hang-up just before each
+/// process ends, and wake the warden twice for each run.
+pub(super) struct OutputPipe {
     reading: File,
     writing: OwnedFd,
-    kept: Vec<u8>,
-    keep: u64,
+    captured: Vec<u8>,
+    max_captured: u64,
     total: u64,
 }
 
-impl Output {
-    /// A new pipe for each run: one used again could still be held by somebody to whom an earlier command
-    /// passed it.
-    pub(super) fn open(keep: u64) -> Result<Self, Fault> {
-        let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Fault::Pipe(e.into()))?;
-        // Our end alone, which is no concern of the command. A command of our own user can open the pipe for reading
-        // by its name in /proc, and take what was there to be read: whoever waited for that would wait for ever.
-        fcntl(&reading, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| Fault::Pipe(e.into()))?;
-        // So that `/dev/stdout` can be opened by a command of another user, to write and not to read.
+impl OutputPipe {
+    /// Creates a new pipe for each run: a process to which an earlier command passed an old one could still hold it.
+    pub(super) fn open(max_captured: u64) -> Result<Self, PlatformError> {
+        let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| PlatformError::Pipe(e.into()))?;
+        // Only our end is non-blocking, which does not affect the command. A command of the same user can open the
+        // pipe for reading through /proc and take the bytes first; then a blocking read would wait forever.
+        fcntl(&reading, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| PlatformError::Pipe(e.into()))?;
+        // A command of another user can open `/dev/stdout` for writing, but not for reading.
         let writable = Mode::S_IWUSR | Mode::S_IWGRP | Mode::S_IWOTH;
-        fchmod(&writing, writable).map_err(|e| Fault::Pipe(e.into()))?;
+        fchmod(&writing, writable).map_err(|e| PlatformError::Pipe(e.into()))?;
         Ok(Self {
             reading: reading.into(),
             writing,
-            kept: Vec::new(),
-            keep,
+            captured: Vec::new(),
+            max_captured,
             total: 0,
         })
     }
 
-    pub(super) fn writing(&self) -> BorrowedFd<'_> {
+    pub(super) fn writing_end(&self) -> BorrowedFd<'_> {
         self.writing.as_fd()
     }
 
@@ -103,47 +105,47 @@ impl Output {
         PollFd::new(self.reading.as_fd(), PollFlags::POLLIN)
     }
 
-    /// All bytes written, kept or not.
+    /// All bytes written, captured or not.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Reads once, what there is. What goes beyond `keep` is read too, because a full pipe would stop the command.
-    pub(super) fn pull(&mut self, scratch: &mut [u8]) {
-        // Reading from a pipe of our own fails only by interruption, and then the next round reads it, or because
-        // somebody else has been faster.
-        let Ok(count) = self.reading.read(scratch) else {
+    /// Reads once. Bytes beyond `max_captured` are read too, because a full pipe would block the command.
+    pub(super) fn read_available(&mut self, read_buffer: &mut [u8]) {
+        // This read fails only if it is interrupted, and then the next round reads the bytes, or if another process
+        // took them first.
+        let Ok(count) = self.reading.read(read_buffer) else {
             return;
         };
         self.total += count as u64;
-        let room = self.keep.saturating_sub(self.kept.len() as u64);
+        let room = self.max_captured.saturating_sub(self.captured.len() as u64);
         let wanted = usize::try_from(room).map_or(count, |room| room.min(count));
-        self.kept.extend_from_slice(&scratch[..wanted]);
+        self.captured.extend_from_slice(&read_buffer[..wanted]);
     }
 
-    pub(super) fn push(&mut self, text: &[u8]) {
+    pub(super) fn append(&mut self, text: &[u8]) {
         self.total += text.len() as u64;
-        let room = usize::try_from(self.keep)
+        let room = usize::try_from(self.max_captured)
             .unwrap_or(usize::MAX)
-            .saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&text[..room.min(text.len())]);
+            .saturating_sub(self.captured.len());
+        self.captured.extend_from_slice(&text[..room.min(text.len())]);
     }
 
-    pub(super) fn into_captured(self) -> Captured {
-        Captured {
-            truncated: self.total > self.kept.len() as u64,
-            bytes: self.kept,
+    pub(super) fn into_captured(self) -> CapturedStream {
+        CapturedStream {
+            truncated: self.total > self.captured.len() as u64,
+            bytes: self.captured,
         }
     }
 }
 
-/// Takes what is still in the pipes once the command is over. Bounded, because a process outside the command
-/// may have been passed the writing end and write for ever.
-pub(super) fn drain(outputs: &mut [Output; 2], scratch: &mut [u8]) {
+/// Reads what is left in the pipes after the command has ended. The number of rounds is limited, because a process
+/// outside the command may have the writing end and write forever.
+pub(super) fn drain(outputs: &mut [OutputPipe; 2], read_buffer: &mut [u8]) {
     // A pipe holds at most a mebibyte unless its user is privileged.
     const ROUNDS: usize = 64;
     for _ in 0..ROUNDS {
-        let mut descriptors = outputs.each_ref().map(Output::poll);
+        let mut descriptors = outputs.each_ref().map(OutputPipe::poll);
         if signals::wait(&mut descriptors, Some(std::time::Duration::ZERO)).is_err() {
             return;
         }
@@ -153,13 +155,13 @@ pub(super) fn drain(outputs: &mut [Output; 2], scratch: &mut [u8]) {
         }
         for (output, ready) in outputs.iter_mut().zip(ready) {
             if ready {
-                output.pull(scratch);
+                output.read_available(read_buffer);
             }
         }
     }
 }
 
-/// After an interrupted wait the kernel leaves the answers as they were: none.
+/// After an interrupted wait, the kernel leaves the results unchanged: no events.
 pub(super) fn is_readable(fd: &PollFd<'_>) -> bool {
     fd.revents()
         .is_some_and(|events| events.contains(PollFlags::POLLIN))

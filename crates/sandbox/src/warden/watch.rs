@@ -1,133 +1,151 @@
-//! Look on while the command runs.
+//! Watches a command while it runs.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::run_command::{Failure, Owner};
+use super::run_process_tree::{CommandRunFailure, OwnerConnection};
 use super::signals;
-use super::streams::{Output, is_readable};
-use crate::fault::{Errno, Fault};
-use crate::outcome::Reason;
-use crate::spec::Limits;
+use super::streams::{OutputPipe, is_readable};
+use crate::outcome::CommandEndReason;
+use crate::platform_error::{Errno, PlatformError};
+use crate::spec::CommandLimits;
 
-pub(super) struct Watch<'a> {
-    pub(super) owner: Owner<'a>,
+/// Watches one run: its limits, its output and its owner.
+pub(super) struct CommandWatch<'a> {
+    pub(super) owner: OwnerConnection<'a>,
     pub(super) number: u64,
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a CommandLimits,
     pub(super) start: Instant,
-    pub(super) scratch: &'a mut [u8],
+    pub(super) read_buffer: &'a mut [u8],
 }
 
-/// What is looked on at: a tree of processes of our own, or a cell.
-pub(super) trait Watched {
-    /// What wakes the watch beside the end of a child.
-    fn notices(&self) -> impl Iterator<Item = PollFd<'_>>;
+/// What is watched: a process tree or a cell.
+pub(super) trait WatchedCommand {
+    /// Descriptors that wake the watch, besides the end of a child.
+    fn event_descriptors(&self) -> impl Iterator<Item = PollFd<'_>>;
     /// Whether the first process has ended.
     fn has_ended(&mut self) -> bool;
-    /// When there is something to look at that wakes nobody.
-    fn next_look(&self) -> Option<Instant>;
-    /// Looks at what has been noticed, and at what is due; says which limit is exceeded.
-    fn look(&mut self, noticed: Noticed) -> Option<Reason>;
+    /// When the next check is due that no event triggers.
+    fn next_check(&self) -> Option<Instant>;
+    /// Checks the limits if there are events or a check is due, and returns the exceeded one.
+    fn check_limits(&mut self, events: PendingEvents) -> Option<CommandEndReason>;
 }
 
+/// Whether one of the event descriptors is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Noticed {
-    Something,
-    Nothing,
+pub(super) enum PendingEvents {
+    Some,
+    None,
 }
 
-/// What ended the watch.
+/// Why the watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// The first process has ended. Others may be left; they do not count as the command any more.
+pub(super) enum WatchResult {
+    /// The first process has ended. Others may be left; they no longer count as the command.
     Ended,
-    /// It must be ended.
-    Exceeded(Reason),
+    /// The command must be killed for this reason.
+    LimitExceeded(CommandEndReason),
     /// The owner is gone.
-    HungUp,
-    /// The kernel does not let us wait.
-    Blind(Errno),
+    OwnerGone,
+    /// The kernel returned an error from the wait.
+    PollFailed(Errno),
 }
 
-impl Seen {
-    /// Which limit has ended it, if one has.
-    pub(super) fn stopped(self) -> Result<Option<Reason>, Failure> {
+impl WatchResult {
+    /// Why the warden ended the command, if it did.
+    pub(super) fn stop_reason(self) -> Result<Option<CommandEndReason>, CommandRunFailure> {
         match self {
             Self::Ended => Ok(None),
-            Self::Exceeded(reason) => Ok(Some(reason)),
-            Self::HungUp => Err(Failure::HungUp),
-            Self::Blind(errno) => Err(Fault::Wait(errno).into()),
+            Self::LimitExceeded(reason) => Ok(Some(reason)),
+            Self::OwnerGone => Err(CommandRunFailure::OwnerGone),
+            Self::PollFailed(errno) => Err(PlatformError::Wait(errno).into()),
         }
     }
 }
 
-impl Watch<'_> {
-    pub(super) fn run(&mut self, watched: &mut impl Watched, outputs: &mut [Output; 2]) -> Seen {
+impl CommandWatch<'_> {
+    pub(super) fn run(
+        &mut self,
+        watched: &mut impl WatchedCommand,
+        outputs: &mut [OutputPipe; 2],
+    ) -> WatchResult {
         loop {
             let ready = match self.wait(watched, outputs) {
                 Ok(ready) => ready,
-                Err(errno) => return Seen::Blind(errno.into()),
+                Err(errno) => return WatchResult::PollFailed(errno.into()),
             };
-            // The owner has nothing to send on this socket before we answer, but its end.
-            if ready.owner || ready.word && self.owner.words.take_in().is_err() {
-                return Seen::HungUp;
+            // Until we respond, the owner only closes this socket and sends nothing on it.
+            if ready.owner || ready.message && self.owner.messages.receive_pending().is_err() {
+                return WatchResult::OwnerGone;
             }
-            // In each round, because the signal of a child waits behind descriptors that are ready.
+            // Checked in each round, because SIGCHLD is not delivered while descriptors are ready.
             let has_ended = watched.has_ended();
             for (output, ready) in outputs.iter_mut().zip(ready.outputs) {
                 if ready {
-                    output.pull(self.scratch);
+                    output.read_available(self.read_buffer);
                 }
             }
             if has_ended {
-                return Seen::Ended;
+                return WatchResult::Ended;
             }
-            if let Some(reason) = self.exceeded(outputs).or_else(|| watched.look(ready.noticed)) {
-                return Seen::Exceeded(reason);
+            if let Some(reason) = self
+                .exceeded(outputs)
+                .or_else(|| watched.check_limits(ready.events))
+            {
+                return WatchResult::LimitExceeded(reason);
             }
         }
     }
 
-    fn wait(&self, watched: &impl Watched, outputs: &[Output; 2]) -> nix::Result<Ready> {
-        let within = self.time_left(watched.next_look());
+    fn wait(
+        &self,
+        watched: &impl WatchedCommand,
+        outputs: &[OutputPipe; 2],
+    ) -> nix::Result<ReadyDescriptors> {
+        let within = self.time_left(watched.next_check());
         let mut descriptors = vec![
             PollFd::new(self.owner.socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.owner.words.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.owner.messages.as_fd(), PollFlags::POLLIN),
             outputs[0].poll(),
             outputs[1].poll(),
         ];
-        let own = descriptors.len();
-        descriptors.extend(watched.notices());
+        let own_descriptors = descriptors.len();
+        descriptors.extend(watched.event_descriptors());
         signals::wait(&mut descriptors, within)?;
         let is_ready = |fd: &PollFd<'_>| fd.any() == Some(true);
-        Ok(Ready {
+        Ok(ReadyDescriptors {
             owner: is_ready(&descriptors[0]),
-            word: is_ready(&descriptors[1]),
+            message: is_ready(&descriptors[1]),
             outputs: [is_readable(&descriptors[2]), is_readable(&descriptors[3])],
-            noticed: match descriptors[own..].iter().any(is_ready) {
-                true => Noticed::Something,
-                false => Noticed::Nothing,
+            events: match descriptors[own_descriptors..].iter().any(is_ready) {
+                true => PendingEvents::Some,
+                false => PendingEvents::None,
             },
         })
     }
 
-    /// Until something has to be looked at that no descriptor tells.
-    fn time_left(&self, next_look: Option<Instant>) -> Option<Duration> {
-        // The kernel does not count the machine's sleep in a wait, but the promise runs on: look in between.
-        const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
-        let promised = self.owner.words.promised().map(|left| left.min(AT_LEAST_EVERY));
+    /// The time until the next check that no descriptor triggers.
+    fn time_left(&self, next_check: Option<Instant>) -> Option<Duration> {
+        // The kernel does not count the time of a suspended machine in a wait, but the keep-alive does, so it is
+        // checked regularly.
+        const MAX_WAIT: Duration = Duration::from_secs(1);
+        let keep_alive_left = self
+            .owner
+            .messages
+            .keep_alive_left()
+            .map(|left| left.min(MAX_WAIT));
         let wall = self
             .limits
             .wall
             .map(|limit| limit.saturating_sub(self.start.elapsed()));
-        let look = next_look.map(|next| next.saturating_duration_since(Instant::now()));
-        [promised, wall, look].into_iter().flatten().min()
+        let until_check = next_check.map(|next| next.saturating_duration_since(Instant::now()));
+        [keep_alive_left, wall, until_check].into_iter().flatten().min()
     }
 
-    fn exceeded(&mut self, outputs: &[Output; 2]) -> Option<Reason> {
-        if let Some(reason) = self.owner.words.stop(self.number) {
+    fn exceeded(&mut self, outputs: &[OutputPipe; 2]) -> Option<CommandEndReason> {
+        if let Some(reason) = self.owner.messages.stop_reason(self.number) {
             return Some(reason);
         }
         if self
@@ -135,18 +153,19 @@ impl Watch<'_> {
             .output
             .is_some_and(|limit| outputs.iter().any(|output| output.total() > limit))
         {
-            return Some(Reason::OutputLimit);
+            return Some(CommandEndReason::OutputLimit);
         }
         self.limits
             .wall
             .is_some_and(|limit| self.start.elapsed() >= limit)
-            .then_some(Reason::WallLimit)
+            .then_some(CommandEndReason::WallLimit)
     }
 }
 
-struct Ready {
+/// Which descriptors a wait found ready.
+struct ReadyDescriptors {
     owner: bool,
-    word: bool,
+    message: bool,
     outputs: [bool; 2],
-    noticed: Noticed,
+    events: PendingEvents,
 }

@@ -2,21 +2,21 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::outcome::{Captured, Reason};
+use crate::outcome::{CapturedStream, CommandEndReason};
 
-fn outcome(bytes: Vec<u8>) -> Outcome {
-    Outcome {
-        reason: Reason::Exited,
+fn outcome(bytes: Vec<u8>) -> CommandOutcome {
+    CommandOutcome {
+        reason: CommandEndReason::Exited,
         exit_code: Some(0),
         signal: None,
         wall: std::time::Duration::from_millis(3),
         cpu: std::time::Duration::ZERO,
         memory: 7,
-        stdout: Captured {
+        stdout: CapturedStream {
             bytes,
             truncated: true,
         },
-        stderr: Captured::default(),
+        stderr: CapturedStream::default(),
     }
 }
 
@@ -27,14 +27,19 @@ fn frames_of_any_size_arrive_whole() {
     let sender = std::thread::spawn(move || {
         let mut buffer = Vec::new();
         for size in sizes {
-            send(&theirs, &Answer::Ended(outcome(vec![0xfe; size])), &mut buffer).unwrap();
+            send(
+                &theirs,
+                &WardenResponse::Ended(outcome(vec![0xfe; size])),
+                &mut buffer,
+            )
+            .unwrap();
         }
     });
     let mut buffer = Vec::new();
     for size in sizes {
-        // The next may have come already.
-        let frame: Option<Answer> = receive(&ours, &mut buffer).unwrap();
-        let Some(Answer::Ended(received)) = frame else {
+        // The next frame may already be in the socket; `receive` must not read it.
+        let frame: Option<WardenResponse> = receive(&ours, &mut buffer).unwrap();
+        let Some(WardenResponse::Ended(received)) = frame else {
             panic!("got {frame:?}")
         };
         assert_eq!(received, outcome(vec![0xfe; size]));
@@ -44,13 +49,13 @@ fn frames_of_any_size_arrive_whole() {
         );
     }
     sender.join().unwrap();
-    assert!(receive::<Answer>(&ours, &mut buffer).unwrap().is_none());
+    assert!(receive::<WardenResponse>(&ours, &mut buffer).unwrap().is_none());
 }
 
 #[test]
-fn a_broken_frame_is_an_error() {
+fn an_incomplete_or_invalid_frame_is_an_error() {
     fn check(sent: &[u8], expected: io::ErrorKind) {
-        let error = receive::<Answer>(sent, &mut Vec::new()).unwrap_err();
+        let error = receive::<WardenResponse>(sent, &mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), expected, "{error}");
     }
     check(&[3, 0], io::ErrorKind::UnexpectedEof);
@@ -60,24 +65,24 @@ fn a_broken_frame_is_an_error() {
 }
 
 #[test]
-fn urgent_words_neither_block_nor_merge() {
+fn urgent_messages_neither_block_nor_merge() {
     let (ours, theirs) = urgent_pair().unwrap();
     assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), None);
-    let words = [
-        Urgent::Kill { number: u64::MAX },
-        Urgent::LiveUntil { millis: u64::MAX },
+    let messages = [
+        UrgentMessage::Kill { number: u64::MAX },
+        UrgentMessage::KeepAliveUntil { millis: u64::MAX },
     ];
-    for word in words {
-        send_urgent(ours.as_fd(), word).unwrap();
+    for message in messages {
+        send_urgent(ours.as_fd(), message).unwrap();
     }
-    for word in words {
-        assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), Some(word));
+    for message in messages {
+        assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), Some(message));
     }
-    let full = std::iter::repeat_with(|| send_urgent(ours.as_fd(), words[0]))
+    let full = std::iter::repeat_with(|| send_urgent(ours.as_fd(), messages[0]))
         .find_map(Result::err)
         .unwrap();
     assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     drop(theirs);
-    let gone = send_urgent(ours.as_fd(), words[0]).unwrap_err();
+    let gone = send_urgent(ours.as_fd(), messages[0]).unwrap_err();
     assert_ne!(gone.kind(), io::ErrorKind::WouldBlock);
 }

@@ -1,21 +1,21 @@
-//! Real wardens and real processes. Each file tells what one part of the promise is.
+//! Tests with real wardens and real processes, one file for each topic.
 
-// Clippy lets test functions unwrap, but not what they call.
+// Clippy allows unwrap in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]
 
-mod stage;
+mod harness;
 
-mod endings;
+mod command_environment;
+mod exit_status;
 mod streams;
-mod surroundings;
 
 mod cgroup;
 
 mod limits;
-mod measures;
+mod measurements;
 
 mod cell;
-mod cleaning;
-mod killing;
-mod owners;
-mod strays;
+mod cleanup;
+mod kill_run;
+mod orphans;
+mod owner_lifetime;

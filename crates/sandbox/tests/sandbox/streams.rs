@@ -1,21 +1,21 @@
-//! What goes in and what comes out.
+//! Standard input and output of commands.
 
 use std::time::Duration;
 
-use sandbox::{Input, Limits, Reason, Spec};
+use sandbox::{CommandEndReason, CommandInput, CommandLimits, CommandSpec};
 
-use crate::stage::{command, folder, limited, python, run, sh, stdout};
+use crate::harness::{command, folder, limited, python, run, sh, stdout};
 
 #[test]
 fn input_reaches_the_command() {
     let mut spec = command(&["cat"]);
     for input in [&b"hello\n"[..], b"\0\xff\x80", b"x"] {
-        spec.input = Input::Bytes(input.to_vec());
+        spec.input = CommandInput::Bytes(input.to_vec());
         let outcome = run(&spec);
         assert_eq!(outcome.stdout.bytes, input);
         assert_eq!((outcome.exit_code, outcome.stdout.truncated), (Some(0), false));
     }
-    spec.input = Input::Bytes(Vec::new());
+    spec.input = CommandInput::Bytes(Vec::new());
     assert_eq!(run(&spec).stdout.bytes, b"");
 }
 
@@ -24,8 +24,11 @@ fn large_input_reaches_the_command() {
     let (_keep, folder) = folder();
     let large: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
     std::fs::write(folder.join("input"), &large).unwrap();
-    for input in [Input::Bytes(large.clone()), Input::File(folder.join("input"))] {
-        let outcome = run(&Spec {
+    for input in [
+        CommandInput::Bytes(large.clone()),
+        CommandInput::File(folder.join("input")),
+    ] {
+        let outcome = run(&CommandSpec {
             input,
             ..command(&["cat"])
         });
@@ -38,9 +41,9 @@ fn large_input_reaches_the_command() {
 }
 
 #[test]
-fn input_that_is_not_read_holds_nobody() {
-    let outcome = run(&Spec {
-        input: Input::Bytes(vec![1; 1 << 20]),
+fn unread_input_does_not_block() {
+    let outcome = run(&CommandSpec {
+        input: CommandInput::Bytes(vec![1; 1 << 20]),
         ..sh("exit 4")
     });
     assert_eq!(outcome.exit_code, Some(4));
@@ -54,22 +57,25 @@ fn both_streams_are_captured_byte_for_byte() {
 }
 
 #[test]
-fn output_beyond_what_is_kept_is_thrown_away() {
+fn output_beyond_the_capture_limit_is_discarded() {
     let script = "import os\nfor i in range(64):\n os.write(1, b'o' * 65536); os.write(2, b'e' * 65536)\nraise SystemExit(5)";
-    let outcome = run(&Spec {
-        keep: 100_000,
+    let outcome = run(&CommandSpec {
+        max_captured_bytes: 100_000,
         ..python(script)
     });
-    assert_eq!((outcome.reason, outcome.exit_code), (Reason::Exited, Some(5)));
+    assert_eq!(
+        (outcome.reason, outcome.exit_code),
+        (CommandEndReason::Exited, Some(5))
+    );
     assert!(outcome.stdout.bytes == vec![b'o'; 100_000] && outcome.stdout.truncated);
     assert!(outcome.stderr.bytes == vec![b'e'; 100_000] && outcome.stderr.truncated);
 }
 
 #[test]
-fn output_up_to_what_is_kept_is_whole() {
+fn output_within_the_capture_limit_is_complete() {
     fn check(keep: u64, expected: &str, truncated: bool) {
-        let outcome = run(&Spec {
-            keep,
+        let outcome = run(&CommandSpec {
+            max_captured_bytes: keep,
             ..sh("printf 12345")
         });
         assert_eq!(
@@ -85,14 +91,14 @@ fn output_up_to_what_is_kept_is_whole() {
 }
 
 #[test]
-fn a_flood_is_ended_where_output_is_limited() {
+fn a_command_beyond_its_output_limit_is_ended() {
     for script in ["exec yes", "yes >&2", "yes | cat"] {
-        let limits = Limits {
+        let limits = CommandLimits {
             output: Some(50_000),
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         let outcome = run(&limited(sh(script), limits));
-        assert_eq!(outcome.reason, Reason::OutputLimit, "{script}");
+        assert_eq!(outcome.reason, CommandEndReason::OutputLimit, "{script}");
         let (stdout, stderr) = (outcome.stdout, outcome.stderr);
         assert_eq!(stdout.bytes.len() + stderr.bytes.len(), 50_000, "{script}");
         assert!(stdout.truncated || stderr.truncated, "{script}");
@@ -101,11 +107,11 @@ fn a_flood_is_ended_where_output_is_limited() {
 }
 
 #[test]
-fn output_of_just_the_limit_is_allowed() {
-    fn check(limit: u64, expected: Reason, kept: usize) {
-        let limits = Limits {
+fn output_of_exactly_the_limit_is_allowed() {
+    fn check(limit: u64, expected: CommandEndReason, kept: usize) {
+        let limits = CommandLimits {
             output: Some(limit),
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         let outcome = run(&limited(sh("printf 12345"), limits));
         assert_eq!(
@@ -114,21 +120,21 @@ fn output_of_just_the_limit_is_allowed() {
             "{limit}"
         );
     }
-    check(5, Reason::Exited, 5);
-    check(4, Reason::OutputLimit, 4);
+    check(5, CommandEndReason::Exited, 5);
+    check(4, CommandEndReason::OutputLimit, 4);
 }
 
 #[test]
-fn only_a_file_is_taken_for_input() {
+fn only_a_regular_file_is_accepted_as_input() {
     let (_keep, folder) = folder();
     let (pipe, link) = (folder.join("pipe"), folder.join("link"));
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
-    let mut warden = crate::stage::warden();
+    let mut warden = crate::harness::warden();
     for path in [pipe, link] {
         let mut spec = command(&["cat"]);
-        spec.input = Input::File(path);
-        let error = crate::stage::try_run(&mut warden, &spec).unwrap_err();
-        assert!(!error.is_final(), "{error:?}");
+        spec.input = CommandInput::File(path);
+        let error = crate::harness::try_run(&mut warden, &spec).unwrap_err();
+        assert!(!error.is_warden_lost(), "{error:?}");
     }
 }

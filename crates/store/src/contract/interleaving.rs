@@ -1,11 +1,11 @@
-//! Random histories: several executors that crash, lose answers and repeat themselves, users who add and
-//! cancel, a leader who expires. Whatever happens, the store must answer as a plain reference does, keep
-//! every promise about a task's end, and in the end bring every task to one.
+//! Model-based test with random histories: executors crash, lose answers and repeat reports, users add and cancel
+//! tasks, and a leader expires sessions. After each event the store must answer like a simple reference
+//! implementation and keep the invariants about terminal tasks. At the end every task must reach a terminal status.
 
-mod executor;
 mod history;
-mod reference;
-mod witness;
+mod invariants;
+mod reference_store;
+mod simulated_executor;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,51 +14,51 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use self::history::History;
+use self::history::HistoryRunner;
 use crate::TaskStore;
 
-/// How many executors take part.
+/// How many executors a history has.
 const EXECUTORS: usize = 3;
 
-/// One thing that happens.
+/// One event of a history.
 #[derive(Clone, Debug)]
-enum Event {
+enum HistoryEvent {
     Add {
         count: usize,
         priority: i32,
     },
-    /// The n-th task of all, counted round.
+    /// Cancels the task with this index, modulo the number of tasks.
     Cancel {
         task: usize,
     },
     Report {
         executor: usize,
         vacant: u32,
-        acts: Vec<Act>,
-        fate: Fate,
+        actions: Vec<AttemptAction>,
+        delivery: Delivery,
     },
-    /// A report sent earlier arrives now, perhaps for the second time; nobody waits for its answer.
-    Late {
+    /// An earlier report arrives now, possibly for the second time, and its answer is ignored.
+    LateReport {
         executor: usize,
         back: usize,
     },
     Restart {
         executor: usize,
-        spool: Spool,
+        spool: SpoolState,
     },
     Leave {
         executor: usize,
     },
-    /// The leader has seen the session this many reports ago.
+    /// The leader expires the session as it was this many reports ago.
     Expire {
         executor: usize,
         behind: u64,
     },
 }
 
-/// What an executor does with one of its tasks before it reports.
+/// An action of a simulated executor on one of its attempts, before it reports.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum AttemptAction {
     Nothing,
     Compile,
     Run,
@@ -69,28 +69,28 @@ enum Act {
     Forget,
 }
 
-/// What becomes of a report and its answer.
+/// Whether a report and its answer arrive.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Delivery {
     Arrives,
     AnswerLost,
+    ReportLost,
+}
+
+/// The state of the data folder that a restarted executor finds.
+#[derive(Clone, Copy, Debug)]
+enum SpoolState {
+    /// Its results and the id of the previous session.
+    Intact,
+    /// Nothing: the store takes it for another executor with the same name.
     Lost,
 }
 
-/// What a restarted executor finds on its disk.
-#[derive(Clone, Copy, Debug)]
-enum Spool {
-    /// Its results, and the name of the session before.
-    Found,
-    /// Nothing: it comes as a stranger under the same name.
-    Gone,
-}
-
-/// Puts stores through random histories. `make` answers an empty store, and beside it whatever has to live
-/// as long.
-pub fn run<Keep, Made>(cases: u32, make: impl Fn() -> Made)
+/// Runs random histories. `make` returns an empty store and a guard, for example its temporary folder, which is dropped
+/// after the history.
+pub fn run<Guard, Made>(cases: u32, make: impl Fn() -> Made)
 where
-    Made: Future<Output = (Keep, Arc<dyn TaskStore>)>,
+    Made: Future<Output = (Guard, Arc<dyn TaskStore>)>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -103,50 +103,50 @@ where
         ..Config::default()
     });
     let events = vec(event(), 1..80);
-    let outcome = runner.run(&events, |events| {
+    let result = runner.run(&events, |events| {
         runtime.block_on(async {
-            let (_keep, store) = make().await;
-            let mut history = History::new(store);
+            let (_guard, store) = make().await;
+            let mut history = HistoryRunner::new(store);
             for event in events {
-                history.happen(event).await;
+                history.apply(event).await;
             }
             history.drain().await;
         });
         Ok(())
     });
-    if let Err(failure) = outcome {
+    if let Err(failure) = result {
         panic!("{failure}");
     }
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = HistoryEvent> {
     let executor = 0..EXECUTORS;
     prop_oneof![
-        3 => (1..4_usize, -1..2).prop_map(|(count, priority)| Event::Add { count, priority }),
-        1 => (0..50_usize).prop_map(|task| Event::Cancel { task }),
-        10 => (executor.clone(), 0..3_u32, vec(act(), 6), fate())
-            .prop_map(|(executor, vacant, acts, fate)| Event::Report { executor, vacant, acts, fate }),
-        2 => (executor.clone(), 0..4_usize).prop_map(|(executor, back)| Event::Late { executor, back }),
-        1 => (executor.clone(), prop_oneof![4 => Just(Spool::Found), 1 => Just(Spool::Gone)])
-            .prop_map(|(executor, spool)| Event::Restart { executor, spool }),
-        1 => executor.clone().prop_map(|executor| Event::Leave { executor }),
-        1 => (executor, 0..3_u64).prop_map(|(executor, behind)| Event::Expire { executor, behind }),
+        3 => (1..4_usize, -1..2).prop_map(|(count, priority)| HistoryEvent::Add { count, priority }),
+        1 => (0..50_usize).prop_map(|task| HistoryEvent::Cancel { task }),
+        10 => (executor.clone(), 0..3_u32, vec(action(), 6), delivery())
+            .prop_map(|(executor, vacant, actions, delivery)| HistoryEvent::Report { executor, vacant, actions, delivery }),
+        2 => (executor.clone(), 0..4_usize).prop_map(|(executor, back)| HistoryEvent::LateReport { executor, back }),
+        1 => (executor.clone(), prop_oneof![4 => Just(SpoolState::Intact), 1 => Just(SpoolState::Lost)])
+            .prop_map(|(executor, spool)| HistoryEvent::Restart { executor, spool }),
+        1 => executor.clone().prop_map(|executor| HistoryEvent::Leave { executor }),
+        1 => (executor, 0..3_u64).prop_map(|(executor, behind)| HistoryEvent::Expire { executor, behind }),
     ]
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = AttemptAction> {
     prop_oneof![
-        4 => Just(Act::Nothing),
-        2 => Just(Act::Compile),
-        2 => Just(Act::Run),
-        4 => Just(Act::Succeed),
-        1 => Just(Act::Fail),
-        1 => Just(Act::Break),
-        2 => Just(Act::PlatformFailure),
-        1 => Just(Act::Forget),
+        4 => Just(AttemptAction::Nothing),
+        2 => Just(AttemptAction::Compile),
+        2 => Just(AttemptAction::Run),
+        4 => Just(AttemptAction::Succeed),
+        1 => Just(AttemptAction::Fail),
+        1 => Just(AttemptAction::Break),
+        2 => Just(AttemptAction::PlatformFailure),
+        1 => Just(AttemptAction::Forget),
     ]
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![6 => Just(Fate::Arrives), 2 => Just(Fate::AnswerLost), 1 => Just(Fate::Lost)]
+fn delivery() -> impl Strategy<Value = Delivery> {
+    prop_oneof![6 => Just(Delivery::Arrives), 2 => Just(Delivery::AnswerLost), 1 => Just(Delivery::ReportLost)]
 }

@@ -1,151 +1,155 @@
-//! Going through a search page by page.
+//! Contract cases: reading the results of a search page by page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Brief, Command, Order, Query, Status, TaskId, UserName};
+use model::{SortOrder, StepCommand, TaskId, TaskQuery, TaskStatus, TaskSummary, UserName};
 
-use super::sample::{add_one, add_with, get, new, spec, success};
-use super::worker::Worker;
+use super::fake_executor::FakeExecutor;
+use super::fixtures::{add_task, add_task_with, get_task, new_task, success, task_spec};
 use crate::{StoreError, TaskStore};
 
-/// Goes through all pages, with more tasks added between any two of them.
-pub(super) async fn walk(store: &Arc<dyn TaskStore>, mut query: Query) -> Vec<TaskId> {
-    let mut seen = vec![];
+/// Reads all pages of the search, and adds tasks between them.
+pub(super) async fn read_all_pages(store: &Arc<dyn TaskStore>, mut query: TaskQuery) -> Vec<TaskId> {
+    let mut listed = vec![];
     for page in 0.. {
-        assert!(page < 100, "the pages do not come to an end");
+        assert!(page < 100, "the pages never end");
         let found = store.search(query.clone()).await.unwrap();
         assert!(found.tasks.len() <= query.limit);
-        seen.extend(found.tasks.iter().map(|brief| brief.id));
+        listed.extend(found.tasks.iter().map(|summary| summary.id));
         let Some(next) = found.next else { break };
         query.after = Some(next);
         if page < 5 {
-            add_one(&**store).await;
+            add_task(&**store).await;
         }
     }
-    seen
+    listed
 }
 
-fn check_walk(seen: &[TaskId], there: &[TaskId], order: Order) {
-    let distinct: BTreeSet<_> = seen.iter().collect();
-    assert_eq!(distinct.len(), seen.len(), "none twice");
-    let mut old: Vec<_> = seen.iter().copied().filter(|id| there.contains(id)).collect();
-    if order == Order::Newest {
+fn check_pages(listed: &[TaskId], existing: &[TaskId], order: SortOrder) {
+    let distinct: BTreeSet<_> = listed.iter().collect();
+    assert_eq!(distinct.len(), listed.len(), "no task is on two pages");
+    let mut old: Vec<_> = listed
+        .iter()
+        .copied()
+        .filter(|id| existing.contains(id))
+        .collect();
+    if order == SortOrder::Newest {
         assert_eq!(
             old.len(),
-            seen.len(),
-            "what is added later comes before the first page"
+            listed.len(),
+            "a task that is added later belongs before the first page"
         );
         old.reverse();
     }
-    assert_eq!(old, there, "none missing");
+    assert_eq!(old, existing, "no task is missing");
 }
 
 pub async fn pages_are_stable_while_tasks_are_added(store: Arc<dyn TaskStore>) {
     let ada = UserName::new("ada").unwrap();
-    let mut there = vec![];
+    let mut existing = vec![];
     let queries = [
-        Query::default(),
-        Query {
+        TaskQuery::default(),
+        TaskQuery {
             user: Some(ada),
-            ..Query::default()
+            ..TaskQuery::default()
         },
-        Query {
-            statuses: vec![Status::Pending],
-            ..Query::default()
+        TaskQuery {
+            statuses: vec![TaskStatus::Pending],
+            ..TaskQuery::default()
         },
-        Query {
+        TaskQuery {
             text: Some("a.out".into()),
-            ..Query::default()
+            ..TaskQuery::default()
         },
     ];
     for query in queries {
-        for order in [Order::Oldest, Order::Newest] {
+        for order in [SortOrder::Oldest, SortOrder::Newest] {
             for limit in [1, 3, 1000] {
-                if there.len() < 20 {
-                    let batch = (0..4).map(|_| new(spec())).collect();
-                    there.extend(store.add(batch).await.unwrap().iter().map(|added| added.id));
+                if existing.len() < 20 {
+                    let batch = (0..4).map(|_| new_task(task_spec())).collect();
+                    existing.extend(store.add(batch).await.unwrap().iter().map(|added| added.id));
                 }
-                there = super::searching::found(&store, Query::default()).await;
-                let seen = walk(
+                existing = super::search::search_ids(&store, TaskQuery::default()).await;
+                let listed = read_all_pages(
                     &store,
-                    Query {
+                    TaskQuery {
                         order,
                         limit,
                         ..query.clone()
                     },
                 )
                 .await;
-                check_walk(&seen, &there, order);
+                check_pages(&listed, &existing, order);
             }
-            // Later rounds need not grow: that keeps the walk by ones short.
-            for id in super::searching::found(&store, Query::default())
+            // Remove the added tasks, so that reading pages of one task stays short.
+            for id in super::search::search_ids(&store, TaskQuery::default())
                 .await
                 .into_iter()
                 .skip(20)
             {
-                retire(&store, id).await;
+                remove_task(&store, id).await;
             }
         }
     }
 }
 
-/// Removes one task.
-async fn retire(store: &Arc<dyn TaskStore>, id: TaskId) {
+/// Cancels and removes a task.
+async fn remove_task(store: &Arc<dyn TaskStore>, id: TaskId) {
     store.cancel(id).await.unwrap();
-    let (ever, never) = (model::Age(i64::MAX), model::Age(0));
-    assert_eq!(store.retire(ever, never, 10).await.unwrap().tasks, 1);
+    let (ever, never) = (model::StoreAge(i64::MAX), model::StoreAge(0));
+    assert_eq!(store.apply_retention(ever, never, 10).await.unwrap().tasks, 1);
 }
 
-pub async fn pages_over_several_statuses(store: Arc<dyn TaskStore>) {
-    let mut worker = Worker::new(&store, "e");
+pub async fn pages_merge_several_statuses(store: Arc<dyn TaskStore>) {
+    let mut executor = FakeExecutor::new(&store, "e");
     let mut expected: Vec<TaskId> = vec![];
     for index in 0..20 {
-        let id = add_with(&*store, |spec| spec.priority = 1).await;
+        let id = add_task_with(&*store, |spec| spec.priority = 1).await;
         match index % 4 {
             0 => drop(store.cancel(id).await.unwrap()),
             1 => {
-                let handout = worker.claim_one().await;
-                worker.finish(handout, success()).await;
+                let attempt_id = executor.claim_one().await;
+                executor.finish(attempt_id, success()).await;
             }
-            2 => drop(worker.claim_one().await),
+            2 => drop(executor.claim_one().await),
             _ => {}
         }
         expected.extend((index % 4 != 2 && index % 4 != 3).then_some(id));
         if index % 4 == 3 {
-            let handout = worker.claim_one().await;
-            worker.progress(handout.task, Status::Running).await;
+            let attempt_id = executor.claim_one().await;
+            executor.report_status(attempt_id.task, TaskStatus::Running).await;
         }
     }
     for limit in [1, 2, 7] {
-        let query = Query {
-            statuses: vec![Status::Success, Status::Cancelled],
-            order: Order::Oldest,
+        let query = TaskQuery {
+            statuses: vec![TaskStatus::Success, TaskStatus::Cancelled],
+            order: SortOrder::Oldest,
             limit,
-            ..Query::default()
+            ..TaskQuery::default()
         };
-        assert_eq!(walk(&store, query).await, expected);
+        assert_eq!(read_all_pages(&store, query).await, expected);
     }
 }
 
-pub async fn a_foreign_cursor_is_refused(store: Arc<dyn TaskStore>) {
-    add_one(&*store).await;
-    add_one(&*store).await;
-    let query = Query {
+pub async fn the_cursor_of_another_search_is_refused(store: Arc<dyn TaskStore>) {
+    add_task(&*store).await;
+    add_task(&*store).await;
+    let query = TaskQuery {
         limit: 1,
-        ..Query::default()
+        ..TaskQuery::default()
     };
     let next = store.search(query.clone()).await.unwrap().next;
     assert!(next.is_some());
-    let same = Query {
+    let same = TaskQuery {
         after: next,
         limit: 7,
         ..query.clone()
     };
     assert_eq!(store.search(same).await.unwrap().tasks.len(), 1);
-    let other = Query {
+    let other = TaskQuery {
         after: next,
-        order: Order::Oldest,
+        order: SortOrder::Oldest,
         ..query
     };
     assert!(matches!(
@@ -154,50 +158,54 @@ pub async fn a_foreign_cursor_is_refused(store: Arc<dyn TaskStore>) {
     ));
 }
 
-pub async fn long_commands_are_cut_in_lists(store: Arc<dyn TaskStore>) {
-    // The cut of the second falls into a character.
+pub async fn long_commands_are_shortened_in_lists(store: Arc<dyn TaskStore>) {
+    // The second command would be cut within a character.
     let commands = [
-        "x".repeat(Brief::COMMAND),
-        "ö".repeat(Brief::COMMAND),
+        "x".repeat(TaskSummary::MAX_COMMAND_BYTES),
+        "ö".repeat(TaskSummary::MAX_COMMAND_BYTES),
         "x".repeat(60 << 10),
     ];
     for command in &commands {
-        add_with(&*store, |spec| {
-            spec.execute.command = Command::Shell(command.clone())
+        add_task_with(&*store, |spec| {
+            spec.execute.command = StepCommand::Shell(command.clone())
         })
         .await;
     }
-    let query = Query {
-        order: Order::Oldest,
-        ..Query::default()
+    let query = TaskQuery {
+        order: SortOrder::Oldest,
+        ..TaskQuery::default()
     };
     let page = store.search(query).await.unwrap();
     assert_eq!(page.tasks[0].command, commands[0]);
-    for (brief, command) in page.tasks.iter().zip(&commands).skip(1) {
-        assert!(brief.command.len() <= Brief::COMMAND, "{}", brief.command.len());
-        let kept = brief.command.strip_suffix('…').expect("a mark");
-        assert!(command.starts_with(kept) && kept.len() >= Brief::COMMAND - 4);
-        let task = get(&*store, brief.id).await;
+    for (summary, command) in page.tasks.iter().zip(&commands).skip(1) {
+        assert!(
+            summary.command.len() <= TaskSummary::MAX_COMMAND_BYTES,
+            "{}",
+            summary.command.len()
+        );
+        let kept = summary.command.strip_suffix('…').expect("a mark");
+        assert!(command.starts_with(kept) && kept.len() >= TaskSummary::MAX_COMMAND_BYTES - 4);
+        let task = get_task(&*store, summary.id).await;
         assert_eq!(task.spec.execute.command.display(), *command);
     }
 }
 
-pub async fn limits_are_bounded(store: Arc<dyn TaskStore>) {
-    let count = Query::LIMIT + 5;
+pub async fn the_page_length_is_bounded(store: Arc<dyn TaskStore>) {
+    let count = TaskQuery::MAX_PAGE + 5;
     store
-        .add((0..count).map(|_| new(spec())).collect())
+        .add((0..count).map(|_| new_task(task_spec())).collect())
         .await
         .unwrap();
     for (limit, expected) in [
         (0, 50),
         (1, 1),
-        (Query::LIMIT, Query::LIMIT),
-        (usize::MAX, Query::LIMIT),
+        (TaskQuery::MAX_PAGE, TaskQuery::MAX_PAGE),
+        (usize::MAX, TaskQuery::MAX_PAGE),
     ] {
         let page = store
-            .search(Query {
+            .search(TaskQuery {
                 limit,
-                ..Query::default()
+                ..TaskQuery::default()
             })
             .await
             .unwrap();
@@ -205,15 +213,15 @@ pub async fn limits_are_bounded(store: Arc<dyn TaskStore>) {
         assert!(page.next.is_some());
     }
     let page = store
-        .search(Query {
+        .search(TaskQuery {
             limit: 1,
-            order: Order::Oldest,
-            ..Query::default()
+            order: SortOrder::Oldest,
+            ..TaskQuery::default()
         })
         .await
         .unwrap();
-    let task = get(&*store, page.tasks[0].id).await;
-    let expected = Brief {
+    let task = get_task(&*store, page.tasks[0].id).await;
+    let expected = TaskSummary {
         id: task.id,
         user: task.spec.user,
         priority: task.spec.priority,

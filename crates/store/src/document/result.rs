@@ -1,13 +1,14 @@
-//! How an attempt ended, as it is written down.
+//! The encoded form of a task's result.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Captured, Outcome, TaskResult};
+use model::{CapturedOutput, Outcome, TaskResult};
 use serde::{Deserialize, Serialize};
 
-use super::bytes::Raw;
+use super::raw_bytes::RawBytes;
 
+/// Version 1 of an encoded `TaskResult`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ResultDocument<'a> {
     #[serde(borrow)]
@@ -15,9 +16,10 @@ pub(super) struct ResultDocument<'a> {
     execute: Option<OutcomeDocument<'a>>,
 }
 
+/// The encoded form of an `Outcome`.
 #[derive(Serialize, Deserialize)]
 struct OutcomeDocument<'a> {
-    /// In words: a number would tie the form to the order in which the model lists its reasons.
+    /// The reason's name. A number would depend on the order of the variants in the model.
     reason: &'a str,
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -25,14 +27,15 @@ struct OutcomeDocument<'a> {
     cpu: Duration,
     memory: u64,
     #[serde(borrow)]
-    stdout: CapturedDocument<'a>,
-    stderr: CapturedDocument<'a>,
+    stdout: CapturedOutputDocument<'a>,
+    stderr: CapturedOutputDocument<'a>,
 }
 
+/// The encoded form of a `CapturedOutput`.
 #[derive(Serialize, Deserialize)]
-struct CapturedDocument<'a> {
+struct CapturedOutputDocument<'a> {
     #[serde(borrow)]
-    bytes: Raw<'a>,
+    bytes: RawBytes<'a>,
     truncated: bool,
 }
 
@@ -71,10 +74,10 @@ impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
     }
 }
 
-impl<'a> From<&'a Captured> for CapturedDocument<'a> {
-    fn from(captured: &'a Captured) -> CapturedDocument<'a> {
-        CapturedDocument {
-            bytes: Raw(&captured.bytes),
+impl<'a> From<&'a CapturedOutput> for CapturedOutputDocument<'a> {
+    fn from(captured: &'a CapturedOutput) -> CapturedOutputDocument<'a> {
+        CapturedOutputDocument {
+            bytes: RawBytes(&captured.bytes),
             truncated: captured.truncated,
         }
     }
@@ -118,10 +121,10 @@ impl TryFrom<OutcomeDocument<'_>> for Outcome {
     }
 }
 
-impl From<CapturedDocument<'_>> for Captured {
-    fn from(document: CapturedDocument<'_>) -> Captured {
-        let CapturedDocument { bytes, truncated } = document;
-        Captured {
+impl From<CapturedOutputDocument<'_>> for CapturedOutput {
+    fn from(document: CapturedOutputDocument<'_>) -> CapturedOutput {
+        let CapturedOutputDocument { bytes, truncated } = document;
+        CapturedOutput {
             bytes: Bytes::copy_from_slice(bytes.0),
             truncated,
         }

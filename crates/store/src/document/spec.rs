@@ -1,37 +1,37 @@
-//! What a user asked for, as it is written down.
+//! The encoded forms of a task's spec.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BlobHash, Command, CompileStep, Content, ExecuteStep, File, FilePath, Files, Limits, NetworkName,
-    TaskSpec, UserName,
+    BlobHash, CompileStep, Content, ExecuteStep, Limits, NetworkName, StepCommand, TaskFile, TaskFiles,
+    TaskSpec, UserName, WorkspacePath,
 };
 use serde::{Deserialize, Serialize};
 
-use super::bytes::Raw;
+use super::raw_bytes::RawBytes;
 
-/// The third form: the second, and the compile step's own environment.
+/// Version 3 of an encoded `TaskSpec`: version 2, and the compile step's own environment.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SpecDocument<'a> {
+pub(super) struct SpecDocumentV3<'a> {
     #[serde(borrow)]
-    second: SecondSpec<'a>,
+    v2: SpecDocumentV2<'a>,
     compile_env: Vec<(&'a str, &'a str)>,
 }
 
-/// The second form: the first, and after it what steps have gained since.
+/// Version 2 of an encoded `TaskSpec`: version 1, and the fields that steps got after it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SecondSpec<'a> {
+pub(super) struct SpecDocumentV2<'a> {
     #[serde(borrow)]
-    first: FirstSpec<'a>,
-    compile: Gained<'a>,
-    execute: Gained<'a>,
+    v1: SpecDocumentV1<'a>,
+    compile: StepExtension<'a>,
+    execute: StepExtension<'a>,
 }
 
-/// Without a compile step there is nothing in its.
+/// The fields of a step that version 2 added. Empty for a task without a compile step.
 #[derive(Default, Serialize, Deserialize)]
-struct Gained<'a> {
+struct StepExtension<'a> {
     network: Option<&'a str>,
     file_size: Option<u64>,
     open_files: Option<u32>,
@@ -39,9 +39,9 @@ struct Gained<'a> {
     space: Option<u64>,
 }
 
-/// The first form.
+/// Version 1 of an encoded `TaskSpec`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct FirstSpec<'a> {
+pub(super) struct SpecDocumentV1<'a> {
     user: &'a str,
     priority: i32,
     #[serde(borrow)]
@@ -51,6 +51,7 @@ pub(super) struct FirstSpec<'a> {
     data: Vec<FileDocument<'a>>,
 }
 
+/// The compile step in version 1.
 #[derive(Serialize, Deserialize)]
 struct CompileDocument<'a> {
     #[serde(borrow)]
@@ -58,6 +59,7 @@ struct CompileDocument<'a> {
     limits: LimitsDocument,
 }
 
+/// The execute step in version 1.
 #[derive(Serialize, Deserialize)]
 struct ExecuteDocument<'a> {
     #[serde(borrow)]
@@ -68,12 +70,14 @@ struct ExecuteDocument<'a> {
     limits: LimitsDocument,
 }
 
+/// The encoded form of a `StepCommand`.
 #[derive(Serialize, Deserialize)]
 enum CommandDocument<'a> {
     Shell(&'a str),
     Argv(#[serde(borrow)] Vec<&'a str>),
 }
 
+/// The encoded form of a `TaskFile` and its path.
 #[derive(Serialize, Deserialize)]
 struct FileDocument<'a> {
     path: &'a str,
@@ -82,12 +86,14 @@ struct FileDocument<'a> {
     content: ContentDocument<'a>,
 }
 
+/// The encoded form of a `Content`.
 #[derive(Serialize, Deserialize)]
 enum ContentDocument<'a> {
-    Inline(#[serde(borrow)] Raw<'a>),
+    Inline(#[serde(borrow)] RawBytes<'a>),
     Blob([u8; 32]),
 }
 
+/// The limits of a step in version 1.
 #[derive(Serialize, Deserialize)]
 struct LimitsDocument {
     wall: Option<Duration>,
@@ -97,31 +103,31 @@ struct LimitsDocument {
     processes: Option<u32>,
 }
 
-impl<'a> From<&'a TaskSpec> for SpecDocument<'a> {
-    fn from(spec: &'a TaskSpec) -> SpecDocument<'a> {
+impl<'a> From<&'a TaskSpec> for SpecDocumentV3<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV3<'a> {
         let compile_env = spec.compile.iter().flat_map(|step| variables(&step.env));
-        SpecDocument {
-            second: spec.into(),
+        SpecDocumentV3 {
+            v2: spec.into(),
             compile_env: compile_env.collect(),
         }
     }
 }
 
-impl<'a> From<&'a TaskSpec> for SecondSpec<'a> {
-    fn from(spec: &'a TaskSpec) -> SecondSpec<'a> {
+impl<'a> From<&'a TaskSpec> for SpecDocumentV2<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV2<'a> {
         let compile = spec.compile.as_ref();
-        SecondSpec {
-            first: spec.into(),
-            compile: compile.map_or_else(Gained::default, |step| {
-                gained(step.network.as_ref(), &step.limits)
+        SpecDocumentV2 {
+            v1: spec.into(),
+            compile: compile.map_or_else(StepExtension::default, |step| {
+                extension(step.network.as_ref(), &step.limits)
             }),
-            execute: gained(spec.execute.network.as_ref(), &spec.execute.limits),
+            execute: extension(spec.execute.network.as_ref(), &spec.execute.limits),
         }
     }
 }
 
-fn gained<'a>(network: Option<&'a NetworkName>, limits: &Limits) -> Gained<'a> {
-    Gained {
+fn extension<'a>(network: Option<&'a NetworkName>, limits: &Limits) -> StepExtension<'a> {
+    StepExtension {
         network: network.map(NetworkName::as_str),
         file_size: limits.file_size,
         open_files: limits.open_files,
@@ -130,30 +136,30 @@ fn gained<'a>(network: Option<&'a NetworkName>, limits: &Limits) -> Gained<'a> {
     }
 }
 
-/// In these forms the compile step had the environment of the other, and such a task may count on it.
-impl<'a> From<SecondSpec<'a>> for SpecDocument<'a> {
-    fn from(second: SecondSpec<'a>) -> SpecDocument<'a> {
-        let FirstSpec { compile, execute, .. } = &second.first;
+/// Before version 3 the compile step had the environment of the execute step, and such tasks may rely on it.
+impl<'a> From<SpecDocumentV2<'a>> for SpecDocumentV3<'a> {
+    fn from(v2: SpecDocumentV2<'a>) -> SpecDocumentV3<'a> {
+        let SpecDocumentV1 { compile, execute, .. } = &v2.v1;
         let compile_env = compile.as_ref().map(|_| execute.env.clone());
-        SpecDocument {
+        SpecDocumentV3 {
             compile_env: compile_env.unwrap_or_default(),
-            second,
+            v2,
         }
     }
 }
 
-impl<'a> From<FirstSpec<'a>> for SecondSpec<'a> {
-    fn from(first: FirstSpec<'a>) -> SecondSpec<'a> {
-        SecondSpec {
-            first,
-            compile: Gained::default(),
-            execute: Gained::default(),
+impl<'a> From<SpecDocumentV1<'a>> for SpecDocumentV2<'a> {
+    fn from(v1: SpecDocumentV1<'a>) -> SpecDocumentV2<'a> {
+        SpecDocumentV2 {
+            v1,
+            compile: StepExtension::default(),
+            execute: StepExtension::default(),
         }
     }
 }
 
-impl<'a> From<&'a TaskSpec> for FirstSpec<'a> {
-    fn from(spec: &'a TaskSpec) -> FirstSpec<'a> {
+impl<'a> From<&'a TaskSpec> for SpecDocumentV1<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV1<'a> {
         let TaskSpec {
             user,
             priority,
@@ -162,7 +168,7 @@ impl<'a> From<&'a TaskSpec> for FirstSpec<'a> {
             source,
             data,
         } = spec;
-        FirstSpec {
+        SpecDocumentV1 {
             user: user.as_str(),
             priority: *priority,
             compile: compile.as_ref().map(|step| CompileDocument {
@@ -192,7 +198,7 @@ fn into_variables(env: Vec<(&str, &str)>) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn files(files: &Files) -> Vec<FileDocument<'_>> {
+fn files(files: &TaskFiles) -> Vec<FileDocument<'_>> {
     files
         .iter()
         .map(|(path, file)| FileDocument {
@@ -203,11 +209,11 @@ fn files(files: &Files) -> Vec<FileDocument<'_>> {
         .collect()
 }
 
-impl<'a> From<&'a Command> for CommandDocument<'a> {
-    fn from(command: &'a Command) -> CommandDocument<'a> {
+impl<'a> From<&'a StepCommand> for CommandDocument<'a> {
+    fn from(command: &'a StepCommand) -> CommandDocument<'a> {
         match command {
-            Command::Shell(text) => CommandDocument::Shell(text),
-            Command::Argv(words) => CommandDocument::Argv(words.iter().map(String::as_str).collect()),
+            StepCommand::Shell(text) => CommandDocument::Shell(text),
+            StepCommand::Argv(words) => CommandDocument::Argv(words.iter().map(String::as_str).collect()),
         }
     }
 }
@@ -215,7 +221,7 @@ impl<'a> From<&'a Command> for CommandDocument<'a> {
 impl<'a> From<&'a Content> for ContentDocument<'a> {
     fn from(content: &'a Content) -> ContentDocument<'a> {
         match content {
-            Content::Inline(bytes) => ContentDocument::Inline(Raw(bytes)),
+            Content::Inline(bytes) => ContentDocument::Inline(RawBytes(bytes)),
             Content::Blob(hash) => ContentDocument::Blob(hash.0),
         }
     }
@@ -233,25 +239,25 @@ impl From<&Limits> for LimitsDocument {
     }
 }
 
-impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
+impl<'a> TryFrom<SpecDocumentV3<'a>> for TaskSpec {
     type Error = postcard::Error;
 
-    fn try_from(document: SpecDocument<'a>) -> Result<TaskSpec, postcard::Error> {
-        let SpecDocument { second, compile_env } = document;
-        let SecondSpec {
-            first,
-            compile: compile_gained,
-            execute: execute_gained,
-        } = second;
-        let FirstSpec {
+    fn try_from(document: SpecDocumentV3<'a>) -> Result<TaskSpec, postcard::Error> {
+        let SpecDocumentV3 { v2, compile_env } = document;
+        let SpecDocumentV2 {
+            v1,
+            compile: compile_extension,
+            execute: execute_extension,
+        } = v2;
+        let SpecDocumentV1 {
             user,
             priority,
             compile,
             execute,
             source,
             data,
-        } = first;
-        let compile_network = compile_gained.network()?;
+        } = v1;
+        let compile_network = compile_extension.network()?;
         Ok(TaskSpec {
             user: UserName::new(user).map_err(|_| postcard::Error::SerdeDeCustom)?,
             priority,
@@ -259,15 +265,15 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
                 command: step.command.into(),
                 env: into_variables(compile_env),
                 network: compile_network,
-                limits: step.limits.with(&compile_gained),
+                limits: step.limits.with(&compile_extension),
             }),
             execute: ExecuteStep {
                 command: execute.command.into(),
                 args: execute.args.into_iter().map(String::from).collect(),
                 env: into_variables(execute.env),
                 input: execute.input.into(),
-                network: execute_gained.network()?,
-                limits: execute.limits.with(&execute_gained),
+                network: execute_extension.network()?,
+                limits: execute.limits.with(&execute_extension),
             },
             source: into_files(source)?,
             data: into_files(data)?,
@@ -275,7 +281,7 @@ impl<'a> TryFrom<SpecDocument<'a>> for TaskSpec {
     }
 }
 
-fn into_files(documents: Vec<FileDocument<'_>>) -> Result<Files, postcard::Error> {
+fn into_files(documents: Vec<FileDocument<'_>>) -> Result<TaskFiles, postcard::Error> {
     documents
         .into_iter()
         .map(|document| {
@@ -284,10 +290,10 @@ fn into_files(documents: Vec<FileDocument<'_>>) -> Result<Files, postcard::Error
                 executable,
                 content,
             } = document;
-            let path = FilePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?;
+            let path = WorkspacePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?;
             Ok((
                 path,
-                File {
+                TaskFile {
                     content: content.into(),
                     executable,
                 },
@@ -296,11 +302,11 @@ fn into_files(documents: Vec<FileDocument<'_>>) -> Result<Files, postcard::Error
         .collect()
 }
 
-impl From<CommandDocument<'_>> for Command {
-    fn from(document: CommandDocument<'_>) -> Command {
+impl From<CommandDocument<'_>> for StepCommand {
+    fn from(document: CommandDocument<'_>) -> StepCommand {
         match document {
-            CommandDocument::Shell(text) => Command::Shell(text.into()),
-            CommandDocument::Argv(words) => Command::Argv(words.into_iter().map(String::from).collect()),
+            CommandDocument::Shell(text) => StepCommand::Shell(text.into()),
+            CommandDocument::Argv(words) => StepCommand::Argv(words.into_iter().map(String::from).collect()),
         }
     }
 }
@@ -314,7 +320,7 @@ impl From<ContentDocument<'_>> for Content {
     }
 }
 
-impl Gained<'_> {
+impl StepExtension<'_> {
     fn network(&self) -> Result<Option<NetworkName>, postcard::Error> {
         let network = self.network.map(NetworkName::new).transpose();
         network.map_err(|_| postcard::Error::SerdeDeCustom)
@@ -322,17 +328,17 @@ impl Gained<'_> {
 }
 
 impl LimitsDocument {
-    fn with(self, gained: &Gained<'_>) -> Limits {
+    fn with(self, extension: &StepExtension<'_>) -> Limits {
         Limits {
             wall: self.wall,
             cpu: self.cpu,
             memory: self.memory,
             output: self.output,
             processes: self.processes,
-            file_size: gained.file_size,
-            open_files: gained.open_files,
-            stack: gained.stack,
-            space: gained.space,
+            file_size: extension.file_size,
+            open_files: extension.open_files,
+            stack: extension.stack,
+            space: extension.space,
         }
     }
 }

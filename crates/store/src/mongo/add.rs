@@ -1,52 +1,55 @@
-//! Adding tasks: all of a batch, or none; and many callers' batches in one transaction.
+//! Adds tasks: all tasks of a call or none. One transaction adds the tasks of several calls.
 
-mod adder;
-mod judge;
+mod batcher;
+mod decide;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Added, BlobHash, Moment, Need, Status, TaskId};
+use model::{AddedTask, BlobHash, ResourceRequest, TaskId, TaskStatus, UnixTime};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
 
-pub(super) use self::adder::Adder;
-use self::judge::{Judged, Known};
-use super::attempts::COMMAND;
-use super::base::{BLOBS, Base, TASKS};
+pub(super) use self::batcher::AddBatcher;
+use self::decide::{AddDecision, ExistingTask};
 use super::blobs;
-use super::content::{self, Prepared};
-use super::failure::Failure;
-use super::field::{Field, binary, uuid};
-use super::row::Row;
-use super::tally::Tally;
+use super::bson_values::{ToBson, binary, uuid};
+use super::content::{self, PreparedContent};
+use super::context::{BLOBS, StoreContext, TASKS};
+use super::counters::CounterDeltas;
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
+use super::task_document::TaskDocument;
 use super::transaction::Transaction;
 use crate::document::encode_spec;
 use crate::{NewTask, StoreError};
 
-/// A task to add as it is written down. Made by the caller.
+/// A task to add, with its document and its spec ready to be written.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct PreparedTask {
     id: TaskId,
     digest: [u8; 32],
-    add_time: Moment,
+    add_time: UnixTime,
     blobs: Vec<BlobHash>,
-    row: Row,
-    spec: Prepared,
+    document: TaskDocument,
+    spec: PreparedContent,
 }
 
-impl Draft {
-    pub(super) async fn prepare(base: &Arc<Base>, task: NewTask) -> Result<Draft, StoreError> {
-        let spec = Prepared::of(base, encode_spec(&task.spec)?).await?;
-        Ok(Draft::of(task, spec, base.next_add_time()))
+impl PreparedTask {
+    pub(super) async fn prepare(
+        context: &Arc<StoreContext>,
+        task: NewTask,
+    ) -> Result<PreparedTask, StoreError> {
+        let spec = PreparedContent::prepare(context, encode_spec(&task.spec)?).await?;
+        Ok(PreparedTask::new(task, spec, context.next_add_time()))
     }
 
-    fn of(task: NewTask, prepared: Prepared, add_time: Moment) -> Draft {
+    fn new(task: NewTask, content: PreparedContent, add_time: UnixTime) -> PreparedTask {
         let NewTask { id, digest, spec } = task;
-        let (blobs, need) = (spec.blobs(), Need::of(&spec));
-        let row = Row {
+        let (blobs, need) = (spec.blobs(), ResourceRequest::of(&spec));
+        let document = TaskDocument {
             id: uuid(id.0),
             digest: Some(binary(digest.to_vec())),
             user: spec.user.to_string(),
@@ -54,7 +57,7 @@ impl Draft {
             add_time: add_time.0,
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
-            status: Status::Pending.to_string(),
+            status: TaskStatus::Pending.to_string(),
             waits: Some(true),
             executor: None,
             session: None,
@@ -70,79 +73,87 @@ impl Draft {
             finish_age: None,
             trouble: None,
             blobs: blobs.iter().map(|hash| binary(hash.0.to_vec())).collect(),
-            spec: prepared.content.clone(),
+            spec: content.content.clone(),
             result: None,
         };
-        Draft {
+        PreparedTask {
             id,
             digest,
             add_time,
             blobs,
-            row,
-            spec: prepared,
+            document,
+            spec: content,
         }
     }
 
-    /// What was written for it ahead of the transaction.
-    pub(super) fn file(&self) -> Option<ObjectId> {
+    /// The file that was uploaded before the transaction, if the spec is that large.
+    pub(super) fn uploaded_file(&self) -> Option<ObjectId> {
         self.spec.file()
     }
 
-    fn weight(&self) -> usize {
-        self.spec.weight() + self.row.command.len() + 256
+    fn payload_bytes(&self) -> usize {
+        self.spec.bytes_in_transaction() + self.document.command.len() + 256
     }
 }
 
-/// What each caller is answered.
-type Answers = Vec<Result<Vec<Added>, StoreError>>;
+/// The replies to the `add` calls that share a transaction.
+type AddReplies = Vec<Result<Vec<AddedTask>, StoreError>>;
 
-/// Adds the batches of several callers. One that is refused does not hold up the others.
-async fn add(base: Arc<Base>, batches: Arc<Vec<Vec<Draft>>>) -> Result<Answers, Failure> {
-    let known = known(&base, &batches).await?;
-    let blobs = needed(&base, &batches).await?;
-    let Judged { answers, fresh } = judge::judge(&batches, &known, &blobs);
-    if !fresh.is_empty() {
-        write(&base, &fresh).await?;
+/// Adds the batches of several calls. A batch that is refused does not affect the others.
+async fn add(
+    context: Arc<StoreContext>,
+    batches: Arc<Vec<Vec<PreparedTask>>>,
+) -> Result<AddReplies, MongoFailure> {
+    let existing = find_existing(&context, &batches).await?;
+    let blobs = find_blobs(&context, &batches).await?;
+    let AddDecision { replies, new_tasks } = decide::decide(&batches, &existing, &blobs);
+    if !new_tasks.is_empty() {
+        write(&context, &new_tasks).await?;
     }
-    Ok(answers)
+    Ok(replies)
 }
 
-async fn write(base: &Base, fresh: &[&Draft]) -> Result<(), Failure> {
+async fn write(context: &StoreContext, new_tasks: &[&PreparedTask]) -> Result<(), MongoFailure> {
     let mut transaction = Transaction::default();
-    transaction.insert(TASKS, fresh.iter().map(|draft| &draft.row))?;
-    content::write(fresh.iter().map(|draft| &draft.spec), &mut transaction)?;
-    // Also what keeps a blob from being retired at this moment: it would be written by both.
+    transaction.insert(TASKS, new_tasks.iter().map(|task| &task.document))?;
+    content::write(new_tasks.iter().map(|task| &task.spec), &mut transaction)?;
+    // If retention removes one of the blobs at the same time, both transactions write its document and one of them
+    // fails.
     transaction.update(
         BLOBS,
-        blobs::counted(fresh.iter().flat_map(|draft| &draft.blobs), 1),
+        blobs::reference_count_updates(new_tasks.iter().flat_map(|task| &task.blobs), 1),
     )?;
-    let mut tally = Tally::default();
-    fresh.iter().for_each(|_| tally.add_pending());
-    transaction.count(&tally)?;
-    transaction.commit(base).await
+    let mut deltas = CounterDeltas::default();
+    new_tasks.iter().for_each(|_| deltas.add_pending());
+    transaction.add_to_counters(&deltas)?;
+    transaction.commit(context).await
 }
 
+/// The fields of an existing task that decide whether a task to add is the same one.
 #[derive(Deserialize)]
-struct Found {
+struct ExistingTaskFields {
     digest: Binary,
     add_time: i64,
 }
 
-/// Those that exist already, as a majority has them: an answer that a task exists is as good as one that it was
-/// added. One that is there but not yet for good makes the insertion fail, and is looked for again.
-async fn known(base: &Base, batches: &[Vec<Draft>]) -> Result<HashMap<TaskId, Known>, Failure> {
-    let ids: BTreeSet<_> = batches.iter().flatten().map(|draft| draft.id).collect();
-    let ids: Vec<_> = ids.iter().map(Field::field).collect();
-    let found: Vec<RawDocumentBuf> = base
+/// The tasks that exist already, read with majority read concern because the caller relies on their durability. A task
+/// that exists but is not majority-committed yet makes the insert fail, and the retry finds it.
+async fn find_existing(
+    context: &StoreContext,
+    batches: &[Vec<PreparedTask>],
+) -> Result<HashMap<TaskId, ExistingTask>, MongoFailure> {
+    let ids: BTreeSet<_> = batches.iter().flatten().map(|task| task.id).collect();
+    let ids: Vec<_> = ids.iter().map(ToBson::to_bson).collect();
+    let found: Vec<RawDocumentBuf> = context
         .tasks()
         .find(doc! { "_id": { "$in": ids } })
         .projection(doc! { "digest": 1, "add_time": 1 })
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
-    let known = found.iter().filter_map(|document| {
-        // It was found by its id, so it has one.
+    let existing = found.iter().filter_map(|document| {
+        // The task was found by its id, so the id is readable.
         let id = document
             .get("_id")
             .ok()
@@ -152,27 +163,30 @@ async fn known(base: &Base, batches: &[Vec<Draft>]) -> Result<HashMap<TaskId, Kn
             .try_into()
             .ok()?;
         let id = TaskId(uuid::Uuid::from_bytes(id));
-        let known = match deserialize_from_slice(document.as_bytes()) {
-            Ok(Found { digest, add_time }) => Known::Readable {
+        let existing = match deserialize_from_slice(document.as_bytes()) {
+            Ok(ExistingTaskFields { digest, add_time }) => ExistingTask::Readable {
                 digest: digest.bytes,
-                add_time: Moment(add_time),
+                add_time: UnixTime(add_time),
             },
             Err(error) => {
-                base.set_aside.note(format_args!("task {id}"), &error);
-                Known::Unreadable(error.to_string())
+                context.unreadable_rows.record(format_args!("task {id}"), &error);
+                ExistingTask::Unreadable(error.to_string())
             }
         };
-        Some((id, known))
+        Some((id, existing))
     });
-    Ok(known.collect())
+    Ok(existing.collect())
 }
 
-/// The blobs that are needed.
-async fn needed(base: &Base, batches: &[Vec<Draft>]) -> Result<blobs::Found, Failure> {
-    let needed: BTreeSet<_> = batches.iter().flatten().flat_map(|draft| &draft.blobs).collect();
+/// Looks for the blobs that the tasks need.
+async fn find_blobs(
+    context: &StoreContext,
+    batches: &[Vec<PreparedTask>],
+) -> Result<blobs::BlobLookup, MongoFailure> {
+    let needed: BTreeSet<_> = batches.iter().flatten().flat_map(|task| &task.blobs).collect();
     if needed.is_empty() {
-        return Ok(blobs::Found::default());
+        return Ok(blobs::BlobLookup::default());
     }
     let needed: Vec<_> = needed.into_iter().copied().collect();
-    blobs::find(base, &needed).await
+    blobs::find(context, &needed).await
 }

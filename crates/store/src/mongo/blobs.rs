@@ -1,7 +1,7 @@
-//! Blobs: their bytes in GridFS, and a document for each that names its file.
+//! Blobs: the bytes are in GridFS, and a document for each blob refers to its file.
 //!
-//! A blob is there when its document is. The file behind it has a name of its own, so that two who put the same
-//! blob do not write into each other's; one of them becomes the blob's.
+//! A blob exists when its document does. Each upload writes a file with a new id, so that two callers who put the same
+//! blob at once do not write the same file; the blob's document then refers to one of the files.
 
 mod scan;
 mod upload;
@@ -11,71 +11,72 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
-use model::{Age, BlobHash};
+use model::{BlobHash, StoreAge};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
 use mongodb::options::{Hint, ReadConcern};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::scan::{damaged, scan};
+pub(super) use self::scan::{count_damaged, scan};
 pub(super) use self::upload::put;
 use super::age;
-use super::attempts::{COMMAND, Patience};
-use super::base::{BLOBS, Base, UPLOADS, now};
-use super::failure::Failure;
-use super::field::{Field, large, unreadable};
-use super::files;
-use super::schema::IDLE;
+use super::bson_values::{ToBson, to_u64, unreadable};
+use super::context::{BLOBS, StoreContext, UPLOADS, now};
+use super::failure::MongoFailure;
+use super::gridfs;
+use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
+use super::schema::UNUSED_BLOBS_INDEX;
 use super::transaction::Transaction;
-use crate::{BlobBytes, StoreError, verify};
+use crate::{BlobStream, StoreError, verified_stream};
 
+/// A document of the collection `blobs`: the file that holds a blob's bytes, and how the blob is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct BlobRow {
+pub(super) struct BlobDocument {
     #[serde(rename = "_id")]
     hash: Binary,
     pub(super) file: ObjectId,
     size: i64,
-    /// When it was last put or asked for, for people.
+    /// The wall clock time of the last put or lookup, for display only.
     used: i64,
-    /// The store's age then.
+    /// The store's age at that time.
     used_age: Option<i64>,
-    /// There when its bytes are known not to be those of its hash.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    /// Whether the stored bytes were found not to match the hash. Absent if not.
+    #[serde(default, skip_serializing_if = "is_false")]
     damaged: bool,
-    /// The number of tasks that use it.
+    /// The number of tasks that use the blob.
     refs: i64,
 }
 
-fn is_whole(damaged: &bool) -> bool {
-    !damaged
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
-/// How many are retired in one transaction.
-const TOGETHER: usize = 50;
+/// How many blobs one transaction removes.
+const BLOBS_PER_TRANSACTION: usize = 50;
 
-/// Of the blobs that were looked for, those that are there.
+/// The result of looking for blobs by their hashes.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// Not known to be damaged.
-    pub(super) whole: HashMap<BlobHash, BlobRow>,
-    /// With what is wrong.
+pub(super) struct BlobLookup {
+    /// Blobs that are not known to be damaged.
+    pub(super) intact: HashMap<BlobHash, BlobDocument>,
+    /// Blobs whose documents cannot be parsed, with the reason.
     pub(super) unreadable: HashMap<BlobHash, String>,
 }
 
-pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<Found, Failure> {
-    let ids: Vec<_> = hashes.iter().map(Field::field).collect();
-    let documents: Vec<RawDocumentBuf> = base
+pub(super) async fn find(context: &StoreContext, hashes: &[BlobHash]) -> Result<BlobLookup, MongoFailure> {
+    let ids: Vec<_> = hashes.iter().map(ToBson::to_bson).collect();
+    let documents: Vec<RawDocumentBuf> = context
         .collection(BLOBS)
         .find(doc! { "_id": { "$in": ids }, "damaged": { "$ne": true } })
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
-    let mut found = Found::default();
+    let mut found = BlobLookup::default();
     for document in &documents {
-        match (parse(base, document), hash_of(document)) {
-            (Ok((hash, row)), _) => drop(found.whole.insert(hash, row)),
+        match (parse(context, document), hash_of(document)) {
+            (Ok((hash, document)), _) => drop(found.intact.insert(hash, document)),
             (Err(problem), Some(hash)) => drop(found.unreadable.insert(hash, problem)),
             (Err(_), None) => {}
         }
@@ -83,24 +84,30 @@ pub(super) async fn find(base: &Base, hashes: &[BlobHash]) -> Result<Found, Fail
     Ok(found)
 }
 
-/// What cannot be read is noted.
-fn parse(base: &Base, document: &RawDocument) -> Result<(BlobHash, BlobRow), String> {
-    let row: Result<BlobRow, _> = deserialize_from_slice(document.as_bytes());
-    let problem = match (row, hash_of(document)) {
-        (Ok(row), Some(hash)) if row.size >= 0 => return Ok((hash, row)),
+/// An unreadable document is logged.
+fn parse(context: &StoreContext, document: &RawDocument) -> Result<(BlobHash, BlobDocument), String> {
+    let parsed: Result<BlobDocument, _> = deserialize_from_slice(document.as_bytes());
+    let problem = match (parsed, hash_of(document)) {
+        (Ok(parsed), Some(hash)) if parsed.size >= 0 => return Ok((hash, parsed)),
         (Err(error), _) => error.to_string(),
         (Ok(_), Some(_)) => "its size is negative".to_string(),
-        (Ok(_), None) => "its hash has another length".to_string(),
+        (Ok(_), None) => "its hash is not 32 bytes long".to_string(),
     };
     let id = document.get("_id").ok().flatten();
-    base.set_aside.note(format_args!("blob {id:?}"), &problem);
+    context
+        .unreadable_rows
+        .record(format_args!("blob {id:?}"), &problem);
     Err(problem)
 }
 
-/// One that was asked for by its hash: it is read, or the caller is told why it cannot be.
-fn required(base: &Base, hash: BlobHash, document: &RawDocument) -> Result<BlobRow, Failure> {
-    match parse(base, document) {
-        Ok((_, row)) => Ok(row),
+/// Parses the document of a blob that the caller named. An unreadable document is an error.
+fn parse_required(
+    context: &StoreContext,
+    hash: BlobHash,
+    document: &RawDocument,
+) -> Result<BlobDocument, MongoFailure> {
+    match parse(context, document) {
+        Ok((_, document)) => Ok(document),
         Err(problem) => Err(unreadable("blob", format!("{hash}: {problem}"))),
     }
 }
@@ -110,153 +117,192 @@ fn hash_of(document: &RawDocument) -> Option<BlobHash> {
     id.as_binary()?.bytes.try_into().ok().map(BlobHash)
 }
 
-/// Its bytes, if the blob is there for good; checked as they are read.
-pub(super) async fn get(base: &Arc<Base>, hash: BlobHash) -> Result<Option<BlobBytes>, StoreError> {
-    let found = Patience::with("look for a blob")
-        .persist(|_| row_of(base.clone(), hash))
+/// The bytes of a blob that a majority has, verified against the hash while they are read.
+pub(super) async fn get(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+) -> Result<Option<BlobStream>, StoreError> {
+    let found = RetryPolicy::new("look for a blob")
+        .run(|_| find_document(context.clone(), hash))
         .await?;
     match found {
         None => Ok(None),
-        Some(row) if row.damaged => Err(StoreError::DamagedBlob(hash)),
-        Some(row) => read(base, hash, row.file, row.size).await.map(Some),
+        Some(document) if document.damaged => Err(StoreError::DamagedBlob(hash)),
+        Some(document) => read(context, hash, document.file, document.size).await.map(Some),
     }
 }
 
-async fn row_of(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
-    let found: Option<RawDocumentBuf> = base
+async fn find_document(
+    context: Arc<StoreContext>,
+    hash: BlobHash,
+) -> Result<Option<BlobDocument>, MongoFailure> {
+    let found: Option<RawDocumentBuf> = context
         .collection(BLOBS)
-        .find_one(doc! { "_id": hash.field() })
-        .max_time(COMMAND)
+        .find_one(doc! { "_id": hash.to_bson() })
+        .max_time(COMMAND_TIMEOUT)
         .await?;
-    found.map(|document| required(&base, hash, &document)).transpose()
+    found
+        .map(|document| parse_required(&context, hash, &document))
+        .transpose()
 }
 
-async fn read(base: &Arc<Base>, hash: BlobHash, file: ObjectId, size: i64) -> Result<BlobBytes, StoreError> {
-    let size = large("blob's size", size).map_err(|failure| failure.into_error("read a blob"))?;
-    let bytes = files::stream(base.clone(), file, size).map_err(move |error| match error {
-        // A part of it is missing, or a part of another size is in its place.
+async fn read(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+    file: ObjectId,
+    size: i64,
+) -> Result<BlobStream, StoreError> {
+    let size = to_u64("blob's size", size).map_err(|failure| failure.into_error("read a blob"))?;
+    let bytes = gridfs::stream(context.clone(), file, size).map_err(move |error| match error {
+        // A chunk is missing or has the wrong size.
         StoreError::Unreadable { .. } => StoreError::DamagedBlob(hash),
         error => error,
     });
-    let base = base.clone();
-    let on_damage = move || -> BoxFuture<'static, StoreError> { Box::pin(mark(base, hash, file)) };
-    verify::verified(hash, bytes.boxed(), Box::new(on_damage)).await
+    let context = context.clone();
+    let on_damage =
+        move || -> BoxFuture<'static, StoreError> { Box::pin(report_damage(context, hash, file)) };
+    verified_stream::verify_blob(hash, bytes.boxed(), Box::new(on_damage)).await
 }
 
-/// Answers what the reader is told.
-async fn mark(base: Arc<Base>, hash: BlobHash, file: ObjectId) -> StoreError {
-    let marked = Patience::with("mark a damaged blob")
-        .persist(|_| mark_damaged(base.clone(), hash, file))
+/// Marks the blob as damaged, and returns the error for its reader.
+async fn report_damage(context: Arc<StoreContext>, hash: BlobHash, file: ObjectId) -> StoreError {
+    let marked = RetryPolicy::new("mark a damaged blob")
+        .run(|_| mark_damaged(context.clone(), hash, file))
         .await;
     match marked {
         Ok(true) => StoreError::DamagedBlob(hash),
-        Ok(false) => StoreError::NoBlob(hash),
+        Ok(false) => StoreError::BlobNotFound(hash),
         Err(error) => error,
     }
 }
 
-/// Unless another file is the blob's by now: that one was put to mend it. Answers whether there is such a blob at all.
-async fn mark_damaged(base: Arc<Base>, hash: BlobHash, file: ObjectId) -> Result<bool, Failure> {
-    let marked = base
-        .collection::<BlobRow>(BLOBS)
+/// Marks the blob as damaged, unless it refers to another file by now, which was put to repair it. Returns whether the
+/// blob exists.
+async fn mark_damaged(
+    context: Arc<StoreContext>,
+    hash: BlobHash,
+    file: ObjectId,
+) -> Result<bool, MongoFailure> {
+    let marked = context
+        .collection::<BlobDocument>(BLOBS)
         .update_one(
-            doc! { "_id": hash.field(), "file": file },
+            doc! { "_id": hash.to_bson(), "file": file },
             doc! { "$set": { "damaged": true } },
         )
         .await?;
     if marked.modified_count > 0 {
-        tracing::error!(%hash, "a blob is damaged; put it again");
+        tracing::error!(%hash, "blob is damaged; upload it again");
     }
     match marked.matched_count {
-        0 => Ok(row_of(base, hash).await?.is_some()),
+        0 => Ok(find_document(context, hash).await?.is_some()),
         _ => Ok(true),
     }
 }
 
-/// The sizes of those that exist, and a note that they were asked for.
-pub(super) async fn has(base: Arc<Base>, hashes: Arc<Vec<BlobHash>>) -> Result<Vec<Option<u64>>, Failure> {
-    let found = find(&base, &hashes).await?.whole;
+/// The sizes of the intact blobs. Records that they were used now.
+pub(super) async fn has(
+    context: Arc<StoreContext>,
+    hashes: Arc<Vec<BlobHash>>,
+) -> Result<Vec<Option<u64>>, MongoFailure> {
+    let found = find(&context, &hashes).await?.intact;
     if !found.is_empty() {
-        let ids: Vec<_> = found.keys().map(Field::field).collect();
-        let age = age::now(&base).await?;
-        let touched = base
-            .collection::<BlobRow>(BLOBS)
+        let ids: Vec<_> = found.keys().map(ToBson::to_bson).collect();
+        let age = age::now(&context).await?;
+        let touched = context
+            .collection::<BlobDocument>(BLOBS)
             .update_many(
                 doc! { "_id": { "$in": ids } },
-                doc! { "$set": { "used": now().field(), "used_age": age.field() } },
+                doc! { "$set": { "used": now().to_bson(), "used_age": age.to_bson() } },
             )
             .await?;
         if touched.matched_count != found.len() as u64 {
-            // One was retired just now.
-            return Err(Failure::Overtaken);
+            // Retention removed one of them meanwhile.
+            return Err(MongoFailure::Conflict);
         }
     }
     let size = |hash| {
         found
             .get(hash)
-            .map(|row| large("blob's size", row.size))
+            .map(|document| to_u64("blob's size", document.size))
             .transpose()
     };
     hashes.iter().map(size).collect()
 }
 
-/// For as many tasks more (or fewer) that use each of these.
-pub(super) fn counted<'h>(hashes: impl Iterator<Item = &'h BlobHash>, by: i64) -> Vec<Document> {
+/// The updates that add `by` to the reference count of a blob for each of its hashes.
+pub(super) fn reference_count_updates<'h>(
+    hashes: impl Iterator<Item = &'h BlobHash>,
+    by: i64,
+) -> Vec<Document> {
     let mut counts: BTreeMap<BlobHash, i64> = BTreeMap::new();
     for hash in hashes {
         *counts.entry(*hash).or_default() += by;
     }
     counts
         .into_iter()
-        .map(|(hash, by)| doc! { "q": { "_id": hash.field() }, "u": { "$inc": { "refs": by } } })
+        .map(|(hash, by)| doc! { "q": { "_id": hash.to_bson() }, "u": { "$inc": { "refs": by } } })
         .collect()
 }
 
-/// Removes blobs that no task uses and nobody has asked for since.
-pub(super) async fn retire(base: Arc<Base>, unused_since: Age, limit: usize) -> Result<usize, Failure> {
-    let idle = idle(&base, unused_since, limit.min(TOGETHER)).await?;
-    if idle.is_empty() {
+/// Removes up to `limit` blobs that no task uses and that were last used before `unused_since`, at most as many as fit
+/// into one transaction. Returns how many.
+pub(super) async fn remove_unused(
+    context: Arc<StoreContext>,
+    unused_since: StoreAge,
+    limit: usize,
+) -> Result<usize, MongoFailure> {
+    let unused = find_unused(&context, unused_since, limit.min(BLOBS_PER_TRANSACTION)).await?;
+    if unused.is_empty() {
         return Ok(0);
     }
     let mut transaction = Transaction::default();
-    let unused = |row: &BlobRow| {
-        doc! { "_id": row.hash.clone(), "refs": 0_i64, "used": row.used, "used_age": row.used_age }
+    let still_unused = |document: &BlobDocument| {
+        doc! { "_id": document.hash.clone(), "refs": 0_i64, "used": document.used, "used_age": document.used_age }
     };
-    transaction.delete_each(BLOBS, idle.iter().map(unused))?;
-    transaction.update(UPLOADS, idle.iter().map(|row| files::doom(row.file)))?;
-    transaction.commit(&base).await?;
-    Ok(idle.len())
+    transaction.delete_each(BLOBS, unused.iter().map(still_unused))?;
+    transaction.update(
+        UPLOADS,
+        unused
+            .iter()
+            .map(|document| gridfs::schedule_deletion(document.file)),
+    )?;
+    transaction.commit(&context).await?;
+    Ok(unused.len())
 }
 
-/// What cannot be read stays, and does not count.
-async fn idle(base: &Base, unused_since: Age, limit: usize) -> Result<Vec<BlobRow>, Failure> {
-    let mut at_once = limit;
+/// Unreadable documents stay, and do not count towards the limit.
+async fn find_unused(
+    context: &StoreContext,
+    unused_since: StoreAge,
+    limit: usize,
+) -> Result<Vec<BlobDocument>, MongoFailure> {
+    let mut read_limit = limit;
     loop {
-        let found: Vec<RawDocumentBuf> = base
+        let found: Vec<RawDocumentBuf> = context
             .collection(BLOBS)
-            .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.field() } })
+            .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.to_bson() } })
             .sort(doc! { "used_age": 1 })
-            .hint(Hint::Name(IDLE.into()))
-            .limit(i64::try_from(at_once).unwrap_or(i64::MAX))
+            .hint(Hint::Name(UNUSED_BLOBS_INDEX.into()))
+            .limit(i64::try_from(read_limit).unwrap_or(i64::MAX))
             .read_concern(ReadConcern::local())
-            .max_time(COMMAND)
+            .max_time(COMMAND_TIMEOUT)
             .await?
             .try_collect()
             .await?;
-        let readable = found.iter().filter_map(|document| parse(base, document).ok());
-        let idle: Vec<_> = readable.map(|(_, row)| row).take(limit).collect();
-        if found.len() < at_once || !idle.is_empty() {
-            return Ok(idle);
+        let readable = found.iter().filter_map(|document| parse(context, document).ok());
+        let unused: Vec<_> = readable.map(|(_, document)| document).take(limit).collect();
+        if found.len() < read_limit || !unused.is_empty() {
+            return Ok(unused);
         }
-        at_once *= 2;
+        read_limit *= 2;
     }
 }
 
 #[cfg(test)]
-impl Found {
-    pub(super) fn for_test(whole: BlobHash) -> Found {
-        let row = BlobRow {
-            hash: super::field::binary(whole.0.to_vec()),
+impl BlobLookup {
+    pub(super) fn for_test(intact: BlobHash) -> BlobLookup {
+        let document = BlobDocument {
+            hash: super::bson_values::binary(intact.0.to_vec()),
             file: ObjectId::new(),
             size: 0,
             used: 0,
@@ -264,9 +310,9 @@ impl Found {
             damaged: false,
             refs: 0,
         };
-        Found {
-            whole: [(whole, row)].into(),
-            ..Found::default()
+        BlobLookup {
+            intact: [(intact, document)].into(),
+            ..BlobLookup::default()
         }
     }
 }

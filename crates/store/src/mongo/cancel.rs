@@ -1,68 +1,79 @@
-//! Cancelling: the one transition that no executor has a say in.
+//! Cancels a task, whether an executor runs it or not.
 
 use std::sync::Arc;
 
-use model::{Status, TaskId};
+use model::{TaskId, TaskStatus};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
 use super::age;
-use super::attempts::COMMAND;
-use super::base::{Base, now};
-use super::failure::Failure;
-use super::field::Field;
-use super::row::{Position, required, without_content};
-use super::table::Table;
+use super::bson_values::ToBson;
+use super::context::{StoreContext, now};
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
+use super::task_document::{StoredTask, parse_required, without_content};
 use super::transaction::Transaction;
+use super::transition_batch::TransitionBatch;
 
-pub(super) enum Existed {
-    No,
-    Yes,
+/// Whether the task to cancel exists.
+pub(super) enum CancelOutcome {
+    NotFound,
+    Found,
 }
 
-pub(super) async fn cancel(base: Arc<Base>, id: TaskId) -> Result<Existed, Failure> {
-    let found = base
+pub(super) async fn cancel(context: Arc<StoreContext>, id: TaskId) -> Result<CancelOutcome, MongoFailure> {
+    let found = context
         .tasks()
-        .find_one(doc! { "_id": id.field() })
+        .find_one(doc! { "_id": id.to_bson() })
         .projection(without_content())
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?;
-    let Some(row) = found else {
-        return confirm(&base, id, None).await.map(|()| Existed::No);
+    let Some(document) = found else {
+        return confirm_unchanged(&context, id, None)
+            .await
+            .map(|()| CancelOutcome::NotFound);
     };
-    let task = Position::try_from(&required(&base, &row)?)?;
-    if !task.status.may_become(Status::Cancelled) {
-        confirm(&base, id, Some(task.status)).await?;
+    let task = StoredTask::try_from(&parse_required(&context, &document)?)?;
+    if !task.state.status.may_become(TaskStatus::Cancelled) {
+        confirm_unchanged(&context, id, Some(task.state.status)).await?;
     } else {
-        let age = age::now(&base).await?;
-        let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
-        table.lay(task);
-        table.cancel(id);
+        let age = age::now(&context).await?;
+        let mut batch = TransitionBatch::new(now(), context.max_attempts).with_store_age(Some(age));
+        batch.insert(task);
+        batch.cancel(id);
         let mut transaction = Transaction::default();
-        transaction.count(&table.tally())?;
-        table.write(&mut transaction)?;
-        transaction.commit(&base).await?;
+        transaction.add_to_counters(&batch.counter_deltas())?;
+        batch.write(&mut transaction)?;
+        transaction.commit(&context).await?;
     }
-    Ok(Existed::Yes)
+    Ok(CancelOutcome::Found)
 }
 
-/// Without a write of our own nothing vouches for what was read: it might be rolled back, or be read from a primary
-/// that is none any more.
-async fn confirm(base: &Base, id: TaskId, status: Option<Status>) -> Result<(), Failure> {
-    let found = base
+/// Without a write, nothing shows that the data that was read is durable: it may be rolled back, or come from a primary
+/// that has been deposed. A linearizable read rules that out.
+async fn confirm_unchanged(
+    context: &StoreContext,
+    id: TaskId,
+    status: Option<TaskStatus>,
+) -> Result<(), MongoFailure> {
+    let found = context
         .tasks()
-        .find_one(doc! { "_id": id.field() })
+        .find_one(doc! { "_id": id.to_bson() })
         .projection(without_content())
         .read_concern(ReadConcern::linearizable())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?;
     let found = match found {
-        Some(row) => Some(Position::try_from(&required(base, &row)?)?.status),
+        Some(document) => Some(
+            StoredTask::try_from(&parse_required(context, &document)?)?
+                .state
+                .status,
+        ),
         None => None,
     };
     match found == status {
         true => Ok(()),
-        false => Err(Failure::Overtaken),
+        false => Err(MongoFailure::Conflict),
     }
 }

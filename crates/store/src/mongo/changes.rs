@@ -1,4 +1,5 @@
-//! What has changed, in all processes: read from a change stream on the tasks, told to whoever listens here.
+//! Change events of all judicators: read from a MongoDB change stream over the tasks, and sent to the subscribers in
+//! this process.
 
 mod event;
 mod stream;
@@ -15,187 +16,199 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::event::Event;
-use self::stream::News;
-use super::base::Base;
-use crate::{Change, StoreError};
+use self::event::StreamEvent;
+use self::stream::StreamMessage;
+use super::context::StoreContext;
+use crate::{ChangeEvent, StoreError};
 
-/// Receivers that fall this far behind have to look for themselves.
-const CHANGES: usize = 8192;
-/// The server says something at least once a second. After this long without a word it is given up.
-const SILENCE: Duration = Duration::from_secs(4);
-/// Between two tries to open the stream.
-const PAUSE: Duration = Duration::from_millis(200);
-/// After so many tries in vain at a place, with a server that answers, the place is given up.
-const TRIES: u32 = 5;
-/// How long the first opening may take.
-const OPENING: Duration = Duration::from_secs(10);
+/// A subscriber that falls behind by more events than this gets [`ChangeEvent::EventsLost`].
+const CHANNEL_CAPACITY: usize = 8192;
+/// The server replies at least once a second. A stream without a reply for this long is opened again.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(4);
+/// The delay between two tries to open the stream.
+const REOPEN_DELAY: Duration = Duration::from_millis(200);
+/// After this many failures to resume the stream while the server responds, it starts at the present instead.
+const MAX_FAILED_REOPENS: u32 = 5;
+/// How long the first try to open the stream may take.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct Changes {
-    told: broadcast::Sender<Told>,
-    base: Arc<Base>,
+/// Follows the change stream in the background, and hands out subscriptions to its events.
+pub(super) struct ChangeFeed {
+    events: broadcast::Sender<TimestampedEvent>,
+    context: Arc<StoreContext>,
     runtime: Handle,
     follower: JoinHandle<()>,
 }
 
-/// A change, and when the replica set says it was.
+/// A change event with its cluster time.
 #[derive(Clone, Debug)]
-struct Told {
-    at: u64,
-    change: Change,
+struct TimestampedEvent {
+    cluster_time: u64,
+    event: ChangeEvent,
 }
 
-impl Changes {
-    /// When it returns, no later change is missed.
+impl ChangeFeed {
+    /// Returns when the stream is open: all later changes are in it.
     pub(super) async fn follow(
-        base: Arc<Base>,
+        context: Arc<StoreContext>,
         supervisor: &Supervisor,
         stop: &CancellationToken,
-    ) -> Result<Changes, StoreError> {
-        let (told, _) = broadcast::channel(CHANGES);
-        let (opened, opening) = oneshot::channel();
-        let run = follow(base.clone(), told.clone(), opened);
+    ) -> Result<ChangeFeed, StoreError> {
+        let (events, _) = broadcast::channel(CHANNEL_CAPACITY);
+        let (opened, first_open) = oneshot::channel();
+        let run = follow(context.clone(), events.clone(), opened);
         let follower = supervisor.spawn(Component::StoreChanges, stop, run);
-        let changes = Changes {
-            told,
-            base,
+        let changes = ChangeFeed {
+            events,
+            context,
             runtime: Handle::current(),
             follower,
         };
-        match timeout(OPENING, opening).await {
+        match timeout(OPEN_TIMEOUT, first_open).await {
             Ok(Ok(())) => Ok(changes),
-            _ => Err(StoreError::Silent {
-                step: "follow what changes",
+            _ => Err(StoreError::Timeout {
+                step: "open the change stream",
             }),
         }
     }
 
-    /// The stream is behind what this process was told is done. Who begins to listen after an answer hears only
-    /// of what is later, so the rest is held back from him.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<Change> {
-        let (sender, receiver) = broadcast::channel(CHANGES);
-        let since = self.base.latest();
-        self.runtime.spawn(pass_on(self.told.subscribe(), sender, since));
+    /// The stream lags behind the commits of this process. A new subscriber must only see changes that are later than
+    /// the replies it has got, so older events are filtered out.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        let (sender, receiver) = broadcast::channel(CHANNEL_CAPACITY);
+        let since = self.context.last_commit_time();
+        self.runtime
+            .spawn(forward_newer(self.events.subscribe(), sender, since));
         receiver
     }
 }
 
-impl Drop for Changes {
+impl Drop for ChangeFeed {
     fn drop(&mut self) {
-        // The reader behind it ends by itself: nobody takes its events any more.
+        // The reader of the stream ends when its receiver is dropped.
         self.follower.abort();
     }
 }
 
-/// Ends when nobody listens any more, or when the store is closed.
-async fn pass_on(mut told: broadcast::Receiver<Told>, listener: broadcast::Sender<Change>, since: u64) {
+/// Ends when the subscriber is gone or the store is closed.
+async fn forward_newer(
+    mut events: broadcast::Receiver<TimestampedEvent>,
+    subscriber: broadcast::Sender<ChangeEvent>,
+    since: u64,
+) {
     use broadcast::error::RecvError;
     loop {
         let next = tokio::select! {
-            next = told.recv() => next,
-            () = listener.closed() => return,
+            next = events.recv() => next,
+            () = subscriber.closed() => return,
         };
         let change = match next {
-            Ok(Told { at, change }) if at > since => change,
+            Ok(TimestampedEvent { cluster_time, event }) if cluster_time > since => event,
             Ok(_) => continue,
-            Err(RecvError::Lagged(_)) => Change::Lost,
+            Err(RecvError::Lagged(_)) => ChangeEvent::EventsLost,
             Err(RecvError::Closed) => return,
         };
-        // The listener may have gone just now.
-        let _ = listener.send(change);
+        // The subscriber may be gone by now.
+        let _ = subscriber.send(change);
     }
 }
 
-/// Runs until it is aborted. Whatever happens to the stream, it is opened again where it ended; if that is not
-/// possible, everyone is told that something was missed.
-async fn follow(base: Arc<Base>, told: broadcast::Sender<Told>, opened: oneshot::Sender<()>) {
+/// Runs until it is aborted. When the stream ends, it is resumed where it ended. If that is not possible, it starts at
+/// the present and subscribers get [`ChangeEvent::EventsLost`].
+async fn follow(
+    context: Arc<StoreContext>,
+    events: broadcast::Sender<TimestampedEvent>,
+    opened: oneshot::Sender<()>,
+) {
     let mut opened = Some(opened);
-    let mut place: Option<ResumeToken> = None;
-    let mut in_vain = 0;
+    let mut resume_token: Option<ResumeToken> = None;
+    let mut failed_reopens = 0;
     loop {
-        let (sender, mut news) = mpsc::channel(1024);
-        tokio::spawn(stream::read(base.clone(), place.clone(), sender));
-        let mut teller = Teller::new(&told);
-        while let Ok(Some(next)) = timeout(SILENCE, news.recv()).await {
+        let (sender, mut messages) = mpsc::channel(1024);
+        tokio::spawn(stream::read(context.clone(), resume_token.clone(), sender));
+        let mut publisher = ChangePublisher::new(&events);
+        while let Ok(Some(next)) = timeout(STREAM_TIMEOUT, messages.recv()).await {
             match next {
-                News::Opened(at) => {
-                    if opened.take().is_none_or(|opened| opened.send(()).is_err()) && place.is_none() {
-                        teller.tell(u64::MAX, Change::Lost);
+                StreamMessage::Opened(token) => {
+                    if opened.take().is_none_or(|opened| opened.send(()).is_err()) && resume_token.is_none() {
+                        publisher.publish(u64::MAX, ChangeEvent::EventsLost);
                     }
-                    place = at.or(place);
+                    resume_token = token.or(resume_token);
                 }
-                News::Event(event, at) => {
-                    teller.on_event(event);
-                    place = at.or(place);
-                    in_vain = 0;
-                    if news.is_empty() {
-                        teller.tell_waiting();
+                StreamMessage::Event(event, token) => {
+                    publisher.on_event(event);
+                    resume_token = token.or(resume_token);
+                    failed_reopens = 0;
+                    if messages.is_empty() {
+                        publisher.publish_queued();
                     }
                 }
-                News::Idle(at) => {
-                    place = at.or(place);
-                    in_vain = 0;
+                StreamMessage::Idle(token) => {
+                    resume_token = token.or(resume_token);
+                    failed_reopens = 0;
                 }
-                News::HistoryLost => place = None,
+                StreamMessage::HistoryLost => resume_token = None,
             }
         }
-        teller.tell_waiting();
-        // Whatever is wrong with the place, it is not the server's absence, which passes.
-        if answers(&base).await {
-            in_vain += 1;
+        publisher.publish_queued();
+        // A server that is down says nothing about the resume token; only failures of a reachable server count.
+        if server_responds(&context).await {
+            failed_reopens += 1;
         }
-        if in_vain == TRIES {
-            tracing::warn!("the stream of changes cannot be read on where it ended; it begins anew");
-            (place, in_vain) = (None, 0);
+        if failed_reopens == MAX_FAILED_REOPENS {
+            tracing::warn!("change stream could not be resumed; starting a new one");
+            (resume_token, failed_reopens) = (None, 0);
         }
-        sleep(PAUSE).await;
+        sleep(REOPEN_DELAY).await;
     }
 }
 
-async fn answers(base: &Base) -> bool {
-    let database = base.database.clone();
-    // The driver may wait for ever here too.
-    let asked = tokio::spawn(async move { database.run_command(doc! { "ping": 1 }).await });
-    matches!(timeout(SILENCE, asked).await, Ok(Ok(Ok(_))))
+async fn server_responds(context: &StoreContext) -> bool {
+    let database = context.database.clone();
+    // The driver has no timeout for a reply.
+    let reply = tokio::spawn(async move { database.run_command(doc! { "ping": 1 }).await });
+    matches!(timeout(STREAM_TIMEOUT, reply).await, Ok(Ok(Ok(_))))
 }
 
-struct Teller<'t> {
-    told: &'t broadcast::Sender<Told>,
-    /// Told as one, when no more events are at hand.
-    waiting: usize,
-    at: u64,
+/// Sends the events of one stream to the subscribers.
+struct ChangePublisher<'t> {
+    events: &'t broadcast::Sender<TimestampedEvent>,
+    /// How many tasks were queued since the last publication. They are published as one event when no more stream
+    /// events are at hand.
+    queued: usize,
+    cluster_time: u64,
 }
 
-impl<'t> Teller<'t> {
-    fn new(told: &'t broadcast::Sender<Told>) -> Teller<'t> {
-        Teller {
-            told,
-            waiting: 0,
-            at: 0,
+impl<'t> ChangePublisher<'t> {
+    fn new(events: &'t broadcast::Sender<TimestampedEvent>) -> ChangePublisher<'t> {
+        ChangePublisher {
+            events,
+            queued: 0,
+            cluster_time: 0,
         }
     }
 
-    fn on_event(&mut self, event: Event) {
-        if event.at != self.at {
-            self.tell_waiting();
-            self.at = event.at;
+    fn on_event(&mut self, event: StreamEvent) {
+        if event.cluster_time != self.cluster_time {
+            self.publish_queued();
+            self.cluster_time = event.cluster_time;
         }
-        self.waiting += usize::from(event.waits);
+        self.queued += usize::from(event.is_queued);
         event
             .changes
             .into_iter()
-            .for_each(|change| self.tell(event.at, change));
+            .for_each(|change| self.publish(event.cluster_time, change));
     }
 
-    fn tell_waiting(&mut self) {
-        if self.waiting > 0 {
-            self.tell(self.at, Change::Waiting(self.waiting));
-            self.waiting = 0;
+    fn publish_queued(&mut self) {
+        if self.queued > 0 {
+            self.publish(self.cluster_time, ChangeEvent::TasksQueued(self.queued));
+            self.queued = 0;
         }
     }
 
-    fn tell(&self, at: u64, change: Change) {
-        // Nobody may be listening.
-        let _ = self.told.send(Told { at, change });
+    fn publish(&self, cluster_time: u64, event: ChangeEvent) {
+        // There may be no subscribers.
+        let _ = self.events.send(TimestampedEvent { cluster_time, event });
     }
 }

@@ -1,5 +1,5 @@
-//! Specs and results: small ones lie in the task's own document, larger ones in a document of their own, and what
-//! does not fit one in a file. Handing a task out and listing tasks do not touch the larger ones.
+//! Where specs and results are stored: small ones inline in the document of the task, larger ones in a document of
+//! their own, and the largest in a GridFS file. Claims and lists read only the document of the task.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,168 +11,197 @@ use mongodb::bson::{Binary, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
-use super::attempts::{COMMAND, Patience};
-use super::base::{Base, PARTS, UPLOADS};
-use super::failure::Failure;
-use super::field::binary;
-use super::files;
+use super::bson_values::binary;
+use super::context::{PARTS, StoreContext, UPLOADS};
+use super::failure::MongoFailure;
+use super::gridfs;
+use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
 use super::transaction::Transaction;
 use crate::StoreError;
 
-/// Up to this it lies in the task: one read and one write less for each of the many small tasks.
-const INLINE: usize = 2 << 10;
-/// Up to this it is one document, written in the task's transaction. What a transaction writes must fit the
-/// server's cache several times over.
-const PART: usize = 1 << 20;
+/// Content up to this size is stored inline: that saves a read and a write for each of the many small tasks.
+const INLINE_MAX_BYTES: usize = 2 << 10;
+/// Content up to this size is one document, written in the transaction of its task. The writes of a transaction must
+/// fit into the server's cache several times over.
+const DOCUMENT_MAX_BYTES: usize = 1 << 20;
 
-/// Where content lies, as a field of the task: one of the three places.
+/// The fields `spec` and `result` of a task's document: the content itself, or where it is stored. Exactly one of the
+/// three options is set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Content {
+pub(super) struct StoredContent {
     pub(super) size: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<Binary>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) part: Option<ObjectId>,
+    /// The id of a [`ContentPartDocument`].
+    #[serde(rename = "part", skip_serializing_if = "Option::is_none")]
+    pub(super) document: Option<ObjectId>,
+    /// The id of a GridFS file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<ObjectId>,
 }
 
-/// Content to be referred to by a transaction. A file is there already, marked as nobody's.
+/// Content that a transaction is about to refer to. If it goes to a file, that file is uploaded already and marked as
+/// unclaimed; see `gridfs`.
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) content: Content,
-    part: Option<Part>,
+pub(super) struct PreparedContent {
+    pub(super) content: StoredContent,
+    document: Option<ContentPartDocument>,
 }
 
+/// A document of the collection `parts`: content that is too large to be inline.
 #[derive(Debug, Serialize, Deserialize)]
-struct Part {
+struct ContentPartDocument {
     #[serde(rename = "_id")]
     id: ObjectId,
     bytes: Binary,
 }
 
-impl Prepared {
-    pub(super) async fn of(base: &Arc<Base>, bytes: Vec<u8>) -> Result<Prepared, StoreError> {
-        let mut prepared = Prepared {
-            content: Content {
+impl PreparedContent {
+    pub(super) async fn prepare(
+        context: &Arc<StoreContext>,
+        bytes: Vec<u8>,
+    ) -> Result<PreparedContent, StoreError> {
+        let mut prepared = PreparedContent {
+            content: StoredContent {
                 size: i64::try_from(bytes.len()).unwrap_or(i64::MAX),
                 bytes: None,
-                part: None,
+                document: None,
                 file: None,
             },
-            part: None,
+            document: None,
         };
-        if bytes.len() <= INLINE {
+        if bytes.len() <= INLINE_MAX_BYTES {
             prepared.content.bytes = Some(binary(bytes));
-        } else if bytes.len() <= PART {
+        } else if bytes.len() <= DOCUMENT_MAX_BYTES {
             let id = ObjectId::new();
-            prepared.content.part = Some(id);
-            prepared.part = Some(Part {
+            prepared.content.document = Some(id);
+            prepared.document = Some(ContentPartDocument {
                 id,
                 bytes: binary(bytes),
             });
         } else {
-            prepared.content.file = Some(files::write(base, &bytes).await?);
+            prepared.content.file = Some(gridfs::write(context, &bytes).await?);
         }
         Ok(prepared)
     }
 
     #[cfg(test)]
-    pub(super) fn for_test() -> Prepared {
-        let content = Content {
+    pub(super) fn for_test() -> PreparedContent {
+        let content = StoredContent {
             size: 0,
             bytes: Some(binary(vec![])),
-            part: None,
+            document: None,
             file: None,
         };
-        Prepared { content, part: None }
+        PreparedContent {
+            content,
+            document: None,
+        }
     }
 
-    /// What the transaction writes of it now.
-    pub(super) fn weight(&self) -> usize {
-        let part = self.part.as_ref().map_or(0, |part| part.bytes.bytes.len());
-        part + self.content.bytes.as_ref().map_or(0, |bytes| bytes.bytes.len())
+    /// How many bytes of it the transaction writes. A file is written before.
+    pub(super) fn bytes_in_transaction(&self) -> usize {
+        let document = self
+            .document
+            .as_ref()
+            .map_or(0, |document| document.bytes.bytes.len());
+        document + self.content.bytes.as_ref().map_or(0, |bytes| bytes.bytes.len())
     }
 
-    /// A file that is nobody's as long as no transaction has taken it.
+    /// The uploaded file, which is unclaimed until a transaction commits that refers to it.
     pub(super) fn file(&self) -> Option<ObjectId> {
         self.content.file
     }
 }
 
-/// Writes what does not lie in the tasks, and takes over the files.
+/// Adds the documents of the content to a transaction, and claims its files.
 pub(super) fn write<'p>(
-    prepared: impl Iterator<Item = &'p Prepared> + Clone,
+    prepared: impl Iterator<Item = &'p PreparedContent> + Clone,
     transaction: &mut Transaction,
-) -> Result<(), Failure> {
+) -> Result<(), MongoFailure> {
     transaction.insert(
         PARTS,
-        prepared.clone().filter_map(|prepared| prepared.part.as_ref()),
+        prepared.clone().filter_map(|prepared| prepared.document.as_ref()),
     )?;
-    transaction.delete_each(UPLOADS, prepared.filter_map(Prepared::file).map(files::marked))
+    transaction.delete_each(
+        UPLOADS,
+        prepared
+            .filter_map(PreparedContent::file)
+            .map(gridfs::claimable_upload),
+    )
 }
 
-/// The content of several tasks. What cannot be found is not in the answer.
+/// Reads the content of several tasks. Content that is missing is left out.
 pub(super) async fn read(
-    base: &Arc<Base>,
-    contents: impl IntoIterator<Item = (TaskId, Content)>,
+    context: &Arc<StoreContext>,
+    contents: impl IntoIterator<Item = (TaskId, StoredContent)>,
 ) -> Result<HashMap<TaskId, Vec<u8>>, StoreError> {
     let mut found = HashMap::new();
-    let mut parts = HashMap::new();
+    let mut documents = HashMap::new();
     let mut size = 0;
     for (id, content) in contents {
         let bytes = u64::try_from(content.size).unwrap_or(0);
         match content {
-            Content {
+            StoredContent {
                 bytes: Some(bytes), ..
             } => drop(found.insert(id, bytes.bytes)),
-            Content { part: Some(part), .. } => {
-                parts.insert(part, id);
+            StoredContent {
+                document: Some(document),
+                ..
+            } => {
+                documents.insert(document, id);
                 size += usize::try_from(bytes).unwrap_or(0);
             }
-            Content { file: Some(file), .. } => {
-                if let Some(bytes) = read_file(base, file, bytes).await? {
+            StoredContent { file: Some(file), .. } => {
+                if let Some(bytes) = read_file(context, file, bytes).await? {
                     found.insert(id, bytes);
                 }
             }
             _ => {}
         }
     }
-    if !parts.is_empty() {
-        let ids: Arc<Vec<_>> = Arc::new(parts.keys().copied().collect());
-        let read = Patience::with("read the content of tasks")
-            .for_bytes(size)
-            .persist(|_| read_parts(base.clone(), ids.clone()))
+    if !documents.is_empty() {
+        let ids: Arc<Vec<_>> = Arc::new(documents.keys().copied().collect());
+        let read = RetryPolicy::new("read the content of tasks")
+            .with_payload(size)
+            .run(|_| read_documents(context.clone(), ids.clone()))
             .await?;
-        for part in read {
-            if let Some(id) = parts.get(&part.id) {
-                found.insert(*id, part.bytes.bytes);
+        for document in read {
+            if let Some(id) = documents.get(&document.id) {
+                found.insert(*id, document.bytes.bytes);
             }
         }
     }
     Ok(found)
 }
 
-/// Content is written together with what refers to it and never changed, so whoever sees the task can rely on the
-/// newest that the primary has.
-async fn read_parts(base: Arc<Base>, ids: Arc<Vec<ObjectId>>) -> Result<Vec<Part>, Failure> {
-    let parts = base
-        .collection::<Part>(PARTS)
+/// Content is written in the transaction of its task and never changes. So a caller that has read the task can read the
+/// content with local read concern.
+async fn read_documents(
+    context: Arc<StoreContext>,
+    ids: Arc<Vec<ObjectId>>,
+) -> Result<Vec<ContentPartDocument>, MongoFailure> {
+    let documents = context
+        .collection::<ContentPartDocument>(PARTS)
         .find(doc! { "_id": { "$in": &*ids } })
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
-    Ok(parts)
+    Ok(documents)
 }
 
-async fn read_file(base: &Arc<Base>, file: ObjectId, size: u64) -> Result<Option<Vec<u8>>, StoreError> {
+async fn read_file(
+    context: &Arc<StoreContext>,
+    file: ObjectId,
+    size: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    let mut pieces = files::stream(base.clone(), file, size);
+    let mut stream = gridfs::stream(context.clone(), file, size);
     loop {
-        match pieces.try_next().await {
-            Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+        match stream.try_next().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
             Ok(None) => return Ok(Some(bytes)),
             Err(StoreError::Unreadable { .. }) => return Ok(None),
             Err(error) => return Err(error),

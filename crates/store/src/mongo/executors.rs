@@ -1,202 +1,233 @@
-//! Who works here, and who is gone.
+//! Lists executors, expires silent sessions, and removes executors that are gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Age, ExecutorName, ExecutorState, Health, Moment, Release};
+use model::{ExecutorName, ExecutorState, Health, ReleaseReason, StoreAge, UnixTime};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use serde::Deserialize;
 
 use super::age;
-use super::attempts::COMMAND;
-use super::base::{Base, EXECUTORS, now};
-use super::failure::Failure;
-use super::field::{Field, executor_name, session_id, small};
-use super::session::{self, CapacityRow, ExecutorRow, Found};
-use super::table::Table;
-use super::totals::sums;
+use super::bson_values::{ToBson, executor_name, session_id, to_u32};
+use super::context::{EXECUTORS, StoreContext, now};
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
+use super::session::{self, CapacityDocument, ExecutorDocument, ExecutorLookup};
+use super::totals::stored_counters;
 use super::transaction::Transaction;
-use crate::SessionSeen;
+use super::transition_batch::TransitionBatch;
+use crate::ObservedSession;
 
+/// The number of tasks that an executor holds, from an aggregation.
 #[derive(Deserialize)]
-struct Holds {
+struct HeldTaskCount {
     #[serde(rename = "_id")]
     executor: Bson,
     tasks: i64,
 }
 
-pub(super) async fn executors(base: Arc<Base>) -> Result<Vec<ExecutorState>, Failure> {
-    let rows = rows(&base, doc! {}).await?;
-    let holds: Vec<Holds> = base
+pub(super) async fn executors(context: Arc<StoreContext>) -> Result<Vec<ExecutorState>, MongoFailure> {
+    let documents = find_readable(&context, doc! {}).await?;
+    let held: Vec<HeldTaskCount> = context
         .tasks()
         .aggregate([
             doc! { "$match": { "executor": { "$exists": true } } },
             doc! { "$group": { "_id": "$executor", "tasks": { "$sum": 1_i64 } } },
         ])
-        .max_time(COMMAND)
-        .with_type::<Holds>()
+        .max_time(COMMAND_TIMEOUT)
+        .with_type::<HeldTaskCount>()
         .await?
         .try_collect()
         .await?;
-    let holds: HashMap<_, _> = holds
+    let held: HashMap<_, _> = held
         .into_iter()
-        .filter_map(|holds| Some((holds.executor.as_str()?.to_string(), holds.tasks)))
+        .filter_map(|held| Some((held.executor.as_str()?.to_string(), held.tasks)))
         .collect();
-    let state = |row: ExecutorRow| -> Result<ExecutorState, Failure> {
+    let state = |document: ExecutorDocument| -> Result<ExecutorState, MongoFailure> {
         Ok(ExecutorState {
-            tasks: small("number of tasks", holds.get(&row.name).copied().unwrap_or(0))?,
-            name: executor_name(row.name)?,
-            session: session_id(row.session),
-            health: if row.live { Health::Alive } else { Health::Gone },
-            slots: small("number of slots", row.slots)?,
-            host: row.host,
-            version: row.version,
-            since: Moment(row.since),
-            report_time: Moment(row.report_time),
-            capacity: row.capacity.map(CapacityRow::read).transpose()?,
+            tasks: to_u32("number of tasks", held.get(&document.name).copied().unwrap_or(0))?,
+            name: executor_name(document.name)?,
+            session: session_id(document.session),
+            health: if document.live {
+                Health::Alive
+            } else {
+                Health::Gone
+            },
+            slots: to_u32("number of slots", document.slots)?,
+            host: document.host,
+            version: document.version,
+            since: UnixTime(document.since),
+            report_time: UnixTime(document.report_time),
+            capacity: document.capacity.map(CapacityDocument::to_capacity).transpose()?,
         })
     };
-    Ok(each_readable(&base, rows, state))
+    Ok(collect_readable(&context, documents, state))
 }
 
-/// Passes over executors that cannot be read, and notes them.
-fn each_readable<T>(
-    base: &Base,
-    rows: Vec<ExecutorRow>,
-    read: impl Fn(ExecutorRow) -> Result<T, Failure>,
+/// Leaves out executors that cannot be read, and logs them.
+fn collect_readable<T>(
+    context: &StoreContext,
+    documents: Vec<ExecutorDocument>,
+    read: impl Fn(ExecutorDocument) -> Result<T, MongoFailure>,
 ) -> Vec<T> {
-    let read = |row: ExecutorRow| {
-        let name = row.name.clone();
-        let note = |failure: Failure| {
-            base.set_aside
-                .note(format_args!("executor {name}"), failure.into_error("read it"))
+    let read = |document: ExecutorDocument| {
+        let name = document.name.clone();
+        let note = |failure: MongoFailure| {
+            context
+                .unreadable_rows
+                .record(format_args!("executor {name}"), failure.into_error("read it"))
         };
-        read(row).map_err(note).ok()
+        read(document).map_err(note).ok()
     };
-    rows.into_iter().filter_map(read).collect()
+    documents.into_iter().filter_map(read).collect()
 }
 
-pub(super) async fn live_sessions(base: Arc<Base>) -> Result<Vec<SessionSeen>, Failure> {
-    let seen = |document: RawDocumentBuf| {
-        let parsed = session::parse(&base, &document);
+pub(super) async fn live_sessions(context: Arc<StoreContext>) -> Result<Vec<ObservedSession>, MongoFailure> {
+    let live_session = |document: RawDocumentBuf| {
+        let parsed = session::parse(&context, &document);
         let executor = document.get_str("_id").ok()?;
-        // No executor can report under another kind of name.
+        // No executor can report under a name that is not valid.
         let executor = ExecutorName::new(executor).ok()?;
         match parsed {
-            Ok((_, known)) => known.live.then_some(SessionSeen {
+            Ok((_, stored)) => stored.live.then_some(ObservedSession {
                 executor,
-                session: known.session,
-                seq: known.seq,
+                session: stored.session,
+                seq: stored.seq,
             }),
-            Err(_) => Some(SessionSeen::unreadable(executor)),
+            Err(_) => Some(ObservedSession::unreadable(executor)),
         }
     };
-    let found = documents(&base, doc! {}).await?;
-    Ok(found.into_iter().filter_map(seen).collect())
+    let found = find(&context, doc! {}).await?;
+    Ok(found.into_iter().filter_map(live_session).collect())
 }
 
-pub(super) async fn expire(base: Arc<Base>, seen: Arc<SessionSeen>) -> Result<Option<usize>, Failure> {
-    let age = age::now(&base).await?;
-    let mut table = Table::new(now(), base.max_attempts).at_age(Some(age));
-    let found = session::read(&base, &seen.executor).await?;
-    for task in session::holdings(&base, &seen.executor, &[]).await? {
-        table.lay(task);
+pub(super) async fn expire(
+    context: Arc<StoreContext>,
+    observed: Arc<ObservedSession>,
+) -> Result<Option<usize>, MongoFailure> {
+    let age = age::now(&context).await?;
+    let mut batch = TransitionBatch::new(now(), context.max_attempts).with_store_age(Some(age));
+    let found = session::read(&context, &observed.executor).await?;
+    for task in session::held_tasks(&context, &observed.executor, &[]).await? {
+        batch.insert(task);
     }
     let lost = match &found {
-        Found::Session(_, known) if known.live && known.session == seen.session && known.seq == seen.seq => {
-            table.held(&seen.executor, seen.session)
+        ExecutorLookup::Readable(_, stored)
+            if stored.live && stored.session == observed.session && stored.seq == observed.seq =>
+        {
+            batch.held(&observed.executor, observed.session)
         }
-        // Which session it was is not known.
-        Found::Unreadable(..) if seen.is_unreadable() => table.held_otherwise(&seen.executor, seen.session),
+        // The session is not known, so all tasks of the executor are lost.
+        ExecutorLookup::Unreadable(..) if observed.is_unreadable() => {
+            batch.held_in_other_sessions(&observed.executor, observed.session)
+        }
         _ => return Ok(None),
     };
-    let trouble = format!("executor {} was not heard of any more", seen.executor);
+    let trouble = observed.expiry_trouble();
     for task in &lost {
-        table.withdraw(task.id);
-        table.release(task.id, Release::Lost(&trouble));
+        batch.revoke(task.state.id);
+        batch.release(task.state.id, ReleaseReason::Lost(&trouble));
     }
-    for task in table.held_otherwise(&seen.executor, seen.session) {
-        table.release(task.id, Release::GivenBack);
+    for task in batch.held_in_other_sessions(&observed.executor, observed.session) {
+        batch.release(task.state.id, ReleaseReason::GivenBack);
     }
     let mut transaction = Transaction::default();
     match found {
-        Found::Session(row, _) => {
-            transaction.update(EXECUTORS, [session::ended(&row, &table.tally(), age)])?;
+        ExecutorLookup::Readable(document, _) => {
+            transaction.update(
+                EXECUTORS,
+                [session::ending_update(&document, &batch.counter_deltas(), age)],
+            )?;
         }
-        Found::Unreadable(document, _) => {
-            // What can be read of its sums stays in them.
-            let mut tally = table.tally();
-            tally.take_over(&sums(&base, &document));
-            transaction.update(EXECUTORS, [session::ended_unreadable(&document, &seen, age)])?;
-            transaction.count(&tally)?;
+        ExecutorLookup::Unreadable(document, _) => {
+            // The replacement has no counters, so the readable ones move to the ledger.
+            let mut deltas = batch.counter_deltas();
+            deltas.add_stored(&stored_counters(&context, &document));
+            transaction.update(
+                EXECUTORS,
+                [session::replacement_update(&document, &observed, age)],
+            )?;
+            transaction.add_to_counters(&deltas)?;
         }
-        Found::Nothing => {}
+        ExecutorLookup::Missing => {}
     }
-    table.write(&mut transaction)?;
-    transaction.commit(&base).await?;
+    batch.write(&mut transaction)?;
+    transaction.commit(&context).await?;
     Ok(Some(lost.len()))
 }
 
-pub(super) async fn forget(base: Arc<Base>, gone_before: Age) -> Result<usize, Failure> {
-    stamp(&base).await?;
-    let mut gone = rows(
-        &base,
-        doc! { "live": false, "end_age": { "$lt": gone_before.field() } },
+pub(super) async fn remove_ended(
+    context: Arc<StoreContext>,
+    gone_before: StoreAge,
+) -> Result<usize, MongoFailure> {
+    stamp_missing_ages(&context).await?;
+    let mut gone = find_readable(
+        &context,
+        doc! { "live": false, "end_age": { "$lt": gone_before.to_bson() } },
     )
     .await?;
-    // What cannot be read stays.
-    gone.retain(|row| executor_name(row.name.clone()).is_ok());
+    // Unreadable documents stay.
+    gone.retain(|document| executor_name(document.name.clone()).is_ok());
     if gone.is_empty() {
         return Ok(0);
     }
-    // What its reports had added to the sums stays in them. What it should still hold nobody else would release.
-    let mut table = Table::new(now(), base.max_attempts);
-    for row in &gone {
-        let name = executor_name(row.name.clone())?;
-        for task in session::holdings(&base, &name, &[]).await? {
-            let id = task.id;
-            table.lay(task);
-            table.release(id, Release::GivenBack);
+    // No other operation would release tasks that a removed executor still holds. Its counters move to the ledger.
+    let mut batch = TransitionBatch::new(now(), context.max_attempts);
+    for document in &gone {
+        let name = executor_name(document.name.clone())?;
+        for task in session::held_tasks(&context, &name, &[]).await? {
+            let id = task.state.id;
+            batch.insert(task);
+            batch.release(id, ReleaseReason::GivenBack);
         }
     }
-    let mut tally = table.tally();
-    gone.iter().for_each(|row| tally.take_over(&row.tally));
+    let mut deltas = batch.counter_deltas();
+    gone.iter()
+        .for_each(|document| deltas.add_stored(&document.counters));
     let mut transaction = Transaction::default();
-    table.write(&mut transaction)?;
+    batch.write(&mut transaction)?;
     let conditions = gone
         .iter()
-        .map(|row| doc! { "_id": &row.name, "revision": row.revision });
+        .map(|document| doc! { "_id": &document.name, "revision": document.revision });
     transaction.delete_each(EXECUTORS, conditions)?;
-    transaction.count(&tally)?;
-    transaction.commit(&base).await?;
+    transaction.add_to_counters(&deltas)?;
+    transaction.commit(&context).await?;
     Ok(gone.len())
 }
 
-/// Those that a judicator of the first version has ended count as gone now.
-async fn stamp(base: &Base) -> Result<(), Failure> {
-    let age = age::now(base).await?;
-    base.collection::<ExecutorRow>(EXECUTORS)
+/// Judicators of schema version 1 end sessions without an age. Such sessions count as ended now.
+async fn stamp_missing_ages(context: &StoreContext) -> Result<(), MongoFailure> {
+    let age = age::now(context).await?;
+    context
+        .collection::<ExecutorDocument>(EXECUTORS)
         .update_many(
             doc! { "live": false, "end_age": null },
-            doc! { "$set": { "end_age": age.field() } },
+            doc! { "$set": { "end_age": age.to_bson() } },
         )
         .await?;
     Ok(())
 }
 
-async fn rows(base: &Base, condition: Document) -> Result<Vec<ExecutorRow>, Failure> {
-    let found = documents(base, condition).await?;
-    let read = |document: &RawDocumentBuf| session::parse(base, document).ok().map(|(row, _)| row);
+async fn find_readable(
+    context: &StoreContext,
+    condition: Document,
+) -> Result<Vec<ExecutorDocument>, MongoFailure> {
+    let found = find(context, condition).await?;
+    let read = |document: &RawDocumentBuf| {
+        session::parse(context, document)
+            .ok()
+            .map(|(document, _)| document)
+    };
     Ok(found.iter().filter_map(read).collect())
 }
 
-async fn documents(base: &Base, condition: Document) -> Result<Vec<RawDocumentBuf>, Failure> {
-    let found = base
+async fn find(context: &StoreContext, condition: Document) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
+    let found = context
         .collection(EXECUTORS)
         .find(condition)
         .sort(doc! { "_id": 1 })
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;

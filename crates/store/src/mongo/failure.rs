@@ -1,48 +1,50 @@
-//! Why an attempt came to nothing, and whether another may go better.
+//! Why one try of an operation failed, and whether a retry may succeed.
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use crate::StoreError;
 
+/// The failure of one try of an operation.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// It has changed nothing, and would be refused again.
+pub(super) enum MongoFailure {
+    /// The operation changed nothing, and a retry would be refused too.
     Refused(StoreError),
-    /// What it had read was changed by another before it could write.
-    Overtaken,
-    /// The server cannot hold a transaction of this size. A smaller one may pass.
-    TooLarge,
-    /// Nothing was heard in time. Whether it took effect is not known.
-    Silent,
+    /// A concurrent operation changed the documents between the read and the write.
+    Conflict,
+    /// The transaction does not fit into the server's cache. A smaller one may.
+    TransactionTooLarge,
+    /// No reply came in time. The operation may have taken effect.
+    Timeout,
     Database(Error),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        match code(&error) {
-            Some(WRITE_CONFLICT | DUPLICATE_KEY) => Failure::Overtaken,
-            Some(TOO_LARGE_FOR_CACHE) => Failure::TooLarge,
-            _ => Failure::Database(error),
+impl From<Error> for MongoFailure {
+    fn from(error: Error) -> MongoFailure {
+        match error_code(&error) {
+            Some(WRITE_CONFLICT | DUPLICATE_KEY) => MongoFailure::Conflict,
+            Some(TOO_LARGE_FOR_CACHE) => MongoFailure::TransactionTooLarge,
+            _ => MongoFailure::Database(error),
         }
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        Failure::Refused(error)
+impl From<StoreError> for MongoFailure {
+    fn from(error: StoreError) -> MongoFailure {
+        MongoFailure::Refused(error)
     }
 }
 
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 const WRITE_CONFLICT: i32 = 112;
 pub(super) const TOO_LARGE_FOR_CACHE: i32 = 388;
-pub(super) const TOO_LONG: i32 = 50;
-pub(super) const HISTORY_LOST: i32 = 286;
+pub(super) const MAX_TIME_EXPIRED: i32 = 50;
+pub(super) const CHANGE_STREAM_FATAL_ERROR: i32 = 280;
+pub(super) const CHANGE_STREAM_HISTORY_LOST: i32 = 286;
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// Answers that no repetition changes: the command itself is wrong, or the server does not know it.
-const HOPELESS: [i32; 8] = [
+/// Errors of the server that a retry cannot change: the command is wrong, unknown or not permitted.
+const NON_RETRYABLE_CODES: [i32; 8] = [
     2,     // BadValue
     9,     // FailedToParse
     14,    // TypeMismatch
@@ -53,14 +55,14 @@ const HOPELESS: [i32; 8] = [
     AUTHENTICATION_FAILED,
 ];
 
-impl Failure {
-    /// All transitions are safe to repeat, so everything is repeated that has a chance to pass: a primary that
-    /// is gone or not yet elected, a conflict, an answer that was lost.
-    pub(super) fn may_pass(&self) -> bool {
+impl MongoFailure {
+    /// Every operation is safe to repeat, so all failures are retried that may be temporary: no primary, a conflict, a
+    /// lost reply.
+    pub(super) fn is_retryable(&self) -> bool {
         match self {
-            Failure::Refused(_) => false,
-            Failure::Overtaken | Failure::Silent | Failure::TooLarge => true,
-            Failure::Database(error) => match &*error.kind {
+            MongoFailure::Refused(_) => false,
+            MongoFailure::Conflict | MongoFailure::Timeout | MongoFailure::TransactionTooLarge => true,
+            MongoFailure::Database(error) => match &*error.kind {
                 ErrorKind::InvalidArgument { .. }
                 | ErrorKind::Authentication { .. }
                 | ErrorKind::Bson(_)
@@ -68,17 +70,17 @@ impl Failure {
                 | ErrorKind::BsonDeserialization(_)
                 | ErrorKind::IncompatibleServer { .. }
                 | ErrorKind::Shutdown => false,
-                _ => code(error).is_none_or(|code| !HOPELESS.contains(&code)),
+                _ => error_code(error).is_none_or(|error_code| !NON_RETRYABLE_CODES.contains(&error_code)),
             },
         }
     }
 
     pub(super) fn into_error(self, step: &'static str) -> StoreError {
         match self {
-            Failure::Refused(error) => error,
-            Failure::Overtaken => StoreError::Contended { step },
-            Failure::TooLarge | Failure::Silent => StoreError::Silent { step },
-            Failure::Database(error) => StoreError::Mongo {
+            MongoFailure::Refused(error) => error,
+            MongoFailure::Conflict => StoreError::Contended { step },
+            MongoFailure::TransactionTooLarge | MongoFailure::Timeout => StoreError::Timeout { step },
+            MongoFailure::Database(error) => StoreError::Mongo {
                 step,
                 source: Box::new(error),
             },
@@ -86,8 +88,8 @@ impl Failure {
     }
 }
 
-/// What the server calls the error, if it was the server's.
-pub(super) fn code(error: &Error) -> Option<i32> {
+/// The error code, if the server reported the error.
+pub(super) fn error_code(error: &Error) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(error) => Some(error.code),
         ErrorKind::Write(WriteFailure::WriteError(error)) => Some(error.code),
@@ -96,27 +98,27 @@ pub(super) fn code(error: &Error) -> Option<i32> {
     }
 }
 
-pub(super) fn is_login(error: &Error) -> bool {
+pub(super) fn is_authentication_error(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Authentication { .. })
-        || matches!(code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED))
+        || matches!(error_code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED))
 }
 
-/// The same error once more, for each of those who shared a transaction.
-pub(super) fn repeat(error: &StoreError) -> StoreError {
+/// Copies an error for each of the callers that share a transaction.
+pub(super) fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::Mongo { step, source } => StoreError::Mongo {
             step,
             source: source.clone(),
         },
-        StoreError::Silent { step } => StoreError::Silent { step },
-        StoreError::TooMuch => StoreError::TooMuch,
+        StoreError::Timeout { step } => StoreError::Timeout { step },
+        StoreError::BatchTooLarge => StoreError::BatchTooLarge,
         StoreError::Panicked { step } => StoreError::Panicked { step },
         StoreError::Contended { step } => StoreError::Contended { step },
         StoreError::Unreadable { what, detail } => StoreError::Unreadable {
             what,
             detail: detail.clone(),
         },
-        // Nothing else is ever shared: a refusal has one caller.
+        // No other error concerns a whole transaction.
         _ => StoreError::Closed,
     }
 }

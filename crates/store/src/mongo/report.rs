@@ -1,206 +1,203 @@
-//! The five steps of a report, in their order.
+//! Handles the five steps of a report, in their order.
 //!
-//! What they need is read at once, they are decided over values (`steps`), and what they come to is written in
-//! one transaction, on condition that everything is still as it was read. The executor's document is among it,
-//! so of two reports of one executor, wherever they are handled, one comes after the other.
+//! The store reads everything that the steps need, decides them in memory (`steps`, `claim`), and writes the outcome in
+//! one transaction, on the condition that nothing that it read has changed. The transaction includes the executor's
+//! document, so that two reports of one executor are serialized, also if different judicators handle them.
 
+mod assignments;
 mod claim;
-mod hand_out;
+
 mod queue;
 mod steps;
 
 use std::sync::Arc;
 
 use futures::try_join;
-use model::{Answer, End, Handout, Intent, Report, ReportAnswer, Standing, Status, TaskId, standing};
+use model::{
+    AttemptEnd, EncodedEnd, Report, ReportAnswer, ReportInstructions, ReportIntent, SessionCheck, TaskId,
+    check_session,
+};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
-use self::claim::Claimed;
-pub(super) use self::queue::{Reservations, order};
-use self::steps::Steps;
+use self::claim::AssignedTask;
+pub(super) use self::queue::{ClaimReservations, queue_order};
+use self::steps::ReportSteps;
 use super::age;
-use super::attempts::{COMMAND, Try};
-use super::base::{Base, EXECUTORS, now};
-use super::content::Prepared;
-use super::failure::Failure;
+use super::content::PreparedContent;
+use super::context::{EXECUTORS, StoreContext, now};
+use super::failure::MongoFailure;
+use super::retry::{COMMAND_TIMEOUT, RetryCount};
 use super::session;
-use super::table::Table;
 use super::transaction::Transaction;
-use crate::document::encode_result;
-use crate::{Finished, Reported, StoreError};
+use super::transition_batch::TransitionBatch;
+use crate::document::{EncodedAttempt, EncodedReport, encode_result};
+use crate::{FinishedAttempt, HandledReport, StoreError};
 
-/// A report with its results as they are written down. Made once, however often it is tried.
-#[derive(Debug)]
-pub(super) struct Sent {
-    report: Report,
-    ended: Vec<Ended>,
-}
+/// A report whose results are prepared as MongoDB stores them.
+pub(super) type PreparedReport = EncodedReport<Arc<PreparedContent>>;
 
-#[derive(Debug)]
-struct Ended {
-    handout: Handout,
-    how: How,
-}
-
-#[derive(Debug)]
-enum How {
-    Result { status: Status, result: Arc<Prepared> },
-    Broken(String),
-    PlatformFailure(String),
-}
-
-/// A report that is written down. The specs of what it hands out are still to be read.
-pub(super) struct Handled {
+/// The outcome of a report whose transaction is committed. The specs of the assigned tasks are not read yet.
+pub(super) struct CommittedReport {
     answer: ReportAnswer,
-    finished: Vec<Finished>,
-    handouts: Vec<Claimed>,
+    finished: Vec<FinishedAttempt>,
+    assigned: Vec<AssignedTask>,
 }
 
-impl Sent {
-    pub(super) async fn prepare(base: &Arc<Base>, report: Report) -> Result<Sent, StoreError> {
-        let mut sent = Sent {
-            ended: Vec::with_capacity(report.complete.len()),
-            report,
-        };
-        for complete in &mut sent.report.complete {
-            let how = match &complete.end {
-                End::Result(result) => How::Result {
+impl PreparedReport {
+    /// Encodes the results, and uploads those that are too large for the transaction.
+    pub(super) async fn prepare(
+        context: &Arc<StoreContext>,
+        mut report: Report,
+    ) -> Result<PreparedReport, StoreError> {
+        let mut completed = Vec::with_capacity(report.complete.len());
+        for attempt in &mut report.complete {
+            // The unencoded result is not needed from here on, and may be large.
+            let end = std::mem::replace(&mut attempt.end, AttemptEnd::Broken(String::new()));
+            let end = match end {
+                AttemptEnd::Result(result) => EncodedEnd::Result {
                     status: result.status(),
-                    result: Arc::new(Prepared::of(base, encode_result(result)?).await?),
+                    result: Arc::new(PreparedContent::prepare(context, encode_result(&result)?).await?),
                 },
-                End::Broken(trouble) => How::Broken(trouble.clone()),
-                End::PlatformFailure(trouble) => How::PlatformFailure(trouble.clone()),
+                AttemptEnd::Broken(trouble) => EncodedEnd::Broken(trouble),
+                AttemptEnd::PlatformFailure(trouble) => EncodedEnd::PlatformFailure(trouble),
             };
-            // From here on only the handout is needed; results may be large.
-            complete.end = End::Broken(String::new());
-            sent.ended.push(Ended {
-                handout: complete.handout,
-                how,
+            completed.push(EncodedAttempt {
+                attempt_id: attempt.attempt_id,
+                end,
             });
         }
-        Ok(sent)
+        Ok(PreparedReport { report, completed })
     }
 
-    pub(super) fn weight(&self) -> usize {
-        self.results().map(Prepared::weight).sum()
+    pub(super) fn bytes_in_transaction(&self) -> usize {
+        self.results().map(PreparedContent::bytes_in_transaction).sum()
     }
 
-    /// What was written ahead of the transaction.
-    pub(super) fn files(&self) -> Vec<ObjectId> {
-        self.results().filter_map(Prepared::file).collect()
+    /// The files that were uploaded before the transaction.
+    pub(super) fn uploaded_files(&self) -> Vec<ObjectId> {
+        self.results().filter_map(PreparedContent::file).collect()
     }
 
-    fn results(&self) -> impl Iterator<Item = &Prepared> {
-        self.ended.iter().filter_map(|ended| match &ended.how {
-            How::Result { result, .. } => Some(&**result),
-            How::Broken(_) | How::PlatformFailure(_) => None,
+    fn results(&self) -> impl Iterator<Item = &PreparedContent> {
+        self.completed.iter().filter_map(|attempt| match &attempt.end {
+            EncodedEnd::Result { result, .. } => Some(&**result),
+            EncodedEnd::Broken(_) | EncodedEnd::PlatformFailure(_) => None,
         })
     }
 }
 
-pub(super) async fn report(base: Arc<Base>, sent: Arc<Sent>, count: Try) -> Result<Handled, Failure> {
-    let report = &sent.report;
-    let completed: Vec<TaskId> = sent.ended.iter().map(|ended| ended.handout.task).collect();
-    // The session before what it holds: what is written is conditional on the session's revision, and a report that
-    // claims between the two reads moves it. The other way round its claim would be missed by one that leaves.
-    let session_and_holdings = async {
-        let seen = session::read(&base, &report.executor).await?.readable()?;
-        let holdings = session::holdings(&base, &report.executor, &completed).await?;
-        Ok((seen, holdings))
+pub(super) async fn report(
+    context: Arc<StoreContext>,
+    prepared: Arc<PreparedReport>,
+    retries: RetryCount,
+) -> Result<CommittedReport, MongoFailure> {
+    let report = &prepared.report;
+    let completed: Vec<TaskId> = prepared
+        .completed
+        .iter()
+        .map(|attempt| attempt.attempt_id.task)
+        .collect();
+    // The session is read before its tasks. The writes are conditional on the session's revision, which a concurrent
+    // report of the session changes. In the other order, a report that leaves would miss tasks that a report claims
+    // between the two reads.
+    let session_and_tasks = async {
+        let found = session::read(&context, &report.executor).await?.into_readable()?;
+        let held = session::held_tasks(&context, &report.executor, &completed).await?;
+        Ok((found, held))
     };
-    // Nothing else that a report says can end a task or a session.
-    let ends = !sent.ended.is_empty() || report.intent == Intent::Leave;
+    // Only these reports can end a task or a session, and need the store's age as a stamp.
+    let needs_age = !prepared.completed.is_empty() || report.intent == ReportIntent::Leave;
     let age = async {
-        match ends {
-            true => age::now(&base).await.map(Some),
+        match needs_age {
+            true => age::now(&context).await.map(Some),
             false => Ok(None),
         }
     };
-    let ((seen, holdings), head, age) =
-        try_join!(session_and_holdings, queue::head(&base, report, count), age)?;
-    let (seen, known) = seen.unzip();
-    let judged = standing(known.as_ref(), report);
-    if let Standing::Refused(answer) = judged {
-        // Others may claim what this one does not get.
+    let ((found, held), head, age) =
+        try_join!(session_and_tasks, queue::reserve(&context, report, retries), age)?;
+    let (executor, stored_session) = found.unzip();
+    let check = check_session(stored_session.as_ref(), report);
+    if let SessionCheck::Refused(answer) = check {
+        // Frees the reserved tasks for other reports.
         drop(head);
-        session::confirm(&base, &report.executor, seen.as_ref()).await?;
-        return Ok(Handled {
+        session::confirm_unchanged(&context, &report.executor, executor.as_ref()).await?;
+        return Ok(CommittedReport {
             answer,
             finished: vec![],
-            handouts: vec![],
+            assigned: vec![],
         });
     }
-    let mut table = Table::new(now(), base.max_attempts).at_age(age);
-    holdings.into_iter().for_each(|task| table.lay(task));
-    let mut steps = Steps::default();
-    steps.settle(&sent, &mut table);
-    // The head is let go of when all is written: until then no other report of this process reaches for it.
+    let mut batch = TransitionBatch::new(now(), context.max_attempts).with_store_age(age);
+    held.into_iter().for_each(|task| batch.insert(task));
+    let mut steps = ReportSteps::default();
+    steps.apply(&prepared, &mut batch);
     match report.intent {
-        Intent::Stay => claim::claim(report, &head, &mut steps, &mut table)?,
-        Intent::Leave => steps.leave(report, &mut table),
+        ReportIntent::Stay => claim::claim(report, &head, &mut steps, &mut batch)?,
+        ReportIntent::Leave => steps.leave(report, &mut batch),
     }
-    let tally = table.tally();
-    let executor = match (&judged, &seen) {
-        (Standing::Goes, Some(seen)) => session::renewed(seen, report, &tally, age),
-        _ => session::opened(seen.as_ref(), report, &tally, age),
+    let deltas = batch.counter_deltas();
+    let executor_update = match (&check, &executor) {
+        (SessionCheck::Continues, Some(executor)) => session::renewal_update(executor, report, &deltas, age),
+        _ => session::opening_update(executor.as_ref(), report, &deltas, age),
     };
-    if judged == Standing::Goes && !table.is_changed() {
-        renew(&base, executor).await?;
+    if check == SessionCheck::Continues && !batch.is_changed() {
+        renew_session(&context, executor_update).await?;
     } else {
         let mut transaction = Transaction::default();
-        transaction.update(EXECUTORS, [executor])?;
-        // The tasks last: the shorter others meet them half-written, the better.
-        table.write(&mut transaction)?;
-        transaction.commit(&base).await?;
+        transaction.update(EXECUTORS, [executor_update])?;
+        // The tasks are written last, to keep the time short in which other transactions conflict with them.
+        batch.write(&mut transaction)?;
+        transaction.commit(&context).await?;
     }
+    // The reservation lasts until the commit, so that no other report of this process tries to claim the same tasks.
     drop(head);
-    Ok(Handled {
-        answer: ReportAnswer::Done(Answer {
+    Ok(CommittedReport {
+        answer: ReportAnswer::Done(ReportInstructions {
             delete: steps.delete,
             assign: vec![],
         }),
         finished: steps.finished,
-        handouts: steps.handouts,
+        assigned: steps.assigned,
     })
 }
 
-/// Reads what is handed out. If that fails the executor asks again, and it is handed out again.
-pub(super) async fn hand_out(
-    base: &Arc<Base>,
-    sent: &Sent,
-    handled: Handled,
-) -> Result<Reported, StoreError> {
-    let Handled {
+/// Reads the specs of the assigned tasks. If that fails, the executor repeats its report and gets the same tasks.
+pub(super) async fn read_assignments(
+    context: &Arc<StoreContext>,
+    prepared: &PreparedReport,
+    committed: CommittedReport,
+) -> Result<HandledReport, StoreError> {
+    let CommittedReport {
         mut answer,
         finished,
-        handouts,
-    } = handled;
-    let mut claimed = vec![];
-    if let ReportAnswer::Done(answer) = &mut answer {
-        let executor = &sent.report.executor;
-        (answer.assign, claimed) = hand_out::assignments(base, executor, handouts).await?;
+        assigned,
+    } = committed;
+    let mut claimed_add_times = vec![];
+    if let ReportAnswer::Done(instructions) = &mut answer {
+        let executor = &prepared.report.executor;
+        (instructions.assign, claimed_add_times) = assignments::read(context, executor, assigned).await?;
     }
-    Ok(Reported {
+    Ok(HandledReport {
         answer,
         finished,
-        claimed,
+        claimed_add_times,
     })
 }
 
-/// All that a report with nothing new costs: one write, no transaction.
-async fn renew(base: &Base, mut update: Document) -> Result<(), Failure> {
+/// The only write of a report without changes: a single update without a transaction.
+async fn renew_session(context: &StoreContext, mut update: Document) -> Result<(), MongoFailure> {
     let (Ok(condition), Ok(change)) = (
         update.get_document_mut("q").map(std::mem::take),
         update.get_document_mut("u").map(std::mem::take),
     ) else {
-        return Err(Failure::Overtaken);
+        return Err(MongoFailure::Conflict);
     };
-    let found = base
+    let found = context
         .collection::<Document>(EXECUTORS)
         .find_one_and_update(condition, change)
         .projection(doc! { "_id": 1 })
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?;
-    found.map(drop).ok_or(Failure::Overtaken)
+    found.map(drop).ok_or(MongoFailure::Conflict)
 }

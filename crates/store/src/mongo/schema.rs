@@ -1,4 +1,4 @@
-//! The indexes, and the version of what is written.
+//! The indexes of the database, and the version of its schema.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,147 +6,152 @@ use std::sync::Arc;
 use mongodb::bson::{Document, doc};
 
 use super::age;
-use super::attempts::COMMAND;
-use super::base::{BLOBS, Base, CHUNKS, EXECUTORS, FILES, LEDGER, META, PARTS, TASKS, UPLOADS};
-use super::failure::Failure;
+use super::context::{BLOBS, CHUNKS, EXECUTORS, FILES, LEDGER, META, PARTS, StoreContext, TASKS, UPLOADS};
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
 use crate::StoreError;
 
-pub(super) const WAITING: &str = "waiting";
-pub(super) const HELD: &str = "held";
-pub(super) const DONE: &str = "done_by_age";
-pub(super) const IDLE: &str = "idle_by_age";
-pub(super) const DAMAGED: &str = "damaged";
-pub(super) const BY_NAME: &str = "filename_1_uploadDate_1";
-pub(super) const BY_USER: &str = "by_user";
-pub(super) const BY_STATUS: &str = "by_status";
-pub(super) const BY_TIME: &str = "by_time";
+pub(super) const QUEUE_INDEX: &str = "waiting";
+pub(super) const HELD_TASKS_INDEX: &str = "held";
+pub(super) const DONE_TASKS_INDEX: &str = "done_by_age";
+pub(super) const UNUSED_BLOBS_INDEX: &str = "idle_by_age";
+pub(super) const DAMAGED_BLOBS_INDEX: &str = "damaged";
+pub(super) const FILE_NAME_INDEX: &str = "filename_1_uploadDate_1";
+pub(super) const BY_USER_INDEX: &str = "by_user";
+pub(super) const BY_STATUS_INDEX: &str = "by_status";
+pub(super) const BY_TIME_INDEX: &str = "by_time";
 
-/// The version that this program writes. A form that was ever released is never changed, only followed by another.
+/// The schema version that this program writes. A released version never changes; changes make a new version.
 const VERSION: i64 = 2;
 
-/// Of the first version, which retired by the clock: a judicator of that version retires nothing without them.
-const RETIRED: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
+/// Indexes of version 1, whose retention compared wall clock times. Judicators of that version need them for retention,
+/// so without them they remove nothing.
+const OBSOLETE_INDEXES: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
 
-/// Brings the database to this version. Several may do so at once, and it may be repeated.
-pub(super) async fn prepare(base: Arc<Base>) -> Result<(), Failure> {
-    let meta = base.collection::<Document>(META);
-    // Nothing is written before this is known.
-    let found = meta.find_one(doc! { "_id": "schema" }).max_time(COMMAND).await?;
+/// Upgrades the database to this version. Safe to repeat and to run in several processes at once.
+pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailure> {
+    let meta = context.collection::<Document>(META);
+    // The version is checked before anything is written.
+    let found = meta
+        .find_one(doc! { "_id": "schema" })
+        .max_time(COMMAND_TIMEOUT)
+        .await?;
     let found = found.and_then(|schema| schema.get_i64("version").ok());
     if let Some(found) = found {
-        check(&base, found)?;
+        check_version(&context, found)?;
         if found == VERSION {
             return Ok(());
         }
     }
     for collection in [PARTS, EXECUTORS, LEDGER, FILES] {
-        create(&base, collection).await?;
+        create_collection(&context, collection).await?;
     }
     for (collection, indexes) in [
-        (TASKS, tasks()),
-        (BLOBS, blobs()),
-        (FILES, files()),
-        (CHUNKS, chunks()),
-        (UPLOADS, uploads()),
+        (TASKS, task_indexes()),
+        (BLOBS, blob_indexes()),
+        (FILES, file_indexes()),
+        (CHUNKS, chunk_indexes()),
+        (UPLOADS, upload_indexes()),
     ] {
-        base.database
+        context
+            .database
             .run_command(
                 doc! { "createIndexes": collection, "indexes": indexes, "writeConcern": { "w": "majority" } },
             )
             .await?;
     }
-    for (collection, index) in RETIRED {
-        drop_index(&base, collection, index).await?;
+    for (collection, index) in OBSOLETE_INDEXES {
+        drop_index(&context, collection, index).await?;
     }
-    age::begin(&base).await?;
-    // Last: who finds a version finds everything that belongs to it.
+    age::initialize(&context).await?;
+    // The version is written last: a database with this version has all of its indexes.
     meta.update_one(doc! { "_id": "schema" }, doc! { "$max": { "version": VERSION } })
         .upsert(true)
         .await?;
     Ok(())
 }
 
-fn check(base: &Base, found: i64) -> Result<(), Failure> {
+fn check_version(context: &StoreContext, found: i64) -> Result<(), MongoFailure> {
     if found <= VERSION {
         return Ok(());
     }
-    Err(Failure::Refused(StoreError::TooNew {
-        path: PathBuf::from(format!("the MongoDB database '{}'", base.database.name())),
+    Err(MongoFailure::Refused(StoreError::SchemaTooNew {
+        path: PathBuf::from(format!("the MongoDB database '{}'", context.database.name())),
         found,
         known: VERSION,
     }))
 }
 
-/// Ahead of the first transaction that writes to it.
-async fn create(base: &Base, collection: &str) -> Result<(), Failure> {
-    const EXISTS: i32 = 48;
-    match base.database.create_collection(collection).await {
-        Err(error) if super::failure::code(&error) != Some(EXISTS) => Err(error.into()),
+/// Creates a collection before a transaction writes to it.
+async fn create_collection(context: &StoreContext, collection: &str) -> Result<(), MongoFailure> {
+    const NAMESPACE_EXISTS: i32 = 48;
+    match context.database.create_collection(collection).await {
+        Err(error) if super::failure::error_code(&error) != Some(NAMESPACE_EXISTS) => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-async fn drop_index(base: &Base, collection: &str, index: &str) -> Result<(), Failure> {
-    const NOT_FOUND: i32 = 27;
-    let dropped = base.collection::<Document>(collection).drop_index(index).await;
+async fn drop_index(context: &StoreContext, collection: &str, index: &str) -> Result<(), MongoFailure> {
+    const INDEX_NOT_FOUND: i32 = 27;
+    let dropped = context.collection::<Document>(collection).drop_index(index).await;
     match dropped {
-        Err(error) if super::failure::code(&error) != Some(NOT_FOUND) => Err(error.into()),
+        Err(error) if super::failure::error_code(&error) != Some(INDEX_NOT_FOUND) => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// All end in the order of lists. What waits, is held or is done is in an index of its own that holds nothing
-/// else, so that finding it costs the same however many others there are.
-fn tasks() -> Vec<Document> {
+/// Queued, held and done tasks have partial indexes, so that finding them costs the same however many other tasks there
+/// are. The indexes for lists end in the sort order of lists.
+fn task_indexes() -> Vec<Document> {
     vec![
         doc! {
-            "name": WAITING,
-            "key": super::report::order(),
+            "name": QUEUE_INDEX,
+            "key": super::report::queue_order(),
             "partialFilterExpression": { "waits": true },
         },
         doc! {
-            "name": HELD,
+            "name": HELD_TASKS_INDEX,
             "key": { "executor": 1, "session": 1 },
             "partialFilterExpression": { "executor": { "$exists": true } },
         },
         doc! {
-            "name": DONE,
-            // Those without an age, of the first version, come first in it.
+            "name": DONE_TASKS_INDEX,
+            // Documents of version 1 have no age and come first.
             "key": { "finish_age": 1 },
             "partialFilterExpression": { "finish_time": { "$exists": true } },
         },
-        doc! { "name": BY_USER, "key": { "user": 1, "add_time": 1, "_id": 1 } },
-        doc! { "name": BY_STATUS, "key": { "status": 1, "add_time": 1, "_id": 1 } },
-        doc! { "name": BY_TIME, "key": { "add_time": 1, "_id": 1 } },
+        doc! { "name": BY_USER_INDEX, "key": { "user": 1, "add_time": 1, "_id": 1 } },
+        doc! { "name": BY_STATUS_INDEX, "key": { "status": 1, "add_time": 1, "_id": 1 } },
+        doc! { "name": BY_TIME_INDEX, "key": { "add_time": 1, "_id": 1 } },
     ]
 }
 
-fn blobs() -> Vec<Document> {
+fn blob_indexes() -> Vec<Document> {
     vec![
         doc! {
-            "name": IDLE,
+            "name": UNUSED_BLOBS_INDEX,
             "key": { "used_age": 1 },
             "partialFilterExpression": { "refs": 0_i64 },
         },
         doc! {
-            "name": DAMAGED,
+            "name": DAMAGED_BLOBS_INDEX,
             "key": { "damaged": 1 },
             "partialFilterExpression": { "damaged": true },
         },
     ]
 }
 
-/// As GridFS wants it; the scan of the blobs needs it too.
-fn files() -> Vec<Document> {
-    vec![doc! { "name": BY_NAME, "key": { "filename": 1, "uploadDate": 1 } }]
+/// The index that GridFS specifies. The scan of the blobs uses it too.
+fn file_indexes() -> Vec<Document> {
+    vec![doc! { "name": FILE_NAME_INDEX, "key": { "filename": 1, "uploadDate": 1 } }]
 }
 
-/// As GridFS wants it.
-fn chunks() -> Vec<Document> {
+/// The index that GridFS specifies.
+fn chunk_indexes() -> Vec<Document> {
     vec![doc! { "name": "files_id_1_n_1", "key": { "files_id": 1, "n": 1 }, "unique": true }]
 }
 
-fn uploads() -> Vec<Document> {
+fn upload_indexes() -> Vec<Document> {
     vec![
         doc! { "name": "by_age", "key": { "age": 1 } },
         doc! { "name": "doomed", "key": { "doomed": 1 }, "partialFilterExpression": { "doomed": true } },

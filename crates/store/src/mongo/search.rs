@@ -1,5 +1,4 @@
-//! Searching: along an index in the order asked for, stopping as soon as the page is full or enough tasks were looked
-//! at.
+//! Searches: scans an index in sort order until the page is full or the scan limit is reached.
 
 mod conditions;
 
@@ -7,256 +6,277 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
-use model::{Counts, Moment, Order, Page, Query, TaskId};
+use model::{Page, SortOrder, StatusCounts, TaskId, TaskQuery, UnixTime};
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::Hint;
 
-use self::conditions::{Conditions, up_to};
-use super::base::Base;
-use super::failure::{Failure, TOO_LONG, code};
-use super::row::{brief, key, readable, without_content};
-use super::schema::{BY_STATUS, BY_TIME, BY_USER, HELD};
+use self::conditions::{SearchConditions, up_to};
+use super::context::StoreContext;
+use super::failure::{MAX_TIME_EXPIRED, MongoFailure, error_code};
+use super::schema::{BY_STATUS_INDEX, BY_TIME_INDEX, BY_USER_INDEX, HELD_TASKS_INDEX};
+use super::task_document::{parse_readable, sort_key, summary, without_content};
 use super::totals::totals;
 use crate::StoreError;
-use crate::search::{Needle, Way, in_order_of_ids, page_length};
+use crate::search::{SearchIndex, TextMatcher, is_ordered_by_id, page_length};
 
-/// A page that takes longer ends as it is and says where to go on.
-const LONGEST: Duration = Duration::from_secs(3);
-/// What a last try to get on at all may take beyond that.
-const LEAST: Duration = Duration::from_millis(500);
-/// Where the server was stopped, so many times fewer tasks are looked at in the next step.
-const FEWER: usize = 20;
+/// A search that takes longer returns the tasks found until then, with a cursor to continue from.
+const PAGE_TIME_LIMIT: Duration = Duration::from_secs(3);
+/// The least time for a step that examines a single task, even if that exceeds the time limit.
+const LAST_STEP_MIN_TIME: Duration = Duration::from_millis(500);
+/// After the server ran out of time, the next step examines this many times fewer tasks.
+const STEP_REDUCTION: usize = 20;
 
-pub(super) async fn search(base: Arc<Base>, query: Arc<Query>, window: usize) -> Result<Page, Failure> {
+pub(super) async fn search(
+    context: Arc<StoreContext>,
+    query: Arc<TaskQuery>,
+    scan_limit: usize,
+) -> Result<Page, MongoFailure> {
     if query
         .after
         .is_some_and(|cursor| cursor.fingerprint != query.fingerprint())
     {
-        return Err(Failure::Refused(StoreError::ForeignCursor));
+        return Err(MongoFailure::Refused(StoreError::ForeignCursor));
     }
-    let end = Instant::now() + LONGEST;
-    let counts = match Way::needs_counts(&query) {
-        true => totals(base.clone()).await?.counts,
-        false => Counts::new(),
+    let page_deadline = Instant::now() + PAGE_TIME_LIMIT;
+    let counts = match SearchIndex::needs_counts(&query) {
+        true => totals(context.clone()).await?.counts,
+        false => StatusCounts::new(),
     };
-    let way = Way::of(&query, &counts, window);
-    look(&base, &query, &way, (window, end))
+    let index = SearchIndex::choose(&query, &counts, scan_limit);
+    collect_page(&context, &query, &index, (scan_limit, page_deadline))
         .await
-        .map_err(|error| match is_too_long(&error) {
-            true => Failure::Refused(StoreError::SearchTooLong { limit: LONGEST }),
+        .map_err(|error| match is_time_limit_error(&error) {
+            true => MongoFailure::Refused(StoreError::SearchTimeout {
+                limit: PAGE_TIME_LIMIT,
+            }),
             false => error.into(),
         })
 }
 
-fn is_too_long(error: &mongodb::error::Error) -> bool {
-    code(error) == Some(TOO_LONG)
+fn is_time_limit_error(error: &mongodb::error::Error) -> bool {
+    error_code(error) == Some(MAX_TIME_EXPIRED)
 }
 
-/// A part of the way that is looked at in one go.
-struct Step {
-    /// All to the end of the way if it is not set.
-    tasks: Option<usize>,
-    /// How many of those that match still fit on the page.
-    wanted: usize,
-    /// When the server is stopped. It then answers nothing, so that a smaller step needs time after that.
-    stop: Instant,
-    /// When the page ends as it is.
-    end: Instant,
+/// The bounds of one query to the server: a page is collected in one or more such steps.
+struct ScanStep {
+    /// How many tasks the step examines. If not set, it runs to the end of the index.
+    task_limit: Option<usize>,
+    /// How many matching tasks still fit on the page.
+    matches_wanted: usize,
+    /// When the server aborts the query. It then returns nothing, so that a smaller step needs the rest of the time.
+    server_deadline: Instant,
+    /// When the page is returned as far as it is.
+    page_deadline: Instant,
 }
 
-struct Found {
-    rows: Vec<RawDocumentBuf>,
-    looked_at: usize,
-    /// The task at which the step ended; none if the way ended in it.
-    reached: Option<(Moment, TaskId)>,
+/// The matching tasks that one step found.
+struct ScanStepResult {
+    documents: Vec<RawDocumentBuf>,
+    examined: usize,
+    /// The sort key of the last examined task; none if the step reached the end of the index.
+    last_examined: Option<(UnixTime, TaskId)>,
 }
 
-/// In one step as a rule. If the server takes too long for that, in smaller ones until the time is used up.
-async fn look(
-    base: &Base,
-    query: &Query,
-    way: &Way,
-    (window, end): (usize, Instant),
+/// Normally takes one step. If the server runs out of time, smaller steps follow until the page's time is used up.
+async fn collect_page(
+    context: &StoreContext,
+    query: &TaskQuery,
+    index: &SearchIndex,
+    (scan_limit, page_deadline): (usize, Instant),
 ) -> mongodb::error::Result<Page> {
-    let full = page_length(query);
-    // If every task on the way is on the page, the page itself bounds what is looked at.
-    let is_checked = query.text.is_some() || !Conditions::of(query, way).checks.is_empty();
-    // A smaller step may end at a task that the query may not see.
-    let may_stop = way.stops_after_a_window(query);
-    let mut left = (is_checked && may_stop).then_some(window);
+    let page_length = page_length(query);
+    // If every examined task matches, the length of the page bounds the scan.
+    let has_residual_checks =
+        query.text.is_some() || !SearchConditions::new(query, index).residual_conditions.is_empty();
+    // A smaller step may end at a task that the caller must not see.
+    let may_stop = index.may_stop_at_scan_limit(query);
+    let mut tasks_left = (has_residual_checks && may_stop).then_some(scan_limit);
     let (mut query, mut page) = (query.clone(), Page::default());
-    let (mut tasks, mut got_on) = (left, false);
+    let (mut task_limit, mut made_progress) = (tasks_left, false);
     loop {
         let now = Instant::now();
-        let time = end.saturating_duration_since(now);
-        let step = Step {
-            tasks,
-            wanted: full + 1 - page.tasks.len(),
-            stop: now
-                + match tasks {
-                    _ if got_on => time,
-                    Some(1) => time.max(LEAST),
-                    _ => time / 2,
+        let time_left = page_deadline.saturating_duration_since(now);
+        let step = ScanStep {
+            task_limit,
+            matches_wanted: page_length + 1 - page.tasks.len(),
+            server_deadline: now
+                + match task_limit {
+                    _ if made_progress => time_left,
+                    Some(1) => time_left.max(LAST_STEP_MIN_TIME),
+                    _ => time_left / 2,
                 },
-            end,
+            page_deadline,
         };
-        let found = match take(base, &query, way, &step).await {
+        let found = match run_step(context, &query, index, &step).await {
             Ok(found) => found,
-            Err(error) if is_too_long(&error) && got_on => break,
-            Err(error) if is_too_long(&error) && may_stop && tasks != Some(1) => {
-                tasks = Some((tasks.unwrap_or(full) / FEWER).max(1));
+            Err(error) if is_time_limit_error(&error) && made_progress => break,
+            Err(error) if is_time_limit_error(&error) && may_stop && task_limit != Some(1) => {
+                task_limit = Some((task_limit.unwrap_or(page_length) / STEP_REDUCTION).max(1));
                 continue;
             }
             Err(error) => return Err(error),
         };
-        got_on = true;
-        let rows = readable(base, found.rows);
-        page.tasks.extend(rows.iter().filter_map(|row| brief(row).ok()));
-        if page.tasks.len() > full {
-            page.tasks.truncate(full);
+        made_progress = true;
+        let documents = parse_readable(context, found.documents);
+        page.tasks
+            .extend(documents.iter().filter_map(|document| summary(document).ok()));
+        if page.tasks.len() > page_length {
+            page.tasks.truncate(page_length);
             page.next = page.tasks.last().map(|last| query.cursor_after(last));
             return Ok(page);
         }
-        let Some((add_time, id)) = found.reached else {
+        let Some((add_time, id)) = found.last_examined else {
             return Ok(page);
         };
         query.after = Some(query.cursor_at(add_time, id));
-        left = left.map(|left| left.saturating_sub(found.looked_at));
-        if left == Some(0) || Instant::now() >= end {
+        tasks_left = tasks_left.map(|tasks_left| tasks_left.saturating_sub(found.examined));
+        if tasks_left == Some(0) || Instant::now() >= page_deadline {
             break;
         }
-        let more = tasks.map(|tasks| tasks.saturating_mul(2));
-        tasks = more.into_iter().chain(left).min();
+        let doubled = task_limit.map(|tasks| tasks.saturating_mul(2));
+        task_limit = doubled.into_iter().chain(tasks_left).min();
     }
-    page.complete = page.tasks.len() == full;
+    page.complete = page.tasks.len() == page_length;
     page.next = query.after;
     Ok(page)
 }
 
-async fn take(base: &Base, query: &Query, way: &Way, step: &Step) -> mongodb::error::Result<Found> {
-    let end = match step.tasks {
-        Some(tasks) => step_end(base, query, way, (tasks, step.stop)).await?,
+async fn run_step(
+    context: &StoreContext,
+    query: &TaskQuery,
+    index: &SearchIndex,
+    step: &ScanStep,
+) -> mongodb::error::Result<ScanStepResult> {
+    let end = match step.task_limit {
+        Some(tasks) => find_step_end(context, query, index, (tasks, step.server_deadline)).await?,
         None => None,
     };
-    let Conditions { along, checks } = Conditions::of(query, way);
-    let mut conditions = [along, checks].concat();
+    let SearchConditions {
+        index_conditions,
+        residual_conditions,
+    } = SearchConditions::new(query, index);
+    let mut conditions = [index_conditions, residual_conditions].concat();
     conditions.extend(end.map(|(add_time, id)| up_to(query.cursor_at(add_time, id), query)));
-    // The server's own matcher takes time in the product of both lengths for a text, and no look at the clock.
-    let needle = query.text.as_deref().map(Needle::new);
-    let mut found = Found {
-        rows: vec![],
-        looked_at: 0,
-        reached: None,
+    // The text is matched here: the server's matcher takes time in the product of both lengths and ignores its time
+    // limit.
+    let matcher = query.text.as_deref().map(TextMatcher::new);
+    let mut found = ScanStepResult {
+        documents: vec![],
+        examined: 0,
+        last_examined: None,
     };
-    let mut cursor = read(base, query, way, (&conditions, step)).await?;
+    let mut cursor = open_cursor(context, query, index, (&conditions, step)).await?;
     loop {
-        let row = match cursor.try_next().await {
-            // What was found until now is an answer, too.
-            Err(error) if is_too_long(&error) && found.reached.is_some() => return Ok(found),
-            row => row?,
+        let document = match cursor.try_next().await {
+            // The tasks found until now are a valid result.
+            Err(error) if is_time_limit_error(&error) && found.last_examined.is_some() => return Ok(found),
+            document => document?,
         };
-        let Some(row) = row else {
-            found.looked_at = step.tasks.unwrap_or(found.looked_at);
-            found.reached = end;
+        let Some(document) = document else {
+            found.examined = step.task_limit.unwrap_or(found.examined);
+            found.last_examined = end;
             return Ok(found);
         };
-        found.looked_at += 1;
-        // The key of a row that cannot be read may be unreadable too; then an earlier one serves.
-        found.reached = key(&row).or(found.reached);
-        if needle.as_ref().is_none_or(|needle| is_in(needle, &row)) {
-            found.rows.push(row);
+        found.examined += 1;
+        // If the sort key of an unreadable document is unreadable too, the previous one serves as the cursor.
+        found.last_examined = sort_key(&document).or(found.last_examined);
+        if matcher
+            .as_ref()
+            .is_none_or(|matcher| matches_text(matcher, &document))
+        {
+            found.documents.push(document);
         }
-        // One task at least, so that every page gets on.
-        let is_over = found.reached.is_some() && Instant::now() >= step.end;
-        if found.rows.len() == step.wanted || is_over {
+        // At least one task is examined, so that every page makes progress.
+        let is_over = found.last_examined.is_some() && Instant::now() >= step.page_deadline;
+        if found.documents.len() == step.matches_wanted || is_over {
             return Ok(found);
         }
     }
 }
 
-fn is_in(needle: &Needle, row: &RawDocument) -> bool {
+fn matches_text(matcher: &TextMatcher, document: &RawDocument) -> bool {
     ["command", "compile"]
         .into_iter()
-        .filter_map(|field| row.get_str(field).ok())
-        .any(|command| needle.is_part_of(command))
+        .filter_map(|field| document.get_str(field).ok())
+        .any(|command| matcher.matches(command))
 }
 
-/// Where the step ends: at its last task, if there are others behind it. Only the index is read for that.
-async fn step_end(
-    base: &Base,
-    query: &Query,
-    way: &Way,
-    (tasks, stop): (usize, Instant),
-) -> mongodb::error::Result<Option<(Moment, TaskId)>> {
-    let two: Vec<RawDocumentBuf> = base
+/// The sort key of the last task of a step, or none if no task follows it. Reads only the index.
+async fn find_step_end(
+    context: &StoreContext,
+    query: &TaskQuery,
+    index: &SearchIndex,
+    (tasks, server_deadline): (usize, Instant),
+) -> mongodb::error::Result<Option<(UnixTime, TaskId)>> {
+    let two: Vec<RawDocumentBuf> = context
         .tasks()
-        .find(all(&Conditions::of(query, way).along))
+        .find(conjunction(&SearchConditions::new(query, index).index_conditions))
         .projection(doc! { "_id": 1, "add_time": 1 })
-        .sort(order(query))
-        .hint(Hint::Name(index(way).into()))
+        .sort(sort_order(query))
+        .hint(Hint::Name(index_name(index).into()))
         .skip(tasks.saturating_sub(1) as u64)
         .limit(2)
-        .max_time(time_until(stop))
+        .max_time(time_until(server_deadline))
         .await?
         .try_collect()
         .await?;
     let last = two.first().filter(|_| two.len() == 2);
-    Ok(last.and_then(|last| key(last)))
+    Ok(last.and_then(|last| sort_key(last)))
 }
 
-async fn read(
-    base: &Base,
-    query: &Query,
-    way: &Way,
-    (conditions, step): (&[Document], &Step),
+async fn open_cursor(
+    context: &StoreContext,
+    query: &TaskQuery,
+    index: &SearchIndex,
+    (conditions, step): (&[Document], &ScanStep),
 ) -> mongodb::error::Result<mongodb::Cursor<RawDocumentBuf>> {
-    let tasks = base.tasks();
+    let tasks = context.tasks();
     let find = tasks
-        .find(all(conditions))
+        .find(conjunction(conditions))
         .projection(without_content())
-        .sort(order(query))
-        .hint(Hint::Name(index(way).into()))
-        .max_time(time_until(step.stop));
+        .sort(sort_order(query))
+        .hint(Hint::Name(index_name(index).into()))
+        .max_time(time_until(step.server_deadline));
     match query.text {
-        // How many are read before enough of them have the text is not known.
+        // How many documents must be read to find enough matches is not known in advance.
         Some(_) => find.await,
         None => {
-            let limit = i64::try_from(step.wanted).unwrap_or(i64::MAX);
-            let batch = u32::try_from(step.wanted).unwrap_or(u32::MAX);
+            let limit = i64::try_from(step.matches_wanted).unwrap_or(i64::MAX);
+            let batch = u32::try_from(step.matches_wanted).unwrap_or(u32::MAX);
             find.limit(limit).batch_size(batch).await
         }
     }
 }
 
-/// To the server, no time at all would mean as long as it likes.
+/// At least a millisecond: the server takes 0 for no limit.
 fn time_until(end: Instant) -> Duration {
     let left = end.saturating_duration_since(Instant::now());
     left.max(Duration::from_millis(1))
 }
 
-fn all(conditions: &[Document]) -> Document {
+fn conjunction(conditions: &[Document]) -> Document {
     match conditions {
         [] => doc! {},
         conditions => doc! { "$and": conditions },
     }
 }
 
-fn index(way: &Way) -> &'static str {
-    match way {
-        Way::Ids | Way::IdRange => "_id_",
-        Way::Executor => HELD,
-        Way::User => BY_USER,
-        Way::Statuses(_) => BY_STATUS,
-        Way::All => BY_TIME,
+fn index_name(index: &SearchIndex) -> &'static str {
+    match index {
+        SearchIndex::Ids | SearchIndex::IdRange => "_id_",
+        SearchIndex::Executor => HELD_TASKS_INDEX,
+        SearchIndex::User => BY_USER_INDEX,
+        SearchIndex::Statuses(_) => BY_STATUS_INDEX,
+        SearchIndex::All => BY_TIME_INDEX,
     }
 }
 
-fn order(query: &Query) -> Document {
+fn sort_order(query: &TaskQuery) -> Document {
     let direction = match query.order {
-        Order::Oldest => 1,
-        Order::Newest => -1,
+        SortOrder::Oldest => 1,
+        SortOrder::Newest => -1,
     };
-    match in_order_of_ids(query) {
+    match is_ordered_by_id(query) {
         true => doc! { "_id": direction },
         false => doc! { "add_time": direction, "_id": direction },
     }

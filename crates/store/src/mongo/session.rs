@@ -1,28 +1,30 @@
-//! Sessions: one document for each executor, with the session it is in or was in last.
+//! Sessions of executors: each executor has one document, with its current or last session.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
-use model::{Age, Capacity, ExecutorName, KnownSession, Moment, Report, Seq};
+use model::{Capacity, ExecutorName, Report, ReportSeq, StoreAge, StoredSession, UnixTime};
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
-use super::attempts::COMMAND;
-use super::base::{Base, EXECUTORS, now};
-use super::failure::Failure;
-use super::field::{Field, large, session_id, small};
-use super::row::{Position, readable, without_content};
-use super::tally::Tally;
-use crate::{SessionSeen, StoreError};
+use super::bson_values::{ToBson, session_id, to_u32, to_u64};
+use super::context::{EXECUTORS, StoreContext, now};
+use super::counters::CounterDeltas;
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
+use super::task_document::{StoredTask, parse_readable, without_content};
+use crate::{ObservedSession, StoreError};
 
+/// A document of the collection `executors`: an executor with its current or last session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ExecutorRow {
+pub(super) struct ExecutorDocument {
     #[serde(rename = "_id")]
     pub(super) name: String,
-    /// Counts the writes. Whoever decided by what he had read writes only if it is still the same.
+    /// The number of writes to this document. A write that depends on an earlier read requires the revision that was
+    /// read.
     pub(super) revision: i64,
     pub(super) session: Uuid,
     pub(super) seq: i64,
@@ -32,61 +34,69 @@ pub(super) struct ExecutorRow {
     pub(super) version: String,
     pub(super) since: i64,
     pub(super) report_time: i64,
-    /// Left out by executors of older versions.
+    /// Absent for executors of versions that do not report it.
     #[serde(default)]
-    pub(super) capacity: Option<CapacityRow>,
-    /// What its reports changed of the sums.
-    #[serde(default)]
-    pub(super) tally: BTreeMap<String, i64>,
+    pub(super) capacity: Option<CapacityDocument>,
+    /// The sums of the changes that reports of this executor made to the counters of tasks.
+    #[serde(default, rename = "tally")]
+    pub(super) counters: BTreeMap<String, i64>,
 }
 
-/// What a slot of it can give to one task.
+/// The field `capacity` of an executor's document: what one slot offers to a task.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct CapacityRow {
+pub(super) struct CapacityDocument {
     memory: i64,
     processes: i64,
     open_files: i64,
 }
 
-impl CapacityRow {
-    pub(super) fn read(self) -> Result<Capacity, Failure> {
+impl CapacityDocument {
+    pub(super) fn to_capacity(self) -> Result<Capacity, MongoFailure> {
         Ok(Capacity {
-            memory: large("memory of a slot", self.memory)?,
-            processes: small("number of processes", self.processes)?,
-            open_files: large("number of open files", self.open_files)?,
+            memory: to_u64("memory of a slot", self.memory)?,
+            processes: to_u32("number of processes", self.processes)?,
+            open_files: to_u64("number of open files", self.open_files)?,
         })
     }
 }
 
-/// The most memory that a live executor can give to a task, as far as was seen lately.
+/// Caches the largest memory that a slot of any live executor has, with the time when it was read.
 #[derive(Debug, Default)]
-pub(super) struct LargestExecutor(Mutex<Option<(Instant, u64)>>);
+pub(super) struct LargestExecutorCache(Mutex<Option<(Instant, u64)>>);
 
-/// A claim must not cost a look at all executors each time.
-const LARGEST_VALID_FOR: Duration = Duration::from_secs(1);
+/// Saves most claims from reading all executors.
+const CACHE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Whether a live executor can give more to a task, or does not say what it can give.
-pub(super) async fn has_larger(base: &Base, own: Capacity) -> Result<bool, Failure> {
-    let known = *base.largest.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let largest = match known {
-        Some((read, largest)) if read.elapsed() < LARGEST_VALID_FOR => largest,
+/// Whether a live executor has more memory for a task than `own`, or does not report its capacity.
+pub(super) async fn has_larger(context: &StoreContext, own: Capacity) -> Result<bool, MongoFailure> {
+    let stored = *context
+        .largest_executor
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let largest_memory = match stored {
+        Some((read, largest_memory)) if read.elapsed() < CACHE_LIFETIME => largest_memory,
         _ => {
             let read = Instant::now();
-            let largest = largest(base).await?;
-            *base.largest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((read, largest));
-            largest
+            let largest_memory = largest_memory(context).await?;
+            *context
+                .largest_executor
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some((read, largest_memory));
+            largest_memory
         }
     };
-    Ok(largest > own.memory)
+    Ok(largest_memory > own.memory)
 }
 
-async fn largest(base: &Base) -> Result<u64, Failure> {
-    let live: Vec<Document> = base
+async fn largest_memory(context: &StoreContext) -> Result<u64, MongoFailure> {
+    let live: Vec<Document> = context
         .collection::<Document>(EXECUTORS)
         .find(doc! { "live": true })
         .projection(doc! { "capacity.memory": 1 })
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
@@ -94,66 +104,71 @@ async fn largest(base: &Base) -> Result<u64, Failure> {
         let memory = executor.get_document("capacity").ok()?.get_i64("memory").ok()?;
         u64::try_from(memory).ok()
     };
-    let largest = live
+    let largest_memory = live
         .iter()
         .map(|executor| memory(executor).unwrap_or(u64::MAX))
         .max();
-    Ok(largest.unwrap_or(0))
+    Ok(largest_memory.unwrap_or(0))
 }
 
-impl ExecutorRow {
-    fn known(&self) -> Result<KnownSession, Failure> {
-        Ok(KnownSession {
+impl ExecutorDocument {
+    fn to_stored_session(&self) -> Result<StoredSession, MongoFailure> {
+        Ok(StoredSession {
             session: session_id(self.session),
-            seq: Seq(large("report's number", self.seq)?),
+            seq: ReportSeq(to_u64("report's number", self.seq)?),
             live: self.live,
             host: self.host.clone(),
-            since: Moment(self.since),
+            since: UnixTime(self.since),
         })
     }
 }
 
-/// Of an executor's document.
-pub(super) enum Found {
-    Nothing,
-    Session(ExecutorRow, KnownSession),
+/// The result of reading an executor's document.
+pub(super) enum ExecutorLookup {
+    Missing,
+    Readable(ExecutorDocument, StoredSession),
     Unreadable(RawDocumentBuf, StoreError),
 }
 
-impl Found {
-    fn of(base: &Base, document: Option<RawDocumentBuf>) -> Found {
+impl ExecutorLookup {
+    fn parse(context: &StoreContext, document: Option<RawDocumentBuf>) -> ExecutorLookup {
         let Some(document) = document else {
-            return Found::Nothing;
+            return ExecutorLookup::Missing;
         };
-        match parse(base, &document) {
-            Ok((row, known)) => Found::Session(row, known),
-            Err(error) => Found::Unreadable(document, error),
+        match parse(context, &document) {
+            Ok((document, stored)) => ExecutorLookup::Readable(document, stored),
+            Err(error) => ExecutorLookup::Unreadable(document, error),
         }
     }
 
-    /// One that cannot be read is refused.
-    pub(super) fn readable(self) -> Result<Option<(ExecutorRow, KnownSession)>, Failure> {
+    /// An unreadable document is an error.
+    pub(super) fn into_readable(self) -> Result<Option<(ExecutorDocument, StoredSession)>, MongoFailure> {
         match self {
-            Found::Nothing => Ok(None),
-            Found::Session(row, known) => Ok(Some((row, known))),
-            Found::Unreadable(_, error) => Err(Failure::Refused(error)),
+            ExecutorLookup::Missing => Ok(None),
+            ExecutorLookup::Readable(document, stored) => Ok(Some((document, stored))),
+            ExecutorLookup::Unreadable(_, error) => Err(MongoFailure::Refused(error)),
         }
     }
 }
 
-/// What cannot be read is noted.
-pub(super) fn parse(base: &Base, document: &RawDocument) -> Result<(ExecutorRow, KnownSession), StoreError> {
+/// An unreadable document is logged.
+pub(super) fn parse(
+    context: &StoreContext,
+    document: &RawDocument,
+) -> Result<(ExecutorDocument, StoredSession), StoreError> {
     let name = match document.get_str("_id") {
         Ok(name) => name.to_string(),
         Err(_) => format!("{:?}", document.get("_id").ok().flatten()),
     };
-    let row = deserialize_from_slice(document.as_bytes()).map_err(|error| error.to_string());
-    let parsed = row.and_then(|row: ExecutorRow| match row.known() {
-        Ok(known) => Ok((row, known)),
+    let document = deserialize_from_slice(document.as_bytes()).map_err(|error| error.to_string());
+    let parsed = document.and_then(|document: ExecutorDocument| match document.to_stored_session() {
+        Ok(stored) => Ok((document, stored)),
         Err(failure) => Err(failure.into_error("read an executor").to_string()),
     });
     parsed.map_err(|problem| {
-        base.set_aside.note(format_args!("executor {name}"), &problem);
+        context
+            .unreadable_rows
+            .record(format_args!("executor {name}"), &problem);
         StoreError::Unreadable {
             what: "executor",
             detail: format!("{name}: {problem}"),
@@ -161,157 +176,180 @@ pub(super) fn parse(base: &Base, document: &RawDocument) -> Result<(ExecutorRow,
     })
 }
 
-/// The newest that the primary has. It may not last; but then a write that is decided by it will not either.
-pub(super) async fn read(base: &Base, name: &ExecutorName) -> Result<Found, Failure> {
-    find(base, name, ReadConcern::local()).await
-}
-
-async fn find(base: &Base, name: &ExecutorName, concern: ReadConcern) -> Result<Found, Failure> {
-    let found = base
-        .collection::<RawDocumentBuf>(EXECUTORS)
-        .find_one(doc! { "_id": name.field() })
-        .read_concern(concern)
-        .max_time(COMMAND)
-        .await?;
-    Ok(Found::of(base, found))
-}
-
-/// For an answer that comes without a write, which would have shown that what was read lasts: it must still be so,
-/// and a majority must have it.
-pub(super) async fn confirm(
-    base: &Base,
+/// Reads with local read concern. The data may still be rolled back; a write that depends on it is then rolled back
+/// too.
+pub(super) async fn read(
+    context: &StoreContext,
     name: &ExecutorName,
-    seen: Option<&ExecutorRow>,
-) -> Result<(), Failure> {
-    let found = find(base, name, ReadConcern::linearizable()).await?.readable()?;
-    match found.map(|(row, _)| row.revision) == seen.map(|row| row.revision) {
+) -> Result<ExecutorLookup, MongoFailure> {
+    find(context, name, ReadConcern::local()).await
+}
+
+async fn find(
+    context: &StoreContext,
+    name: &ExecutorName,
+    concern: ReadConcern,
+) -> Result<ExecutorLookup, MongoFailure> {
+    let found = context
+        .collection::<RawDocumentBuf>(EXECUTORS)
+        .find_one(doc! { "_id": name.to_bson() })
+        .read_concern(concern)
+        .max_time(COMMAND_TIMEOUT)
+        .await?;
+    Ok(ExecutorLookup::parse(context, found))
+}
+
+/// Checks by a linearizable read that the session is as it was read, and that a majority has it. An answer without a
+/// write needs this, because a write would have proved it.
+pub(super) async fn confirm_unchanged(
+    context: &StoreContext,
+    name: &ExecutorName,
+    expected: Option<&ExecutorDocument>,
+) -> Result<(), MongoFailure> {
+    let found = find(context, name, ReadConcern::linearizable())
+        .await?
+        .into_readable()?;
+    match found.map(|(document, _)| document.revision) == expected.map(|document| document.revision) {
         true => Ok(()),
-        false => Err(Failure::Overtaken),
+        false => Err(MongoFailure::Conflict),
     }
 }
 
-/// What an executor holds, in whichever session, and tasks that are asked for besides.
-pub(super) async fn holdings(
-    base: &Base,
+/// The tasks that an executor holds in any session, and the tasks `also`, which any executor or none may hold.
+pub(super) async fn held_tasks(
+    context: &StoreContext,
     name: &ExecutorName,
-    besides: &[model::TaskId],
-) -> Result<Vec<Position>, Failure> {
-    let mut condition = doc! { "executor": name.field() };
-    if !besides.is_empty() {
-        let ids: Vec<_> = besides.iter().map(Field::field).collect();
+    also: &[model::TaskId],
+) -> Result<Vec<StoredTask>, MongoFailure> {
+    let mut condition = doc! { "executor": name.to_bson() };
+    if !also.is_empty() {
+        let ids: Vec<_> = also.iter().map(ToBson::to_bson).collect();
         condition = doc! { "$or": [condition, { "_id": { "$in": ids } }] };
     }
-    let found = base
+    let found = context
         .tasks()
         .find(condition)
         .projection(without_content())
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
-    readable(base, found).iter().map(Position::try_from).collect()
+    parse_readable(context, found)
+        .iter()
+        .map(StoredTask::try_from)
+        .collect()
 }
 
-/// The session goes on, at this report.
-pub(super) fn renewed(seen: &ExecutorRow, report: &Report, tally: &Tally, age: Option<Age>) -> Document {
-    let mut set = presence(Some(seen), report, age);
-    set.insert("live", lives(report));
+/// The update for a report of the current session.
+pub(super) fn renewal_update(
+    executor: &ExecutorDocument,
+    report: &Report,
+    deltas: &CounterDeltas,
+    age: Option<StoreAge>,
+) -> Document {
+    let mut set = reported_fields(Some(executor), report, age);
+    set.insert("live", stays_live(report));
     doc! {
-        "q": { "_id": &seen.name, "revision": seen.revision },
-        "u": { "$set": set, "$inc": increments(tally) },
+        "q": { "_id": &executor.name, "revision": executor.revision },
+        "u": { "$set": set, "$inc": increments(deltas) },
     }
 }
 
-/// A new session begins, whether there was one under this name before or not.
-pub(super) fn opened(
-    seen: Option<&ExecutorRow>,
+/// The update for the first report of a new session, whether the executor has a document or not.
+pub(super) fn opening_update(
+    executor: Option<&ExecutorDocument>,
     report: &Report,
-    tally: &Tally,
-    age: Option<Age>,
+    deltas: &CounterDeltas,
+    age: Option<StoreAge>,
 ) -> Document {
-    let mut set = presence(seen, report, age);
-    set.insert("session", report.session.field());
-    set.insert("since", now().field());
-    set.insert("live", lives(report));
-    // No document has the revision 0, so this makes one, or fails if there is one by now.
-    let revision = seen.map_or(0, |seen| seen.revision);
+    let mut set = reported_fields(executor, report, age);
+    set.insert("session", report.session.to_bson());
+    set.insert("since", now().to_bson());
+    set.insert("live", stays_live(report));
+    // No document has revision 0, so the upsert inserts one, or fails if another report has inserted it meanwhile.
+    let revision = executor.map_or(0, |executor| executor.revision);
     doc! {
-        "q": { "_id": report.executor.field(), "revision": revision },
-        "u": { "$set": set, "$inc": increments(tally) },
+        "q": { "_id": report.executor.to_bson(), "revision": revision },
+        "u": { "$set": set, "$inc": increments(deltas) },
         "upsert": true,
     }
 }
 
-/// The document stays, so that people see who was here and late reports of the session are told that it has ended.
-pub(super) fn ended(seen: &ExecutorRow, tally: &Tally, age: Age) -> Document {
+/// The update that ends a session. The document stays, so that the executor is still listed and late reports of the
+/// session are answered as ended.
+pub(super) fn ending_update(executor: &ExecutorDocument, deltas: &CounterDeltas, age: StoreAge) -> Document {
     doc! {
-        "q": { "_id": &seen.name, "revision": seen.revision },
-        "u": { "$set": { "live": false, "end_age": age.field() }, "$inc": increments(tally) },
+        "q": { "_id": &executor.name, "revision": executor.revision },
+        "u": { "$set": { "live": false, "end_age": age.to_bson() }, "$inc": increments(deltas) },
     }
 }
 
-/// Puts an ended session in the place of a document that cannot be read, if it is still as it was read.
-pub(super) fn ended_unreadable(document: &RawDocument, seen: &SessionSeen, age: Age) -> Document {
-    let as_read = |name: &str| {
+/// The update that replaces an unreadable document by an ended session, if the document is unchanged.
+pub(super) fn replacement_update(
+    document: &RawDocument,
+    observed: &ObservedSession,
+    age: StoreAge,
+) -> Document {
+    let stored_value = |name: &str| {
         let value = document.get(name).ok().flatten();
         value
             .and_then(|value| Bson::try_from(value).ok())
             .unwrap_or(Bson::Null)
     };
-    let mut condition = doc! { "_id": seen.executor.field() };
+    let mut condition = doc! { "_id": observed.executor.to_bson() };
     for name in ["revision", "session", "seq", "live", "host"] {
-        condition.insert(name, as_read(name));
+        condition.insert(name, stored_value(name));
     }
-    let now = now().field();
+    let now = now().to_bson();
     doc! {
         "q": condition,
         "u": {
-            // One that no report has read.
+            // A revision that no report has read.
             "revision": now.clone(),
-            "session": seen.session.field(),
-            "seq": seen.seq.field(),
+            "session": observed.session.to_bson(),
+            "seq": observed.seq.to_bson(),
             "live": false,
             "slots": 0_i64,
             "host": "",
             "version": "",
             "since": now.clone(),
             "report_time": now,
-            "end_age": age.field(),
+            "end_age": age.to_bson(),
         },
     }
 }
 
-fn lives(report: &Report) -> bool {
-    report.intent == model::Intent::Stay
+fn stays_live(report: &Report) -> bool {
+    report.intent == model::ReportIntent::Stay
 }
 
-/// With the age at which the session ends, if it does with this report.
-fn presence(seen: Option<&ExecutorRow>, report: &Report, age: Option<Age>) -> Document {
-    let presence = &report.presence;
-    let earlier = seen.map_or(Moment(i64::MIN), |seen| Moment(seen.report_time));
+/// The fields that every report sets. If the report ends the session, they include the store's age.
+fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, age: Option<StoreAge>) -> Document {
+    let executor_info = &report.executor_info;
+    let earlier = executor.map_or(UnixTime(i64::MIN), |executor| UnixTime(executor.report_time));
     doc! {
-        "seq": report.seq.field(),
-        "report_time": now().max(earlier).field(),
-        "end_age": age.filter(|_| !lives(report)).field(),
-        "slots": presence.slots.field(),
-        "host": &presence.host,
-        "version": &presence.version,
-        "capacity": presence.capacity.map(|capacity| doc! {
-            "memory": bounded(capacity.memory),
+        "seq": report.seq.to_bson(),
+        "report_time": now().max(earlier).to_bson(),
+        "end_age": age.filter(|_| !stays_live(report)).to_bson(),
+        "slots": executor_info.slots.to_bson(),
+        "host": &executor_info.host,
+        "version": &executor_info.version,
+        "capacity": executor_info.capacity.map(|capacity| doc! {
+            "memory": saturating_i64(capacity.memory),
             "processes": i64::from(capacity.processes),
-            "open_files": bounded(capacity.open_files),
+            "open_files": saturating_i64(capacity.open_files),
         }),
     }
 }
 
-/// MongoDB has no larger number.
-fn bounded(number: u64) -> i64 {
+/// BSON has no larger integers.
+fn saturating_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn increments(tally: &Tally) -> Document {
-    let mut increments = tally.increments();
+fn increments(deltas: &CounterDeltas) -> Document {
+    let mut increments = deltas.increments();
     increments.insert("revision", 1_i64);
     increments
 }

@@ -1,68 +1,70 @@
-//! The totals: the sums over the ledger's stripes and the executors.
+//! The numbers of tasks: the sums of the counters in `ledger` and in the documents of the executors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::Status;
+use model::TaskStatus;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
 
-use super::attempts::COMMAND;
-use super::base::{Base, EXECUTORS, LEDGER};
-use super::failure::Failure;
-use super::tally::Tally;
-use crate::Totals;
+use super::context::{EXECUTORS, LEDGER, StoreContext};
+use super::counters::CounterDeltas;
+use super::failure::MongoFailure;
+use super::retry::COMMAND_TIMEOUT;
+use crate::TaskTotals;
 
-pub(super) async fn totals(base: Arc<Base>) -> Result<Totals, Failure> {
-    // One snapshot of both, for what is added in one may be taken away in the other.
-    let documents: Vec<RawDocumentBuf> = base
+pub(super) async fn totals(context: Arc<StoreContext>) -> Result<TaskTotals, MongoFailure> {
+    // Snapshot read concern: a counter may be incremented in one document and decremented in another.
+    let documents: Vec<RawDocumentBuf> = context
         .collection::<Document>(LEDGER)
         .aggregate([
             doc! { "$unionWith": EXECUTORS },
             doc! { "$project": { "tally": 1 } },
         ])
         .read_concern(ReadConcern::snapshot())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .with_type::<RawDocumentBuf>()
         .await?
         .try_collect()
         .await?;
-    let mut tally = Tally::default();
+    let mut totals = CounterDeltas::default();
     for document in &documents {
-        tally.take_over(&sums(&base, document));
+        totals.add_stored(&stored_counters(&context, document));
     }
-    Ok(Totals {
-        counts: Status::ALL
+    Ok(TaskTotals {
+        counts: TaskStatus::ALL
             .into_iter()
-            .map(|status| (status, tally.count(status)))
+            .map(|status| (status, totals.count(status)))
             .collect(),
-        held: tally.held(),
+        held: totals.held(),
     })
 }
 
-/// The sums of a document. One that is no number is noted, and counts for nothing.
-pub(super) fn sums(base: &Base, document: &RawDocument) -> BTreeMap<String, i64> {
-    let name = || format!("sums of {:?}", document.get("_id").ok().flatten());
-    let tally = match document.get("tally") {
+/// The counters that a document holds. A counter that is not a number is logged and left out.
+pub(super) fn stored_counters(context: &StoreContext, document: &RawDocument) -> BTreeMap<String, i64> {
+    let name = || format!("counters of {:?}", document.get("_id").ok().flatten());
+    let counters = match document.get("tally") {
         Ok(None) => return BTreeMap::new(),
-        Ok(Some(tally)) => tally.as_document(),
+        Ok(Some(counters)) => counters.as_document(),
         Err(_) => None,
     };
-    let Some(tally) = tally else {
-        base.set_aside.note(name(), "they are no document");
+    let Some(counters) = counters else {
+        context.unreadable_rows.record(name(), "they are not a document");
         return BTreeMap::new();
     };
-    let mut sums = BTreeMap::new();
-    for sum in tally {
-        let read = sum.ok().and_then(|(name, sum)| {
-            let sum = sum.as_i64().or(sum.as_i32().map(i64::from))?;
-            Some((name.as_str().to_string(), sum))
+    let mut values = BTreeMap::new();
+    for counter in counters {
+        let read = counter.ok().and_then(|(name, counter)| {
+            let counter = counter.as_i64().or(counter.as_i32().map(i64::from))?;
+            Some((name.as_str().to_string(), counter))
         });
         match read {
-            Some((name, sum)) => drop(sums.insert(name, sum)),
-            None => base.set_aside.note(name(), "one of them is no number"),
+            Some((name, counter)) => drop(values.insert(name, counter)),
+            None => context
+                .unreadable_rows
+                .record(name(), "one of them is not a number"),
         }
     }
-    sums
+    values
 }

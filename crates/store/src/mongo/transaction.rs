@@ -1,4 +1,4 @@
-//! What is written together or not at all.
+//! A multi-document transaction: its writes take effect together or not at all.
 
 use std::time::Duration;
 
@@ -9,58 +9,62 @@ use mongodb::error::Error;
 use mongodb::options::{ReadConcern, WriteConcern};
 use serde::Serialize;
 
-use super::attempts::{COMMAND, random};
-use super::base::{Base, LEDGER};
-use super::failure::{DUPLICATE_KEY, Failure, TOO_LARGE_FOR_CACHE};
-use super::tally::Tally;
+use super::context::{LEDGER, StoreContext};
+use super::counters::CounterDeltas;
+use super::failure::{DUPLICATE_KEY, MongoFailure, TOO_LARGE_FOR_CACHE};
+use super::retry::{COMMAND_TIMEOUT, random_u64};
 
-/// A command must stay below 16 MiB, whatever it carries.
-const COMMAND_BYTES: usize = 12 << 20;
-const COMMAND_ITEMS: usize = 2000;
-/// Many, so that two processes seldom meet in one.
+/// A command must be smaller than 16 MiB, overhead included.
+const MAX_COMMAND_BYTES: usize = 12 << 20;
+const MAX_COMMAND_ITEMS: usize = 2000;
+/// The number of documents over which the counters in `ledger` are spread. Many, so that two transactions seldom write
+/// the same one.
 const STRIPES: u64 = 64;
-/// How long members are waited for. After that it is not known whether the write will last.
-const ACKNOWLEDGED: Duration = Duration::from_secs(5);
+/// How long the server waits for a majority. After that the outcome of the write is unknown.
+const WRITE_CONCERN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Acknowledged when a majority has it on disk.
-pub(super) fn durable() -> WriteConcern {
+/// A write is acknowledged when a majority of the members has it in its journal.
+pub(super) fn majority_write_concern() -> WriteConcern {
     WriteConcern::builder()
         .w(mongodb::options::Acknowledgment::Majority)
         .journal(true)
-        .w_timeout(ACKNOWLEDGED)
+        .w_timeout(WRITE_CONCERN_TIMEOUT)
         .build()
 }
 
-/// Everything that one transaction writes.
+/// A transaction to be run: its write commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    writes: Vec<Write>,
+    commands: Vec<WriteCommand>,
 }
 
+/// Writes of one kind to one collection.
 #[derive(Debug)]
-struct Write {
-    verb: Verb,
+struct WriteCommand {
+    kind: WriteKind,
     collection: &'static str,
-    items: Vec<Item>,
+    items: Vec<WriteItem>,
 }
 
+/// One insert, update or delete of a command.
 #[derive(Debug)]
-struct Item {
+struct WriteItem {
     document: RawDocumentBuf,
-    /// How many documents it must meet, where that matters.
-    hits: Option<usize>,
+    /// How many documents it must match. If not set, any number will do.
+    expected_matches: Option<usize>,
 }
 
-/// A change of documents that are all as the condition says.
+/// The same change to several documents, each of which must fulfil the condition.
 #[derive(Debug)]
-pub(super) struct Update {
+pub(super) struct GroupedUpdate {
     pub(super) ids: Vec<Bson>,
     pub(super) condition: Document,
     pub(super) change: Document,
 }
 
+/// The command that a write is sent as.
 #[derive(Clone, Copy, Debug)]
-enum Verb {
+enum WriteKind {
     Insert,
     Update,
     Delete,
@@ -71,127 +75,136 @@ impl Transaction {
         &mut self,
         collection: &'static str,
         documents: impl IntoIterator<Item = T>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MongoFailure> {
         let items = documents
             .into_iter()
             .map(|document| serialize_to_raw_document_buf(&document))
             .collect::<Result<_, _>>()
             .map_err(Error::from)?;
-        self.push(Verb::Insert, collection, items);
+        self.push_required(WriteKind::Insert, collection, items);
         Ok(())
     }
 
-    /// Each must meet all of its documents: otherwise nothing at all is written.
-    pub(super) fn update_alike(
+    /// Each update must match all of its documents; otherwise the transaction fails.
+    pub(super) fn update_grouped(
         &mut self,
         collection: &'static str,
-        updates: impl IntoIterator<Item = Update>,
-    ) -> Result<(), Failure> {
+        updates: impl IntoIterator<Item = GroupedUpdate>,
+    ) -> Result<(), MongoFailure> {
         let mut items = vec![];
         for update in updates {
-            let hits = Some(update.ids.len());
-            let document = raw([update.into_document()])?;
-            items.extend(document.into_iter().map(|document| Item { document, hits }));
+            let expected_matches = Some(update.ids.len());
+            let document = to_raw([update.into_document()])?;
+            items.extend(document.into_iter().map(|document| WriteItem {
+                document,
+                expected_matches,
+            }));
         }
-        self.push_items(Verb::Update, collection, items);
+        self.push_items(WriteKind::Update, collection, items);
         Ok(())
     }
 
-    /// Each is `{q: condition, u: change}`, and must meet one document: otherwise nothing at all is written.
+    /// Each update is `{q: condition, u: change}` and must match one document; otherwise the transaction fails.
     pub(super) fn update(
         &mut self,
         collection: &'static str,
         updates: impl IntoIterator<Item = Document>,
-    ) -> Result<(), Failure> {
-        let items = raw(updates)?;
-        self.push(Verb::Update, collection, items);
+    ) -> Result<(), MongoFailure> {
+        let items = to_raw(updates)?;
+        self.push_required(WriteKind::Update, collection, items);
         Ok(())
     }
 
-    /// Each is `{q: condition, u: change}`. That it meets no document is fine.
-    pub(super) fn update_any(
+    /// Each update is `{q: condition, u: change}` and may match no document.
+    pub(super) fn update_if_present(
         &mut self,
         collection: &'static str,
         updates: impl IntoIterator<Item = Document>,
-    ) -> Result<(), Failure> {
-        let items = raw(updates)?.into_iter();
-        let items = items.map(|document| Item { document, hits: None });
-        self.push_items(Verb::Update, collection, items.collect());
+    ) -> Result<(), MongoFailure> {
+        let items = to_raw(updates)?.into_iter();
+        let items = items.map(|document| WriteItem {
+            document,
+            expected_matches: None,
+        });
+        self.push_items(WriteKind::Update, collection, items.collect());
         Ok(())
     }
 
-    /// Each condition must meet one document.
+    /// Each condition must match one document; otherwise the transaction fails.
     pub(super) fn delete_each(
         &mut self,
         collection: &'static str,
         conditions: impl IntoIterator<Item = Document>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MongoFailure> {
         let items = deletes(conditions)?;
-        self.push(Verb::Delete, collection, items);
+        self.push_required(WriteKind::Delete, collection, items);
         Ok(())
     }
 
-    /// What the conditions meet. That it is gone already is fine.
-    pub(super) fn delete_any(
+    /// Each condition may match no document.
+    pub(super) fn delete_if_present(
         &mut self,
         collection: &'static str,
         conditions: impl IntoIterator<Item = Document>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MongoFailure> {
         let items = deletes(conditions)?.into_iter();
-        let items = items.map(|document| Item { document, hits: None });
-        self.push_items(Verb::Delete, collection, items.collect());
+        let items = items.map(|document| WriteItem {
+            document,
+            expected_matches: None,
+        });
+        self.push_items(WriteKind::Delete, collection, items.collect());
         Ok(())
     }
 
-    /// Adds the sums to a stripe of the ledger. Another attempt takes another stripe.
-    pub(super) fn count(&mut self, tally: &Tally) -> Result<(), Failure> {
-        let increments = tally.increments();
+    /// Adds to the counters in a random stripe of the ledger, so that a retry after a conflict writes another stripe.
+    pub(super) fn add_to_counters(&mut self, deltas: &CounterDeltas) -> Result<(), MongoFailure> {
+        let increments = deltas.increments();
         if increments.is_empty() {
             return Ok(());
         }
-        let stripe = i64::try_from(random() % STRIPES).unwrap_or(0);
+        let stripe = i64::try_from(random_u64() % STRIPES).unwrap_or(0);
         self.update(
             LEDGER,
             [doc! { "q": { "_id": stripe }, "u": { "$inc": increments }, "upsert": true }],
         )
     }
 
-    /// Durable when it returns. If a condition did not hold, nothing is written.
-    pub(super) async fn commit(self, base: &Base) -> Result<(), Failure> {
-        // Causal consistency would have the server wait for a time it is already at.
-        let mut session = base.client.start_session().causal_consistency(false).await?;
+    /// Returns when the transaction is durable. If a condition does not hold, nothing is written.
+    pub(super) async fn commit(self, context: &StoreContext) -> Result<(), MongoFailure> {
+        // Causal consistency would only add a wait: all reads and writes go to the primary.
+        let mut session = context.client.start_session().causal_consistency(false).await?;
         session
             .start_transaction()
             .read_concern(ReadConcern::local())
-            .write_concern(durable())
-            .max_commit_time(COMMAND)
+            .write_concern(majority_write_concern())
+            .max_commit_time(COMMAND_TIMEOUT)
             .await?;
-        for write in self.writes {
-            if let Err(failure) = write.run(base, &mut session).await {
-                // The server forgets it by itself too, if this does not reach it.
+        for write in self.commands {
+            if let Err(failure) = write.run(context, &mut session).await {
+                // If the abort does not reach the server, the server aborts the transaction after a while.
                 let _ = session.abort_transaction().await;
                 return Err(failure);
             }
         }
         session.commit_transaction().await?;
         if let Some(time) = session.operation_time() {
-            base.acknowledged(time);
+            context.record_commit_time(time);
         }
         Ok(())
     }
 
-    fn push(&mut self, verb: Verb, collection: &'static str, documents: Vec<RawDocumentBuf>) {
-        let items = documents.into_iter().map(|document| Item {
+    fn push_required(&mut self, kind: WriteKind, collection: &'static str, documents: Vec<RawDocumentBuf>) {
+        let items = documents.into_iter().map(|document| WriteItem {
             document,
-            hits: Some(1),
+            expected_matches: Some(1),
         });
-        self.push_items(verb, collection, items.collect());
+        self.push_items(kind, collection, items.collect());
     }
 
-    fn push_items(&mut self, verb: Verb, collection: &'static str, items: Vec<Item>) {
+    fn push_items(&mut self, kind: WriteKind, collection: &'static str, items: Vec<WriteItem>) {
         if !items.is_empty() {
-            self.writes.push(Write {
-                verb,
+            self.commands.push(WriteCommand {
+                kind,
                 collection,
                 items,
             });
@@ -199,51 +212,51 @@ impl Transaction {
     }
 }
 
-impl Update {
+impl GroupedUpdate {
     fn into_document(self) -> Document {
-        let Update {
+        let GroupedUpdate {
             ids,
             mut condition,
             change,
         } = self;
         condition.insert("_id", doc! { "$in": ids });
-        // Or the server would weigh the other indexes that the condition speaks of.
+        // Without the hint the query planner would try the indexes over the other fields of the condition.
         doc! { "q": condition, "u": change, "multi": true, "hint": "_id_" }
     }
 }
 
-impl Write {
-    async fn run(self, base: &Base, session: &mut ClientSession) -> Result<(), Failure> {
-        let (verb, list) = match self.verb {
-            Verb::Insert => (cstr!("insert"), cstr!("documents")),
-            Verb::Update => (cstr!("update"), cstr!("updates")),
-            Verb::Delete => (cstr!("delete"), cstr!("deletes")),
+impl WriteCommand {
+    async fn run(self, context: &StoreContext, session: &mut ClientSession) -> Result<(), MongoFailure> {
+        let (kind, list) = match self.kind {
+            WriteKind::Insert => (cstr!("insert"), cstr!("documents")),
+            WriteKind::Update => (cstr!("update"), cstr!("updates")),
+            WriteKind::Delete => (cstr!("delete"), cstr!("deletes")),
         };
-        for piece in pieces(self.items) {
-            let expected: Option<usize> = piece.iter().map(|item| item.hits).sum();
+        for batch in split_into_commands(self.items) {
+            let expected: Option<usize> = batch.iter().map(|item| item.expected_matches).sum();
             let mut array = RawArrayBuf::new();
-            piece.into_iter().for_each(|item| array.push(item.document));
+            batch.into_iter().for_each(|item| array.push(item.document));
             let mut command = RawDocumentBuf::new();
-            command.append(verb, self.collection);
+            command.append(kind, self.collection);
             command.append(list, array);
-            command.append(cstr!("maxTimeMS"), COMMAND.as_millis() as i64);
-            let reply = base
+            command.append(cstr!("maxTimeMS"), COMMAND_TIMEOUT.as_millis() as i64);
+            let reply = context
                 .database
                 .run_raw_command(command)
                 .session(&mut *session)
                 .await?;
-            check(&reply)?;
-            let hit = reply.get_i32("n").ok().and_then(|n| usize::try_from(n).ok());
-            if expected.is_some() && hit != expected {
-                return Err(Failure::Overtaken);
+            check_write_errors(&reply)?;
+            let matched = reply.get_i32("n").ok().and_then(|n| usize::try_from(n).ok());
+            if expected.is_some() && matched != expected {
+                return Err(MongoFailure::Conflict);
             }
         }
         Ok(())
     }
 }
 
-/// A write that failed is told within an answer that is otherwise good.
-fn check(reply: &Document) -> Result<(), Failure> {
+/// The server reports failed writes in a reply whose status is ok.
+fn check_write_errors(reply: &Document) -> Result<(), MongoFailure> {
     let Some(error) = reply
         .get_array("writeErrors")
         .ok()
@@ -251,43 +264,45 @@ fn check(reply: &Document) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let code = error.as_document().and_then(|error| error.get_i32("code").ok());
-    Err(match code {
-        Some(DUPLICATE_KEY) => Failure::Overtaken,
-        Some(TOO_LARGE_FOR_CACHE) => Failure::TooLarge,
-        _ => Failure::Database(Error::custom(error.to_string())),
+    let error_code = error.as_document().and_then(|error| error.get_i32("code").ok());
+    Err(match error_code {
+        Some(DUPLICATE_KEY) => MongoFailure::Conflict,
+        Some(TOO_LARGE_FOR_CACHE) => MongoFailure::TransactionTooLarge,
+        _ => MongoFailure::Database(Error::custom(error.to_string())),
     })
 }
 
-fn deletes(conditions: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, Failure> {
-    raw(conditions
-        .into_iter()
-        .map(|condition| doc! { "q": condition, "limit": 1 }))
+fn deletes(conditions: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
+    to_raw(
+        conditions
+            .into_iter()
+            .map(|condition| doc! { "q": condition, "limit": 1 }),
+    )
 }
 
-fn raw(documents: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, Failure> {
+fn to_raw(documents: impl IntoIterator<Item = Document>) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
     documents
         .into_iter()
         .map(|document| RawDocumentBuf::try_from(&document))
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::Database(Error::from(error)))
+        .map_err(|error| MongoFailure::Database(Error::from(error)))
 }
 
-/// Cut so that each fits a command.
-fn pieces(items: Vec<Item>) -> Vec<Vec<Item>> {
-    let mut pieces = vec![];
-    let (mut piece, mut bytes) = (vec![], 0);
+/// Splits the writes so that each part fits into one command.
+fn split_into_commands(items: Vec<WriteItem>) -> Vec<Vec<WriteItem>> {
+    let mut batches = vec![];
+    let (mut batch, mut bytes) = (vec![], 0);
     for item in items {
         let size = item.document.as_bytes().len();
-        if !piece.is_empty() && (bytes + size > COMMAND_BYTES || piece.len() == COMMAND_ITEMS) {
-            pieces.push(std::mem::take(&mut piece));
+        if !batch.is_empty() && (bytes + size > MAX_COMMAND_BYTES || batch.len() == MAX_COMMAND_ITEMS) {
+            batches.push(std::mem::take(&mut batch));
             bytes = 0;
         }
         bytes += size;
-        piece.push(item);
+        batch.push(item);
     }
-    pieces.push(piece);
-    pieces
+    batches.push(batch);
+    batches
 }
 
 #[cfg(test)]
@@ -297,18 +312,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_stay_small() {
+    fn commands_stay_below_the_size_limit() {
         let check = |sizes: &[usize], expected: &[usize]| {
-            let items = sizes.iter().map(|size| Item {
+            let items = sizes.iter().map(|size| WriteItem {
                 document: rawdoc! { "x": "x".repeat(*size) },
-                hits: Some(1),
+                expected_matches: Some(1),
             });
-            let found: Vec<_> = pieces(items.collect()).iter().map(Vec::len).collect();
+            let found: Vec<_> = split_into_commands(items.collect())
+                .iter()
+                .map(Vec::len)
+                .collect();
             assert_eq!(found, expected, "{sizes:?}");
         };
         check(&[1, 1, 1], &[3]);
         check(&[5 << 20, 5 << 20, 5 << 20], &[2, 1]);
         check(&[13 << 20, 1], &[1, 1]);
-        check(&[1; COMMAND_ITEMS + 1], &[COMMAND_ITEMS, 1]);
+        check(&[1; MAX_COMMAND_ITEMS + 1], &[MAX_COMMAND_ITEMS, 1]);
     }
 }

@@ -1,68 +1,72 @@
-//! Adding tasks: all of a batch, or none.
+//! Adds all tasks of a batch, or none.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use model::{Added, BlobHash, Moment, Need, Status, TaskId, UserName};
+use model::{AddedTask, BlobHash, ResourceRequest, TaskId, TaskStatus, UnixTime, UserName};
 use rusqlite::OptionalExtension;
 
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::group::Group;
+use super::failure::{SqliteFailure, StepContext};
+use super::group_transaction::GroupTransaction;
 use super::rows;
+use super::sql_value::SqlValue;
 use crate::document::encode_spec;
 use crate::{NewTask, StoreError};
 
-/// A task to add as it goes into the tables. Made by the caller, so that the writer has little left to do.
+/// A new task with its spec encoded. The caller's thread encodes it, so that the writer thread has less to do.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct EncodedTask {
     id: TaskId,
     digest: [u8; 32],
     user: UserName,
     priority: i32,
     command: String,
     compile: Option<String>,
-    need: Need,
+    resources: ResourceRequest,
     spec: Vec<u8>,
     blobs: Vec<BlobHash>,
 }
 
-impl Draft {
-    pub(super) fn of(task: NewTask) -> Result<Draft, StoreError> {
+impl EncodedTask {
+    pub(super) fn encode(task: NewTask) -> Result<EncodedTask, StoreError> {
         let NewTask { id, digest, spec } = task;
-        Ok(Draft {
+        Ok(EncodedTask {
             id,
             digest,
             priority: spec.priority,
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
-            need: Need::of(&spec),
+            resources: ResourceRequest::of(&spec),
             blobs: spec.blobs(),
             spec: encode_spec(&spec)?,
             user: spec.user,
         })
     }
 
-    pub(super) fn weight(&self) -> usize {
+    /// About how much the task writes.
+    pub(super) fn bytes(&self) -> usize {
         self.spec.len() + self.command.len() + 256
     }
 }
 
-pub(super) fn add(group: &mut Group<'_>, drafts: Vec<Draft>) -> Result<Vec<Added>, Failure> {
-    // Everything that could be refused is looked at before anything is written.
-    let mut known = known(group, &drafts)?;
+pub(super) fn add(
+    transaction: &mut GroupTransaction<'_>,
+    tasks: Vec<EncodedTask>,
+) -> Result<Vec<AddedTask>, SqliteFailure> {
+    // A refusal must leave no trace, so all checks come before the first write.
+    let mut existing = existing(transaction, &tasks)?;
     check_blobs(
-        group,
-        drafts.iter().filter(|draft| !known.contains_key(&draft.id)),
+        transaction,
+        tasks.iter().filter(|task| !existing.contains_key(&task.id)),
     )?;
-    let mut added = Vec::with_capacity(drafts.len());
-    for draft in &drafts {
-        let (add_time, existed) = match known.entry(draft.id) {
-            Entry::Occupied(at) => (*at.get(), true),
-            Entry::Vacant(free) => (*free.insert(insert(group, draft)?), false),
+    let mut added = Vec::with_capacity(tasks.len());
+    for task in &tasks {
+        let (add_time, existed) = match existing.entry(task.id) {
+            Entry::Occupied(add_time) => (*add_time.get(), true),
+            Entry::Vacant(entry) => (*entry.insert(insert(transaction, task)?), false),
         };
-        added.push(Added {
-            id: draft.id,
+        added.push(AddedTask {
+            id: task.id,
             add_time,
             existed,
         });
@@ -70,84 +74,90 @@ pub(super) fn add(group: &mut Group<'_>, drafts: Vec<Draft>) -> Result<Vec<Added
     Ok(added)
 }
 
-/// Those that exist already, with their add times. The same id with other content is refused, whether the
-/// first one is in the store or in this very batch.
-fn known(group: &Group<'_>, drafts: &[Draft]) -> Result<HashMap<TaskId, Moment>, Failure> {
+/// The tasks of the batch that exist already, with their add times. Fails if a task has the id of another task with
+/// other content, in the store or in this batch.
+fn existing(
+    transaction: &GroupTransaction<'_>,
+    tasks: &[EncodedTask],
+) -> Result<HashMap<TaskId, UnixTime>, SqliteFailure> {
     const STEP: &str = "look for tasks to add";
-    let mut find = group.statement("SELECT seq, digest FROM tasks WHERE id = ?1", STEP)?;
-    let mut known = HashMap::new();
-    let mut digests = HashMap::with_capacity(drafts.len());
-    for draft in drafts {
-        let digest = match digests.entry(draft.id) {
-            Entry::Occupied(seen) => *seen.get(),
-            Entry::Vacant(unseen) => {
+    let mut find = transaction.statement("SELECT seq, digest FROM tasks WHERE id = ?1", STEP)?;
+    let mut existing = HashMap::new();
+    let mut digests = HashMap::with_capacity(tasks.len());
+    for task in tasks {
+        let digest = match digests.entry(task.id) {
+            Entry::Occupied(digest) => *digest.get(),
+            Entry::Vacant(entry) => {
                 let found = find
-                    .query_row([Column(draft.id)], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .query_row([SqlValue(task.id)], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()
-                    .map_err(|source| rows::unreadable(draft.id, STEP, source))?;
+                    .map_err(|source| rows::task_failure(task.id, STEP, source))?;
                 if let Some((seq, _)) = found {
-                    known.insert(draft.id, Moment(seq));
+                    existing.insert(task.id, UnixTime(seq));
                 }
-                *unseen.insert(found.map_or(draft.digest, |(_, digest)| digest))
+                *entry.insert(found.map_or(task.digest, |(_, digest)| digest))
             }
         };
-        if digest != draft.digest {
-            return Err(Failure::Refused(StoreError::Conflict(draft.id)));
+        if digest != task.digest {
+            return Err(SqliteFailure::Refused(StoreError::Conflict(task.id)));
         }
     }
-    Ok(known)
+    Ok(existing)
 }
 
-fn check_blobs<'d>(group: &Group<'_>, drafts: impl Iterator<Item = &'d Draft>) -> Result<(), Failure> {
+fn check_blobs<'t>(
+    transaction: &GroupTransaction<'_>,
+    tasks: impl Iterator<Item = &'t EncodedTask>,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "look for the blobs of a task";
-    let mut needed: Vec<_> = drafts.flat_map(|draft| draft.blobs.iter().copied()).collect();
+    let mut needed: Vec<_> = tasks.flat_map(|task| task.blobs.iter().copied()).collect();
     needed.sort_unstable();
     needed.dedup();
-    let mut find = group.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
+    let mut find = transaction.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
     for hash in needed {
-        if !find.exists([Column(hash)]).during(STEP)? {
-            return Err(Failure::Refused(StoreError::NoBlob(hash)));
+        if !find.exists([SqlValue(hash)]).during(STEP)? {
+            return Err(SqliteFailure::Refused(StoreError::BlobNotFound(hash)));
         }
     }
     Ok(())
 }
 
-fn insert(group: &mut Group<'_>, draft: &Draft) -> Result<Moment, Failure> {
+fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<UnixTime, SqliteFailure> {
     const STEP: &str = "add a task";
-    let add_time = group.next_add_time();
-    group
+    let add_time = transaction.next_add_time();
+    transaction
         .statement(
             "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile, need_memory, need_processes)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             STEP,
         )?
         .execute((
-            Column(add_time),
-            Column(draft.id),
-            draft.digest,
-            Column(&draft.user),
-            draft.priority,
-            Column(Status::Pending),
-            &draft.command,
-            &draft.compile,
-            i64::try_from(draft.need.memory).unwrap_or(i64::MAX),
-            draft.need.processes,
+            SqlValue(add_time),
+            SqlValue(task.id),
+            task.digest,
+            SqlValue(&task.user),
+            task.priority,
+            SqlValue(TaskStatus::Pending),
+            &task.command,
+            &task.compile,
+            i64::try_from(task.resources.memory).unwrap_or(i64::MAX),
+            task.resources.processes,
         ))
         .during(STEP)?;
-    group
+    transaction
         .statement("INSERT INTO specs (seq, spec) VALUES (?1, ?2)", STEP)?
-        .execute((Column(add_time), &draft.spec))
+        .execute((SqlValue(add_time), &task.spec))
         .during(STEP)?;
-    for hash in &draft.blobs {
-        group
+    for hash in &task.blobs {
+        transaction
             .statement("INSERT INTO blob_refs (seq, hash) VALUES (?1, ?2)", STEP)?
-            .execute((Column(add_time), Column(*hash)))
+            .execute((SqlValue(add_time), SqlValue(*hash)))
             .during(STEP)?;
-        group
+        transaction
             .statement("UPDATE blobs SET refs = refs + 1 WHERE hash = ?1", STEP)?
-            .execute([Column(*hash)])
+            .execute([SqlValue(*hash)])
             .during(STEP)?;
     }
-    group.added(draft.id, add_time);
+    transaction.record_added(task.id, add_time);
     Ok(add_time)
 }

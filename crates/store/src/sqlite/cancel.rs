@@ -1,36 +1,39 @@
-//! Cancelling: the one transition that no executor has a say in.
+//! Cancels a task.
 
-use model::{Status, Task, TaskId};
+use model::{Task, TaskId, TaskStatus};
 
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::group::Group;
+use super::failure::{SqliteFailure, StepContext};
+use super::group_transaction::GroupTransaction;
 use super::rows;
+use super::sql_value::SqlValue;
 
-pub(super) fn cancel(group: &mut Group<'_>, id: TaskId) -> Result<Option<Task>, Failure> {
+pub(super) fn cancel(
+    transaction: &mut GroupTransaction<'_>,
+    id: TaskId,
+) -> Result<Option<Task>, SqliteFailure> {
     const STEP: &str = "cancel a task";
-    let Some(task) = rows::position(group.connection(), id)? else {
+    let Some(task) = rows::task_state(transaction.connection(), id)? else {
         return Ok(None);
     };
-    if task.status.may_become(Status::Cancelled) {
-        group
+    if task.status.may_become(TaskStatus::Cancelled) {
+        transaction
             .statement(
                 "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3, finish_age = ?4
                  WHERE seq = ?1",
                 STEP,
             )?
             .execute((
-                task.seq,
-                Column(Status::Cancelled),
-                Column(group.time_of(&task)),
-                Column(group.age()),
+                SqlValue(task.add_time),
+                SqlValue(TaskStatus::Cancelled),
+                SqlValue(transaction.change_time(&task)),
+                SqlValue(transaction.age()),
             ))
             .during(STEP)?;
         if let Some(executor) = &task.executor {
-            group.let_go();
-            group.withdrawn(executor);
+            transaction.record_no_longer_held();
+            transaction.record_revoked(executor);
         }
-        group.moved(&task, Status::Cancelled, None);
+        transaction.record_status_change(&task, TaskStatus::Cancelled, None);
     }
-    rows::task(group.connection(), id, group.set_aside())
+    rows::task(transaction.connection(), id, transaction.unreadable_rows())
 }

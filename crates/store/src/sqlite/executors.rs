@@ -1,20 +1,23 @@
-//! Who works here, and who is gone.
+//! Lists executors and sessions, expires sessions, and removes executors that are long gone.
 
-use model::{Age, Capacity, ExecutorName, ExecutorState, Health, KnownSession, Moment, Release, SessionId};
+use model::{
+    Capacity, ExecutorName, ExecutorState, Health, ReleaseReason, SessionId, StoreAge, StoredSession,
+    UnixTime,
+};
 use rusqlite::{Connection, Row};
 
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::group::Group;
-use super::rows::is_unreadable;
+use super::failure::{SqliteFailure, StepContext};
+use super::group_transaction::GroupTransaction;
+use super::rows::skip_unreadable_executor;
 use super::session;
-use crate::set_aside::SetAside;
-use crate::{SessionSeen, StoreError};
+use super::sql_value::SqlValue;
+use crate::unreadable_rows::UnreadableRows;
+use crate::{ObservedSession, StoreError};
 
 pub(super) fn executors(
     connection: &Connection,
-    set_aside: &SetAside,
-) -> Result<Vec<ExecutorState>, Failure> {
+    unreadable_rows: &UnreadableRows,
+) -> Result<Vec<ExecutorState>, SqliteFailure> {
     const STEP: &str = "list the executors";
     let mut statement = connection
         .prepare_cached(
@@ -27,27 +30,27 @@ pub(super) fn executors(
     let read = |row: &Row<'_>| {
         let live: bool = row.get(2)?;
         Ok(ExecutorState {
-            name: row.get::<_, Column<ExecutorName>>(0)?.0,
-            session: row.get::<_, Column<SessionId>>(1)?.0,
+            name: row.get::<_, SqlValue<ExecutorName>>(0)?.0,
+            session: row.get::<_, SqlValue<SessionId>>(1)?.0,
             health: if live { Health::Alive } else { Health::Gone },
             slots: row.get(3)?,
             host: row.get(4)?,
             version: row.get(5)?,
-            since: row.get::<_, Column<Moment>>(6)?.0,
-            report_time: row.get::<_, Column<Moment>>(7)?.0,
+            since: row.get::<_, SqlValue<UnixTime>>(6)?.0,
+            report_time: row.get::<_, SqlValue<UnixTime>>(7)?.0,
             tasks: row.get(8)?,
             capacity: to_capacity(row.get(9)?, row.get(10)?, row.get(11)?),
         })
     };
     let mut rows = statement.query([]).during(STEP)?;
-    let mut all = vec![];
+    let mut executors = vec![];
     while let Some(row) = rows.next().during(STEP)? {
-        all.extend(readable(row, read(row), set_aside).during(STEP)?);
+        executors.extend(skip_unreadable_executor(row, read(row), unreadable_rows).during(STEP)?);
     }
-    Ok(all)
+    Ok(executors)
 }
 
-/// An executor of an older version has said nothing of it.
+/// `None` for an executor of an older version, which does not report its capacity.
 fn to_capacity(memory: Option<i64>, processes: Option<u32>, open_files: Option<i64>) -> Option<Capacity> {
     Some(Capacity {
         memory: u64::try_from(memory?).ok()?,
@@ -56,80 +59,72 @@ fn to_capacity(memory: Option<i64>, processes: Option<u32>, open_files: Option<i
     })
 }
 
-/// Passes over an executor that cannot be read, and notes it.
-fn readable<T>(
-    row: &Row<'_>,
-    read: rusqlite::Result<T>,
-    set_aside: &SetAside,
-) -> rusqlite::Result<Option<T>> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if is_unreadable(&error) => {
-            let name = row.get::<_, String>(0).unwrap_or_default();
-            set_aside.note(format_args!("executor {name}"), error);
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 pub(super) fn live_sessions(
     connection: &Connection,
-    set_aside: &SetAside,
-) -> Result<Vec<SessionSeen>, Failure> {
+    unreadable_rows: &UnreadableRows,
+) -> Result<Vec<ObservedSession>, SqliteFailure> {
     const STEP: &str = "list the live sessions";
     let mut statement = connection
         .prepare_cached("SELECT name, session, seq, live, host, since FROM executors ORDER BY name")
         .during(STEP)?;
     let mut rows = statement.query([]).during(STEP)?;
-    let mut all = vec![];
+    let mut sessions = vec![];
     while let Some(row) = rows.next().during(STEP)? {
-        let name = row.get::<_, Column<ExecutorName>>(0);
-        let Some(Column(executor)) = readable(row, name, set_aside).during(STEP)? else {
+        let name = row.get::<_, SqlValue<ExecutorName>>(0);
+        let Some(SqlValue(executor)) = skip_unreadable_executor(row, name, unreadable_rows).during(STEP)?
+        else {
             continue;
         };
-        all.extend(
-            match readable(row, session::to_known(row), set_aside).during(STEP)? {
-                Some(known) => known.live.then_some(SessionSeen {
+        sessions.extend(
+            match skip_unreadable_executor(row, session::read_session(row), unreadable_rows).during(STEP)? {
+                Some(stored) => stored.live.then_some(ObservedSession {
                     executor,
-                    session: known.session,
-                    seq: known.seq,
+                    session: stored.session,
+                    seq: stored.seq,
                 }),
-                None => Some(SessionSeen::unreadable(executor)),
+                None => Some(ObservedSession::unreadable(executor)),
             },
         );
     }
-    Ok(all)
+    Ok(sessions)
 }
 
-pub(super) fn expire(group: &mut Group<'_>, seen: &SessionSeen) -> Result<Option<usize>, Failure> {
-    let session = match session::known(group, &seen.executor) {
-        Err(Failure::Refused(StoreError::Unreadable { .. })) if seen.is_unreadable() => {
-            session::end_unreadable(group, seen)?;
+pub(super) fn expire(
+    transaction: &mut GroupTransaction<'_>,
+    observed: &ObservedSession,
+) -> Result<Option<usize>, SqliteFailure> {
+    let session = match session::find(transaction, &observed.executor) {
+        Err(SqliteFailure::Refused(StoreError::Unreadable { .. })) if observed.is_unreadable() => {
+            session::end_unreadable(transaction, observed)?;
             None
         }
-        known => {
-            let same =
-                |known: KnownSession| known.live && known.session == seen.session && known.seq == seen.seq;
-            if !known?.is_some_and(same) {
+        stored => {
+            let is_unchanged = |stored: StoredSession| {
+                stored.live && stored.session == observed.session && stored.seq == observed.seq
+            };
+            if !stored?.is_some_and(is_unchanged) {
                 return Ok(None);
             }
-            session::end(group, &seen.executor)?;
-            Some(seen.session)
+            session::end(transaction, &observed.executor)?;
+            Some(observed.session)
         }
     };
-    let trouble = format!("executor {} was not heard of any more", seen.executor);
-    let released = session::release_all(group, &seen.executor, session, Release::Lost(&trouble))?;
+    let trouble = observed.expiry_trouble();
+    let reason = ReleaseReason::Lost(&trouble);
+    let released = session::release_held_tasks(transaction, &observed.executor, session, reason)?;
     if !released.is_empty() {
-        group.withdrawn(&seen.executor);
+        transaction.record_revoked(&observed.executor);
     }
     Ok(Some(released.len()))
 }
 
-pub(super) fn forget(group: &mut Group<'_>, gone_before: Age) -> Result<usize, Failure> {
-    const STEP: &str = "forget executors";
-    group
+pub(super) fn remove_ended(
+    transaction: &mut GroupTransaction<'_>,
+    ended_before: StoreAge,
+) -> Result<usize, SqliteFailure> {
+    const STEP: &str = "remove ended executors";
+    transaction
         .statement("DELETE FROM executors WHERE live = 0 AND end_age < ?1", STEP)?
-        .execute([Column(gone_before)])
+        .execute([SqlValue(ended_before)])
         .during(STEP)
 }

@@ -1,4 +1,4 @@
-//! Why an operation on the database came to nothing, and what its caller is told.
+//! Failures of database operations, and the errors that callers get for them.
 
 use std::io;
 use std::path::Path;
@@ -8,34 +8,36 @@ use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
 use crate::StoreError;
 
-/// The difference decides about the others in the same commit: a refusal has touched nothing and concerns
-/// only its caller; after a failure of the storage nothing in the transaction can be relied on.
+/// Why an operation failed. The variant decides about the other operations of the same group: a refused operation has
+/// written nothing and concerns only its caller; every other failure rolls back the whole transaction.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum SqliteFailure {
     Refused(StoreError),
+    /// A file operation failed, or the database returned wrong data.
     Storage(StoreError),
+    /// SQLite reported an error.
     Database {
         step: &'static str,
         source: rusqlite::Error,
     },
 }
 
-/// Names the step in which the database failed.
-pub(super) trait During<T> {
-    fn during(self, step: &'static str) -> Result<T, Failure>;
+/// Adds the name of the failed step to an error of SQLite.
+pub(super) trait StepContext<T> {
+    fn during(self, step: &'static str) -> Result<T, SqliteFailure>;
 }
 
-impl<T> During<T> for rusqlite::Result<T> {
-    fn during(self, step: &'static str) -> Result<T, Failure> {
-        self.map_err(|source| Failure::Database { step, source })
+impl<T> StepContext<T> for rusqlite::Result<T> {
+    fn during(self, step: &'static str) -> Result<T, SqliteFailure> {
+        self.map_err(|source| SqliteFailure::Database { step, source })
     }
 }
 
-impl Failure {
+impl SqliteFailure {
     pub(super) fn into_error(self, folder: &Path) -> StoreError {
         match self {
-            Failure::Refused(error) | Failure::Storage(error) => error,
-            Failure::Database { step, source } => database_error(step, source, folder),
+            SqliteFailure::Refused(error) | SqliteFailure::Storage(error) => error,
+            SqliteFailure::Database { step, source } => database_error(step, source, folder),
         }
     }
 }
@@ -46,10 +48,10 @@ pub(super) fn database_error(step: &'static str, source: rusqlite::Error, folder
         return StoreError::Database { step, source };
     };
     match error.code {
-        ErrorCode::DiskFull => StoreError::Full { path },
-        // The log's index lies in a file of its own, and SQLite has no word for that one not having room.
+        ErrorCode::DiskFull => StoreError::DiskFull { path },
+        // The WAL index is a file of its own. If there is no space for it, SQLite reports an I/O error.
         ErrorCode::SystemIoFailure if error.extended_code == SQLITE_IOERR_SHMSIZE => {
-            StoreError::Full { path }
+            StoreError::DiskFull { path }
         }
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt {
             path,
@@ -59,10 +61,10 @@ pub(super) fn database_error(step: &'static str, source: rusqlite::Error, folder
     }
 }
 
-/// The same error once more, for each of those who shared a commit.
-pub(super) fn repeat(error: &StoreError) -> StoreError {
+/// Copies an error (`StoreError` is not `Clone`), for each caller whose operation was in the failed group.
+pub(super) fn duplicate_error(error: &StoreError) -> StoreError {
     match error {
-        StoreError::Full { path } => StoreError::Full { path: path.clone() },
+        StoreError::DiskFull { path } => StoreError::DiskFull { path: path.clone() },
         StoreError::Corrupt { path, detail } => StoreError::Corrupt {
             path: path.clone(),
             detail: detail.clone(),
@@ -80,7 +82,7 @@ pub(super) fn repeat(error: &StoreError) -> StoreError {
             let source = rusqlite::Error::SqliteFailure(code, Some(source.to_string()));
             StoreError::Database { step, source }
         }
-        // Nothing else is ever shared: a refusal has one caller.
+        // No other error concerns a whole group: a refusal has one caller.
         _ => StoreError::Closed,
     }
 }

@@ -1,4 +1,4 @@
-//! The five steps of a report, in their order.
+//! Handles a report: its five steps, in their order, in one transaction.
 
 mod claim;
 mod complete;
@@ -6,102 +6,134 @@ mod executing;
 
 use std::collections::HashMap;
 
-use model::{Answer, Intent, Release, Report, ReportAnswer, Standing, settle, standing};
+use model::{
+    AttemptEnd, EncodedEnd, ReleaseReason, Report, ReportAnswer, ReportInstructions, ReportIntent,
+    SessionCheck, UnixTime, check_session, reconcile_held_tasks,
+};
 
-use self::complete::Ended;
-use super::failure::Failure;
-use super::group::Group;
+use super::failure::SqliteFailure;
+use super::group_transaction::GroupTransaction;
 use super::session;
 use super::transition::release;
-use crate::document::encode_result;
-use crate::{Finished, Reported, StoreError};
+use crate::document::{EncodedAttempt, EncodedReport, encode_result};
+use crate::{FinishedAttempt, HandledReport, StoreError};
 
-/// A report with its results as they go into the table. Made by the caller, like a task to add.
-#[derive(Debug)]
-pub(super) struct Sent {
-    report: Report,
-    ended: Vec<Ended>,
-}
+/// A report whose results are encoded as SQLite stores them.
+pub(super) type EncodedSqliteReport = EncodedReport<Vec<u8>>;
 
-/// What the steps have come to so far.
+/// Collects the results of the steps while a report is handled.
 #[derive(Default)]
-struct Handled {
-    answer: Answer,
-    finished: Vec<Finished>,
-    claimed: Vec<model::Moment>,
+struct ReportProgress {
+    instructions: ReportInstructions,
+    finished: Vec<FinishedAttempt>,
+    claimed_add_times: Vec<UnixTime>,
 }
 
-impl Sent {
-    pub(super) fn of(report: Report) -> Result<Sent, StoreError> {
-        let ended = report
-            .complete
-            .iter()
-            .map(|complete| Ended::of(complete, encode_result))
-            .collect::<Result<_, _>>()?;
-        Ok(Sent { report, ended })
-    }
-
-    pub(super) fn weight(&self) -> usize {
-        self.ended.iter().map(Ended::weight).sum()
-    }
-}
-
-pub(super) fn report(group: &mut Group<'_>, sent: &Sent) -> Result<Reported, Failure> {
-    let Sent { report, ended } = sent;
-    let known = session::known(group, &report.executor)?;
-    let former = match standing(known.as_ref(), report) {
-        Standing::Refused(answer) => {
-            return Ok(Reported {
-                answer,
-                finished: vec![],
-                claimed: vec![],
+impl EncodedSqliteReport {
+    /// Called on the caller's thread, so that the writer thread has less to do.
+    pub(super) fn encode(report: Report) -> Result<EncodedSqliteReport, StoreError> {
+        let mut completed = Vec::with_capacity(report.complete.len());
+        for attempt in &report.complete {
+            let end = match &attempt.end {
+                AttemptEnd::Result(result) => EncodedEnd::Result {
+                    status: result.status(),
+                    result: encode_result(result)?,
+                },
+                AttemptEnd::Broken(trouble) => EncodedEnd::Broken(trouble.clone()),
+                AttemptEnd::PlatformFailure(trouble) => EncodedEnd::PlatformFailure(trouble.clone()),
+            };
+            completed.push(EncodedAttempt {
+                attempt_id: attempt.attempt_id,
+                end,
             });
         }
-        Standing::Goes => {
-            session::renew(group, report)?;
+        Ok(EncodedReport { report, completed })
+    }
+
+    /// About how much the report writes.
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |attempt: &EncodedAttempt<Vec<u8>>| match &attempt.end {
+            EncodedEnd::Result { result, .. } => result.len(),
+            EncodedEnd::Broken(trouble) | EncodedEnd::PlatformFailure(trouble) => trouble.len(),
+        };
+        self.completed.iter().map(bytes).sum()
+    }
+}
+
+pub(super) fn report(
+    transaction: &mut GroupTransaction<'_>,
+    encoded: &EncodedSqliteReport,
+) -> Result<HandledReport, SqliteFailure> {
+    let report = &encoded.report;
+    let stored = session::find(transaction, &report.executor)?;
+    let replaced = match check_session(stored.as_ref(), report) {
+        SessionCheck::Refused(answer) => {
+            return Ok(HandledReport {
+                answer,
+                finished: vec![],
+                claimed_add_times: vec![],
+            });
+        }
+        SessionCheck::Continues => {
+            session::renew(transaction, report)?;
             None
         }
-        Standing::Opens => {
-            session::open(group, report)?;
-            known.filter(|known| known.live).map(|known| known.session)
+        SessionCheck::Opens => {
+            session::open(transaction, report)?;
+            stored.filter(|stored| stored.live).map(|stored| stored.session)
         }
     };
-    let mut handled = Handled::default();
-    complete::finish(group, report, ended, &mut handled)?;
-    if let Some(former) = former {
-        // Its results, and what had begun and was lost, were in this report's `complete`; the rest only waited.
-        session::release_all(group, &report.executor, Some(former), Release::GivenBack)?;
+    let mut progress = ReportProgress::default();
+    complete::apply(transaction, encoded, &mut progress)?;
+    if let Some(replaced) = replaced {
+        // This report's `complete` lists the results of the replaced session and the attempts that had begun. The other
+        // attempts were only queued in the executor, so their release is not a loss.
+        session::release_held_tasks(
+            transaction,
+            &report.executor,
+            Some(replaced),
+            ReleaseReason::GivenBack,
+        )?;
     }
-    let held = executing::record(group, report, &mut handled.answer)?;
-    let holdings: Vec<_> = held.iter().map(|task| task.holding(report.session)).collect();
-    let settled = settle(&holdings, report);
+    let held = executing::record(transaction, report, &mut progress.instructions)?;
+    let held_tasks: Vec<_> = held.iter().map(|task| task.held_task(report.session)).collect();
+    let reconciled = reconcile_held_tasks(&held_tasks, report);
     let by_id: HashMap<_, _> = held.iter().map(|task| (task.id, task)).collect();
-    for handout in &settled.release {
-        release(group, by_id[&handout.task], Release::GivenBack)?;
+    for attempt_id in &reconciled.release {
+        release(transaction, by_id[&attempt_id.task], ReleaseReason::GivenBack)?;
     }
     match report.intent {
-        Intent::Stay => {
-            let again = settled.assign.iter().map(|handout| by_id[&handout.task]);
-            claim::claim(group, report, again, &mut handled)?;
+        ReportIntent::Stay => {
+            let reassigned = reconciled
+                .reassign
+                .iter()
+                .map(|attempt_id| by_id[&attempt_id.task]);
+            claim::claim(transaction, report, reassigned, &mut progress)?;
         }
-        Intent::Leave => leave(group, report, &mut handled.answer)?,
+        ReportIntent::Leave => leave(transaction, report, &mut progress.instructions)?,
     }
-    let Handled {
-        answer,
-        finished,
-        claimed,
-    } = handled;
-    Ok(Reported {
-        answer: ReportAnswer::Done(answer),
-        finished,
-        claimed,
+    Ok(HandledReport {
+        answer: ReportAnswer::Done(progress.instructions),
+        finished: progress.finished,
+        claimed_add_times: progress.claimed_add_times,
     })
 }
 
-/// Gives back what is still held, also what the report names as executing: those are to be killed.
-fn leave(group: &mut Group<'_>, report: &Report, answer: &mut Answer) -> Result<(), Failure> {
-    for task in session::release_all(group, &report.executor, Some(report.session), Release::GivenBack)? {
-        answer.delete.push(task.holding(report.session).handout);
+/// Releases all tasks that the session still holds and ends it. The executor must kill the attempts that it listed as
+/// executing.
+fn leave(
+    transaction: &mut GroupTransaction<'_>,
+    report: &Report,
+    instructions: &mut ReportInstructions,
+) -> Result<(), SqliteFailure> {
+    let released = session::release_held_tasks(
+        transaction,
+        &report.executor,
+        Some(report.session),
+        ReleaseReason::GivenBack,
+    )?;
+    for task in released {
+        instructions.delete.push(task.attempt_id(report.session));
     }
-    session::end(group, &report.executor)
+    session::end(transaction, &report.executor)
 }

@@ -1,148 +1,130 @@
-//! Rows of tasks, read as the model's values.
+//! Reads rows of the table `tasks`.
 
 use model::{
-    Attempt, Brief, Capacity, ExecutorName, Handout, Holding, Losses, Moment, Need, Seq, SessionId, Status,
-    Task, TaskId, UserName,
+    AttemptNumber, Capacity, ExecutorName, FailedAttempts, ReportSeq, ResourceRequest, SessionId, Task,
+    TaskId, TaskState, TaskStatus, TaskSummary, UnixTime, UserName,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::Column;
-use super::failure::{During, Failure};
+use super::failure::{SqliteFailure, StepContext};
+use super::sql_value::SqlValue;
 use crate::document::{decode_result, decode_spec};
-use crate::set_aside::SetAside;
-use crate::{MOST_PASSED_OVER, StoreError};
+use crate::unreadable_rows::UnreadableRows;
+use crate::{MAX_SKIPPED_TASKS, StoreError};
 
-/// What a transition has to know of a task.
-#[derive(Clone, Debug)]
-pub(super) struct Position {
-    pub(super) seq: i64,
-    pub(super) id: TaskId,
-    pub(super) status: Status,
-    pub(super) executor: Option<ExecutorName>,
-    pub(super) session: Option<SessionId>,
-    pub(super) attempt: Attempt,
-    pub(super) losses: Losses,
-    pub(super) given: Seq,
-    pub(super) start_time: Option<Moment>,
-    pub(super) need: Need,
-    /// The latest of its times.
-    pub(super) latest: Moment,
-}
-
-/// The columns that `to_position` reads. The times of a task begin with its `seq`.
-macro_rules! position_columns {
+/// The columns that `read_task_state` reads. `seq` is the add time of the task.
+macro_rules! task_state_columns {
     () => {
-        "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority,
-    max(seq, coalesce(start_time, seq), coalesce(report_time, seq)), platform_losses,
-    need_memory, need_processes"
+        "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority, report_time,
+    platform_losses, need_memory, need_processes"
     };
 }
-pub(super) use position_columns;
+pub(super) use task_state_columns;
 
-/// Along the index of those that wait, which is in this very order: the first are found at once, however many
-/// there are.
-pub(super) const WAITING: &str = concat!(
+/// The queue. Its partial index has the same order, so that the first tasks are found at once in a queue of any length.
+pub(super) const QUEUED_TASKS: &str = concat!(
     "SELECT ",
-    position_columns!(),
+    task_state_columns!(),
     " FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq"
 );
 
-pub(super) const HELD: &str = concat!(
+pub(super) const HELD_BY_SESSION: &str = concat!(
     "SELECT ",
-    position_columns!(),
+    task_state_columns!(),
     " FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq"
 );
 
-const HELD_IN_ANY_SESSION: &str = concat!(
+const HELD_BY_EXECUTOR: &str = concat!(
     "SELECT ",
-    position_columns!(),
+    task_state_columns!(),
     " FROM tasks WHERE executor = ?1 ORDER BY seq"
 );
 
-const BY_ID: &str = concat!("SELECT ", position_columns!(), " FROM tasks WHERE id = ?1");
+const BY_ID: &str = concat!("SELECT ", task_state_columns!(), " FROM tasks WHERE id = ?1");
 
-pub(super) fn position(connection: &Connection, id: TaskId) -> Result<Option<Position>, Failure> {
+pub(super) fn task_state(connection: &Connection, id: TaskId) -> Result<Option<TaskState>, SqliteFailure> {
     const STEP: &str = "read a task";
     connection
         .prepare_cached(BY_ID)
         .during(STEP)?
-        .query_row([Column(id)], to_position)
+        .query_row([SqlValue(id)], read_task_state)
         .optional()
-        .map_err(|source| unreadable(id, STEP, source))
+        .map_err(|source| task_failure(id, STEP, source))
 }
 
-/// A row that cannot be read concerns only the caller who asked for this task; so this is no failure of the storage.
-pub(super) fn unreadable(id: TaskId, step: &'static str, source: rusqlite::Error) -> Failure {
+/// An unreadable row is a refusal: it concerns only the caller that asked for this task. Every other error is a failure
+/// of the database.
+pub(super) fn task_failure(id: TaskId, step: &'static str, source: rusqlite::Error) -> SqliteFailure {
     if !is_unreadable(&source) {
-        return Failure::Database { step, source };
+        return SqliteFailure::Database { step, source };
     }
-    Failure::Refused(StoreError::Unreadable {
+    SqliteFailure::Refused(StoreError::Unreadable {
         what: "task",
         detail: format!("{id}: {source}"),
     })
 }
 
-/// What a session holds, oldest first. Without a session, what is held in any of them.
+/// The tasks that the executor holds in this session, or in any session, oldest first.
 pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
     session: Option<SessionId>,
-    set_aside: &SetAside,
-) -> Result<Vec<Position>, Failure> {
-    const STEP: &str = "read what a session holds";
+    unreadable_rows: &UnreadableRows,
+) -> Result<Vec<TaskState>, SqliteFailure> {
+    const STEP: &str = "read the tasks of a session";
     let sql = match session {
-        Some(_) => HELD,
-        None => HELD_IN_ANY_SESSION,
+        Some(_) => HELD_BY_SESSION,
+        None => HELD_BY_EXECUTOR,
     };
     let mut statement = connection.prepare_cached(sql).during(STEP)?;
     let mut rows = match session {
-        Some(session) => statement.query((Column(executor), Column(session))),
-        None => statement.query([Column(executor)]),
+        Some(session) => statement.query((SqlValue(executor), SqlValue(session))),
+        None => statement.query([SqlValue(executor)]),
     }
     .during(STEP)?;
     let mut held = vec![];
     while let Some(row) = rows.next().during(STEP)? {
-        held.extend(readable(row, to_position(row), set_aside).during(STEP)?);
+        held.extend(skip_unreadable_task(row, read_task_state(row), unreadable_rows).during(STEP)?);
     }
     Ok(held)
 }
 
-/// The first in the queue that can be read, within the capacity if there is one.
-pub(super) fn waiting(
+/// The first readable tasks of the queue. With a capacity, only tasks that fit it.
+pub(super) fn queued(
     connection: &Connection,
     limit: u32,
     capacity: Option<Capacity>,
-    set_aside: &SetAside,
-) -> Result<Vec<Position>, Failure> {
+    unreadable_rows: &UnreadableRows,
+) -> Result<Vec<TaskState>, SqliteFailure> {
     const STEP: &str = "read the queue";
-    let mut statement = connection.prepare_cached(WAITING).during(STEP)?;
+    let mut statement = connection.prepare_cached(QUEUED_TASKS).during(STEP)?;
     let mut rows = statement.query([]).during(STEP)?;
-    let (mut waiting, mut passed_over) = (vec![], 0);
-    while waiting.len() < limit as usize
-        && passed_over < MOST_PASSED_OVER
+    let (mut queued, mut skipped) = (vec![], 0);
+    while queued.len() < limit as usize
+        && skipped < MAX_SKIPPED_TASKS
         && let Some(row) = rows.next().during(STEP)?
     {
-        match readable(row, to_position(row), set_aside).during(STEP)? {
-            Some(task) if task.status.done() => {
-                set_aside.note(
-                    name(row),
-                    "it is in the queue, but its status is one of a task that is done",
+        match skip_unreadable_task(row, read_task_state(row), unreadable_rows).during(STEP)? {
+            Some(task) if task.status.is_done() => {
+                unreadable_rows.record(
+                    describe_task(row),
+                    "the task is in the queue, but its status is terminal",
                 );
             }
-            Some(task) if capacity.is_some_and(|capacity| !capacity.covers(task.need)) => passed_over += 1,
-            task => waiting.extend(task),
+            Some(task) if capacity.is_some_and(|capacity| !capacity.fits(task.resources)) => skipped += 1,
+            task => queued.extend(task),
         }
     }
-    Ok(waiting)
+    Ok(queued)
 }
 
-/// Empty if it is missing, which is as unreadable as any other spec that makes no sense.
-pub(super) fn spec(connection: &Connection, seq: i64) -> Result<Vec<u8>, Failure> {
+/// The encoded spec of the task with this add time. A missing spec is returned as empty bytes, which do not decode.
+pub(super) fn spec(connection: &Connection, add_time: UnixTime) -> Result<Vec<u8>, SqliteFailure> {
     const STEP: &str = "read a task's spec";
     connection
         .prepare_cached("SELECT spec FROM specs WHERE seq = ?1")
         .during(STEP)?
-        .query_row([seq], |row| row.get(0))
+        .query_row([SqlValue(add_time)], |row| row.get(0))
         .optional()
         .map(Option::unwrap_or_default)
         .during(STEP)
@@ -151,8 +133,8 @@ pub(super) fn spec(connection: &Connection, seq: i64) -> Result<Vec<u8>, Failure
 pub(super) fn task(
     connection: &Connection,
     id: TaskId,
-    set_aside: &SetAside,
-) -> Result<Option<Task>, Failure> {
+    unreadable_rows: &UnreadableRows,
+) -> Result<Option<Task>, SqliteFailure> {
     const STEP: &str = "read a task";
     let mut statement = connection
         .prepare_cached(
@@ -161,16 +143,16 @@ pub(super) fn task(
              FROM tasks LEFT JOIN specs USING (seq) LEFT JOIN results USING (seq) WHERE id = ?1",
         )
         .during(STEP)?;
-    let mut rows = statement.query([Column(id)]).during(STEP)?;
+    let mut rows = statement.query([SqlValue(id)]).during(STEP)?;
     match rows.next().during(STEP)? {
-        Some(row) => to_task(row).map(Some).map_err(|failure| {
+        Some(row) => read_task(row).map(Some).map_err(|failure| {
             let failure = match failure {
-                Failure::Database { step, source } => unreadable(id, step, source),
-                Failure::Refused(error) => Failure::Refused(error.of_task(id)),
+                SqliteFailure::Database { step, source } => task_failure(id, step, source),
+                SqliteFailure::Refused(error) => SqliteFailure::Refused(error.for_task(id)),
                 other => other,
             };
-            if let Failure::Refused(error) = &failure {
-                set_aside.note(format_args!("task {id}"), error);
+            if let SqliteFailure::Refused(error) = &failure {
+                unreadable_rows.record(format_args!("task {id}"), error);
             }
             failure
         }),
@@ -178,113 +160,105 @@ pub(super) fn task(
     }
 }
 
-pub(super) const BRIEF: &str =
+/// The columns that `read_summary` reads.
+pub(super) const SUMMARY_COLUMNS: &str =
     "seq, id, user, priority, command, status, executor, attempt, start_time, finish_time,
     compile, session, lost, given, platform_losses";
-/// The column behind these.
-pub(super) const CHECKED: usize = 15;
+/// The column after them, which a search adds: whether the task matches.
+pub(super) const MATCHES_COLUMN: usize = 15;
 
-/// What a list does not show is read all the same: a task that nothing else can do with is on no list.
-pub(super) fn to_brief(row: &Row<'_>) -> rusqlite::Result<Brief> {
-    optional::<SessionId>(row, 11)?;
+/// Also checks the columns that a summary does not show: a task that is unreadable for another operation is on no list.
+pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
+    read_optional::<SessionId>(row, 11)?;
     row.get::<_, u32>(12)?;
-    row.get::<_, Column<Seq>>(13)?;
+    row.get::<_, SqlValue<ReportSeq>>(13)?;
     row.get::<_, u32>(14)?;
-    Ok(Brief {
-        add_time: row.get::<_, Column<Moment>>(0)?.0,
-        id: row.get::<_, Column<TaskId>>(1)?.0,
-        user: row.get::<_, Column<UserName>>(2)?.0,
+    Ok(TaskSummary {
+        add_time: row.get::<_, SqlValue<UnixTime>>(0)?.0,
+        id: row.get::<_, SqlValue<TaskId>>(1)?.0,
+        user: row.get::<_, SqlValue<UserName>>(2)?.0,
         priority: row.get(3)?,
-        command: Brief::command(row.get_ref(4)?.as_str()?),
-        status: row.get::<_, Column<Status>>(5)?.0,
-        executor: optional(row, 6)?,
-        attempt: row.get::<_, Column<Attempt>>(7)?.0,
-        start_time: optional(row, 8)?,
-        finish_time: optional(row, 9)?,
+        command: TaskSummary::shorten_command(row.get_ref(4)?.as_str()?),
+        status: row.get::<_, SqlValue<TaskStatus>>(5)?.0,
+        executor: read_optional(row, 6)?,
+        attempt: row.get::<_, SqlValue<AttemptNumber>>(7)?.0,
+        start_time: read_optional(row, 8)?,
+        finish_time: read_optional(row, 9)?,
     })
 }
 
-impl Position {
-    pub(super) fn holding(&self, session: SessionId) -> Holding {
-        Holding {
-            handout: Handout {
-                task: self.id,
-                session,
-                attempt: self.attempt,
-            },
-            given: self.given,
-        }
-    }
-
-    /// Whether this is the very attempt that is out now, and with whom.
-    pub(super) fn is_out_as(&self, handout: Handout, executor: &ExecutorName) -> bool {
-        self.id == handout.task
-            && self.executor.as_ref() == Some(executor)
-            && self.session == Some(handout.session)
-            && self.attempt == handout.attempt
-    }
-}
-
-pub(super) fn to_position(row: &Row<'_>) -> rusqlite::Result<Position> {
-    // No transition needs these two, but a task that no list can show is not handed out.
-    row.get::<_, Column<UserName>>(9)?;
-    row.get::<_, i32>(10)?;
-    Ok(Position {
-        seq: row.get(0)?,
-        id: row.get::<_, Column<TaskId>>(1)?.0,
-        status: row.get::<_, Column<Status>>(2)?.0,
-        executor: optional(row, 3)?,
-        session: optional(row, 4)?,
-        attempt: row.get::<_, Column<Attempt>>(5)?.0,
-        losses: Losses {
+pub(super) fn read_task_state(row: &Row<'_>) -> rusqlite::Result<TaskState> {
+    // No transition needs the user, but a task that no list can show must not be handed out.
+    row.get::<_, SqlValue<UserName>>(9)?;
+    Ok(TaskState {
+        add_time: row.get::<_, SqlValue<UnixTime>>(0)?.0,
+        id: row.get::<_, SqlValue<TaskId>>(1)?.0,
+        status: row.get::<_, SqlValue<TaskStatus>>(2)?.0,
+        executor: read_optional(row, 3)?,
+        session: read_optional(row, 4)?,
+        attempt: row.get::<_, SqlValue<AttemptNumber>>(5)?.0,
+        failed_attempts: FailedAttempts {
             lost: row.get(6)?,
             platform: row.get(12)?,
         },
-        given: row.get::<_, Column<Seq>>(7)?.0,
-        start_time: optional(row, 8)?,
-        need: Need {
+        assigned_in: row.get::<_, SqlValue<ReportSeq>>(7)?.0,
+        start_time: read_optional(row, 8)?,
+        priority: row.get(10)?,
+        report_time: read_optional(row, 11)?,
+        resources: ResourceRequest {
             memory: u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0),
             processes: u32::try_from(row.get::<_, i64>(14)?).unwrap_or(0),
         },
-        latest: row.get::<_, Column<Moment>>(11)?.0,
     })
 }
 
-/// Passes over a row that cannot be read, and notes it.
-pub(super) fn readable<T>(
+/// Turns the error of an unreadable row into `None`, and records the row.
+pub(super) fn skip_unreadable_task<T>(
     row: &Row<'_>,
     read: rusqlite::Result<T>,
-    set_aside: &SetAside,
+    unreadable_rows: &UnreadableRows,
 ) -> rusqlite::Result<Option<T>> {
-    unless_unreadable(read, |error| set_aside.note(name(row), error))
+    skip_unreadable(read, |error| unreadable_rows.record(describe_task(row), error))
 }
 
-/// The same for a blob, whose hash is the first column.
-pub(super) fn readable_blob<T>(
+/// Like `skip_unreadable_task`, for a blob whose hash is the first column.
+pub(super) fn skip_unreadable_blob<T>(
     row: &Row<'_>,
     read: rusqlite::Result<T>,
-    set_aside: &SetAside,
+    unreadable_rows: &UnreadableRows,
 ) -> rusqlite::Result<Option<T>> {
-    unless_unreadable(read, |error| {
-        set_aside.note(format_args!("blob {:?}", row.get_ref(0).ok()), error);
+    skip_unreadable(read, |error| {
+        unreadable_rows.record(format_args!("blob {:?}", row.get_ref(0).ok()), error);
     })
 }
 
-fn unless_unreadable<T>(
+/// Like `skip_unreadable_task`, for an executor whose name is the first column.
+pub(super) fn skip_unreadable_executor<T>(
+    row: &Row<'_>,
     read: rusqlite::Result<T>,
-    note: impl FnOnce(rusqlite::Error),
+    unreadable_rows: &UnreadableRows,
+) -> rusqlite::Result<Option<T>> {
+    skip_unreadable(read, |error| {
+        let name = row.get::<_, String>(0).unwrap_or_default();
+        unreadable_rows.record(format_args!("executor {name}"), error);
+    })
+}
+
+fn skip_unreadable<T>(
+    read: rusqlite::Result<T>,
+    record: impl FnOnce(rusqlite::Error),
 ) -> rusqlite::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_unreadable(&error) => {
-            note(error);
+            record(error);
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Whether the row was found, but holds something that this program never writes.
+/// Whether the row exists, but holds a value that this program never writes.
 pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
     use rusqlite::Error;
     matches!(
@@ -296,9 +270,9 @@ pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// By its id, if at least that can be read, or by its key.
-fn name(row: &Row<'_>) -> String {
-    let id = row.get::<_, Column<TaskId>>(1).map(|id| id.0);
+/// Names the task of an unreadable row by its id, if that is readable, or by its key.
+fn describe_task(row: &Row<'_>) -> String {
+    let id = row.get::<_, SqlValue<TaskId>>(1).map(|id| id.0);
     match (id, row.get::<_, i64>(0)) {
         (Ok(id), _) => format!("task {id}"),
         (Err(_), Ok(seq)) => format!("task with seq {seq}"),
@@ -306,12 +280,13 @@ fn name(row: &Row<'_>) -> String {
     }
 }
 
-fn to_task(row: &Row<'_>) -> Result<Task, Failure> {
+fn read_task(row: &Row<'_>) -> Result<Task, SqliteFailure> {
     const STEP: &str = "read a task";
-    row.get::<_, Column<UserName>>(12).during(STEP)?;
+    // Checked but not returned, as in `read_summary`.
+    row.get::<_, SqlValue<UserName>>(12).during(STEP)?;
     row.get::<_, i32>(13).during(STEP)?;
     row.get::<_, u32>(14).during(STEP)?;
-    row.get::<_, Column<Seq>>(15).during(STEP)?;
+    row.get::<_, SqlValue<ReportSeq>>(15).during(STEP)?;
     row.get::<_, u32>(16).during(STEP)?;
     let spec = row
         .get_ref(10)
@@ -322,24 +297,27 @@ fn to_task(row: &Row<'_>) -> Result<Task, Failure> {
         .and_then(|result| Ok(result.as_blob_or_null()?))
         .during(STEP)?;
     Ok(Task {
-        id: row.get::<_, Column<TaskId>>(1).during(STEP)?.0,
-        spec: decode_spec(spec).map_err(Failure::Refused)?,
-        status: row.get::<_, Column<Status>>(2).during(STEP)?.0,
-        executor: optional(row, 3).during(STEP)?,
-        session: optional(row, 4).during(STEP)?,
-        attempt: row.get::<_, Column<Attempt>>(5).during(STEP)?.0,
-        add_time: row.get::<_, Column<Moment>>(0).during(STEP)?.0,
-        start_time: optional(row, 6).during(STEP)?,
-        report_time: optional(row, 7).during(STEP)?,
-        finish_time: optional(row, 8).during(STEP)?,
-        result: result.map(decode_result).transpose().map_err(Failure::Refused)?,
+        id: row.get::<_, SqlValue<TaskId>>(1).during(STEP)?.0,
+        spec: decode_spec(spec).map_err(SqliteFailure::Refused)?,
+        status: row.get::<_, SqlValue<TaskStatus>>(2).during(STEP)?.0,
+        executor: read_optional(row, 3).during(STEP)?,
+        session: read_optional(row, 4).during(STEP)?,
+        attempt: row.get::<_, SqlValue<AttemptNumber>>(5).during(STEP)?.0,
+        add_time: row.get::<_, SqlValue<UnixTime>>(0).during(STEP)?.0,
+        start_time: read_optional(row, 6).during(STEP)?,
+        report_time: read_optional(row, 7).during(STEP)?,
+        finish_time: read_optional(row, 8).during(STEP)?,
+        result: result
+            .map(decode_result)
+            .transpose()
+            .map_err(SqliteFailure::Refused)?,
         trouble: row.get(9).during(STEP)?,
     })
 }
 
-fn optional<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
+fn read_optional<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
 where
-    Column<T>: rusqlite::types::FromSql,
+    SqlValue<T>: rusqlite::types::FromSql,
 {
-    Ok(row.get::<_, Option<Column<T>>>(column)?.map(|value| value.0))
+    Ok(row.get::<_, Option<SqlValue<T>>>(column)?.map(|value| value.0))
 }

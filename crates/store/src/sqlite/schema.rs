@@ -1,13 +1,13 @@
-//! The tables, and how an older store is brought up to them.
+//! The database schema and its migrations.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::failure::database_error;
-use super::folder::Folder;
+use super::store_folder::StoreFolder;
 use crate::StoreError;
 
-/// Applied in order, each in its own transaction; a store's version is the number of those it has seen.
-/// One that was ever released is never changed, only followed by another.
+/// Applied in order, each in its own transaction. The schema version of a store is the number of migrations it has. A
+/// released migration is never changed; a further change is a new migration.
 const MIGRATIONS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
@@ -16,21 +16,21 @@ const MIGRATIONS: [&str; 5] = [
     include_str!("schema/5.sql"),
 ];
 
-/// Answers the version, if it is one that can be opened. Nothing is written before this is known.
-pub(super) fn check(connection: &Connection, folder: &Folder) -> Result<usize, StoreError> {
+/// Returns the schema version, or an error if this program cannot open it. Writes nothing.
+pub(super) fn supported_version(connection: &Connection, folder: &StoreFolder) -> Result<usize, StoreError> {
     let found: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(|source| database_error("read the schema version", source, folder.root()))?;
     let known = MIGRATIONS.len() as i64;
     if found > known {
-        return Err(StoreError::TooNew {
+        return Err(StoreError::SchemaTooNew {
             path: folder.root().to_path_buf(),
             found,
             known,
         });
     }
     if found <= 0 {
-        refuse_foreign(connection, folder)?;
+        refuse_foreign_database(connection, folder)?;
     }
     Ok(usize::try_from(found).unwrap_or(0))
 }
@@ -45,8 +45,8 @@ pub(super) fn migrate(connection: &mut Connection, found: usize) -> rusqlite::Re
     Ok(())
 }
 
-/// A database without a version must be an empty one: anything else is another program's.
-fn refuse_foreign(connection: &Connection, folder: &Folder) -> Result<(), StoreError> {
+/// A database with tables but without a schema version belongs to another program.
+fn refuse_foreign_database(connection: &Connection, folder: &StoreFolder) -> Result<(), StoreError> {
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(|source| database_error("read the schema", source, folder.root()))?;
@@ -55,15 +55,16 @@ fn refuse_foreign(connection: &Connection, folder: &Folder) -> Result<(), StoreE
     }
     Err(StoreError::Corrupt {
         path: folder.root().to_path_buf(),
-        detail: "tasks.db has no schema version but holds tables, so another program wrote it".into(),
+        detail: "tasks.db has tables but no schema version, so another program wrote it".into(),
     })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::sqlite::rows::{HELD, WAITING};
+    use crate::sqlite::rows::{HELD_BY_SESSION, QUEUED_TASKS};
 
+    /// An empty database in memory.
     pub(in crate::sqlite) fn database() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         MIGRATIONS
@@ -72,19 +73,20 @@ pub(super) mod tests {
         connection
     }
 
-    /// How SQLite would go about a query.
-    pub(in crate::sqlite) fn plan(connection: &Connection, sql: &str) -> String {
+    /// The plan that SQLite chooses for a query.
+    pub(in crate::sqlite) fn query_plan(connection: &Connection, sql: &str) -> String {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        // Without values for the parameters: the plan does not depend on them.
+        // The plan does not depend on the values of the parameters, so they stay unbound.
         let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
         steps.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
     }
 
     #[test]
-    fn the_queue_and_the_holdings_are_never_scanned() {
+    fn queued_and_held_tasks_are_found_by_an_index() {
         let connection = database();
-        assert_eq!(plan(&connection, WAITING), "SCAN tasks USING INDEX tasks_waiting");
-        let held = plan(&connection, HELD);
+        let queued = query_plan(&connection, QUEUED_TASKS);
+        assert_eq!(queued, "SCAN tasks USING INDEX tasks_waiting");
+        let held = query_plan(&connection, HELD_BY_SESSION);
         assert_eq!(
             held,
             "SEARCH tasks USING INDEX tasks_held (executor=? AND session=?)"

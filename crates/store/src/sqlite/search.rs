@@ -1,73 +1,76 @@
-//! Searching: always along an index in the order asked for, stopping as soon as the page is full or enough tasks were
-//! looked at.
+//! Searches tasks. A search scans an index in the order of the results, and stops when the page is full or a bound is
+//! reached.
 
-mod conditions;
+mod statement;
 
 use std::time::{Duration, Instant};
 
-use model::{Counts, Moment, Page, Query, TaskId};
+use model::{Page, StatusCounts, TaskId, TaskQuery, UnixTime};
 use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
 
-use self::conditions::Statement;
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::rows::{CHECKED, readable, to_brief};
-use super::totals::totals;
+use self::statement::SearchStatement;
+use super::failure::{SqliteFailure, StepContext};
+use super::ledger;
+use super::rows::{MATCHES_COLUMN, read_summary, skip_unreadable_task};
+use super::sql_value::SqlValue;
 use crate::StoreError;
-use crate::search::{Needle, Way, page_length};
-use crate::set_aside::SetAside;
+use crate::search::{SearchIndex, TextMatcher, page_length};
+use crate::unreadable_rows::UnreadableRows;
 
-/// A page that takes longer ends as it is and says where to go on.
-const ENOUGH: Duration = Duration::from_secs(3);
-/// However slow the disk is, a search may not take its thread for ever.
-const LONGEST: Duration = Duration::from_secs(5);
-/// How many of SQLite's own steps pass between two looks at the clock: about a millisecond.
-const STEPS: i32 = 10_000;
+/// After this time the search returns the tasks it has found and a cursor to continue from.
+const PAGE_TIME: Duration = Duration::from_secs(3);
+/// After this time SQLite interrupts the search, so that a slow disk does not block the thread.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many instructions of its virtual machine SQLite runs between two checks of the timeout: about a millisecond.
+const INSTRUCTIONS_PER_CHECK: i32 = 10_000;
 
 pub(super) fn search(
     connection: &mut Connection,
-    query: &Query,
-    window: usize,
-    set_aside: &SetAside,
-) -> Result<Page, Failure> {
+    query: &TaskQuery,
+    scan_limit: usize,
+    unreadable_rows: &UnreadableRows,
+) -> Result<Page, SqliteFailure> {
     if query
         .after
         .is_some_and(|cursor| cursor.fingerprint != query.fingerprint())
     {
-        return Err(Failure::Refused(StoreError::ForeignCursor));
+        return Err(SqliteFailure::Refused(StoreError::ForeignCursor));
     }
-    let end = Instant::now() + ENOUGH;
-    within(connection, LONGEST, |connection| {
-        look(connection, query, Bound { window, end }, set_aside)
+    let bounds = ScanBounds {
+        scan_limit,
+        deadline: Instant::now() + PAGE_TIME,
+    };
+    with_timeout(connection, SEARCH_TIMEOUT, |connection| {
+        scan_page(connection, query, bounds, unreadable_rows)
     })
 }
 
-/// How many tasks are looked at for a page, and until when.
+/// How many tasks a scan examines for one page, and until when.
 #[derive(Clone, Copy, Debug)]
-struct Bound {
-    window: usize,
-    end: Instant,
+struct ScanBounds {
+    scan_limit: usize,
+    deadline: Instant,
 }
 
 const STEP: &str = "search";
 
-/// Runs `work` with a bound on its time.
-fn within<T>(
+/// Interrupts `work` after the timeout.
+fn with_timeout<T>(
     connection: &mut Connection,
-    longest: Duration,
-    work: impl FnOnce(&Connection) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let end = Instant::now() + longest;
+    timeout: Duration,
+    work: impl FnOnce(&Connection) -> Result<T, SqliteFailure>,
+) -> Result<T, SqliteFailure> {
+    let deadline = Instant::now() + timeout;
     connection
-        .progress_handler(STEPS, Some(move || Instant::now() >= end))
+        .progress_handler(INSTRUCTIONS_PER_CHECK, Some(move || Instant::now() >= deadline))
         .during(STEP)?;
-    let outcome = work(connection);
+    let result = work(connection);
     connection
         .progress_handler(0, None::<fn() -> bool>)
         .during(STEP)?;
-    outcome.map_err(|failure| match failure {
-        Failure::Database { source, .. } if is_interrupted(&source) => {
-            Failure::Refused(StoreError::SearchTooLong { limit: longest })
+    result.map_err(|failure| match failure {
+        SqliteFailure::Database { source, .. } if is_interrupted(&source) => {
+            SqliteFailure::Refused(StoreError::SearchTimeout { limit: timeout })
         }
         other => other,
     })
@@ -77,142 +80,165 @@ fn is_interrupted(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
-/// Looks along the way until the page is full, the tasks end, or the window or the time is used up.
-fn look(connection: &Connection, query: &Query, bound: Bound, set_aside: &SetAside) -> Result<Page, Failure> {
-    let counts = match Way::needs_counts(query) {
-        true => totals(connection)?.counts,
-        false => Counts::new(),
+/// Scans the index until the page is full, the index ends, or a bound is reached.
+fn scan_page(
+    connection: &Connection,
+    query: &TaskQuery,
+    bounds: ScanBounds,
+    unreadable_rows: &UnreadableRows,
+) -> Result<Page, SqliteFailure> {
+    let counts = match SearchIndex::needs_counts(query) {
+        true => ledger::totals(connection)?.counts,
+        false => StatusCounts::new(),
     };
-    let way = Way::of(query, &counts, bound.window);
-    let Statement { sql, values, checks } = Statement::of(query, &way);
-    // If every task on the way is on the page, the page itself bounds what is looked at.
-    let may_stop = way.stops_after_a_window(query);
-    let stops = may_stop && (checks || query.text.is_some());
+    let index = SearchIndex::choose(query, &counts, bounds.scan_limit);
+    let SearchStatement {
+        sql,
+        parameters,
+        has_filters,
+    } = SearchStatement::of(query, &index);
+    let may_stop = index.may_stop_at_scan_limit(query);
+    // If the index finds only matching tasks, the length of the page bounds the scan.
+    let stops_at_limit = may_stop && (has_filters || query.text.is_some());
     let mut statement = connection.prepare_cached(&sql).during(STEP)?;
-    let mut rows = statement.query(params_from_iter(values)).during(STEP)?;
-    let needle = query.text.as_deref().map(Needle::new);
-    let full = page_length(query);
+    let mut rows = statement.query(params_from_iter(parameters)).during(STEP)?;
+    let matcher = query.text.as_deref().map(TextMatcher::new);
+    let page_length = page_length(query);
     let mut page = Page::default();
-    let (mut looked_at, mut reached) = (0, None);
+    let (mut examined, mut last_examined) = (0, None);
     loop {
         let row = match rows.next() {
-            // What was found until now is an answer, too.
-            Err(error) if is_interrupted(&error) && reached.is_some() => break,
+            // The tasks found before the timeout are a valid page.
+            Err(error) if is_interrupted(&error) && last_examined.is_some() => break,
             row => row.during(STEP)?,
         };
         let Some(row) = row else {
             return Ok(page);
         };
-        // One task at least, so that every page gets on.
-        if (looked_at == bound.window && stops) || (reached.is_some() && Instant::now() >= bound.end) {
+        // Every page examines at least one task, so that following the cursors comes to an end.
+        if (examined == bounds.scan_limit && stops_at_limit)
+            || (last_examined.is_some() && Instant::now() >= bounds.deadline)
+        {
             break;
         }
-        looked_at += 1;
-        let checked = row.get(CHECKED).during(STEP)?;
-        let matches = checked && needle.as_ref().is_none_or(|needle| is_in(needle, row));
-        if matches && page.tasks.len() == full {
+        examined += 1;
+        let passes_filters = row.get(MATCHES_COLUMN).during(STEP)?;
+        let matches = passes_filters && matcher.as_ref().is_none_or(|matcher| has_text(matcher, row));
+        if matches && page.tasks.len() == page_length {
             page.next = page.tasks.last().map(|last| query.cursor_after(last));
             return Ok(page);
         }
-        // The key of a row that cannot be read may be unreadable too; then an earlier one serves. The cursor names no
-        // task that the query may not see.
-        if checked || may_stop {
-            reached = key(row).or(reached);
+        // The cursor must not name a task that the query may not see. If the key of a row is unreadable, the cursor
+        // names the task before it.
+        if passes_filters || may_stop {
+            last_examined = sort_key(row).or(last_examined);
         }
-        if matches && let Some(brief) = readable(row, to_brief(row), set_aside).during(STEP)? {
-            page.tasks.push(brief);
+        if matches
+            && let Some(summary) =
+                skip_unreadable_task(row, read_summary(row), unreadable_rows).during(STEP)?
+        {
+            page.tasks.push(summary);
         }
     }
-    page.complete = page.tasks.len() == full;
-    page.next = reached.map(|(add_time, id)| query.cursor_at(add_time, id));
+    page.complete = page.tasks.len() == page_length;
+    page.next = last_examined.map(|(add_time, id)| query.cursor_at(add_time, id));
     Ok(page)
 }
 
-/// Columns of `BRIEF`.
-const EXECUTE: usize = 4;
-const COMPILE: usize = 10;
+/// The indexes of these columns in `SUMMARY_COLUMNS`.
+const COMMAND_COLUMN: usize = 4;
+const COMPILE_COLUMN: usize = 10;
 
-fn is_in(needle: &Needle, row: &Row<'_>) -> bool {
-    [EXECUTE, COMPILE]
+fn has_text(matcher: &TextMatcher, row: &Row<'_>) -> bool {
+    [COMMAND_COLUMN, COMPILE_COLUMN]
         .into_iter()
         .filter_map(|column| row.get_ref(column).ok()?.as_str().ok())
-        .any(|command| needle.is_part_of(command))
+        .any(|command| matcher.matches(command))
 }
 
-/// The add time and the id.
-fn key(row: &Row<'_>) -> Option<(Moment, TaskId)> {
-    let add_time: Column<Moment> = row.get(0).ok()?;
-    let id: Column<TaskId> = row.get(1).ok()?;
+/// The add time and the id, which order the results.
+fn sort_key(row: &Row<'_>) -> Option<(UnixTime, TaskId)> {
+    let add_time: SqlValue<UnixTime> = row.get(0).ok()?;
+    let id: SqlValue<TaskId> = row.get(1).ok()?;
     Some((add_time.0, id.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use model::{ExecutorName, Order, Status, UserName};
+    use model::{ExecutorName, SortOrder, TaskStatus, UserName};
 
     use super::*;
-    use crate::contract::sample::add_one;
-    use crate::sqlite::schema::tests::{database, plan};
-    use crate::sqlite::{Options, SqliteStore};
+    use crate::contract::fixtures::add_task;
+    use crate::sqlite::schema::tests::{database, query_plan};
+    use crate::sqlite::{SqliteStore, SqliteStoreOptions};
 
     #[test]
-    fn a_long_search_is_stopped_and_the_connection_goes_on() {
+    fn a_search_that_takes_too_long_is_interrupted_and_its_connection_stays_usable() {
         let mut connection = database();
         let endless =
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        let longest = Duration::from_millis(1);
-        let stopped = within(&mut connection, longest, |connection| {
+        let timeout = Duration::from_millis(1);
+        let stopped = with_timeout(&mut connection, timeout, |connection| {
             connection.query_row(endless, [], |_| Ok(())).during(STEP)
         });
         assert!(
-            matches!(stopped, Err(Failure::Refused(StoreError::SearchTooLong { .. }))),
+            matches!(
+                stopped,
+                Err(SqliteFailure::Refused(StoreError::SearchTimeout { .. }))
+            ),
             "{stopped:?}"
         );
         assert_eq!(
-            search(&mut connection, &Query::default(), 1, &SetAside::default()).unwrap(),
+            search(
+                &mut connection,
+                &TaskQuery::default(),
+                1,
+                &UnreadableRows::default()
+            )
+            .unwrap(),
             Page::default()
         );
     }
 
     #[tokio::test]
-    async fn a_page_whose_time_is_over_has_one_task_and_says_where_to_go_on() {
+    async fn a_page_past_its_deadline_examines_one_task_and_returns_a_cursor() {
         let root = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(root.path(), Options::default()).unwrap();
+        let store = SqliteStore::open(root.path(), SqliteStoreOptions::default()).unwrap();
         let mut ids = vec![];
         for _ in 0..5 {
-            ids.push(add_one(&store).await);
+            ids.push(add_task(&store).await);
         }
         drop(store);
         let connection = Connection::open(root.path().join("tasks.db")).unwrap();
-        let text = |text: &str| Query {
+        let text = |text: &str| TaskQuery {
             text: Some(text.into()),
-            ..Query::default()
+            ..TaskQuery::default()
         };
-        let prefix = Query {
+        let prefix = TaskQuery {
             id_prefix: ids[0].to_string()[..4].parse().ok(),
-            ..Query::default()
+            ..TaskQuery::default()
         };
-        let list = Query::default();
+        let list = TaskQuery::default();
         for (query, expected) in [
             (list, &ids[..]),
             (prefix, &ids[..]),
             (text(""), &ids[..]),
             (text("nowhere"), &[]),
         ] {
-            let mut query = Query {
-                order: Order::Oldest,
+            let mut query = TaskQuery {
+                order: SortOrder::Oldest,
                 ..query
             };
             let mut found = vec![];
-            for looked_at in 1.. {
-                let bound = Bound {
-                    window: 100,
-                    end: Instant::now(),
+            for examined in 1.. {
+                let bounds = ScanBounds {
+                    scan_limit: 100,
+                    deadline: Instant::now(),
                 };
-                let page = look(&connection, &query, bound, &SetAside::default()).unwrap();
-                found.extend(page.tasks.iter().map(|brief| brief.id));
-                assert_eq!(page.complete, looked_at == ids.len(), "{query:?}: {page:?}");
-                assert_eq!(page.next.is_some(), looked_at < ids.len(), "{query:?}: {page:?}");
+                let page = scan_page(&connection, &query, bounds, &UnreadableRows::default()).unwrap();
+                found.extend(page.tasks.iter().map(|summary| summary.id));
+                assert_eq!(page.complete, examined == ids.len(), "{query:?}: {page:?}");
+                assert_eq!(page.next.is_some(), examined < ids.len(), "{query:?}: {page:?}");
                 query.after = page.next;
                 if query.after.is_none() {
                     break;
@@ -223,44 +249,54 @@ mod tests {
     }
 
     #[test]
-    fn every_way_follows_an_index_in_order() {
+    fn every_search_scans_an_index_in_result_order() {
         let connection = database();
-        let query = Query {
-            ids: vec![TaskId::generate(), TaskId::generate()],
+        let query = TaskQuery {
+            ids: vec![TaskId(uuid::Uuid::now_v7()), TaskId(uuid::Uuid::now_v7())],
             user: Some(UserName::new("ada").unwrap()),
             executor: Some(ExecutorName::new("e").unwrap()),
-            statuses: vec![Status::Success],
-            from: Some(Moment(1)),
-            until: Some(Moment(2)),
-            ..Query::default()
+            statuses: vec![TaskStatus::Success],
+            from: Some(UnixTime(1)),
+            until: Some(UnixTime(2)),
+            ..TaskQuery::default()
         };
-        let check = |way: Way, index: &str| {
-            for order in [Order::Oldest, Order::Newest] {
-                let user = query.user.clone().filter(|_| way != Way::IdRange);
-                let query = Query {
+        let check = |index: SearchIndex, expected: &str| {
+            for order in [SortOrder::Oldest, SortOrder::Newest] {
+                let user = query.user.clone().filter(|_| index != SearchIndex::IdRange);
+                let query = TaskQuery {
                     order,
                     id_prefix: user.is_none().then(|| "0189".parse().unwrap()),
                     user,
                     ..query.clone()
                 };
-                let plan = plan(&connection, &Statement::of(&query, &way).sql);
-                assert!(plan.contains(index), "{way:?}: {plan}");
-                // Only what is named or what an executor holds is sorted: a page of ids, as many as it has slots.
+                let plan = query_plan(&connection, &SearchStatement::of(&query, &index).sql);
+                assert!(plan.contains(expected), "{index:?}: {plan}");
+                // Only short results are sorted: a list of given ids, or the tasks that one executor holds.
                 let sorts = plan.contains("TEMP B-TREE");
-                assert_eq!(sorts, matches!(way, Way::Executor | Way::Ids), "{way:?}: {plan}");
-                assert!(!plan.contains("SCAN tasks"), "{way:?}: {plan}");
+                assert_eq!(
+                    sorts,
+                    matches!(index, SearchIndex::Executor | SearchIndex::Ids),
+                    "{index:?}: {plan}"
+                );
+                assert!(!plan.contains("SCAN tasks"), "{index:?}: {plan}");
             }
         };
         let by_status = "tasks_by_status (status=? AND rowid>? AND rowid<?)";
-        check(Way::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
+        check(SearchIndex::All, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
         check(
-            Way::Ids,
+            SearchIndex::Ids,
             "sqlite_autoindex_tasks_1 (id=? AND rowid>? AND rowid<?)",
         );
-        check(Way::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
-        check(Way::User, "tasks_by_user (user=? AND rowid>? AND rowid<?)");
-        check(Way::Statuses(vec![Status::Success]), by_status);
-        check(Way::Statuses(vec![Status::Success, Status::Running]), by_status);
-        check(Way::Executor, "tasks_held (executor=?");
+        check(SearchIndex::IdRange, "sqlite_autoindex_tasks_1 (id>? AND id<?)");
+        check(
+            SearchIndex::User,
+            "tasks_by_user (user=? AND rowid>? AND rowid<?)",
+        );
+        check(SearchIndex::Statuses(vec![TaskStatus::Success]), by_status);
+        check(
+            SearchIndex::Statuses(vec![TaskStatus::Success, TaskStatus::Running]),
+            by_status,
+        );
+        check(SearchIndex::Executor, "tasks_held (executor=?");
     }
 }

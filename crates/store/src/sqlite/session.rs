@@ -1,94 +1,105 @@
-//! Sessions: one row for each executor, with the session it is in or was in last.
+//! Sessions: the table `executors` has one row for each executor, with its current or last session.
 
-use model::{Capacity, ExecutorName, KnownSession, Moment, Release, Report, Seq, SessionId};
+use model::{
+    Capacity, ExecutorName, ReleaseReason, Report, ReportSeq, SessionId, StoredSession, TaskState, UnixTime,
+};
 use rusqlite::{OptionalExtension, Row};
 
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::group::Group;
-use super::rows::{self, Position};
+use super::failure::{SqliteFailure, StepContext};
+use super::group_transaction::GroupTransaction;
+use super::rows;
+use super::sql_value::SqlValue;
 use super::transition::release;
-use crate::{SessionSeen, StoreError};
+use crate::{ObservedSession, StoreError};
 
-pub(super) fn known(group: &Group<'_>, name: &ExecutorName) -> Result<Option<KnownSession>, Failure> {
+pub(super) fn find(
+    transaction: &GroupTransaction<'_>,
+    name: &ExecutorName,
+) -> Result<Option<StoredSession>, SqliteFailure> {
     const STEP: &str = "read an executor";
-    group
+    transaction
         .statement(
             "SELECT name, session, seq, live, host, since FROM executors WHERE name = ?1",
             STEP,
         )?
-        .query_row([Column(name)], to_known)
+        .query_row([SqlValue(name)], read_session)
         .optional()
         .map_err(|source| match rows::is_unreadable(&source) {
-            // Nothing was written yet: only this executor's report is refused, until the leader has expired it.
+            // Nothing has been written yet, so the store can refuse this one report. The executor's reports are refused
+            // until the leader has expired the row.
             true => {
-                group.set_aside().note(format_args!("executor {name}"), &source);
-                Failure::Refused(StoreError::Unreadable {
+                transaction
+                    .unreadable_rows()
+                    .record(format_args!("executor {name}"), &source);
+                SqliteFailure::Refused(StoreError::Unreadable {
                     what: "executor",
                     detail: format!("{name}: {source}"),
                 })
             }
-            false => Failure::Database { step: STEP, source },
+            false => SqliteFailure::Database { step: STEP, source },
         })
 }
 
-/// Of the columns behind the name.
-pub(super) fn to_known(row: &Row<'_>) -> rusqlite::Result<KnownSession> {
-    Ok(KnownSession {
-        session: row.get::<_, Column<SessionId>>(1)?.0,
-        seq: row.get::<_, Column<Seq>>(2)?.0,
+/// Reads the columns `session, seq, live, host, since`, which follow the name.
+pub(super) fn read_session(row: &Row<'_>) -> rusqlite::Result<StoredSession> {
+    Ok(StoredSession {
+        session: row.get::<_, SqlValue<SessionId>>(1)?.0,
+        seq: row.get::<_, SqlValue<ReportSeq>>(2)?.0,
         live: row.get(3)?,
         host: row.get(4)?,
-        since: row.get::<_, Column<Moment>>(5)?.0,
+        since: row.get::<_, SqlValue<UnixTime>>(5)?.0,
     })
 }
 
-/// The one write of a report that carries nothing new.
-pub(super) fn renew(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
+/// Records the report's number. For a report without changes this is the only write.
+pub(super) fn renew(transaction: &GroupTransaction<'_>, report: &Report) -> Result<(), SqliteFailure> {
     const STEP: &str = "renew a session";
-    let presence = &report.presence;
-    group
+    let info = &report.executor_info;
+    transaction
         .statement(
             "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6,
                  memory = ?7, processes = ?8, open_files = ?9 WHERE name = ?1",
             STEP,
         )?
         .execute((
-            Column(&report.executor),
-            Column(report.seq),
-            Column(group.now()),
-            presence.slots,
-            &presence.host,
-            &presence.version,
-            presence.capacity.map(|capacity| bounded(capacity.memory)),
-            presence.capacity.map(|capacity| capacity.processes),
-            presence.capacity.map(|capacity| bounded(capacity.open_files)),
+            SqlValue(&report.executor),
+            SqlValue(report.seq),
+            SqlValue(transaction.now()),
+            info.slots,
+            &info.host,
+            &info.version,
+            info.capacity.map(|capacity| saturating_i64(capacity.memory)),
+            info.capacity.map(|capacity| capacity.processes),
+            info.capacity.map(|capacity| saturating_i64(capacity.open_files)),
         ))
         .map(drop)
         .during(STEP)
 }
 
-/// Whether a live executor can give more to a task, or does not say what it can give.
-pub(super) fn has_larger(group: &Group<'_>, own: Capacity) -> Result<bool, Failure> {
+/// Whether a live executor has more memory for a task than `own`, or has not reported its capacity.
+pub(super) fn has_larger_executor(
+    transaction: &GroupTransaction<'_>,
+    own: Capacity,
+) -> Result<bool, SqliteFailure> {
     const STEP: &str = "look for a larger executor";
-    group
+    transaction
         .statement(
             "SELECT 1 FROM executors WHERE live = 1 AND (memory IS NULL OR memory > ?1)",
             STEP,
         )?
-        .exists([bounded(own.memory)])
+        .exists([saturating_i64(own.memory)])
         .during(STEP)
 }
 
-/// SQLite has no larger number.
-fn bounded(number: u64) -> i64 {
+/// SQLite's integers are signed.
+fn saturating_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
+pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Result<(), SqliteFailure> {
     const STEP: &str = "open a session";
-    let presence = &report.presence;
-    group
+    let info = &report.executor_info;
+    transaction
         .statement(
             "INSERT OR REPLACE INTO executors (name, session, seq, live, slots, host, version, since, report_time,
                                                memory, processes, open_files)
@@ -96,38 +107,42 @@ pub(super) fn open(group: &Group<'_>, report: &Report) -> Result<(), Failure> {
             STEP,
         )?
         .execute((
-            Column(&report.executor),
-            Column(report.session),
-            Column(report.seq),
-            presence.slots,
-            &presence.host,
-            &presence.version,
-            Column(group.now()),
-            presence.capacity.map(|capacity| bounded(capacity.memory)),
-            presence.capacity.map(|capacity| capacity.processes),
-            presence.capacity.map(|capacity| bounded(capacity.open_files)),
+            SqlValue(&report.executor),
+            SqlValue(report.session),
+            SqlValue(report.seq),
+            info.slots,
+            &info.host,
+            &info.version,
+            SqlValue(transaction.now()),
+            info.capacity.map(|capacity| saturating_i64(capacity.memory)),
+            info.capacity.map(|capacity| capacity.processes),
+            info.capacity.map(|capacity| saturating_i64(capacity.open_files)),
         ))
         .map(drop)
         .during(STEP)
 }
 
-/// The row stays, so that people see who was here and late reports of the session are told that it has ended.
-pub(super) fn end(group: &Group<'_>, name: &ExecutorName) -> Result<(), Failure> {
+/// Marks the session as ended. The row stays, so that lists show the executor and late reports of the session are
+/// answered with `Ended`.
+pub(super) fn end(transaction: &GroupTransaction<'_>, name: &ExecutorName) -> Result<(), SqliteFailure> {
     const STEP: &str = "end a session";
-    group
+    transaction
         .statement(
             "UPDATE executors SET live = 0, end_age = ?2 WHERE name = ?1",
             STEP,
         )?
-        .execute((Column(name), Column(group.age())))
+        .execute((SqlValue(name), SqlValue(transaction.age())))
         .map(drop)
         .during(STEP)
 }
 
-/// Puts an ended session in the place of a row that cannot be read.
-pub(super) fn end_unreadable(group: &Group<'_>, seen: &SessionSeen) -> Result<(), Failure> {
+/// Replaces an unreadable row by an ended session.
+pub(super) fn end_unreadable(
+    transaction: &GroupTransaction<'_>,
+    observed: &ObservedSession,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "end an unreadable session";
-    group
+    transaction
         .statement(
             "INSERT OR REPLACE INTO executors
                  (name, session, seq, live, slots, host, version, since, report_time, end_age)
@@ -135,26 +150,31 @@ pub(super) fn end_unreadable(group: &Group<'_>, seen: &SessionSeen) -> Result<()
             STEP,
         )?
         .execute((
-            Column(&seen.executor),
-            Column(seen.session),
-            Column(seen.seq),
-            Column(group.now()),
-            Column(group.age()),
+            SqlValue(&observed.executor),
+            SqlValue(observed.session),
+            SqlValue(observed.seq),
+            SqlValue(transaction.now()),
+            SqlValue(transaction.age()),
         ))
         .map(drop)
         .during(STEP)
 }
 
-/// Releases everything that a session holds, and says what that was. Without a session, what is held in any of them.
-pub(super) fn release_all(
-    group: &mut Group<'_>,
+/// Releases all tasks that the executor holds in this session, or in any session, and returns them.
+pub(super) fn release_held_tasks(
+    transaction: &mut GroupTransaction<'_>,
     executor: &ExecutorName,
     session: Option<SessionId>,
-    why: Release<'_>,
-) -> Result<Vec<Position>, Failure> {
-    let held = rows::held(group.connection(), executor, session, group.set_aside())?;
+    reason: ReleaseReason<'_>,
+) -> Result<Vec<TaskState>, SqliteFailure> {
+    let held = rows::held(
+        transaction.connection(),
+        executor,
+        session,
+        transaction.unreadable_rows(),
+    )?;
     for task in &held {
-        release(group, task, why)?;
+        release(transaction, task, reason)?;
     }
     Ok(held)
 }

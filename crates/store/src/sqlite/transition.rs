@@ -1,21 +1,25 @@
-//! The changes of one task that several operations share. Who calls has checked that the task is where the
-//! change begins; within a group nobody else can move it in between.
+//! Transitions of one task that several operations share.
+//!
+//! The caller has checked that the transition is allowed. The transaction keeps the task unchanged in between.
 
-use model::{ExecutorName, Losses, Release, Released, Status};
+use model::{ExecutorName, FailedAttempts, ReleaseDecision, ReleaseReason, TaskState, TaskStatus};
 
-use super::column::Column;
-use super::failure::{During, Failure};
-use super::group::Group;
-use super::rows::Position;
+use super::failure::{SqliteFailure, StepContext};
+use super::group_transaction::GroupTransaction;
+use super::sql_value::SqlValue;
 
-/// Takes a held task back into the queue, or ends it if it was lost too often.
-pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'_>) -> Result<(), Failure> {
+/// Puts a held task back into the queue, or ends it if it has used up its attempts.
+pub(super) fn release(
+    transaction: &mut GroupTransaction<'_>,
+    task: &TaskState,
+    reason: ReleaseReason<'_>,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "release a task";
-    let (losses, trouble) = match task.losses.after(release, group.max_attempts()) {
-        Released::Retry { losses, trouble } => (losses, trouble),
-        Released::GiveUp { losses, trouble } => return give_up(group, task, losses, &trouble),
+    let (failed_attempts, trouble) = match task.failed_attempts.after(reason, transaction.max_attempts()) {
+        ReleaseDecision::Retry { losses, trouble } => (losses, trouble),
+        ReleaseDecision::GiveUp { losses, trouble } => return give_up(transaction, task, losses, &trouble),
     };
-    group
+    transaction
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, lost = ?3,
                               platform_losses = ?4, trouble = coalesce(?5, trouble)
@@ -23,28 +27,28 @@ pub(super) fn release(group: &mut Group<'_>, task: &Position, release: Release<'
             STEP,
         )?
         .execute((
-            task.seq,
-            Column(Status::Retrying),
-            losses.lost,
-            losses.platform,
+            SqlValue(task.add_time),
+            SqlValue(TaskStatus::Retrying),
+            failed_attempts.lost,
+            failed_attempts.platform,
             trouble,
         ))
         .during(STEP)?;
-    group.let_go();
-    group.moved(task, Status::Retrying, None);
-    group.waits();
+    transaction.record_no_longer_held();
+    transaction.record_status_change(task, TaskStatus::Retrying, None);
+    transaction.record_queued();
     Ok(())
 }
 
-/// Ends a task that the platform cannot run.
+/// Ends a task as `system_error`.
 pub(super) fn give_up(
-    group: &mut Group<'_>,
-    task: &Position,
-    losses: Losses,
+    transaction: &mut GroupTransaction<'_>,
+    task: &TaskState,
+    failed_attempts: FailedAttempts,
     trouble: &str,
-) -> Result<(), Failure> {
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "give up a task";
-    group
+    transaction
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3,
                               finish_age = ?4, trouble = ?5, lost = ?6, platform_losses = ?7
@@ -52,32 +56,32 @@ pub(super) fn give_up(
             STEP,
         )?
         .execute((
-            task.seq,
-            Column(Status::SystemError),
-            Column(group.time_of(task)),
-            Column(group.age()),
+            SqlValue(task.add_time),
+            SqlValue(TaskStatus::SystemError),
+            SqlValue(transaction.change_time(task)),
+            SqlValue(transaction.age()),
             trouble,
-            losses.lost,
-            losses.platform,
+            failed_attempts.lost,
+            failed_attempts.platform,
         ))
         .during(STEP)?;
     if task.executor.is_some() {
-        group.let_go();
+        transaction.record_no_longer_held();
     }
-    group.moved(task, Status::SystemError, None);
+    transaction.record_status_change(task, TaskStatus::SystemError, None);
     Ok(())
 }
 
-/// Commits the result of the attempt that is out.
+/// Commits the result of the current attempt.
 pub(super) fn finish(
-    group: &mut Group<'_>,
-    task: &Position,
-    status: Status,
+    transaction: &mut GroupTransaction<'_>,
+    task: &TaskState,
+    status: TaskStatus,
     result: &[u8],
     by: &ExecutorName,
-) -> Result<(), Failure> {
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "finish a task";
-    group
+    transaction
         .statement(
             "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, report_time = ?3, finish_time = ?3,
                               finish_age = ?4, trouble = NULL
@@ -85,20 +89,20 @@ pub(super) fn finish(
             STEP,
         )?
         .execute((
-            task.seq,
-            Column(status),
-            Column(group.time_of(task)),
-            Column(group.age()),
+            SqlValue(task.add_time),
+            SqlValue(status),
+            SqlValue(transaction.change_time(task)),
+            SqlValue(transaction.age()),
         ))
         .during(STEP)?;
-    group
+    transaction
         .statement(
             "INSERT OR REPLACE INTO results (seq, result) VALUES (?1, ?2)",
             STEP,
         )?
-        .execute((task.seq, result))
+        .execute((SqlValue(task.add_time), result))
         .during(STEP)?;
-    group.let_go();
-    group.moved(task, status, Some(by));
+    transaction.record_no_longer_held();
+    transaction.record_status_change(task, status, Some(by));
     Ok(())
 }

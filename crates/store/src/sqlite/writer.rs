@@ -1,7 +1,7 @@
-//! The one thread that changes the database.
+//! The writer thread: the only thread that changes the database.
 //!
-//! It takes everything that waits, runs it in one transaction, commits, and only then answers: one sync of
-//! the disk serves all who waited for it. While it syncs, the next ones gather.
+//! It runs all waiting operations in one transaction, commits, and then sends all replies (group commit): one disk sync
+//! serves every waiting caller. During the sync the next operations queue up.
 
 mod checkpoint;
 
@@ -11,117 +11,126 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use model::{Age, Moment};
+use model::{StoreAge, UnixTime};
 use rusqlite::Connection;
-use supervise::{Component, Failures, Supervisor};
+use supervise::{Component, FailureWatch, Supervisor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
-use self::checkpoint::Log;
-use super::Options;
-use super::failure::{During, Failure, repeat};
-use super::folder::{Folder, io_error};
-use super::group::{Group, Standards};
-use crate::{Change, StoreError};
+use self::checkpoint::WalCheckpointer;
+use super::failure::{SqliteFailure, duplicate_error};
+use super::group_transaction::{GroupTransaction, WriterState};
+use super::store_folder::{StoreFolder, io_error};
+use super::{SqliteStoreOptions, ledger};
+use crate::{ChangeEvent, StoreError};
 
-/// A group ends at either bound, so that nobody waits long for a commit he is part of.
-const GROUP_JOBS: usize = 512;
-const GROUP_BYTES: usize = 8 << 20;
-/// How much may wait in memory, in KiB; further callers wait until there is room.
-const WAITING_KIB: usize = 64 << 10;
-const WAITING_JOBS: usize = 4096;
-/// Receivers that fall this far behind have to look for themselves.
-const CHANGES: usize = 8192;
+/// A group is full at either bound, so that its first caller does not wait long for the commit.
+const MAX_GROUP_OPERATIONS: usize = 512;
+const MAX_GROUP_BYTES: usize = 8 << 20;
+/// How much data may be queued in memory; further callers wait for free space.
+const MAX_QUEUED_KIB: usize = 64 << 10;
+const MAX_QUEUED_OPERATIONS: usize = 4096;
+/// A subscriber that falls this many events behind loses events.
+const EVENT_BUFFER: usize = 8192;
 
-pub(super) struct Writer {
-    jobs: Option<mpsc::Sender<Job>>,
-    room: Arc<Semaphore>,
+/// Sends operations to the writer thread. Dropping it stops the thread.
+pub(super) struct WriterHandle {
+    requests: Option<mpsc::Sender<WriteRequest>>,
+    queue_space: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
     supervisor: Supervisor,
-    changes: broadcast::Sender<Change>,
+    events: broadcast::Sender<ChangeEvent>,
     commits: Arc<AtomicU64>,
 }
 
-struct Job {
-    weight: usize,
-    work: Work,
+/// An operation in the queue of the writer thread.
+struct WriteRequest {
+    /// About how much it writes.
+    bytes: usize,
+    operation: WriteOperation,
 }
 
-/// Runs an operation in a group; without one it only prepares to pass the error on.
-type Work = Box<dyn FnOnce(Option<&mut Group<'_>>) -> Ran + Send>;
+/// The code of an operation. It runs in the transaction of its group. If no transaction could be started, it gets
+/// `None` and only prepares the reply for the error.
+type WriteOperation = Box<dyn FnOnce(Option<&mut GroupTransaction<'_>>) -> ExecutedOperation + Send>;
 
-struct Ran {
-    answer: Answer,
-    failure: Option<Failure>,
+/// An operation that has run, but whose group is not committed yet.
+struct ExecutedOperation {
+    reply: DelayedReply,
+    failure: Option<SqliteFailure>,
 }
 
-/// Called when it is known whether the group is durable.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// A callback that sends the reply to the caller, called after the group is committed or rolled back.
+type DelayedReply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-impl Writer {
+impl WriterHandle {
     pub(super) fn start(
         mut connection: Connection,
-        folder: Folder,
-        options: Options,
-    ) -> Result<Writer, StoreError> {
-        let ledger =
-            |name| read_ledger(&connection, name).map_err(|failure| failure.into_error(folder.root()));
-        let standards = Standards {
+        folder: StoreFolder,
+        options: SqliteStoreOptions,
+    ) -> Result<WriterHandle, StoreError> {
+        let ledger_value =
+            |name| ledger::value(&connection, name).map_err(|failure| failure.into_error(folder.root()));
+        let state = WriterState {
             max_attempts: options.max_attempts,
-            last_add: Moment(ledger("last_add")?),
-            age: Age(ledger("age")?),
+            last_add_time: UnixTime(ledger_value("last_add")?),
+            age: StoreAge(ledger_value("age")?),
         };
-        let log = Log::follow(&mut connection).map_err(|failure| failure.into_error(folder.root()))?;
-        let (jobs, waiting) = mpsc::channel(WAITING_JOBS);
-        let (changes, _) = broadcast::channel(CHANGES);
+        let checkpointer =
+            WalCheckpointer::install(&mut connection).map_err(|failure| failure.into_error(folder.root()))?;
+        let (requests, queue) = mpsc::channel(MAX_QUEUED_OPERATIONS);
+        let (events, _) = broadcast::channel(EVENT_BUFFER);
         let commits = Arc::new(AtomicU64::new(0));
         let root = folder.root().to_path_buf();
-        let desk = Desk {
+        let writer = WriterThread {
             connection,
             folder,
-            standards,
-            waiting,
-            changes: changes.clone(),
+            state,
+            queue,
+            events: events.clone(),
             commits: commits.clone(),
-            log,
+            checkpointer,
         };
         let supervisor = Supervisor::new();
         let thread = supervisor
-            .thread(Component::StoreWriter, "store-writer".into(), move || desk.run())
-            .map_err(io_error("start the writer's thread for", &root))?;
-        Ok(Writer {
-            jobs: Some(jobs),
-            room: Arc::new(Semaphore::new(WAITING_KIB)),
+            .thread(Component::StoreWriter, "store-writer".into(), move || {
+                writer.run()
+            })
+            .map_err(io_error("start the writer thread for", &root))?;
+        Ok(WriterHandle {
+            requests: Some(requests),
+            queue_space: Arc::new(Semaphore::new(MAX_QUEUED_KIB)),
             thread: Some(thread),
             supervisor,
-            changes,
+            events,
             commits,
         })
     }
 
-    /// Runs `work` in a transaction that it may share with others; durable when this returns.
-    pub(super) async fn submit<T, F>(&self, weight: usize, work: F) -> Result<T, StoreError>
+    /// Runs `operation` in a transaction that it may share with others; durable when this returns. `bytes` is about how
+    /// much it writes.
+    pub(super) async fn submit<T, F>(&self, bytes: usize, operation: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&mut GroupTransaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     {
-        self.weak().submit(weight, work).await
+        self.downgrade().submit(bytes, operation).await
     }
 
-    /// For what may outlive the store.
-    pub(super) fn weak(&self) -> WeakWriter {
-        WeakWriter {
-            jobs: self.jobs.as_ref().map(mpsc::Sender::downgrade),
-            room: self.room.clone(),
+    /// For users that may outlive the store, such as the stream of a blob.
+    pub(super) fn downgrade(&self) -> WeakWriterHandle {
+        WeakWriterHandle {
+            requests: self.requests.as_ref().map(mpsc::Sender::downgrade),
+            queue_space: self.queue_space.clone(),
             failures: self.failures(),
         }
     }
 
-    pub(super) fn failures(&self) -> Failures {
+    pub(super) fn failures(&self) -> FailureWatch {
         self.supervisor.failures()
     }
 
-    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        self.events.subscribe()
     }
 
     pub(super) fn commits(&self) -> u64 {
@@ -129,192 +138,196 @@ impl Writer {
     }
 }
 
-/// A way to the writer that does not keep it from ending.
+/// Sends operations to the writer thread as long as a [`WriterHandle`] exists.
 #[derive(Clone)]
-pub(super) struct WeakWriter {
-    jobs: Option<mpsc::WeakSender<Job>>,
-    room: Arc<Semaphore>,
-    failures: Failures,
+pub(super) struct WeakWriterHandle {
+    requests: Option<mpsc::WeakSender<WriteRequest>>,
+    queue_space: Arc<Semaphore>,
+    failures: FailureWatch,
 }
 
-impl WeakWriter {
-    /// As [`Writer::submit`], as long as there is a writer.
-    pub(super) async fn submit<T, F>(&self, weight: usize, work: F) -> Result<T, StoreError>
+impl WeakWriterHandle {
+    /// Like [`WriterHandle::submit`]; fails if the writer thread has stopped.
+    pub(super) async fn submit<T, F>(&self, bytes: usize, operation: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Group<'_>) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&mut GroupTransaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     {
-        let share = (weight >> 10).clamp(1, WAITING_KIB) as u32;
+        let kib = (bytes >> 10).clamp(1, MAX_QUEUED_KIB) as u32;
         let permit = self
-            .room
+            .queue_space
             .clone()
-            .acquire_many_owned(share)
+            .acquire_many_owned(kib)
             .await
             .map_err(|_| StoreError::Closed)?;
-        let jobs = self.jobs.as_ref().and_then(mpsc::WeakSender::upgrade);
-        let jobs = jobs.ok_or(StoreError::Closed)?;
-        let (reply, answer) = oneshot::channel();
-        let work: Work = Box::new(move |group| {
-            let (value, failure) = match group.map(work) {
+        let requests = self.requests.as_ref().and_then(mpsc::WeakSender::upgrade);
+        let requests = requests.ok_or(StoreError::Closed)?;
+        let (sender, reply) = oneshot::channel();
+        let operation: WriteOperation = Box::new(move |transaction| {
+            let (value, failure) = match transaction.map(operation) {
                 Some(Ok(value)) => (Some(Ok(value)), None),
-                Some(Err(Failure::Refused(error))) => (Some(Err(error)), None),
+                Some(Err(SqliteFailure::Refused(error))) => (Some(Err(error)), None),
                 Some(Err(failure)) => (None, Some(failure)),
                 None => (None, None),
             };
-            Ran {
-                answer: hold(value, reply, permit),
+            ExecutedOperation {
+                reply: delay_reply(value, sender, permit),
                 failure,
             }
         });
-        // The writer drops its ends without an answer only if it panics.
-        if jobs.send(Job { weight, work }).await.is_err() {
-            return Err(StoreError::of_lost(self.failures.clone()).await);
+        // The writer thread drops its channel ends without a reply only if it panics.
+        if requests.send(WriteRequest { bytes, operation }).await.is_err() {
+            return Err(StoreError::component_lost(self.failures.clone()).await);
         }
-        // A writer that ends waits for all senders to go.
-        drop(jobs);
-        match answer.await {
-            Ok(answer) => answer,
-            Err(_) => Err(StoreError::of_lost(self.failures.clone()).await),
+        // The writer thread stops when all senders are dropped, so this task must not hold one while it waits.
+        drop(requests);
+        match reply.await {
+            Ok(reply) => reply,
+            Err(_) => Err(StoreError::component_lost(self.failures.clone()).await),
         }
     }
 }
 
-impl Drop for Writer {
-    /// What was accepted is still written; then the database is closed, before its lock is let go.
+impl Drop for WriterHandle {
+    /// Lets the thread write what is queued and close the database. The store releases its folder lock after that.
     fn drop(&mut self) {
-        self.jobs = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the writer was told as a failure of this component.
+            // A panic of the thread has been published as a failure of this component.
             let _ = thread.join();
         }
     }
 }
 
-/// Keeps the value back until the group's end is known. A refusal too: it may be due to another of the group,
-/// which then came to nothing.
-fn hold<T: Send + 'static>(
+/// Holds the result back until the group is committed or rolled back. This includes refusals: one may be due to another
+/// operation of the same group, and void if the group is rolled back.
+fn delay_reply<T: Send + 'static>(
     value: Option<Result<T, StoreError>>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    sender: oneshot::Sender<Result<T, StoreError>>,
     permit: OwnedSemaphorePermit,
-) -> Answer {
-    Box::new(move |end| {
+) -> DelayedReply {
+    Box::new(move |commit| {
         drop(permit);
-        let value = end.and_then(|()| value.unwrap_or(Err(StoreError::Closed)));
-        // The caller may have stopped waiting; what was done stays done.
-        let _ = reply.send(value);
+        let value = commit.and_then(|()| value.unwrap_or(Err(StoreError::Closed)));
+        // The caller may have stopped waiting; the operation remains committed.
+        let _ = sender.send(value);
     })
 }
 
-/// What the thread owns.
-struct Desk {
+/// The state that the writer thread owns.
+struct WriterThread {
     connection: Connection,
-    folder: Folder,
-    standards: Standards,
-    waiting: mpsc::Receiver<Job>,
-    changes: broadcast::Sender<Change>,
+    folder: StoreFolder,
+    state: WriterState,
+    queue: mpsc::Receiver<WriteRequest>,
+    events: broadcast::Sender<ChangeEvent>,
     commits: Arc<AtomicU64>,
-    log: Log,
+    checkpointer: WalCheckpointer,
 }
 
-impl Desk {
+impl WriterThread {
     fn run(mut self) {
-        while let Some(first) = self.waiting.blocking_recv() {
+        while let Some(first) = self.queue.blocking_recv() {
             self.handle_group(first);
-            self.log.checkpoint_if_due(&self.connection, self.waiting.len());
+            self.checkpointer
+                .checkpoint_if_due(&self.connection, self.queue.len());
         }
     }
 
-    fn handle_group(&mut self, first: Job) {
-        let mut answers = Vec::new();
-        match self.run_group(first, &mut answers) {
-            Ok(changes) => {
+    fn handle_group(&mut self, first: WriteRequest) {
+        let mut replies = Vec::new();
+        match self.run_group(first, &mut replies) {
+            Ok(events) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                // Told before it is answered: who begins to listen after an answer hears only of what is later.
-                for change in changes {
-                    // Nobody may be listening.
-                    let _ = self.changes.send(change);
+                // Publish before replying: a caller that subscribes after its reply must not receive events of the
+                // change that it already knows.
+                for event in events {
+                    // Sending fails if there is no subscriber.
+                    let _ = self.events.send(event);
                 }
-                answers.into_iter().for_each(|answer| answer(Ok(())));
+                replies.into_iter().for_each(|reply| reply(Ok(())));
             }
             Err(failure) => {
                 let error = failure.into_error(self.folder.root());
-                answers.into_iter().for_each(|answer| answer(Err(repeat(&error))));
+                replies
+                    .into_iter()
+                    .for_each(|reply| reply(Err(duplicate_error(&error))));
             }
         }
     }
 
-    /// Runs the jobs that wait, up to a bound, and commits them. Every one that was run has left its answer,
-    /// whatever the end; one that was not even begun stays in the queue for the next group.
-    fn run_group(&mut self, first: Job, answers: &mut Vec<Answer>) -> Result<Vec<Change>, Failure> {
-        let mut group = match Group::begin(&self.connection, &self.folder, self.standards) {
-            Ok(group) => group,
+    /// Runs the queued operations, up to the bounds of a group, and commits them. Each operation that ran has pushed
+    /// its reply, also on failure. Operations that did not run stay in the queue for the next group.
+    fn run_group(
+        &mut self,
+        first: WriteRequest,
+        replies: &mut Vec<DelayedReply>,
+    ) -> Result<Vec<ChangeEvent>, SqliteFailure> {
+        let mut transaction = match GroupTransaction::begin(&self.connection, &self.folder, self.state) {
+            Ok(transaction) => transaction,
             Err(failure) => {
-                answers.push((first.work)(None).answer);
+                replies.push((first.operation)(None).reply);
                 return Err(failure);
             }
         };
-        let mut weight = 0;
+        let mut bytes = 0;
         let mut next = Some(first);
-        while let Some(job) = next.take() {
-            weight += job.weight;
-            let ran = (job.work)(Some(&mut group));
-            answers.push(ran.answer);
-            if let Some(failure) = ran.failure {
-                group.roll_back();
+        while let Some(request) = next.take() {
+            bytes += request.bytes;
+            let executed = (request.operation)(Some(&mut transaction));
+            replies.push(executed.reply);
+            if let Some(failure) = executed.failure {
+                transaction.roll_back();
                 return Err(failure);
             }
-            if answers.len() < GROUP_JOBS && weight < GROUP_BYTES && !group.is_closed() {
-                next = self.waiting.try_recv().ok();
+            if replies.len() < MAX_GROUP_OPERATIONS && bytes < MAX_GROUP_BYTES && !transaction.is_closed() {
+                next = self.queue.try_recv().ok();
             }
         }
-        let committed = group.commit()?;
-        self.standards.last_add = committed.last_add;
-        self.standards.age = committed.age;
-        for hash in committed.doomed {
+        let committed = transaction.commit()?;
+        self.state.last_add_time = committed.last_add_time;
+        self.state.age = committed.age;
+        for hash in committed.removed_blobs {
             let path = self.folder.blob(hash);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, path = %path.display(), "a blob without a use is left over");
+                    tracing::warn!(%error, path = %path.display(), "could not remove the file of a removed blob");
                 }
                 _ => {}
             }
         }
-        Ok(committed.changes)
+        Ok(committed.events)
     }
-}
-
-fn read_ledger(connection: &Connection, name: &str) -> Result<i64, Failure> {
-    connection
-        .query_row("SELECT value FROM ledger WHERE name = ?1", [name], |row| {
-            row.get(0)
-        })
-        .during("read the ledger")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sqlite::connect;
+    use crate::sqlite::failure::StepContext;
 
-    fn writer() -> (tempfile::TempDir, Writer) {
+    fn writer() -> (tempfile::TempDir, WriterHandle) {
         let root = tempfile::tempdir().unwrap();
-        let (folder, _lock) = Folder::open(root.path()).unwrap();
+        let (folder, _lock) = StoreFolder::open(root.path()).unwrap();
         let connection = connect::writer(&folder).unwrap();
         (
             root,
-            Writer::start(connection, folder, Options::default()).unwrap(),
+            WriterHandle::start(connection, folder, SqliteStoreOptions::default()).unwrap(),
         )
     }
 
     #[tokio::test]
-    async fn a_failed_statement_leaves_no_trace_and_the_writer_goes_on() {
+    async fn a_failed_statement_rolls_back_and_the_writer_continues() {
         const STEP: &str = "test";
         let (_root, writer) = writer();
         let failed: Result<(), _> = writer
-            .submit(1, |group| {
+            .submit(1, |transaction| {
                 let insert = "INSERT INTO ledger VALUES ('trace', 1)";
-                group.connection().execute_batch(insert).during(STEP)?;
-                group.connection().execute_batch("SELECT nonsense").during(STEP)
+                transaction.connection().execute_batch(insert).during(STEP)?;
+                transaction
+                    .connection()
+                    .execute_batch("SELECT nonsense")
+                    .during(STEP)
             })
             .await;
         assert!(
@@ -323,8 +336,8 @@ mod tests {
         );
         let count = "SELECT count(*) FROM ledger WHERE name = 'trace'";
         let traces = writer
-            .submit(1, move |group| {
-                group
+            .submit(1, move |transaction| {
+                transaction
                     .connection()
                     .query_row(count, [], |row| row.get(0))
                     .during(STEP)
@@ -343,10 +356,10 @@ mod tests {
                 "{answer:?}"
             );
         };
-        assert_eq!(writer.failures().seen(), None);
-        // The second may wait behind the first already.
+        assert_eq!(writer.failures().current(), None);
+        // The second operation may be queued behind the first when that panics.
         let (first, second) = tokio::join!(
-            writer.submit(1, |_| -> Result<(), Failure> { panic!("on purpose") }),
+            writer.submit(1, |_| -> Result<(), SqliteFailure> { panic!("on purpose") }),
             writer.submit(1, |_| Ok(())),
         );
         check(first);
@@ -357,10 +370,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_is_no_failure() {
+    async fn closing_the_writer_is_not_reported_as_a_failure() {
         let (_root, writer) = writer();
         let failures = writer.failures();
         drop(writer);
-        assert_eq!(failures.seen(), None);
+        assert_eq!(failures.current(), None);
     }
 }

@@ -1,211 +1,228 @@
-//! The primary is lost while everyone is at work: nothing acknowledged is lost, nothing is committed twice.
+//! Loses the primary while callers add tasks and executors run them: no acknowledged work is lost, and no result is
+//! committed twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use model::{Complete, End, Executing, Moment, Report, ReportAnswer, Status, TaskId};
-use store::contract::sample::{get, marked, new, spec};
-use store::contract::worker::Worker;
-use store::{Change, NewTask, StoreError, TaskStore};
+use model::{
+    AttemptEnd, CompletedAttempt, ExecutingAttempt, Report, ReportAnswer, TaskId, TaskStatus, UnixTime,
+};
+use store::contract::fake_executor::FakeExecutor;
+use store::contract::fixtures::{attempt_result, get_task, new_task, task_spec};
+use store::{ChangeEvent, NewTask, StoreError, TaskStore};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
-use super::set::{Guard, Set};
+use super::replica_set::{TestAuthentication, TestReplicaSet};
 
 const ADDERS: usize = 6;
 const EXECUTORS: usize = 3;
-/// How many of each kind must go well after the fault.
-const MORE: usize = 100;
+/// How many tasks must be added and finished before and after each fault.
+const PROGRESS: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// What was acknowledged.
+/// The tasks whose addition or result a store has acknowledged.
 #[derive(Default)]
-struct Ledger {
+struct AcknowledgedWork {
     stop: AtomicBool,
-    added: Mutex<BTreeMap<TaskId, Moment>>,
-    settled: Mutex<BTreeSet<TaskId>>,
+    added: Mutex<BTreeMap<TaskId, UnixTime>>,
+    finished: Mutex<BTreeSet<TaskId>>,
     errors: AtomicUsize,
 }
 
-impl Ledger {
+impl AcknowledgedWork {
     fn counts(&self) -> (usize, usize) {
         (
             self.added.lock().unwrap().len(),
-            self.settled.lock().unwrap().len(),
+            self.finished.lock().unwrap().len(),
         )
     }
 
-    /// A caller of ours repeats what may go better later, and nothing else.
-    async fn insist<T, F>(&self, call: impl Fn() -> F) -> T
+    /// Retries transient errors, as callers do, and fails the test on any other.
+    async fn retry<T, F>(&self, call: impl Fn() -> F) -> T
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match call().await {
                 Ok(value) => return value,
                 Err(error) => {
                     assert!(error.is_transient(), "{error:?}");
-                    assert!(begun.elapsed() < DEADLINE, "{error:?}");
+                    assert!(started.elapsed() < DEADLINE, "{error:?}");
                     self.errors.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
     }
 
-    /// Until so many more of each were acknowledged. Answers how long that took.
+    /// Waits until this many more tasks were added and finished. Returns how long that took.
     async fn wait_for_more(&self, more: usize) -> Duration {
-        let begun = Instant::now();
-        let (added, settled) = self.counts();
+        let started = Instant::now();
+        let (added, finished) = self.counts();
         loop {
             let now = self.counts();
-            if now.0 >= added + more && now.1 >= settled + more {
-                return begun.elapsed();
+            if now.0 >= added + more && now.1 >= finished + more {
+                return started.elapsed();
             }
             assert!(
-                begun.elapsed() < DEADLINE,
-                "no progress: {now:?} after {added} {settled}"
+                started.elapsed() < DEADLINE,
+                "no progress: {now:?} after {added} added and {finished} finished"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
+/// How the primary is lost.
 #[derive(Clone, Copy)]
-enum Fault {
+enum PrimaryFault {
     Kill,
     Pause,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_primary_loses_nothing() {
-    let mut set = Set::start(3, Guard::Open).await;
+async fn no_acknowledged_work_is_lost_with_the_primary() {
+    let mut replica_set = TestReplicaSet::start(3, TestAuthentication::Disabled).await;
     let stores: Vec<Arc<dyn TaskStore>> = vec![
-        Arc::new(set.open("failover").await),
-        Arc::new(set.open("failover").await),
+        Arc::new(replica_set.open("failover").await),
+        Arc::new(replica_set.open("failover").await),
     ];
-    let ledger = Arc::new(Ledger::default());
-    let heard = tokio::spawn(listen(stores[1].changes(), ledger.clone()));
+    let acknowledged = Arc::new(AcknowledgedWork::default());
+    let observed = tokio::spawn(collect_events(stores[1].subscribe(), acknowledged.clone()));
     let mut load = JoinSet::new();
     for index in 0..ADDERS {
-        load.spawn(add(stores[index % 2].clone(), ledger.clone()));
+        load.spawn(add(stores[index % 2].clone(), acknowledged.clone()));
     }
     for index in 0..EXECUTORS {
-        load.spawn(work(stores.clone(), format!("e{index}"), ledger.clone()));
+        load.spawn(run_executor(
+            stores.clone(),
+            format!("e{index}"),
+            acknowledged.clone(),
+        ));
     }
-    ledger.wait_for_more(MORE).await;
-    for fault in [Fault::Kill, Fault::Pause] {
-        set.until_whole().await;
-        let primary = set.primary().await;
+    acknowledged.wait_for_more(PROGRESS).await;
+    for fault in [PrimaryFault::Kill, PrimaryFault::Pause] {
+        replica_set.wait_until_all_members_replicate().await;
+        let primary = replica_set.primary().await;
         match fault {
-            Fault::Kill => set.kill(primary),
-            Fault::Pause => set.pause(primary),
+            PrimaryFault::Kill => replica_set.kill(primary),
+            PrimaryFault::Pause => replica_set.pause(primary),
         }
-        let took = ledger.wait_for_more(MORE).await;
+        let took = acknowledged.wait_for_more(PROGRESS).await;
         match fault {
-            Fault::Kill => set.restart(primary),
-            Fault::Pause => set.resume(primary),
+            PrimaryFault::Kill => replica_set.restart(primary),
+            PrimaryFault::Pause => replica_set.resume(primary),
         }
-        println!("went on {took:.1?} after the primary was lost");
-        // What the old primary had alone is taken back now.
-        ledger.wait_for_more(MORE).await;
+        println!("progress {took:.1?} after the primary was lost");
+        // The old primary rolls back what it had not replicated.
+        acknowledged.wait_for_more(PROGRESS).await;
     }
-    ledger.stop.store(true, Ordering::Relaxed);
+    acknowledged.stop.store(true, Ordering::Relaxed);
     load.join_all().await;
     println!(
-        "{:?} added and settled, {} calls to be repeated",
-        ledger.counts(),
-        ledger.errors.load(Ordering::Relaxed)
+        "{:?} added and finished, {} calls retried",
+        acknowledged.counts(),
+        acknowledged.errors.load(Ordering::Relaxed)
     );
-    check(&*stores[0], &ledger).await;
-    let heard = heard.await.unwrap();
-    if let Heard::All(ended) = &heard {
-        let settled = ledger.settled.lock().unwrap();
-        let missed: Vec<_> = settled.difference(ended).collect();
-        assert!(missed.is_empty(), "these ends were not told: {missed:?}");
+    check(&*stores[0], &acknowledged).await;
+    let observed = observed.await.unwrap();
+    if let ObservedEvents::All(finished_events) = &observed {
+        let finished = acknowledged.finished.lock().unwrap();
+        let missed: Vec<_> = finished.difference(finished_events).collect();
+        assert!(
+            missed.is_empty(),
+            "no events for these finished tasks: {missed:?}"
+        );
     }
 }
 
-async fn add(store: Arc<dyn TaskStore>, ledger: Arc<Ledger>) {
-    while !ledger.stop.load(Ordering::Relaxed) {
-        let tasks: Vec<NewTask> = (0..3).map(|_| new(spec())).collect();
-        let added = ledger.insist(|| store.add(tasks.clone())).await;
-        let mut all = ledger.added.lock().unwrap();
+async fn add(store: Arc<dyn TaskStore>, acknowledged: Arc<AcknowledgedWork>) {
+    while !acknowledged.stop.load(Ordering::Relaxed) {
+        let tasks: Vec<NewTask> = (0..3).map(|_| new_task(task_spec())).collect();
+        let added = acknowledged.retry(|| store.add(tasks.clone())).await;
+        let mut all = acknowledged.added.lock().unwrap();
         all.extend(added.iter().map(|added| (added.id, added.add_time)));
     }
 }
 
-/// Repeats a report that was not answered, at the other judicator. Goes on until nothing is left.
-async fn work(stores: Vec<Arc<dyn TaskStore>>, name: String, ledger: Arc<Ledger>) {
-    let mut worker = Worker::new(&stores[0], &name);
-    let tries = AtomicUsize::new(0);
+/// Runs an executor that repeats a failed report at the other judicator. Ends when it has no more tasks.
+async fn run_executor(stores: Vec<Arc<dyn TaskStore>>, name: String, acknowledged: Arc<AcknowledgedWork>) {
+    let mut executor = FakeExecutor::new(&stores[0], &name);
+    let calls = AtomicUsize::new(0);
     loop {
-        let stopped = ledger.stop.load(Ordering::Relaxed);
-        let complete: Vec<_> = std::mem::take(&mut worker.running)
+        let stopped = acknowledged.stop.load(Ordering::Relaxed);
+        let complete: Vec<_> = std::mem::take(&mut executor.running)
             .into_iter()
-            .map(|running| Complete {
-                handout: running.handout,
-                end: End::Result(marked(running.handout.attempt, &name)),
+            .map(|running| CompletedAttempt {
+                attempt_id: running.attempt_id,
+                end: AttemptEnd::Result(attempt_result(running.attempt_id.attempt, &name)),
             })
             .collect();
         let report = Report {
             complete,
             vacant: 8,
-            ..worker.next_report()
+            ..executor.next_report()
         };
-        let reported = ledger
-            .insist(|| {
-                let count = tries.fetch_add(1, Ordering::Relaxed);
+        let reported = acknowledged
+            .retry(|| {
+                let count = calls.fetch_add(1, Ordering::Relaxed);
                 stores[count % stores.len()].report(report.clone())
             })
             .await;
         let ReportAnswer::Done(answer) = reported.answer else {
             panic!("refused: {:?}", reported.answer);
         };
-        worker.acked = report.seq;
-        worker.running = answer
+        executor.acked = report.seq;
+        executor.running = answer
             .assign
             .iter()
-            .map(|assigned| Executing {
-                handout: assigned.handout,
+            .map(|assigned| ExecutingAttempt {
+                attempt_id: assigned.attempt_id,
                 status: None,
             })
             .collect();
-        for handout in answer.delete {
-            let fresh = ledger.settled.lock().unwrap().insert(handout.task);
-            assert!(fresh, "{handout:?} was given out after it had ended");
+        for attempt_id in answer.delete {
+            let fresh = acknowledged.finished.lock().unwrap().insert(attempt_id.task);
+            assert!(fresh, "{attempt_id:?} was assigned after it had finished");
         }
-        if stopped && worker.running.is_empty() {
+        if stopped && executor.running.is_empty() {
             return;
         }
     }
 }
 
-enum Heard {
+/// The change events that a subscriber received.
+enum ObservedEvents {
     All(BTreeSet<TaskId>),
-    /// Told that something was missed: then everyone looks for himself.
-    Lost,
+    /// The store reported lost events, which is permitted.
+    Incomplete,
 }
 
-/// Until everything has ended that was acknowledged, or something was lost.
-async fn listen(mut changes: Receiver<Change>, ledger: Arc<Ledger>) -> Heard {
-    let mut ended = BTreeSet::new();
-    let mut quiet = None;
+/// Collects events until all acknowledged results were seen, or events were lost.
+async fn collect_events(
+    mut events: Receiver<ChangeEvent>,
+    acknowledged: Arc<AcknowledgedWork>,
+) -> ObservedEvents {
+    let mut finished_events = BTreeSet::new();
+    let mut quiet_since = None;
     loop {
-        match tokio::time::timeout(Duration::from_millis(500), changes.recv()).await {
-            Ok(Ok(Change::Moved { id, status, .. })) if status.done() => drop(ended.insert(id)),
-            Ok(Ok(Change::Lost) | Err(RecvError::Lagged(_))) => return Heard::Lost,
+        match tokio::time::timeout(Duration::from_millis(500), events.recv()).await {
+            Ok(Ok(ChangeEvent::StatusChanged { id, status, .. })) if status.is_done() => {
+                finished_events.insert(id);
+            }
+            Ok(Ok(ChangeEvent::EventsLost) | Err(RecvError::Lagged(_))) => return ObservedEvents::Incomplete,
             Ok(Err(RecvError::Closed)) => panic!("the store is open"),
             Ok(Ok(_)) => {}
-            // Nothing more happens; what is on its way may still take a moment.
-            Err(_) if ledger.stop.load(Ordering::Relaxed) => {
-                let since = *quiet.get_or_insert_with(Instant::now);
-                let all = ledger.settled.lock().unwrap().is_subset(&ended);
+            // The load has stopped, but events may still arrive.
+            Err(_) if acknowledged.stop.load(Ordering::Relaxed) => {
+                let since = *quiet_since.get_or_insert_with(Instant::now);
+                let all = acknowledged.finished.lock().unwrap().is_subset(&finished_events);
                 if all || since.elapsed() > Duration::from_secs(10) {
-                    return Heard::All(ended);
+                    return ObservedEvents::All(finished_events);
                 }
             }
             Err(_) => {}
@@ -213,24 +230,24 @@ async fn listen(mut changes: Receiver<Change>, ledger: Arc<Ledger>) -> Heard {
     }
 }
 
-async fn check(store: &dyn TaskStore, ledger: &Ledger) {
-    let added = ledger.added.lock().unwrap().clone();
-    let settled = ledger.settled.lock().unwrap().clone();
+async fn check(store: &dyn TaskStore, acknowledged: &AcknowledgedWork) {
+    let added = acknowledged.added.lock().unwrap().clone();
+    let finished = acknowledged.finished.lock().unwrap().clone();
     for (id, add_time) in &added {
-        let task = get(store, *id).await;
+        let task = get_task(store, *id).await;
         assert_eq!(task.add_time, *add_time);
-        assert_eq!(task.status, Status::Success, "{task:?}");
-        assert!(settled.contains(id));
+        assert_eq!(task.status, TaskStatus::Success, "{task:?}");
+        assert!(finished.contains(id));
         let result = task.result.unwrap().execute.unwrap();
         let mark = String::from_utf8(result.stdout.bytes.to_vec()).unwrap();
         assert!(
             mark.starts_with(&format!("{} ", task.attempt)),
-            "{mark} is of another attempt"
+            "the result is from another attempt: {mark}"
         );
     }
     let totals = store.totals().await.unwrap();
     assert_eq!(totals.held, 0);
-    assert_eq!(totals.counts[&Status::Success], settled.len() as u64);
-    // An addition that was not acknowledged may have taken effect: the caller repeated it, so it is known.
+    assert_eq!(totals.counts[&TaskStatus::Success], finished.len() as u64);
+    // An unacknowledged addition may have taken effect, but its caller repeated it, so it is counted.
     assert_eq!(totals.counts.values().sum::<u64>(), added.len() as u64);
 }

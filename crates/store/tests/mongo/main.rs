@@ -1,20 +1,19 @@
-//! The MongoDB store under the contract that every store keeps, and what is its own to promise; on real replica
-//! sets.
+//! Tests of the MongoDB store on real replica sets: the contract of all stores, and what is specific to this one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod aging;
-mod alternating;
+mod alternating_stores;
 mod blobs;
-mod changes;
-mod content;
-mod damage;
+mod change_stream;
+mod concurrent_judicators;
 mod failover;
-mod opening;
+mod large_content;
+mod open_store;
 mod priority;
-mod searching;
-mod set;
-mod sharing;
+mod replica_set;
+mod search;
+mod store_age;
+mod unreadable_documents;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,48 +21,54 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures::{StreamExt, stream};
 use store::TaskStore;
 
-use self::alternating::Alternating;
-use self::set::{Guard, Set};
+use self::alternating_stores::AlternatingStores;
+use self::replica_set::{TestAuthentication, TestReplicaSet};
 
-/// How many cases run at the same time.
-const AT_ONCE: usize = 8;
+/// How many cases of the contract run at the same time.
+const CONCURRENT_CASES: usize = 8;
 
-/// Each on an empty database of one set: to start a set for each would take minutes.
+/// Each case has its own database in one replica set, because starting a replica set for each would take minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_contract_is_kept() {
-    let set = Arc::new(Set::start(1, Guard::Open).await);
-    let failed: Vec<_> = stream::iter(store::cases_of_the_contract!())
+async fn the_store_passes_every_contract_case() {
+    let replica_set = Arc::new(TestReplicaSet::start(1, TestAuthentication::Disabled).await);
+    let failed: Vec<_> = stream::iter(store::contract_cases!())
         .map(|case| {
-            let set = set.clone();
+            let replica_set = replica_set.clone();
             async move {
                 let database = case.name.replace("::", "-");
                 let ran = tokio::spawn(async move {
-                    let store = Arc::new(set.open(&format!("{database:.60}")).await);
+                    let store = Arc::new(replica_set.open(&format!("{database:.60}")).await);
                     (case.run)(store).await;
                 });
                 ran.await.is_err().then_some(case.name)
             }
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_CASES)
         .filter_map(std::future::ready)
         .collect()
         .await;
     assert!(failed.is_empty(), "these cases failed: {failed:?}");
 }
 
-/// Once with a store alone, and once with two that take turns, as two judicators on one set.
+/// Runs once with a single store, and once with two stores that take turns, as two judicators on one database.
 #[test]
-fn random_interleavings_keep_every_promise() {
+fn random_interleavings_match_the_reference_model() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let set = runtime.block_on(Set::start(1, Guard::Open));
+    let replica_set = runtime.block_on(TestReplicaSet::start(1, TestAuthentication::Disabled));
     let count = AtomicU32::new(0);
     let database = || format!("history-{}", count.fetch_add(1, Ordering::Relaxed));
     store::contract::interleaving::run(10, || async {
-        ((), Arc::new(set.open(&database()).await) as Arc<dyn TaskStore>)
+        (
+            (),
+            Arc::new(replica_set.open(&database()).await) as Arc<dyn TaskStore>,
+        )
     });
     store::contract::interleaving::run(10, || async {
         let database = database();
-        let stores = [set.open(&database).await, set.open(&database).await];
-        ((), Arc::new(Alternating::new(stores)) as Arc<dyn TaskStore>)
+        let stores = [
+            replica_set.open(&database).await,
+            replica_set.open(&database).await,
+        ];
+        ((), Arc::new(AlternatingStores::new(stores)) as Arc<dyn TaskStore>)
     });
 }

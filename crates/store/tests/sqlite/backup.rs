@@ -1,4 +1,4 @@
-//! A copy that is made while the store is written to is a whole store of its own.
+//! A backup of a store in use is a complete store.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::BlobHash;
 use rusqlite::Connection;
 use store::TaskStore;
-use store::contract::sample::{blob, hash_of, new, put, spec};
-use store::sqlite::{BackedUp, BackupError, SqliteStore, backup};
+use store::contract::fixtures::{hash_of, new_task, put_blob, read_blob, task_spec};
+use store::sqlite::{BackupError, BackupSummary, SqliteStore, backup};
 use tempfile::TempDir;
 
 use super::open;
 
-fn copied(store: &TempDir, target: &Path) -> Result<BackedUp, BackupError> {
+fn back_up(store: &TempDir, target: &Path) -> Result<BackupSummary, BackupError> {
     backup(store.path(), target, &[])
 }
 
-fn file(store: &Path, hash: BlobHash) -> PathBuf {
+fn blob_file(store: &Path, hash: BlobHash) -> PathBuf {
     let name = hash.to_string();
     store.join("blobs").join(&name[..2]).join(&name[2..])
 }
 
-/// The result of a query that counts.
+/// The result of a query that returns one number.
 fn count(store: &Path, sql: &str) -> i64 {
     let database = Connection::open(store.join("tasks.db")).unwrap();
     database.query_row(sql, [], |row| row.get(0)).unwrap()
@@ -35,18 +35,18 @@ async fn a_backup_under_load_has_every_acknowledged_task() {
     let store = open(folder.path());
     let mut before = Vec::new();
     for _ in 0..200 {
-        let task = new(spec());
+        let task = new_task(task_spec());
         before.push(task.id);
         store.add(vec![task]).await.unwrap();
     }
-    let hash = put(&*store, b"a blob of some bytes").await.unwrap();
+    let hash = put_blob(&*store, b"a blob of some bytes").await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let load = {
         let (store, stop) = (store.clone(), stop.clone());
         tokio::spawn(async move {
             let mut added = 0_u64;
             while !stop.load(Ordering::Relaxed) {
-                store.add(vec![new(spec())]).await.unwrap();
+                store.add(vec![new_task(task_spec())]).await.unwrap();
                 added += 1;
             }
             added
@@ -70,7 +70,7 @@ async fn a_backup_under_load_has_every_acknowledged_task() {
         }
         let total: u64 = copy.totals().await.unwrap().counts.values().sum();
         assert_eq!(total, done.tasks);
-        assert_eq!(blob(&*copy, hash).await.unwrap(), b"a blob of some bytes");
+        assert_eq!(read_blob(&*copy, hash).await.unwrap(), b"a blob of some bytes");
     }
     stop.store(true, Ordering::Relaxed);
     assert!(load.await.unwrap() > 0);
@@ -80,42 +80,42 @@ async fn a_backup_under_load_has_every_acknowledged_task() {
 async fn a_closed_store_can_be_backed_up_too() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path());
-    let task = new(spec());
+    let task = new_task(task_spec());
     store.add(vec![task.clone()]).await.unwrap();
     drop(store);
     let targets = TempDir::new().unwrap();
     let target = targets.path().join("b");
-    assert_eq!(copied(&folder, &target).unwrap().tasks, 1);
+    assert_eq!(back_up(&folder, &target).unwrap().tasks, 1);
     let copy = open(&target.join("store"));
     assert!(copy.get(task.id).await.unwrap().is_some());
-    // What a backup left open must not keep the store from opening again.
+    // The backup must leave no lock behind.
     assert!(open(folder.path()).get(task.id).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_backup_is_refused() {
+async fn an_invalid_source_or_target_is_refused() {
     let folder = TempDir::new().unwrap();
     let targets = TempDir::new().unwrap();
     let target = targets.path().join("b");
-    let error = copied(&folder, &target).unwrap_err();
+    let error = back_up(&folder, &target).unwrap_err();
     assert!(matches!(error, BackupError::NoStore { .. }), "{error}");
 
     let _store = open(folder.path());
     std::fs::create_dir(&target).unwrap();
-    let error = copied(&folder, &target).unwrap_err();
+    let error = back_up(&folder, &target).unwrap_err();
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
 
     let target = targets.path().join("c");
     let staging = targets.path().join("c.new");
     std::fs::create_dir(&staging).unwrap();
-    let error = copied(&folder, &target).unwrap_err();
+    let error = back_up(&folder, &target).unwrap_err();
     assert!(matches!(error, BackupError::Unfinished { .. }), "{error}");
     std::fs::remove_dir(&staging).unwrap();
 
-    // Nothing is left of what failed.
+    // A failed backup leaves nothing behind.
     let nonsense = TempDir::new().unwrap();
     std::fs::write(nonsense.path().join("tasks.db"), "no database ".repeat(1000)).unwrap();
-    assert!(copied(&nonsense, &target).is_err());
+    assert!(back_up(&nonsense, &target).is_err());
     assert!(!staging.exists() && !target.exists());
 }
 
@@ -125,59 +125,65 @@ async fn damaged_blobs_are_left_out_and_everything_else_is_copied() {
     let store = open(folder.path());
     let mut hashes = Vec::new();
     for content in ["whole", "marked", "missing", "short", "changed"] {
-        hashes.push(put(&*store, content.as_bytes()).await.unwrap());
+        hashes.push(put_blob(&*store, content.as_bytes()).await.unwrap());
     }
-    let [whole, marked, missing, short, changed] = hashes[..] else {
+    let [intact, marked, missing, short, changed] = hashes[..] else {
         panic!("five blobs");
     };
-    let path = |hash| file(folder.path(), hash);
+    let path = |hash| blob_file(folder.path(), hash);
     std::fs::write(path(marked), "MARKED").unwrap();
-    assert!(store.get_blob(marked).await.is_err(), "the read marks it");
+    assert!(
+        store.get_blob(marked).await.is_err(),
+        "the read marks the blob as damaged"
+    );
     std::fs::remove_file(path(missing)).unwrap();
     std::fs::write(path(short), "s").unwrap();
     std::fs::write(path(changed), "CHANGED").unwrap();
 
     let targets = TempDir::new().unwrap();
     let target = targets.path().join("b");
-    let done = copied(&folder, &target).unwrap();
+    let done = back_up(&folder, &target).unwrap();
     assert_eq!((done.blobs, done.blob_bytes, done.damaged), (1, 5, 4));
     let copy = target.join("store");
     for hash in [marked, missing, short, changed] {
-        assert!(!file(&copy, hash).exists(), "{hash}");
+        assert!(!blob_file(&copy, hash).exists(), "{hash}");
     }
     assert_eq!(count(&copy, "SELECT count(*) FROM blobs WHERE damaged = 1"), 4);
     let restored = open(&copy);
-    assert_eq!(blob(&*restored, whole).await.unwrap(), b"whole");
-    // A backup is read only: the live store learns of damage by its own scan.
+    assert_eq!(read_blob(&*restored, intact).await.unwrap(), b"whole");
+    // A backup only reads the live store: its own scan marks damaged blobs.
     let marks = "SELECT count(*) FROM blobs WHERE damaged = 1";
     assert_eq!(count(folder.path(), marks), 1);
-    // A repair is possible on the restored store as on any other.
-    put(&*restored, b"missing").await.unwrap();
-    assert_eq!(blob(&*restored, missing).await.unwrap(), b"missing");
+    // Putting a blob again repairs it in the restored store too.
+    put_blob(&*restored, b"missing").await.unwrap();
+    assert_eq!(read_blob(&*restored, missing).await.unwrap(), b"missing");
 }
 
 #[tokio::test]
 async fn a_backup_shares_no_file_with_the_store() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path());
-    let hash = put(&*store, b"a blob").await.unwrap();
+    let hash = put_blob(&*store, b"a blob").await.unwrap();
     let targets = TempDir::new().unwrap();
     let target = targets.path().join("b");
-    copied(&folder, &target).unwrap();
+    back_up(&folder, &target).unwrap();
     let inode = |path: PathBuf| std::fs::metadata(path).unwrap().ino();
-    let (live, copy) = (file(folder.path(), hash), file(&target.join("store"), hash));
+    let (live, copy) = (
+        blob_file(folder.path(), hash),
+        blob_file(&target.join("store"), hash),
+    );
     assert_ne!(inode(live), inode(copy));
 }
 
 #[tokio::test]
-async fn files_beside_the_store_are_copied_for_this_user_only() {
+async fn extra_files_are_copied_with_owner_only_permissions() {
     let folder = TempDir::new().unwrap();
     let _store = open(&folder.path().join("store"));
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "a secret").unwrap();
-    let beside = [secret, folder.path().join("none")];
+    let extra_files = [secret, folder.path().join("none")];
     let target = folder.path().join("b");
-    backup(&folder.path().join("store"), &target, &beside).unwrap();
+    backup(&folder.path().join("store"), &target, &extra_files).unwrap();
     let copy = target.join("secret");
     assert_eq!(std::fs::read_to_string(&copy).unwrap(), "a secret");
     let mode = std::fs::metadata(&copy).unwrap().permissions().mode();
@@ -185,31 +191,31 @@ async fn files_beside_the_store_are_copied_for_this_user_only() {
     assert!(!target.join("none").exists());
 }
 
-/// As before an upgrade, when the new binary backs up what the old one keeps.
+/// Before an upgrade, the new binary backs up the store of the old one.
 #[tokio::test]
-async fn a_store_of_the_first_version_can_be_backed_up() {
+async fn a_version_1_store_can_be_backed_up() {
     let folder = TempDir::new().unwrap();
     let database = Connection::open(folder.path().join("tasks.db")).unwrap();
     database
         .execute_batch(include_str!("../../src/sqlite/schema/1.sql"))
         .unwrap();
-    let (whole, missing) = (hash_of(b"whole"), hash_of(b"missing"));
-    for hash in [whole, missing] {
+    let (intact, missing) = (hash_of(b"whole"), hash_of(b"missing"));
+    for hash in [intact, missing] {
         let put = "INSERT INTO blobs (hash, size, used) VALUES (?1, 5, 7)";
         database.execute(put, [&hash.0[..]]).unwrap();
     }
     database.pragma_update(None, "user_version", 1).unwrap();
     drop(database);
-    let path = file(folder.path(), whole);
+    let path = blob_file(folder.path(), intact);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, "whole").unwrap();
 
     let targets = TempDir::new().unwrap();
     let target = targets.path().join("b");
-    let done = copied(&folder, &target).unwrap();
+    let done = back_up(&folder, &target).unwrap();
     assert_eq!((done.blobs, done.damaged), (1, 1));
     let copy = target.join("store");
     assert_eq!(count(&copy, "SELECT count(*) FROM blobs"), 2);
     assert_eq!(count(&copy, "SELECT user_version FROM pragma_user_version"), 1);
-    assert_eq!(blob(&*open(&copy), whole).await.unwrap(), b"whole");
+    assert_eq!(read_blob(&*open(&copy), intact).await.unwrap(), b"whole");
 }

@@ -1,8 +1,8 @@
-//! What was acknowledged survives the death of the process.
+//! Acknowledged operations survive a kill of the process.
 
 #![allow(
     clippy::print_stdout,
-    reason = "the process to be killed says what it has done"
+    reason = "the child process prints what the store has acknowledged"
 )]
 
 use std::collections::BTreeSet;
@@ -10,23 +10,24 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use model::{Query, Status, TaskId};
+use model::{TaskId, TaskQuery, TaskStatus};
 use store::TaskStore;
-use store::contract::sample::{add_one, get, marked};
-use store::contract::worker::Worker;
+use store::contract::fake_executor::FakeExecutor;
+use store::contract::fixtures::{add_task, attempt_result, get_task};
 
 use super::open;
 
-/// Tells a process started by this test that it is the one to be killed, and where.
-const VICTIM: &str = "STORE_CRASH_FOLDER";
+/// Set in the environment of the child process that the test kills: the folder of the store.
+const CHILD_FOLDER: &str = "STORE_CRASH_FOLDER";
 const ROUNDS: usize = 3;
+/// How many lines the child prints before it is killed.
 const LINES: usize = 300;
 
-/// The test starts itself, as a process that adds and finishes tasks and says so, kills it in the middle of
-/// that, and looks for everything it said.
+/// The test starts itself as a child process, which adds and finishes tasks and prints each after its
+/// acknowledgement. The test kills the child and checks that the store has everything that the child printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_work_survives_a_kill() {
-    if let Some(folder) = std::env::var_os(VICTIM) {
+    if let Some(folder) = std::env::var_os(CHILD_FOLDER) {
         work_until_killed(Path::new(&folder)).await;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +37,7 @@ async fn acknowledged_work_survives_a_kill() {
             match line.split_once(' ') {
                 Some(("added", id)) => assert!(added.insert(id.parse::<TaskId>().unwrap())),
                 Some(("finished", id)) => assert!(finished.insert(id.parse::<TaskId>().unwrap())),
-                // The test harness has its own to say.
+                // The test harness prints other lines.
                 _ => {}
             }
         }
@@ -45,10 +46,10 @@ async fn acknowledged_work_survives_a_kill() {
             assert!(store.get(*id).await.unwrap().is_some(), "{id} was lost");
         }
         for id in &finished {
-            let task = get(&*store, *id).await;
+            let task = get_task(&*store, *id).await;
             assert_eq!(
                 (task.status, task.result),
-                (Status::Success, Some(marked(task.attempt, "crash")))
+                (TaskStatus::Success, Some(attempt_result(task.attempt, "crash")))
             );
         }
         check_totals(&*store).await;
@@ -67,18 +68,20 @@ async fn work_until_killed(folder: &Path) -> ! {
         let store = store.clone();
         tokio::spawn(async move {
             loop {
-                let id = add_one(&*store).await;
+                let id = add_task(&*store).await;
                 println!("added {id}");
             }
         });
     }
     let store: std::sync::Arc<dyn TaskStore> = store;
-    let mut worker = Worker::new(&store, &format!("e{}", std::process::id()));
+    let mut executor = FakeExecutor::new(&store, &format!("e{}", std::process::id()));
     loop {
-        for assigned in worker.claim(4).await {
-            let handout = assigned.handout;
-            worker.finish(handout, marked(handout.attempt, "crash")).await;
-            println!("finished {}", handout.task);
+        for assigned in executor.claim(4).await {
+            let attempt_id = assigned.attempt_id;
+            executor
+                .finish(attempt_id, attempt_result(attempt_id.attempt, "crash"))
+                .await;
+            println!("finished {}", attempt_id.task);
         }
     }
 }
@@ -90,13 +93,13 @@ fn start(folder: &Path) -> Child {
             "crash::acknowledged_work_survives_a_kill",
             "--nocapture",
         ])
-        .env(VICTIM, folder)
+        .env(CHILD_FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-/// All complete lines that the process got out, which are at least this many.
+/// Kills the child after `count` lines and returns all complete lines that it printed.
 fn kill_after(count: usize, mut child: Child) -> Vec<String> {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut lines = vec![];
@@ -111,18 +114,18 @@ fn kill_after(count: usize, mut child: Child) -> Vec<String> {
         }
     }
     child.wait().unwrap();
-    assert!(lines.len() >= count, "it ended by itself: {lines:?}");
+    assert!(lines.len() >= count, "the child ended by itself: {lines:?}");
     lines
 }
 
-/// The sums are in the same transactions as what they sum up.
+/// The counters are written in the same transactions as the tasks, so they match after a crash.
 async fn check_totals(store: &dyn TaskStore) {
     let totals = store.totals().await.unwrap();
-    for status in Status::ALL {
-        let mut query = Query {
+    for status in TaskStatus::ALL {
+        let mut query = TaskQuery {
             statuses: vec![status],
             limit: 1000,
-            ..Query::default()
+            ..TaskQuery::default()
         };
         let mut count = 0;
         loop {

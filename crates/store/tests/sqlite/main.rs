@@ -1,44 +1,44 @@
-//! The SQLite store under the contract that every store keeps, and what is its own to promise.
+//! Tests of the SQLite store: the contract tests, and what only this store promises.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backup;
 mod blobs;
+mod check;
 mod crash;
-mod damage;
 mod full_disk;
-mod grouping;
+mod group_commit;
 mod opening;
-mod readiness;
+mod unreadable_rows;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use store::TaskStore;
-use store::sqlite::{Options, SqliteStore};
+use store::sqlite::{SqliteStore, SqliteStoreOptions};
 use tempfile::TempDir;
 
-async fn empty() -> (TempDir, Arc<dyn TaskStore>) {
+async fn empty_store() -> (TempDir, Arc<dyn TaskStore>) {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path());
     (folder, store)
 }
 
 fn open(folder: &Path) -> Arc<SqliteStore> {
-    let options = Options {
-        max_attempts: store::contract::LOSSES,
-        search_window: store::contract::WINDOW,
+    let options = SqliteStoreOptions {
+        max_attempts: store::contract::MAX_ATTEMPTS,
+        search_scan_limit: store::contract::SCAN_LIMIT,
     };
     Arc::new(SqliteStore::open(folder, options).unwrap())
 }
 
 mod contract {
-    use super::empty;
+    use super::empty_store;
 
-    store::keeps_the_contract!(empty);
+    store::contract_tests!(empty_store);
 }
 
 #[test]
-fn random_interleavings_keep_every_promise() {
-    store::contract::interleaving::run(64, empty);
+fn random_histories_match_the_reference_implementation() {
+    store::contract::interleaving::run(64, empty_store);
 }

@@ -1,26 +1,30 @@
+//! The executor service of a cluster node.
+
 use std::sync::Arc;
 
 use anyhow::Result;
-use boot::Word;
-use executor::Contact;
+use boot::ServiceMessage;
+use executor::JudicatorLocation;
 
-use super::super::access::{Own, access};
+use super::super::etcd_access::{LocalEtcd, etcd_access};
 use crate::config::Config;
-use crate::node::{Folder, Parts, Reload, Renewed, Secrets, Signals, start};
+use crate::node::{
+    NodeComponents, NodeFolder, NodeSecrets, ReloadOnHangup, ReloadedFiles, StopSignals, start,
+};
 
-pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
-    let tether = super::tether()?;
-    let signals = Signals::listen_with(tether.clone())?;
-    let secrets = Secrets::load(&config)?;
-    let folder = Folder::prepare(&config.node.data.0)?;
-    let (registry, list) = start::judicator_list(access(&config, &secrets, Own::Proxy))?;
-    let calls = rpc::Client::new(registry.judicators, secrets.cluster.clone());
-    let parts = vec![
-        start::executor(&config, &folder, Arc::new(calls), Contact::Remote).await?,
-        start::reload(reload, Renewed::in_cluster(&secrets)),
-        // To the very end: the last report, too, has to find a judicator.
-        list,
+pub(super) async fn run(config: Config, reload: ReloadOnHangup) -> Result<()> {
+    let boot_connection = super::boot_connection()?;
+    let signals = StopSignals::listen_with(boot_connection.clone())?;
+    let secrets = NodeSecrets::load(&config)?;
+    let folder = NodeFolder::prepare(&config.node.data.0)?;
+    let (registry, judicator_list) = start::judicator_list(etcd_access(&config, &secrets, LocalEtcd::Proxy))?;
+    let calls = rpc::RpcClient::new(registry.judicators, secrets.cluster.clone());
+    let components = vec![
+        start::executor(&config, &folder, Arc::new(calls), JudicatorLocation::Remote).await?,
+        start::reload(reload, ReloadedFiles::in_cluster(&secrets)),
+        // Stopped last, because the executor's last report still needs the addresses of the judicators.
+        judicator_list,
     ];
-    tether.say(&Word::Ready);
-    Parts(parts).run(signals).await
+    boot_connection.send(&ServiceMessage::Ready);
+    NodeComponents(components).run(signals).await
 }

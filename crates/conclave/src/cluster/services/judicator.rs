@@ -1,113 +1,124 @@
+//! The judicator service of a cluster node.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use boot::{Tether, Word};
-use registry::etcd::{Access, Me};
-use store::mongo::{Login, MongoStore};
+use boot::{BootConnection, ServiceMessage};
+use registry::etcd::{EtcdAccess, LocalJudicator};
+use store::mongo::{MongoCredentials, MongoStore, MongoStoreOptions};
 use supervise::Component;
 
-use super::super::access::{Own, access, advertised};
-use super::super::options::mongodb_secret;
-use super::super::roster::ClusterRoster;
+use super::super::daemon_options::mongodb_secret;
+use super::super::etcd_access::{LocalEtcd, advertised_address, etcd_access};
+use super::super::judicator_list::list_cluster_judicators;
 use crate::config::Config;
-use crate::node::{self, Folder, Part, Parts, Reload, Renewed, Secrets, Signals, options, start};
+use crate::node::{
+    self, NodeComponent, NodeComponents, NodeFolder, NodeSecrets, ReloadOnHangup, ReloadedFiles, StopSignals,
+    options, start,
+};
 
-/// How long the registry may take to forget us when we stop.
-const FAREWELL: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long the deregistration from etcd may take at a stop.
+const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(config: Config, reload: Reload) -> Result<()> {
-    let tether = super::tether()?;
-    let mut signals = Signals::listen_with(tether.clone())?;
-    let secrets = Secrets::load(&config)?;
-    let folder = Folder::prepare(&config.node.data.0)?;
+pub(super) async fn run(config: Config, reload: ReloadOnHangup) -> Result<()> {
+    let boot_connection = super::boot_connection()?;
+    let mut signals = StopSignals::listen_with(boot_connection.clone())?;
+    let secrets = NodeSecrets::load(&config)?;
+    let folder = NodeFolder::prepare(&config.node.data.0)?;
     let listener = node::bind_rpc(&config, Some(&secrets), "judicator.listen").await?;
-    let address = advertised(&config, listener.local_addr()?);
-    let access = access(&config, &secrets, Own::Member);
+    let address = advertised_address(&config, listener.local_addr()?);
+    let access = etcd_access(&config, &secrets, LocalEtcd::Member);
 
     let store = tokio::select! {
-        store = open_store(&config, &secrets, &folder, &access, &tether) => Arc::new(store?),
+        store = open_store(&config, &secrets, &folder, &access, &boot_connection) => Arc::new(store?),
         (signal, _) = signals.next() => {
-            tracing::info!("{signal} before there was a store: stopping");
+            tracing::info!(signal, "stopping before the store was open");
             return Ok(());
         }
     };
 
-    let me = Me {
+    let local_judicator = LocalJudicator {
         name: config.node.name.0.clone(),
         address: address.clone(),
         version: env!("CARGO_PKG_VERSION").to_string(),
     };
     let mut registry = None;
-    let registration = Part::start(Component::Registration.name(), FAREWELL, |stop| {
-        let started = registry::etcd::register(access.clone(), me, config.etcd.lease, stop);
-        let registered = started.map(|(told, registered)| {
-            registry = Some(told);
-            registered
+    let registration = NodeComponent::start(Component::Registration.name(), DEREGISTER_TIMEOUT, |stop| {
+        let started = registry::etcd::register(access.clone(), local_judicator, config.etcd.lease, stop);
+        let registration = started.map(|(started_registry, registration)| {
+            registry = Some(started_registry);
+            registration
         });
-        async move { Ok(registered?.await??) }
+        async move { Ok(registration?.await??) }
     });
-    let registry = registry.ok_or_else(|| anyhow::anyhow!("the judicator was not registered"))?;
-    let options = judicator::Options {
+    let registry =
+        registry.ok_or_else(|| anyhow::anyhow!("could not start the registration of the judicator"))?;
+    let mongodb_secret = mongodb_secret(&secrets);
+    let list_judicators = judicator::JudicatorLister::new(move || {
+        let (access, mongodb_secret) = (access.clone(), mongodb_secret.clone());
+        async move { list_cluster_judicators(&access, mongodb_secret.as_deref()).await }
+    });
+    let options = judicator::JudicatorOptions {
         store: "mongodb".to_string(),
-        roster: Some(Arc::new(ClusterRoster::new(access, mongodb_secret(&secrets)))),
+        list_judicators: Some(list_judicators),
         ..options::judicator(&config, address)
     };
-    let (judicator, judicator_part) = start::judicator(options, store, registry.leading)?;
+    let (judicator, judicator_component) = start::judicator(options, store, registry.leading)?;
 
-    // Others are told to go elsewhere first; the store is let go when no call is under way.
-    let parts = vec![
-        start::reload(reload, Renewed::in_cluster(&secrets)),
+    // The judicator deregisters first, so that clients use another one. The store closes when no call is in progress.
+    let components = vec![
+        start::reload(reload, ReloadedFiles::in_cluster(&secrets)),
         registration,
         start::rpc(listener, judicator, &secrets),
-        judicator_part,
+        judicator_component,
     ];
-    tether.say(&Word::Ready);
-    Parts(parts).run(signals).await
+    boot_connection.send(&ServiceMessage::Ready);
+    NodeComponents(components).run(signals).await
 }
 
-/// Waits for the replica set as long as it takes: it may be electing, or be on its way up on the other nodes.
+/// Opens the store. Waits for the replica set without a limit: it may be electing a primary, or its other members may be starting.
 async fn open_store(
     config: &Config,
-    secrets: &Secrets,
-    folder: &Folder,
-    access: &Access,
-    tether: &Tether,
+    secrets: &NodeSecrets,
+    folder: &NodeFolder,
+    access: &EtcdAccess,
+    boot_connection: &BootConnection,
 ) -> Result<MongoStore> {
-    let mut said = String::new();
+    let mut reported = String::new();
     loop {
-        let problem = match daemons::mongodb::members(access).await {
+        let problem = match daemons::mongodb::registered_members(access).await {
             Err(error) => format!(
                 "could not look up the replica set in etcd: {}",
-                model::with_causes(&error)
+                error_causes::with_causes(&error)
             ),
             Ok(members) if members.is_empty() => "no mongod is registered yet".to_string(),
             Ok(members) => {
-                let options = store::mongo::Options {
+                let options = MongoStoreOptions {
                     addresses: members.into_iter().map(|member| member.address).collect(),
-                    set: config.mongodb.set.0.clone(),
+                    replica_set: config.mongodb.set.0.clone(),
                     database: "conclave".to_string(),
-                    login: mongodb_secret(secrets).map(|secret| {
-                        let (user, password) = daemons::mongodb::login(&secret);
-                        Login { user, password }
+                    credentials: mongodb_secret(secrets).map(|secret| {
+                        let (user, password) = daemons::mongodb::login_from_secret(&secret);
+                        MongoCredentials { user, password }
                     }),
                     max_attempts: config.judicator.attempts.get(),
-                    search_window: store::SEARCH_WINDOW,
-                    incoming: folder.incoming()?,
+                    search_scan_limit: store::SEARCH_SCAN_LIMIT,
+                    incoming_folder: folder.incoming_folder()?,
                 };
                 match MongoStore::open(options).await {
                     Ok(store) => return Ok(store),
-                    Err(error) if error.is_transient() => model::with_causes(&error),
+                    Err(error) if error.is_transient() => error_causes::with_causes(&error),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
-        if problem != said {
-            tracing::warn!("{problem}; trying again");
-            tether.say(&Word::Doing(problem.clone()));
-            said = problem;
+        if problem != reported {
+            tracing::warn!(problem, "could not open the store; retrying");
+            boot_connection.send(&ServiceMessage::Activity(problem.clone()));
+            reported = problem;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

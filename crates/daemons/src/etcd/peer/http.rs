@@ -1,217 +1,163 @@
-//! As much of HTTP as one question and one answer need.
+//! Sends one HTTP GET request, each over a new connection.
 
 use std::io;
 
-use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader,
-};
+use error_causes::with_causes;
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{HeaderMap, Request, header};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
-/// A list of members is a few kilobytes, all figures of an etcd are some hundred.
-const MOST: usize = 1 << 20;
+use super::PeerTlsConnector;
 
-pub(crate) struct Request(String);
+/// A member list has a few kilobytes, the metrics of an etcd some hundred.
+const MAX_BODY_BYTES: usize = 1 << 20;
+const MAX_HEAD_BYTES: usize = 1 << 16;
 
-pub(crate) struct Response {
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+/// The headers and the whole body of a response. Callers ignore the status code: they recognise etcd by its headers and
+/// its body.
+pub(crate) struct PeerHttpResponse {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
-impl Request {
-    /// In HTTP/1.1: then every answer of etcd says where it ends, a long one by coming in chunks.
-    pub(crate) fn get(path: &str, host: &str) -> Request {
-        Request(format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: conclave\r\nAccept: */*\r\nConnection: close\r\n\r\n"
-        ))
-    }
-
-    /// Returns when the answer is complete. The connection may stay open for longer: on its port for peers, etcd often
-    /// closes it only 5 s after the answer.
-    pub(crate) async fn send(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Response> {
-        stream.write_all(self.0.as_bytes()).await?;
-        stream.flush().await?;
-        let mut limited = BufReader::new(stream).take(MOST as u64);
-        let response = Response::receive(&mut limited).await;
-        match limited.limit() {
-            0 => Err(io::Error::other("the answer is too long")),
-            _ => response,
-        }
-    }
-
-    /// Reads one to its end and tells its path.
-    pub(crate) async fn receive(mut stream: impl AsyncRead + Unpin) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
-            if bytes.len() > MOST {
-                return Err(io::Error::other("the question is too long"));
-            }
-            if stream.read_buf(&mut bytes).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(text.split(' ').nth(1).unwrap_or_default().to_string())
-    }
-}
-
-impl Response {
-    pub(crate) async fn send(
-        status: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-        mut stream: impl AsyncWrite + Unpin,
-    ) -> io::Result<()> {
-        let mut head = format!(
-            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n",
-            body.len()
-        );
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body).await?;
-        stream.shutdown().await
-    }
-
+impl PeerHttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
-    }
-
-    async fn receive(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Response> {
-        // The status line: callers tell by the headers and the body who answered.
-        read_line(stream).await?;
-        let mut response = Response {
-            headers: Vec::new(),
-            body: Vec::new(),
-        };
-        loop {
-            let line = read_line(stream).await?;
-            if line.is_empty() {
-                break;
-            }
-            if let Some((name, value)) = line.split_once(':') {
-                let header = (name.trim().to_string(), value.trim().to_string());
-                response.headers.push(header);
-            }
-        }
-        match response.body_end()? {
-            BodyEnd::LastChunk => {
-                while let size @ 1.. = chunk_size(&read_line(stream).await?)? {
-                    read_exactly(stream, size, &mut response.body).await?;
-                    read_line(stream).await?;
-                }
-            }
-            BodyEnd::Length(length) => read_exactly(stream, length, &mut response.body).await?,
-            BodyEnd::Connection => {
-                stream.read_to_end(&mut response.body).await?;
-            }
-        }
-        Ok(response)
-    }
-
-    fn body_end(&self) -> io::Result<BodyEnd> {
-        let encoding = self.header("transfer-encoding").unwrap_or_default();
-        match self.header("content-length") {
-            _ if encoding.eq_ignore_ascii_case("chunked") => Ok(BodyEnd::LastChunk),
-            Some(length) => length.parse().map(BodyEnd::Length).map_err(io::Error::other),
-            None => Ok(BodyEnd::Connection),
-        }
+        self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Where a body ends.
-enum BodyEnd {
-    LastChunk,
-    Length(u64),
-    Connection,
-}
-
-/// Without its line break.
-async fn read_line(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    stream.read_until(b'\n', &mut bytes).await?;
-    match bytes.strip_suffix(b"\n") {
-        Some(line) => Ok(String::from_utf8_lossy(line).trim_end().to_string()),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
+/// Connects to `host_port`, with TLS if `tls` is given, and requests `path`. The caller sets the deadline.
+pub(crate) async fn get(
+    path: &str,
+    host_port: &str,
+    tls: Option<&PeerTlsConnector>,
+) -> io::Result<PeerHttpResponse> {
+    let stream = TcpStream::connect(host_port).await?;
+    match tls {
+        Some(tls) => get_over(tls.connect(host_port, stream).await?, path, host_port).await,
+        None => get_over(stream, path, host_port).await,
     }
 }
 
-/// A semicolon begins extensions, which mean nothing here.
-fn chunk_size(line: &str) -> io::Result<u64> {
-    let digits = line.split(';').next().unwrap_or_default();
-    u64::from_str_radix(digits.trim(), 16).map_err(io::Error::other)
+/// Returns as soon as the body is complete by its length or its last chunk, and closes the connection. It does not wait
+/// until the server closes it: etcd often closes a connection to its peer port only 5 s after the response.
+async fn get_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    path: &str,
+    host_port: &str,
+) -> io::Result<PeerHttpResponse> {
+    let request = Request::get(path)
+        .header(header::HOST, host_port)
+        .header(header::USER_AGENT, "conclave")
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(io::Error::other)?;
+    let (mut sender, connection) = http1::Builder::new()
+        .max_buf_size(MAX_HEAD_BYTES)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io_error)?;
+    let exchange = async move {
+        let (head, body) = sender.send_request(request).await.map_err(io_error)?.into_parts();
+        let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
+        let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+            Ok(error) => io_error(*error),
+            Err(error) if error.is::<LengthLimitError>() => {
+                io::Error::other(format!("the response is larger than {MAX_BODY_BYTES} bytes"))
+            }
+            Err(error) => io::Error::other(error),
+        })?;
+        Ok(PeerHttpResponse {
+            headers: head.headers,
+            body: body.to_bytes(),
+        })
+    };
+    tokio::pin!(exchange);
+    tokio::select! {
+        response = &mut exchange => response,
+        // The connection has ended; the exchange has received all of the response, or an error.
+        _ = connection => exchange.await,
+    }
 }
 
-async fn read_exactly(
-    stream: &mut (impl AsyncBufRead + Unpin),
-    length: u64,
-    body: &mut Vec<u8>,
-) -> io::Result<()> {
-    let read = stream.take(length).read_to_end(body).await?;
-    match u64::try_from(read) == Ok(length) {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+fn io_error(error: hyper::Error) -> io::Error {
+    io::Error::other(with_causes(&error))
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
-    /// The body, or `None` for an error. The other side keeps the connection open, unless it is said to close it.
-    async fn check(answer: &str, closes: Closes, expected: Option<&str>) {
-        let (ours, mut theirs) = tokio::io::duplex(1 << 16);
-        theirs.write_all(answer.as_bytes()).await.unwrap();
-        if let Closes::AfterAnswer = closes {
-            theirs.shutdown().await.unwrap();
-        }
-        let request = Request::get("/", "here");
-        let response = tokio::time::timeout(std::time::Duration::from_secs(10), request.send(ours)).await;
-        let response = response.unwrap_or_else(|_| panic!("waits for the connection to end: {answer:?}"));
-        let body = response.map(|response| String::from_utf8(response.body).unwrap());
-        assert_eq!(body.ok().as_deref(), expected, "{answer:?}");
+    /// What the server does with the connection after its response.
+    enum AfterResponse {
+        KeepsOpen,
+        Closes,
     }
 
-    enum Closes {
-        Later,
-        AfterAnswer,
+    /// `expected` is the body, or `None` for an error.
+    async fn check(response: &str, after: AfterResponse, expected: Option<&str>) {
+        let (client, mut server) = tokio::io::duplex(1 << 16);
+        server.write_all(response.as_bytes()).await.unwrap();
+        if let AfterResponse::Closes = after {
+            server.shutdown().await.unwrap();
+        }
+        let received =
+            tokio::time::timeout(std::time::Duration::from_secs(10), get_over(client, "/", "here")).await;
+        let received = received.unwrap_or_else(|_| panic!("waits for the connection to end: {response:?}"));
+        let body = received.map(|response| String::from_utf8(response.body.to_vec()).unwrap());
+        assert_eq!(body.ok().as_deref(), expected, "{response:?}");
     }
 
     #[tokio::test]
-    async fn a_complete_answer_is_not_held_up_by_an_open_connection() {
-        use Closes::{AfterAnswer, Later};
+    async fn a_complete_response_is_returned_while_the_connection_stays_open() {
+        use AfterResponse::{Closes, KeepsOpen};
         let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
         let with = |rest: &str| format!("{head}{rest}");
-        check(&with("Content-Length: 2\r\n\r\n[]"), Later, Some("[]")).await;
-        check(&with("content-length: 0\r\n\r\n"), Later, Some("")).await;
+        check(&with("Content-Length: 2\r\n\r\n[]"), KeepsOpen, Some("[]")).await;
+        check(&with("content-length: 0\r\n\r\n"), KeepsOpen, Some("")).await;
         let chunked = |body: &str| with(&format!("Transfer-Encoding: chunked\r\n\r\n{body}"));
-        check(&chunked("0\r\n\r\n"), Later, Some("")).await;
+        check(&chunked("0\r\n\r\n"), KeepsOpen, Some("")).await;
         check(
             &chunked("a\r\n0123456789\r\n2;x=y\r\n\r\n\r\n0\r\n\r\n"),
-            Later,
+            KeepsOpen,
             Some("0123456789\r\n"),
         )
         .await;
-        check(&with("\r\n[]"), AfterAnswer, Some("[]")).await;
-        // Cut short, or something else.
-        check(&with("Content-Length: 3\r\n\r\n[]"), AfterAnswer, None).await;
-        check(&chunked("3\r\n[]"), AfterAnswer, None).await;
-        check(&chunked("2\r\n[]\r\n"), AfterAnswer, None).await;
-        check(head, AfterAnswer, None).await;
-        check(&with("Content-Length: many\r\n\r\n[]"), Later, None).await;
-        check(&chunked("many\r\n[]"), Later, None).await;
+        check(&with("\r\n[]"), Closes, Some("[]")).await;
+        // Truncated or malformed.
+        check(&with("Content-Length: 3\r\n\r\n[]"), Closes, None).await;
+        check(&chunked("3\r\n[]"), Closes, None).await;
+        check(&chunked("2\r\n[]\r\n"), Closes, None).await;
+        check(head, Closes, None).await;
+        check(&with("Content-Length: many\r\n\r\n[]"), KeepsOpen, None).await;
+        check(&chunked("many\r\n[]"), KeepsOpen, None).await;
     }
 
     #[tokio::test]
-    async fn an_endless_answer_is_refused() {
-        let (ours, mut theirs) = tokio::io::duplex(1 << 16);
-        let endless = tokio::spawn(async move { while theirs.write_all(&[b'a'; 1 << 12]).await.is_ok() {} });
-        let error = Request::get("/", "here").send(ours).await.err().unwrap();
-        assert_eq!(error.to_string(), "the answer is too long");
-        endless.await.unwrap();
+    async fn an_endless_response_is_refused() {
+        let error_of = async |start: &'static str, endless: &'static str| {
+            let (client, mut server) = tokio::io::duplex(1 << 16);
+            let writing = tokio::spawn(async move {
+                server.write_all(start.as_bytes()).await.unwrap();
+                while server.write_all(endless.as_bytes()).await.is_ok() {}
+            });
+            let error = get_over(client, "/", "here").await.err().unwrap();
+            writing.await.unwrap();
+            error.to_string()
+        };
+        let too_large = "the response is larger than 1048576 bytes";
+        let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+        assert_eq!(error_of(head, "aaaaaaaaaaaaaaaa").await, too_large);
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(error_of(chunked, "10\r\naaaaaaaaaaaaaaaa\r\n").await, too_large);
+        let error = error_of("HTTP/1.1 200 OK\r\nX: ", "aaaaaaaaaaaaaaaa").await;
+        assert!(error.contains("message head is too large"), "{error}");
+        error_of("", "aaaaaaaaaaaaaaaa").await;
     }
 }

@@ -1,4 +1,4 @@
-//! A judicator for tests of the report loop.
+//! Fakes of the judicator for tests of the report loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,65 +6,83 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    Add, Added, Assignment, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Query, SessionId,
-    Stats, Task, TaskId,
+    AddTask, AddedTask, Assignment, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, SessionId,
+    Stats, Task, TaskId, TaskQuery,
 };
-use rpc::{ByteStream, EventStream, HintStream, Ready};
+use rpc::{ByteStream, EventStream, HintStream, Readiness};
 
 use super::super::*;
 use crate::fixtures;
 
-/// A judicator that hands out one task with the first answer, and never answers for its result.
-pub(super) struct FakeJudicator {
-    pub(super) reports: mpsc::UnboundedSender<Report>,
-    pub(super) blob: Blob,
-    pub(super) store: Store,
-    /// Of the task that is handed out.
-    pub(super) platform_losses: u32,
-    /// Answers list every attempt that the report names as executing under `delete`.
+/// The calls of a fake judicator: `answers` decides about reports, the other calls have fixed answers.
+pub(super) struct FakeJudicatorCalls<A> {
+    pub(super) answers: A,
+    pub(super) blob: FakeBlob,
+}
+
+/// How a fake judicator answers a report.
+#[async_trait]
+pub(super) trait AnswerReport: Send + Sync + 'static {
+    async fn answer(&self, report: Report) -> Result<ReportAnswer, CallError>;
+}
+
+/// Assigns one task in the first answer, and never acknowledges its result.
+pub(super) struct OneTaskAnswers {
+    reports: mpsc::UnboundedSender<Report>,
+    store: FakeStore,
+    /// How many platform failures the assigned task already has.
+    platform_losses: u32,
+    /// Whether answers revoke every attempt that the report names as executing.
     pub(super) cancelled: AtomicBool,
 }
 
-impl FakeJudicator {
-    pub(super) fn new(blob: Blob, store: Store) -> (FakeJudicator, mpsc::UnboundedReceiver<Report>) {
-        let (reports, receiver) = mpsc::unbounded_channel();
-        let judicator = FakeJudicator {
-            reports,
-            blob,
-            store,
-            platform_losses: 0,
-            cancelled: AtomicBool::new(false),
-        };
-        (judicator, receiver)
-    }
+/// A judicator with [`OneTaskAnswers`], and the reports that it receives.
+pub(super) fn one_task_judicator(
+    blob: FakeBlob,
+    store: FakeStore,
+    platform_losses: u32,
+) -> (
+    Arc<FakeJudicatorCalls<OneTaskAnswers>>,
+    mpsc::UnboundedReceiver<Report>,
+) {
+    let (reports, receiver) = mpsc::unbounded_channel();
+    let answers = OneTaskAnswers {
+        reports,
+        store,
+        platform_losses,
+        cancelled: AtomicBool::new(false),
+    };
+    (Arc::new(FakeJudicatorCalls { answers, blob }), receiver)
 }
 
+/// Whether the store of the judicator answers reports.
 #[derive(PartialEq)]
-pub(super) enum Store {
+pub(super) enum FakeStore {
     Answers,
     Hangs,
 }
 
-pub(super) enum Blob {
+/// What happens to the download of the task's blob.
+pub(super) enum FakeBlob {
     Missing,
-    /// The store cannot read it, which is no fault of the task.
+    /// The store cannot read the blob.
     Unreadable,
-    /// Its first byte comes, and no other.
+    /// The first byte arrives, and no other.
     Stalls,
 }
 
 const MISSING: BlobHash = BlobHash([7; 32]);
 
 #[async_trait]
-impl Calls for FakeJudicator {
-    async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
-        let mut answer = Answer::default();
-        if report.seq == model::Seq(1) {
-            let handout = fixtures::handout(report.session);
+impl AnswerReport for OneTaskAnswers {
+    async fn answer(&self, report: Report) -> Result<ReportAnswer, CallError> {
+        let mut answer = ReportInstructions::default();
+        if report.seq == model::ReportSeq(1) {
+            let attempt_id = fixtures::attempt_id(report.session);
             let spec = fixtures::spec(Content::Blob(MISSING));
             let platform_losses = self.platform_losses;
             answer.assign.push(Assignment {
-                handout,
+                attempt_id,
                 spec,
                 platform_losses,
             });
@@ -72,20 +90,27 @@ impl Calls for FakeJudicator {
         if self.cancelled.load(Ordering::Relaxed) {
             answer
                 .delete
-                .extend(report.executing.iter().map(|one| one.handout));
+                .extend(report.executing.iter().map(|one| one.attempt_id));
         }
         let _ = self.reports.send(report);
-        if self.store == Store::Hangs {
+        if self.store == FakeStore::Hangs {
             std::future::pending::<()>().await;
         }
         Ok(ReportAnswer::Done(answer))
     }
+}
+
+#[async_trait]
+impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
+    async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
+        self.answers.answer(report).await
+    }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         match self.blob {
-            Blob::Missing => Err(CallError::NoBlob(hash)),
-            Blob::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
-            Blob::Stalls => {
+            FakeBlob::Missing => Err(CallError::NoBlob(hash)),
+            FakeBlob::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
+            FakeBlob::Stalls => {
                 let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
                 Ok(first.chain(futures::stream::pending()).boxed())
             }
@@ -96,7 +121,7 @@ impl Calls for FakeJudicator {
         Ok(Box::pin(futures::stream::pending()))
     }
 
-    async fn add(&self, _: Vec<Add>) -> Result<Vec<Added>, CallError> {
+    async fn add(&self, _: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         unreachable!()
     }
 
@@ -108,14 +133,14 @@ impl Calls for FakeJudicator {
         unreachable!()
     }
 
-    async fn search(&self, _: Query) -> Result<Page, CallError> {
+    async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
         unreachable!()
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {
         unreachable!()
     }
-    async fn check(&self) -> Result<Ready, CallError> {
+    async fn check(&self) -> Result<Readiness, CallError> {
         unreachable!()
     }
 

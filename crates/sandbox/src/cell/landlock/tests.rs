@@ -1,4 +1,4 @@
-//! Real processes behind the real wall. As root they have every capability, which must not help them.
+//! Runs real processes under real Landlock rules. As root they have every capability, which must not help them.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -10,17 +10,17 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use super::{Rules, SharedFolders, version};
+use super::{LandlockRules, SharedFolders, version};
 use crate::cell::bare;
 
-/// Two folders, of which processes may write to the first.
-struct Stage {
+/// Two folders; processes may write only to the first.
+struct LandlockHarness {
     _folder: tempfile::TempDir,
     writable: PathBuf,
     other: PathBuf,
 }
 
-impl Stage {
+impl LandlockHarness {
     fn new() -> Self {
         assert!(
             version().is_some(),
@@ -38,16 +38,19 @@ impl Stage {
         }
     }
 
-    /// The script finds the folders in `writable` and `other`.
+    /// Runs a script that finds the two folders in the variables `writable` and `other`.
     fn run(&self, script: &str) -> Output {
         let shared = SharedFolders::open().unwrap().unwrap();
-        let rules = Rules::new(&shared, &[&self.writable], None).unwrap().unwrap();
+        let rules = LandlockRules::new(&shared, &[&self.writable], None)
+            .unwrap()
+            .unwrap();
         let confine = move || {
-            // SAFETY: numbers only.
+            // SAFETY: the call takes numbers only.
             if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            bare::restrict_files(rules.as_raw_fd()).map_err(|errno| io::Error::from_raw_os_error(errno.0))
+            bare::apply_landlock_rules(rules.as_raw_fd())
+                .map_err(|errno| io::Error::from_raw_os_error(errno.0))
         };
         let mut command = Command::new("/usr/bin/python3");
         command
@@ -59,7 +62,7 @@ impl Stage {
             .env("writable", &self.writable)
             .env("other", &self.other)
             .current_dir(&self.writable);
-        // SAFETY: makes two system calls and nothing else.
+        // SAFETY: the closure makes two system calls and nothing else.
         unsafe { command.pre_exec(confine) };
         command.output().unwrap()
     }
@@ -86,16 +89,16 @@ except OSError as error:
 }
 
 #[test]
-fn all_can_be_read_and_executed() {
-    let stage = Stage::new();
-    stage.check("open(o + '/file').read()", "kept");
-    stage.check("os.listdir(o)", "['file']");
-    stage.check("subprocess.run(['/bin/sh', '-c', 'exit 3']).returncode", "3");
+fn every_file_can_be_read_and_executed() {
+    let harness = LandlockHarness::new();
+    harness.check("open(o + '/file').read()", "kept");
+    harness.check("os.listdir(o)", "['file']");
+    harness.check("subprocess.run(['/bin/sh', '-c', 'exit 3']).returncode", "3");
 }
 
 #[test]
-fn nothing_is_changed_outside() {
-    let stage = Stage::new();
+fn nothing_outside_can_be_changed() {
+    let harness = LandlockHarness::new();
     for change in [
         "open(o + '/new', 'w')",
         "open(o + '/file', 'a')",
@@ -111,77 +114,77 @@ fn nothing_is_changed_outside() {
         "socket.socket(socket.AF_UNIX).bind(o + '/socket')",
         "open('/proc/self/comm', 'w')",
     ] {
-        stage.check(change, "EACCES");
+        harness.check(change, "EACCES");
     }
-    let left: Vec<_> = fs::read_dir(&stage.other)
+    let left: Vec<_> = fs::read_dir(&harness.other)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left, ["file"]);
-    assert_eq!(fs::read(stage.other.join("file")).unwrap(), b"kept");
+    assert_eq!(fs::read(harness.other.join("file")).unwrap(), b"kept");
 }
 
 #[test]
-fn all_can_be_done_where_it_is_allowed() {
-    let stage = Stage::new();
-    stage.check("open('file', 'w').write('text')", "4");
-    stage.check("os.truncate('file', 2)", "None");
-    stage.check("os.mkfifo('fifo')", "None");
-    stage.check("os.symlink('file', 'link')", "None");
-    stage.check("socket.socket(socket.AF_UNIX).bind('socket')", "None");
-    stage.check("os.makedirs('one/two')", "None");
-    stage.check("os.mkdir('other')", "None");
-    // Moved, not copied, from one folder to another.
-    stage.check("os.rename('file', 'one/two/file')", "None");
-    stage.check("os.link('one/two/file', 'other/file')", "None");
-    stage.check("os.rename('one/two', 'other/two')", "None");
-    stage.check("open('other/two/file').read()", "te");
-    stage.check("os.unlink('other/two/file')", "None");
-    stage.check("os.rmdir('other/two')", "None");
+fn everything_is_allowed_in_the_writable_folder() {
+    let harness = LandlockHarness::new();
+    harness.check("open('file', 'w').write('text')", "4");
+    harness.check("os.truncate('file', 2)", "None");
+    harness.check("os.mkfifo('fifo')", "None");
+    harness.check("os.symlink('file', 'link')", "None");
+    harness.check("socket.socket(socket.AF_UNIX).bind('socket')", "None");
+    harness.check("os.makedirs('one/two')", "None");
+    harness.check("os.mkdir('other')", "None");
+    // Moved between folders, not copied.
+    harness.check("os.rename('file', 'one/two/file')", "None");
+    harness.check("os.link('one/two/file', 'other/file')", "None");
+    harness.check("os.rename('one/two', 'other/two')", "None");
+    harness.check("open('other/two/file').read()", "te");
+    harness.check("os.unlink('other/two/file')", "None");
+    harness.check("os.rmdir('other/two')", "None");
 }
 
-/// Or a file from outside could be put where it can be changed.
+/// Otherwise a file from outside could be moved to where it can be changed.
 #[test]
-fn nothing_is_moved_across() {
-    let stage = Stage::new();
-    stage.check("open('file', 'w').write('text')", "4");
-    // As if they were on different disks; programs then copy.
-    stage.check("os.link(o + '/file', w + '/link')", "EXDEV");
-    stage.check("os.rename(o + '/file', w + '/moved')", "EACCES");
-    stage.check("os.rename(w + '/file', o + '/moved')", "EACCES");
+fn no_file_can_be_moved_between_inside_and_outside() {
+    let harness = LandlockHarness::new();
+    harness.check("open('file', 'w').write('text')", "4");
+    // The same error as between different disks, on which programs copy instead.
+    harness.check("os.link(o + '/file', w + '/link')", "EXDEV");
+    harness.check("os.rename(o + '/file', w + '/moved')", "EACCES");
+    harness.check("os.rename(w + '/file', o + '/moved')", "EACCES");
 }
 
 #[test]
-fn devices_of_no_consequence_can_be_used() {
-    let stage = Stage::new();
-    stage.check("open('/dev/null', 'w').write('text')", "4");
-    stage.check("len(open('/dev/zero', 'rb').read(8))", "8");
-    stage.check("len(open('/dev/urandom', 'rb').read(8))", "8");
-    stage.check("open('/dev/full', 'wb', 0).write(b'text')", "ENOSPC");
-    stage.check("open('/dev/null').isatty()", "False");
-    stage.check(
+fn harmless_devices_can_be_used() {
+    let harness = LandlockHarness::new();
+    harness.check("open('/dev/null', 'w').write('text')", "4");
+    harness.check("len(open('/dev/zero', 'rb').read(8))", "8");
+    harness.check("len(open('/dev/urandom', 'rb').read(8))", "8");
+    harness.check("open('/dev/full', 'wb', 0).write(b'text')", "ENOSPC");
+    harness.check("open('/dev/null').isatty()", "False");
+    harness.check(
         "subprocess.run('echo text > /dev/stdout', shell=True).returncode",
         "text\n0",
     );
 }
 
 #[test]
-fn processes_outside_get_no_signals() {
-    let stage = Stage::new();
-    stage.check("os.kill(os.getppid(), 0)", "EPERM");
-    stage.check("os.kill(1, 0)", "EPERM");
-    stage.check(
+fn processes_outside_cannot_be_signalled() {
+    let harness = LandlockHarness::new();
+    harness.check("os.kill(os.getppid(), 0)", "EPERM");
+    harness.check("os.kill(1, 0)", "EPERM");
+    harness.check(
         "(lambda child: child.kill() or child.wait())(subprocess.Popen(['sleep', '60']))",
         "-9",
     );
 }
 
 #[test]
-fn nameless_sockets_outside_are_out_of_reach() {
-    let stage = Stage::new();
+fn abstract_sockets_outside_cannot_be_connected() {
+    let harness = LandlockHarness::new();
     let name = format!("sandbox-landlock-{}", std::process::id());
     let _listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    stage.check(
+    harness.check(
         &format!("socket.socket(socket.AF_UNIX).connect('\\0{name}')"),
         "EPERM",
     );
@@ -191,5 +194,5 @@ server, client = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
 server.bind('\\0{name}-inside'); server.listen(); client.connect('\\0{name}-inside'); print('connected')
 "
     );
-    assert_eq!(stage.run(&script).stdout, b"connected\n");
+    assert_eq!(harness.run(&script).stdout, b"connected\n");
 }

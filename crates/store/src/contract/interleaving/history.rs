@@ -1,92 +1,93 @@
-//! A history in progress: the store, the reference beside it, and everyone who uses them.
+//! Runs a history on the store and on the reference implementation.
 
 use std::sync::Arc;
 
-use model::{Counts, Intent, Query, Report, ReportAnswer, Seq, Status, TaskId};
+use model::{Report, ReportAnswer, ReportIntent, ReportSeq, StatusCounts, TaskId, TaskQuery, TaskStatus};
 
-use super::executor::Executor;
-use super::reference::{Judged, RefTask, Reference};
-use super::witness::Witness;
-use super::{Act, EXECUTORS, Event, Fate};
-use crate::contract::LOSSES;
-use crate::contract::sample::{get, new, spec};
-use crate::{SessionSeen, TaskStore, Totals};
+use super::invariants::InvariantChecker;
+use super::reference_store::{ExpectedAnswer, ReferenceStore, ReferenceTask};
+use super::simulated_executor::SimulatedExecutor;
+use super::{AttemptAction, Delivery, EXECUTORS, HistoryEvent};
+use crate::contract::MAX_ATTEMPTS;
+use crate::contract::fixtures::{get_task, new_task, task_spec};
+use crate::{ObservedSession, TaskStore, TaskTotals};
 
-pub(super) struct History {
+/// The store under test, the reference, the invariant checker and the simulated executors of one history.
+pub(super) struct HistoryRunner {
     store: Arc<dyn TaskStore>,
-    reference: Reference,
-    witness: Witness,
-    executors: Vec<Executor>,
+    reference: ReferenceStore,
+    invariants: InvariantChecker,
+    executors: Vec<SimulatedExecutor>,
 }
 
-impl History {
-    pub(super) fn new(store: Arc<dyn TaskStore>) -> History {
-        History {
+impl HistoryRunner {
+    pub(super) fn new(store: Arc<dyn TaskStore>) -> HistoryRunner {
+        HistoryRunner {
             store,
-            reference: Reference::default(),
-            witness: Witness::default(),
-            executors: (0..EXECUTORS).map(Executor::new).collect(),
+            reference: ReferenceStore::default(),
+            invariants: InvariantChecker::default(),
+            executors: (0..EXECUTORS).map(SimulatedExecutor::new).collect(),
         }
     }
 
-    pub(super) async fn happen(&mut self, event: Event) {
+    pub(super) async fn apply(&mut self, event: HistoryEvent) {
         match event {
-            Event::Add { count, priority } => self.add(count, priority).await,
-            Event::Cancel { task } => self.cancel(task).await,
-            Event::Report {
+            HistoryEvent::Add { count, priority } => self.add(count, priority).await,
+            HistoryEvent::Cancel { task } => self.cancel(task).await,
+            HistoryEvent::Report {
                 executor,
                 vacant,
-                acts,
-                fate,
+                actions,
+                delivery,
             } => {
-                self.executors[executor].act(&acts);
-                let report = self.executors[executor].report(vacant, Intent::Stay);
-                self.send(executor, report, fate).await;
+                self.executors[executor].perform(&actions);
+                let report = self.executors[executor].report(vacant, ReportIntent::Stay);
+                self.send(executor, report, delivery).await;
             }
-            Event::Late { executor, back } => self.arrive_late(executor, back).await,
-            Event::Restart { executor, spool } => self.executors[executor].restart(spool),
-            Event::Leave { executor } => {
-                let report = self.executors[executor].report(0, Intent::Leave);
-                self.send(executor, report, Fate::Arrives).await;
+            HistoryEvent::LateReport { executor, back } => self.deliver_late(executor, back).await,
+            HistoryEvent::Restart { executor, spool } => self.executors[executor].restart(spool),
+            HistoryEvent::Leave { executor } => {
+                let report = self.executors[executor].report(0, ReportIntent::Leave);
+                self.send(executor, report, Delivery::Arrives).await;
             }
-            Event::Expire { executor, behind } => self.expire(executor, behind).await,
+            HistoryEvent::Expire { executor, behind } => self.expire(executor, behind).await,
         }
         self.check().await;
     }
 
-    /// Everybody comes to rest; then one executor that makes no mistakes must bring every task to its end.
+    /// Expires all sessions. Then one reliable executor must bring every task to a terminal status.
     pub(super) async fn drain(&mut self) {
-        for seen in self.store.live_sessions().await.unwrap() {
-            self.reference.expire(&seen);
+        for observed in self.store.live_sessions().await.unwrap() {
+            self.reference.expire(&observed);
             self.store
-                .expire(seen)
+                .expire(observed)
                 .await
                 .unwrap()
-                .expect("nobody else moves it");
+                .expect("no executor reports meanwhile");
         }
-        self.executors.push(Executor::new(EXECUTORS));
-        let rounds = self.reference.tasks.len() + LOSSES as usize;
+        self.executors.push(SimulatedExecutor::new(EXECUTORS));
+        let rounds = self.reference.tasks.len() + MAX_ATTEMPTS as usize;
         for _ in 0..=rounds {
-            let report = self.executors[EXECUTORS].report(5, Intent::Stay);
-            self.send(EXECUTORS, report, Fate::Arrives).await;
-            self.executors[EXECUTORS].act(&[Act::Succeed]);
+            let report = self.executors[EXECUTORS].report(5, ReportIntent::Stay);
+            self.send(EXECUTORS, report, Delivery::Arrives).await;
+            self.executors[EXECUTORS].perform(&[AttemptAction::Succeed]);
         }
         self.check().await;
         for task in &self.reference.tasks {
-            let found = get(&*self.store, task.id).await;
-            assert!(found.status.done(), "it never ends: {found:?}");
+            let found = get_task(&*self.store, task.id).await;
+            assert!(found.status.is_done(), "the task does not end: {found:?}");
         }
         assert_eq!(self.store.totals().await.unwrap().held, 0);
-        self.witness.check_commits();
+        self.invariants.check_commits();
     }
 
     async fn add(&mut self, count: usize, priority: i32) {
-        let mut spec = spec();
+        let mut spec = task_spec();
         spec.priority = priority;
-        let tasks: Vec<_> = (0..count).map(|_| new(spec.clone())).collect();
+        let tasks: Vec<_> = (0..count).map(|_| new_task(spec.clone())).collect();
         let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
         self.store.add(tasks.clone()).await.unwrap();
-        // The answer was lost, so it is added again.
+        // The client repeats the call, as if it had lost the answer.
         assert!(
             self.store
                 .add(tasks)
@@ -111,18 +112,18 @@ impl History {
         }
     }
 
-    async fn send(&mut self, executor: usize, report: Report, fate: Fate) {
-        match fate {
-            Fate::Lost => {}
-            Fate::AnswerLost => drop(self.deliver(&report).await),
-            Fate::Arrives => {
+    async fn send(&mut self, executor: usize, report: Report, delivery: Delivery) {
+        match delivery {
+            Delivery::ReportLost => {}
+            Delivery::AnswerLost => drop(self.deliver(&report).await),
+            Delivery::Arrives => {
                 let answer = self.deliver(&report).await;
-                self.executors[executor].hear(&report, &answer);
+                self.executors[executor].receive(&report, &answer);
             }
         }
     }
 
-    async fn arrive_late(&mut self, executor: usize, back: usize) {
+    async fn deliver_late(&mut self, executor: usize, back: usize) {
         let sent = &self.executors[executor].sent;
         if let Some(report) = sent.iter().rev().nth(back).cloned() {
             self.deliver(&report).await;
@@ -132,35 +133,35 @@ impl History {
     async fn deliver(&mut self, report: &Report) -> ReportAnswer {
         let reported = self.store.report(report.clone()).await.unwrap();
         let expected = self.reference.report(report);
-        assert_eq!(Judged::of(&reported.answer), expected, "{report:?}");
+        assert_eq!(ExpectedAnswer::of(&reported.answer), expected, "{report:?}");
         if let ReportAnswer::Done(answer) = &reported.answer {
             for assignment in &answer.assign {
-                let same = |task: &&RefTask| task.id == assignment.handout.task;
+                let same = |task: &&ReferenceTask| task.id == assignment.attempt_id.task;
                 let task = self.reference.tasks.iter().find(same).unwrap();
                 assert_eq!(assignment.platform_losses, task.platform_losses, "{task:?}");
             }
         }
-        self.witness.saw_report(report, &reported);
+        self.invariants.check_report(report, &reported);
         reported.answer
     }
 
     async fn expire(&mut self, executor: usize, behind: u64) {
         let executor = &self.executors[executor];
-        let seen = SessionSeen {
+        let observed = ObservedSession {
             executor: executor.name.clone(),
             session: executor.session,
-            seq: Seq(executor.seq.0.saturating_sub(behind)),
+            seq: ReportSeq(executor.seq.0.saturating_sub(behind)),
         };
-        let expected = self.reference.expire(&seen);
-        assert_eq!(self.store.expire(seen).await.unwrap(), expected);
+        let expected = self.reference.expire(&observed);
+        assert_eq!(self.store.expire(observed).await.unwrap(), expected);
     }
 
-    /// Every task is as the reference has it, and the totals are what they sum up to.
+    /// Compares every task with the reference, and the totals with the tasks.
     async fn check(&mut self) {
-        let mut counts: Counts = Status::ALL.into_iter().map(|status| (status, 0)).collect();
+        let mut counts: StatusCounts = TaskStatus::ALL.into_iter().map(|status| (status, 0)).collect();
         let mut held = 0;
         for expected in &self.reference.tasks {
-            let found = get(&*self.store, expected.id).await;
+            let found = get_task(&*self.store, expected.id).await;
             let holder = found.executor.clone().zip(found.session);
             assert_eq!(
                 (found.status, &holder, found.attempt, &found.result),
@@ -174,14 +175,14 @@ impl History {
             );
             *counts.get_mut(&found.status).unwrap() += 1;
             held += u64::from(holder.is_some());
-            self.witness.saw_task(&found);
+            self.invariants.check_task(&found);
         }
-        assert_eq!(self.store.totals().await.unwrap(), Totals { counts, held });
+        assert_eq!(self.store.totals().await.unwrap(), TaskTotals { counts, held });
         let page = self
             .store
-            .search(Query {
+            .search(TaskQuery {
                 limit: 1000,
-                ..Query::default()
+                ..TaskQuery::default()
             })
             .await
             .unwrap();

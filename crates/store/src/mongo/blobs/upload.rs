@@ -1,196 +1,203 @@
-//! Taking a file over as a blob.
+//! Stores a file as a blob.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Age, BlobHash};
+use model::{BlobHash, StoreAge};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
-use super::{BlobRow, required};
+use super::{BlobDocument, parse_required};
 use crate::mongo::age;
-use crate::mongo::attempts::Patience;
-use crate::mongo::base::{BLOBS, Base, CHUNKS, FILES, UPLOADS, now};
-use crate::mongo::failure::Failure;
-use crate::mongo::field::{Field, binary};
-use crate::mongo::files::{self, CHUNK, TOGETHER};
+use crate::mongo::bson_values::{ToBson, binary};
+use crate::mongo::context::{BLOBS, CHUNKS, FILES, StoreContext, UPLOADS, now};
+use crate::mongo::failure::MongoFailure;
+use crate::mongo::gridfs::{self, CHUNK_BYTES, CHUNKS_PER_COMMAND};
+use crate::mongo::retry::RetryPolicy;
 use crate::mongo::transaction::Transaction;
 use crate::{BlobFile, StoreError};
 
-/// Up to this it is one transaction.
-const AT_ONCE: u64 = (CHUNK * TOGETHER) as u64;
+/// A blob up to this size is written in one transaction, a larger one in several commands.
+const SINGLE_TRANSACTION_MAX_BYTES: u64 = (CHUNK_BYTES * CHUNKS_PER_COMMAND) as u64;
 
 const STEP: &str = "put a blob";
 
-/// Durable when it returns. The file is gone then: the blob has its bytes.
-pub(in crate::mongo) async fn put(base: &Arc<Base>, blob: BlobFile) -> Result<(), StoreError> {
+/// Returns when the blob is durable, and removes the file.
+pub(in crate::mongo) async fn put(context: &Arc<StoreContext>, blob: BlobFile) -> Result<(), StoreError> {
     let BlobFile { hash, size, path } = blob;
-    let known = Patience::with(STEP)
-        .persist(|_| touch(base.clone(), hash))
+    let known = RetryPolicy::new(STEP)
+        .run(|_| touch(context.clone(), hash))
         .await?;
-    let whole = match known {
-        Some(row) if !row.damaged => read_through(base, hash, &row).await?,
+    let intact = match known {
+        Some(document) if !document.damaged => is_stored_intact(context, hash, &document).await?,
         _ => false,
     };
-    if !whole {
-        let file = Upload {
-            base: base.clone(),
+    if !intact {
+        let upload = BlobUpload {
+            context: context.clone(),
             file: ObjectId::new(),
             hash,
             size,
         };
-        if size <= AT_ONCE {
-            file.put_at_once(&path).await?;
+        if size <= SINGLE_TRANSACTION_MAX_BYTES {
+            upload.put_in_one_transaction(&path).await?;
         } else {
-            file.put_in_pieces(&path).await?;
+            upload.put_in_parts(&path).await?;
         }
     }
-    // If it stays, the next start removes it.
+    // If this fails, the next start of the store removes the file.
     let _ = fs::remove_file(&path).await;
     Ok(())
 }
 
-/// Whether the bytes that are there are right: they may be damaged without anybody knowing. If they are, it is known
-/// now.
-async fn read_through(base: &Arc<Base>, hash: BlobHash, row: &BlobRow) -> Result<bool, StoreError> {
+/// Reads the stored bytes and verifies them, because damage may not have been noticed yet. A damaged blob is marked.
+async fn is_stored_intact(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+    document: &BlobDocument,
+) -> Result<bool, StoreError> {
     let read = async {
-        let mut bytes = super::read(base, hash, row.file, row.size).await?;
+        let mut bytes = super::read(context, hash, document.file, document.size).await?;
         while bytes.try_next().await?.is_some() {}
         Ok(())
     };
     match read.await {
         Ok(()) => Ok(true),
-        Err(StoreError::DamagedBlob(_) | StoreError::NoBlob(_)) => Ok(false),
+        Err(StoreError::DamagedBlob(_) | StoreError::BlobNotFound(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The blob, if there is one, and a note that it was put again.
-async fn touch(base: Arc<Base>, hash: BlobHash) -> Result<Option<BlobRow>, Failure> {
-    let age = age::now(&base).await?;
-    let found: Option<RawDocumentBuf> = base
+/// The blob's document, if it exists. Records that the blob was used now.
+async fn touch(context: Arc<StoreContext>, hash: BlobHash) -> Result<Option<BlobDocument>, MongoFailure> {
+    let age = age::now(&context).await?;
+    let found: Option<RawDocumentBuf> = context
         .collection(BLOBS)
         .find_one_and_update(
-            doc! { "_id": hash.field() },
-            // A repetition that comes late does not set it back.
-            doc! { "$max": { "used": now().field(), "used_age": age.field() } },
+            doc! { "_id": hash.to_bson() },
+            // `$max`: a retry that takes effect late does not set the times back.
+            doc! { "$max": { "used": now().to_bson(), "used_age": age.to_bson() } },
         )
         .await?;
-    found.map(|document| required(&base, hash, &document)).transpose()
+    found
+        .map(|document| parse_required(&context, hash, &document))
+        .transpose()
 }
 
+/// A blob on its way into a new GridFS file.
 #[derive(Clone)]
-struct Upload {
-    base: Arc<Base>,
+struct BlobUpload {
+    context: Arc<StoreContext>,
     file: ObjectId,
     hash: BlobHash,
     size: u64,
 }
 
-impl Upload {
-    async fn put_at_once(self, path: &Path) -> Result<(), StoreError> {
+impl BlobUpload {
+    async fn put_in_one_transaction(self, path: &Path) -> Result<(), StoreError> {
         let bytes = fs::read(path).await.map_err(io_error("read the blob", path))?;
         self.check_size(bytes.len() as u64, path)?;
         let bytes = Arc::new(bytes);
-        Patience::with(STEP)
-            .for_bytes(bytes.len())
-            .persist(|_| self.clone().write_at_once(bytes.clone()))
+        RetryPolicy::new(STEP)
+            .with_payload(bytes.len())
+            .run(|_| self.clone().write_in_one_transaction(bytes.clone()))
             .await
     }
 
-    async fn write_at_once(self, bytes: Arc<Vec<u8>>) -> Result<(), Failure> {
-        // By another, or by an attempt of ours whose answer was lost.
-        let found = touch(self.base.clone(), self.hash).await?;
-        if found.as_ref().is_some_and(|row| !row.damaged) {
+    async fn write_in_one_transaction(self, bytes: Arc<Vec<u8>>) -> Result<(), MongoFailure> {
+        // Another caller stored it, or an earlier try of this one did and its reply was lost.
+        let found = touch(self.context.clone(), self.hash).await?;
+        if found.as_ref().is_some_and(|document| !document.damaged) {
             return Ok(());
         }
         let mut transaction = Transaction::default();
-        transaction.insert(CHUNKS, files::chunks(self.file, 0, &bytes))?;
-        self.take_over(found, &mut transaction).await?;
-        transaction.commit(&self.base).await
+        transaction.insert(CHUNKS, gridfs::chunks(self.file, 0, &bytes))?;
+        self.refer_to_file(found, &mut transaction).await?;
+        transaction.commit(&self.context).await
     }
 
-    async fn put_in_pieces(self, path: &Path) -> Result<(), StoreError> {
+    async fn put_in_parts(self, path: &Path) -> Result<(), StoreError> {
         let mut source = BufReader::with_capacity(
-            CHUNK,
+            CHUNK_BYTES,
             File::open(path).await.map_err(io_error("open the blob", path))?,
         );
-        let marked = Patience::with(STEP).persist(|_| files::mark(self.base.clone()));
-        let this = Upload {
-            file: marked.await?,
+        let file = RetryPolicy::new(STEP).run(|_| gridfs::begin_upload(self.context.clone()));
+        let upload = BlobUpload {
+            file: file.await?,
             ..self.clone()
         };
         let mut read = 0;
         loop {
-            let mut piece = Vec::with_capacity(CHUNK * TOGETHER);
-            let mut part = (&mut source).take(AT_ONCE);
-            part.read_to_end(&mut piece)
+            let mut part = Vec::with_capacity(CHUNK_BYTES * CHUNKS_PER_COMMAND);
+            let mut limited = (&mut source).take(SINGLE_TRANSACTION_MAX_BYTES);
+            limited
+                .read_to_end(&mut part)
                 .await
                 .map_err(io_error("read the blob", path))?;
-            if piece.is_empty() {
+            if part.is_empty() {
                 break;
             }
-            let first = (read / CHUNK as u64) as i32;
-            read += piece.len() as u64;
-            let piece = Arc::new(piece);
-            Patience::with(STEP)
-                .for_bytes(piece.len())
-                .persist(|_| files::write_piece(this.base.clone(), this.file, first, piece.clone()))
+            let first = (read / CHUNK_BYTES as u64) as i32;
+            read += part.len() as u64;
+            let part = Arc::new(part);
+            RetryPolicy::new(STEP)
+                .with_payload(part.len())
+                .run(|_| gridfs::write_chunks(upload.context.clone(), upload.file, first, part.clone()))
                 .await?;
         }
-        this.check_size(read, path)?;
-        let owner = Patience::with(STEP).persist(|_| this.clone().publish()).await?;
-        if owner != this.file {
-            // Another was first.
-            files::abandon(&this.base, &[this.file]).await;
+        upload.check_size(read, path)?;
+        let published = RetryPolicy::new(STEP).run(|_| upload.clone().publish()).await?;
+        if published != upload.file {
+            // Another caller stored the blob first.
+            gridfs::discard(&upload.context, &[upload.file]).await;
         }
         Ok(())
     }
 
-    /// Makes the file the blob's, unless another is. Answers the file that is.
-    async fn publish(self) -> Result<ObjectId, Failure> {
-        let found = touch(self.base.clone(), self.hash).await?;
-        if let Some(row) = found.as_ref().filter(|row| !row.damaged) {
-            return Ok(row.file);
+    /// Makes the blob refer to the uploaded file, unless it is stored already. Returns the file that it refers to.
+    async fn publish(self) -> Result<ObjectId, MongoFailure> {
+        let found = touch(self.context.clone(), self.hash).await?;
+        if let Some(document) = found.as_ref().filter(|document| !document.damaged) {
+            return Ok(document.file);
         }
         let mut transaction = Transaction::default();
-        transaction.delete_each(UPLOADS, [files::marked(self.file)])?;
-        self.take_over(found, &mut transaction).await?;
-        transaction.commit(&self.base).await?;
+        transaction.delete_each(UPLOADS, [gridfs::claimable_upload(self.file)])?;
+        self.refer_to_file(found, &mut transaction).await?;
+        transaction.commit(&self.context).await?;
         Ok(self.file)
     }
 
-    /// As a new blob, or in place of the file of one that is damaged.
-    async fn take_over(
+    /// Adds a new blob to the transaction, or replaces the file of a damaged one.
+    async fn refer_to_file(
         &self,
-        damaged: Option<BlobRow>,
+        damaged: Option<BlobDocument>,
         transaction: &mut Transaction,
-    ) -> Result<(), Failure> {
-        transaction.insert(FILES, [self.description()])?;
-        let row = self.row(age::now(&self.base).await?);
+    ) -> Result<(), MongoFailure> {
+        transaction.insert(FILES, [self.file_document()])?;
+        let document = self.blob_document(age::now(&self.context).await?);
         let Some(damaged) = damaged else {
-            return transaction.insert(BLOBS, [row]);
+            return transaction.insert(BLOBS, [document]);
         };
         transaction.update(
             BLOBS,
             [doc! {
-                "q": { "_id": self.hash.field(), "file": damaged.file },
-                "u": { "$set": { "file": row.file, "size": row.size }, "$unset": { "damaged": "" } },
+                "q": { "_id": self.hash.to_bson(), "file": damaged.file },
+                "u": { "$set": { "file": document.file, "size": document.size }, "$unset": { "damaged": "" } },
             }],
         )?;
-        transaction.update(UPLOADS, [files::doom(damaged.file)])
+        transaction.update(UPLOADS, [gridfs::schedule_deletion(damaged.file)])
     }
 
-    fn description(&self) -> Document {
-        files::description(self.file, &self.hash.to_string(), self.size)
+    fn file_document(&self) -> Document {
+        gridfs::file_document(self.file, &self.hash.to_string(), self.size)
     }
 
-    fn row(&self, age: Age) -> BlobRow {
-        BlobRow {
+    fn blob_document(&self, age: StoreAge) -> BlobDocument {
+        BlobDocument {
             hash: binary(self.hash.0.to_vec()),
             file: self.file,
             size: i64::try_from(self.size).unwrap_or(i64::MAX),
@@ -205,7 +212,7 @@ impl Upload {
         if read == self.size {
             return Ok(());
         }
-        let detail = format!("it has {read} bytes instead of {}", self.size);
+        let detail = format!("the file has {read} bytes, expected {}", self.size);
         Err(io_error("read the blob", path)(io::Error::other(detail)))
     }
 }

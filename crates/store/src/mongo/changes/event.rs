@@ -1,102 +1,109 @@
-//! What an event of the change stream says has happened.
+//! Parses the documents of the change stream.
 
-use model::{ExecutorName, Moment, Status};
+use model::{ExecutorName, TaskStatus, UnixTime};
 use mongodb::bson::{Bson, Timestamp, deserialize_from_bson};
 use serde::Deserialize;
 
-use crate::Change;
-use crate::mongo::base::order;
-use crate::mongo::field::task_id;
+use crate::ChangeEvent;
+use crate::mongo::bson_values::task_id;
+use crate::mongo::context::timestamp_to_u64;
 
-/// What one event tells.
+/// What one document of the change stream says about a task.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    /// When it was, as the replica set counts.
-    pub(super) at: u64,
-    pub(super) changes: Vec<Change>,
-    /// One task more waits.
-    pub(super) waits: bool,
+pub(super) struct StreamEvent {
+    pub(super) cluster_time: u64,
+    pub(super) changes: Vec<ChangeEvent>,
+    /// Whether the task was added to the queue.
+    pub(super) is_queued: bool,
 }
 
+/// A document of the change stream, as the pipeline in `stream` projects it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
-    document_key: Option<Key>,
+pub(super) struct ChangeStreamDocument {
+    document_key: Option<DocumentKey>,
     cluster_time: Option<Timestamp>,
-    full_document: Option<Inserted>,
-    update_description: Option<Updated>,
+    full_document: Option<InsertedTask>,
+    update_description: Option<UpdateDescription>,
 }
 
+/// The id of the changed document.
 #[derive(Debug, Deserialize)]
-struct Key {
+struct DocumentKey {
     #[serde(rename = "_id")]
     id: Bson,
 }
 
+/// The document of a new task.
 #[derive(Debug, Deserialize)]
-struct Inserted {
+struct InsertedTask {
     add_time: Bson,
 }
 
+/// The changes of an update.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Updated {
-    updated_fields: Fields,
+struct UpdateDescription {
+    updated_fields: UpdatedFields,
 }
 
+/// The fields of a task that an update has set.
 #[derive(Debug, Deserialize)]
-struct Fields {
-    news: Option<Bson>,
+struct UpdatedFields {
+    #[serde(rename = "news")]
+    notice: Option<Bson>,
     waits: Option<Bson>,
 }
 
-/// As `table` writes it.
+/// The field `news`, which `transition_batch` writes with every status.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct TransitionNotice {
     status: String,
-    by: Option<String>,
-    from: Option<String>,
+    #[serde(rename = "by")]
+    reported_by: Option<String>,
+    #[serde(rename = "from")]
+    revoked_from: Option<String>,
     time: i64,
 }
 
-impl Document {
-    /// `None` for what says nothing, or nothing that can be read; hints may be lost.
-    pub(super) fn into_event(self) -> Option<Event> {
+impl ChangeStreamDocument {
+    /// `None` for a document without a change event, and for an unreadable one: events are hints, which may be lost.
+    pub(super) fn into_event(self) -> Option<StreamEvent> {
         let id = match self.document_key?.id {
             Bson::Binary(id) => task_id(id.to_uuid().ok()?),
             _ => return None,
         };
-        let at = order(self.cluster_time?);
+        let cluster_time = timestamp_to_u64(self.cluster_time?);
         if let Some(inserted) = self.full_document {
-            let added = Change::Moved {
+            let added = ChangeEvent::StatusChanged {
                 id,
-                status: Status::Pending,
+                status: TaskStatus::Pending,
                 executor: None,
-                time: Moment(inserted.add_time.as_i64()?),
+                time: UnixTime(inserted.add_time.as_i64()?),
             };
-            return Some(Event {
-                at,
+            return Some(StreamEvent {
+                cluster_time,
                 changes: vec![added],
-                waits: true,
+                is_queued: true,
             });
         }
         let fields = self.update_description?.updated_fields;
-        let told: Told = deserialize_from_bson(fields.news?).ok()?;
-        let mut changes = vec![Change::Moved {
+        let notice: TransitionNotice = deserialize_from_bson(fields.notice?).ok()?;
+        let mut changes = vec![ChangeEvent::StatusChanged {
             id,
-            status: told.status.parse().ok()?,
-            executor: name(told.by),
-            time: Moment(told.time),
+            status: notice.status.parse().ok()?,
+            executor: executor_name(notice.reported_by),
+            time: UnixTime(notice.time),
         }];
-        changes.extend(name(told.from).map(Change::Withdrawn));
-        Some(Event {
-            at,
+        changes.extend(executor_name(notice.revoked_from).map(ChangeEvent::AttemptRevoked));
+        Some(StreamEvent {
+            cluster_time,
             changes,
-            waits: fields.waits.as_ref().and_then(Bson::as_bool).unwrap_or(false),
+            is_queued: fields.waits.as_ref().and_then(Bson::as_bool).unwrap_or(false),
         })
     }
 }
 
-fn name(text: Option<String>) -> Option<ExecutorName> {
+fn executor_name(text: Option<String>) -> Option<ExecutorName> {
     text.and_then(|text| ExecutorName::new(text).ok())
 }

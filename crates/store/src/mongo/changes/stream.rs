@@ -1,5 +1,5 @@
-//! Reading the change stream. Not in the loop that tells: the driver may wait for an answer for ever, and what it
-//! waits in must not be dropped.
+//! Reads the change stream, in a task of its own: the driver has no timeout for a reply, and its futures must not be
+//! dropped before they complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,66 +10,80 @@ use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::Error;
 use tokio::sync::mpsc;
 
-use super::event::{Document, Event};
-use crate::mongo::base::Base;
-use crate::mongo::failure::{HISTORY_LOST, code};
+use super::event::{ChangeStreamDocument, StreamEvent};
+use crate::mongo::context::StoreContext;
+use crate::mongo::failure::{CHANGE_STREAM_FATAL_ERROR, CHANGE_STREAM_HISTORY_LOST, error_code};
 
-/// The server answers at least this often, be it with nothing.
-const AWAIT: Duration = Duration::from_secs(1);
+/// The server replies after this time even if there are no events.
+const AWAIT_TIME: Duration = Duration::from_secs(1);
 
-/// With each the place where the stream can be opened again.
-pub(super) enum News {
+/// What the reader of the change stream reports, with the token to resume the stream from there.
+pub(super) enum StreamMessage {
     Opened(Option<ResumeToken>),
-    Event(Event, Option<ResumeToken>),
+    Event(StreamEvent, Option<ResumeToken>),
     Idle(Option<ResumeToken>),
-    /// The place is beyond what the server remembers.
+    /// The resume token is older than the server's oplog, or the server cannot use it.
     HistoryLost,
 }
 
-/// Ends on the first error, and when nobody takes the news.
-pub(super) async fn read(base: Arc<Base>, place: Option<ResumeToken>, news: mpsc::Sender<News>) {
-    if let Err(error) = try_read(&base, place, &news).await {
-        tracing::debug!(%error, "the stream of changes ended");
-        // 280 is the server's word for a place that it cannot make sense of.
-        if matches!(code(&error), Some(HISTORY_LOST | 280)) {
-            let _ = news.send(News::HistoryLost).await;
+/// Ends at the first error, and when the receiver is dropped.
+pub(super) async fn read(
+    context: Arc<StoreContext>,
+    resume_token: Option<ResumeToken>,
+    messages: mpsc::Sender<StreamMessage>,
+) {
+    if let Err(error) = try_read(&context, resume_token, &messages).await {
+        tracing::debug!(%error, "change stream ended");
+        if matches!(
+            error_code(&error),
+            Some(CHANGE_STREAM_FATAL_ERROR | CHANGE_STREAM_HISTORY_LOST)
+        ) {
+            let _ = messages.send(StreamMessage::HistoryLost).await;
         }
     }
 }
 
-async fn try_read(base: &Base, place: Option<ResumeToken>, news: &mpsc::Sender<News>) -> Result<(), Error> {
-    let mut stream = open(base, place).await?;
-    let mut next = News::Opened(stream.resume_token());
-    while news.send(next).await.is_ok() {
+async fn try_read(
+    context: &StoreContext,
+    resume_token: Option<ResumeToken>,
+    messages: &mpsc::Sender<StreamMessage>,
+) -> Result<(), Error> {
+    let mut stream = open(context, resume_token).await?;
+    let mut next = StreamMessage::Opened(stream.resume_token());
+    while messages.send(next).await.is_ok() {
         let found = stream.next_if_any().await?;
-        let place = stream.resume_token();
-        next = match found.and_then(Document::into_event) {
-            Some(event) => News::Event(event, place),
-            None => News::Idle(place),
+        let resume_token = stream.resume_token();
+        next = match found.and_then(ChangeStreamDocument::into_event) {
+            Some(event) => StreamMessage::Event(event, resume_token),
+            None => StreamMessage::Idle(resume_token),
         };
     }
     Ok(())
 }
 
-/// Of what a task's document became, only the news; claims have none and are not even sent.
-async fn open(base: &Base, place: Option<ResumeToken>) -> Result<ChangeStream<Document>, Error> {
-    let news = "updateDescription.updatedFields.news";
+/// The pipeline keeps only inserts and updates with a transition notice. Claims have none, so the server does not send
+/// them.
+async fn open(
+    context: &StoreContext,
+    resume_token: Option<ResumeToken>,
+) -> Result<ChangeStream<ChangeStreamDocument>, Error> {
+    let notice = "updateDescription.updatedFields.news";
     let pipeline = [
-        doc! { "$match": { "$or": [{ "operationType": "insert" }, { news: { "$exists": true } }] } },
+        doc! { "$match": { "$or": [{ "operationType": "insert" }, { notice: { "$exists": true } }] } },
         doc! { "$project": {
             "operationType": 1,
             "ns": 1,
             "documentKey": 1,
             "clusterTime": 1,
             "fullDocument.add_time": 1,
-            news: 1,
+            notice: 1,
             "updateDescription.updatedFields.waits": 1,
         } },
     ];
-    let tasks = base.tasks();
-    let mut watch = tasks.watch().pipeline(pipeline).max_await_time(AWAIT);
-    if let Some(place) = place {
-        watch = watch.start_after(place);
+    let tasks = context.tasks();
+    let mut watch = tasks.watch().pipeline(pipeline).max_await_time(AWAIT_TIME);
+    if let Some(resume_token) = resume_token {
+        watch = watch.start_after(resume_token);
     }
     Ok(watch.await?.with_type())
 }

@@ -1,73 +1,72 @@
-//! Step 5: what is handed out, first what was handed out in vain, then from the queue.
+//! Step 5 of a report: assigns tasks, first those whose earlier assignment was lost, then tasks of the queue.
 
 use std::collections::HashMap;
 
-use model::{Handout, Moment, Report, TaskId};
+use model::{AttemptId, Report, TaskId, UnixTime};
 
-use super::queue::{self, Head};
-use super::steps::Steps;
-use crate::mongo::content::Content;
-use crate::mongo::failure::Failure;
-use crate::mongo::field::task_id;
-use crate::mongo::row::Position;
-use crate::mongo::table::Table;
+use super::queue::{self, QueueHead};
+use super::steps::ReportSteps;
+use crate::MAX_ANSWER_BYTES;
+use crate::mongo::bson_values::task_id;
+use crate::mongo::content::StoredContent;
+use crate::mongo::failure::MongoFailure;
+use crate::mongo::task_document::StoredTask;
+use crate::mongo::transition_batch::TransitionBatch;
 
-/// An answer ends with the task that brings it to this size.
-const ANSWER_BYTES: usize = 24 << 20;
-
-/// A task that is handed out.
+/// A task that the answer to a report assigns to the executor.
 #[derive(Debug)]
-pub(super) struct Claimed {
-    pub(super) handout: Handout,
+pub(super) struct AssignedTask {
+    pub(super) attempt_id: AttemptId,
     pub(super) platform_losses: u32,
-    /// If it is new to the executor: when it was added.
-    pub(super) added: Option<Moment>,
-    /// Where its spec is, if that was read.
-    pub(super) spec: Option<Content>,
+    /// The add time of a task that this report claimed; none for a task that is assigned again.
+    pub(super) claimed_add_time: Option<UnixTime>,
+    /// The spec, if it was read with the queue.
+    pub(super) spec: Option<StoredContent>,
 }
 
 pub(super) fn claim(
     report: &Report,
-    head: &Head<'_>,
-    steps: &mut Steps,
-    table: &mut Table,
-) -> Result<(), Failure> {
-    let mut specs: HashMap<TaskId, &Content> = HashMap::new();
-    for row in &head.rows {
-        specs.insert(task_id(row.id), &row.spec);
-        table.lay(Position::try_from(row)?);
+    head: &QueueHead<'_>,
+    steps: &mut ReportSteps,
+    batch: &mut TransitionBatch,
+) -> Result<(), MongoFailure> {
+    let mut specs: HashMap<TaskId, &StoredContent> = HashMap::new();
+    for document in &head.tasks {
+        specs.insert(task_id(document.id), &document.spec);
+        batch.insert(StoredTask::try_from(document)?);
     }
     let mut bytes = 0;
-    for id in &steps.again {
-        if let Some(task) = table.get(*id) {
+    for id in &steps.reassign {
+        if let Some(task) = batch.get(*id) {
             bytes += task.spec_size;
-            steps.handouts.push(Claimed {
-                handout: task.handout(report.session),
-                platform_losses: task.losses.platform,
-                added: None,
+            steps.assigned.push(AssignedTask {
+                attempt_id: task.state.attempt_id(report.session),
+                platform_losses: task.state.failed_attempts.platform,
+                claimed_add_time: None,
                 spec: None,
             });
         }
     }
-    // What this very report gave back waits too, in its place in the queue, if that place is known.
-    let mut waiting = table.waiting();
-    waiting.retain(|task| !head.withheld || specs.contains_key(&task.id));
+    // Tasks that this report gave back are queued too. If the head of the queue is not complete, tasks with a higher
+    // priority may be missing in it, and a given-back task must not overtake them.
+    let mut queued = batch.queued();
+    queued.retain(|task| !head.tasks_withheld || specs.contains_key(&task.state.id));
     if let Some(capacity) = head.capacity {
-        waiting.retain(|task| capacity.covers(task.need));
+        queued.retain(|task| capacity.fits(task.state.resources));
     }
-    let wanted = queue::wanted(report).saturating_sub(steps.again.len());
-    for task in waiting.into_iter().take(wanted) {
-        if bytes >= ANSWER_BYTES {
+    let limit = queue::task_limit(report).saturating_sub(steps.reassign.len());
+    for task in queued.into_iter().take(limit) {
+        if bytes >= MAX_ANSWER_BYTES {
             break;
         }
         bytes += task.spec_size;
-        table.take(task.id, report);
-        if let Some(taken) = table.get(task.id) {
-            steps.handouts.push(Claimed {
-                handout: taken.handout(report.session),
-                platform_losses: taken.losses.platform,
-                added: Some(task.add_time),
-                spec: specs.get(&task.id).copied().cloned(),
+        batch.assign(task.state.id, report);
+        if let Some(taken) = batch.get(task.state.id) {
+            steps.assigned.push(AssignedTask {
+                attempt_id: taken.state.attempt_id(report.session),
+                platform_losses: taken.state.failed_attempts.platform,
+                claimed_add_time: Some(task.state.add_time),
+                spec: specs.get(&task.state.id).copied().cloned(),
             });
         }
     }
@@ -76,46 +75,52 @@ pub(super) fn claim(
 
 #[cfg(test)]
 mod tests {
-    use model::{Attempt, Capacity, ExecutorName, Intent, Losses, Need, Presence, Seq, SessionId, Status};
+    use model::{
+        AttemptNumber, Capacity, ExecutorInfo, ExecutorName, FailedAttempts, ReportIntent, ReportSeq,
+        ResourceRequest, SessionId, TaskState, TaskStatus,
+    };
 
-    use super::super::queue::Reservations;
+    use super::super::queue::ClaimReservations;
     use super::*;
 
     fn report() -> Report {
         Report {
             executor: ExecutorName::new("e").unwrap(),
-            session: SessionId::generate(),
-            seq: Seq(2),
-            acked: Seq(1),
+            session: SessionId(uuid::Uuid::now_v7()),
+            seq: ReportSeq(2),
+            acked: ReportSeq(1),
             succeeds: None,
             complete: vec![],
             executing: vec![],
             vacant: 1,
-            presence: Presence {
+            executor_info: ExecutorInfo {
                 slots: 1,
                 host: "h".into(),
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: None,
             },
-            intent: Intent::Stay,
+            intent: ReportIntent::Stay,
         }
     }
 
-    fn given_back() -> Position {
-        Position {
-            id: TaskId::generate(),
+    fn given_back() -> StoredTask {
+        let state = TaskState {
+            id: TaskId(uuid::Uuid::now_v7()),
             priority: 0,
-            add_time: Moment(1),
-            status: Status::Retrying,
+            add_time: UnixTime(1),
+            status: TaskStatus::Retrying,
             executor: None,
             session: None,
-            attempt: Attempt(1),
-            losses: Losses::default(),
-            need: Need::default(),
-            given: Seq(1),
+            attempt: AttemptNumber(1),
+            failed_attempts: FailedAttempts::default(),
+            resources: ResourceRequest::default(),
+            assigned_in: ReportSeq(1),
             start_time: None,
             report_time: None,
+        };
+        StoredTask {
+            state,
             finish_time: None,
             finish_age: None,
             trouble: None,
@@ -124,41 +129,40 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_left_to_a_larger_executor() {
-        let reservations = Reservations::default();
+    fn a_task_given_back_is_left_to_a_larger_executor() {
+        let reservations = ClaimReservations::default();
         let capacity = Capacity {
             memory: 8 << 30,
             processes: 1000,
             open_files: 1000,
         };
-        for (need, expected) in [(8 << 30, 1), (9 << 30, 0)] {
-            let mut table = Table::new(Moment(9), 3);
-            table.lay(Position {
-                need: Need {
-                    memory: need,
-                    processes: 1,
-                },
-                ..given_back()
-            });
-            let mut head = reservations.nothing();
-            (head.withheld, head.capacity) = (false, Some(capacity));
-            let mut steps = Steps::default();
-            claim(&report(), &head, &mut steps, &mut table).unwrap();
-            assert_eq!(steps.handouts.len(), expected);
+        for (needed, expected) in [(8 << 30, 1), (9 << 30, 0)] {
+            let mut batch = TransitionBatch::new(UnixTime(9), 3);
+            let mut task = given_back();
+            task.state.resources = ResourceRequest {
+                memory: needed,
+                processes: 1,
+            };
+            batch.insert(task);
+            let mut head = reservations.empty_head();
+            (head.tasks_withheld, head.capacity) = (false, Some(capacity));
+            let mut steps = ReportSteps::default();
+            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            assert_eq!(steps.assigned.len(), expected);
         }
     }
 
     #[test]
-    fn what_was_given_back_does_not_overtake_tasks_that_are_withheld() {
-        let reservations = Reservations::default();
-        for (withheld, expected) in [(false, 1), (true, 0)] {
-            let mut table = Table::new(Moment(9), 3);
-            table.lay(given_back());
-            let mut head = reservations.nothing();
-            head.withheld = withheld;
-            let mut steps = Steps::default();
-            claim(&report(), &head, &mut steps, &mut table).unwrap();
-            assert_eq!(steps.handouts.len(), expected, "withheld: {withheld}");
+    fn a_task_given_back_does_not_overtake_withheld_tasks() {
+        let reservations = ClaimReservations::default();
+        for (tasks_withheld, expected) in [(false, 1), (true, 0)] {
+            let mut batch = TransitionBatch::new(UnixTime(9), 3);
+            batch.insert(given_back());
+            let mut head = reservations.empty_head();
+            head.tasks_withheld = tasks_withheld;
+            let mut steps = ReportSteps::default();
+            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            assert_eq!(steps.assigned.len(), expected, "withheld: {tasks_withheld}");
         }
     }
 }

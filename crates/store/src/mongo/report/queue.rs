@@ -1,4 +1,4 @@
-//! The head of the queue, and who is reaching for it.
+//! Reads the head of the queue, and reserves its tasks among the concurrent reports of this process.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,106 +7,115 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::{Capacity, Intent, Report, TaskId};
+use model::{Capacity, Report, ReportIntent, TaskId};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::MOST_PASSED_OVER;
-use crate::mongo::attempts::{COMMAND, Try, random};
-use crate::mongo::base::Base;
-use crate::mongo::failure::Failure;
-use crate::mongo::field::task_id;
-use crate::mongo::row::{Position, Row, readable, without_result};
-use crate::mongo::schema::WAITING;
+use crate::mongo::bson_values::task_id;
+use crate::mongo::context::StoreContext;
+use crate::mongo::failure::MongoFailure;
+use crate::mongo::retry::{COMMAND_TIMEOUT, RetryCount, random_u64};
+use crate::mongo::schema::QUEUE_INDEX;
 use crate::mongo::session;
+use crate::mongo::task_document::{StoredTask, TaskDocument, parse_readable, without_result};
+use crate::{MAX_ANSWER_TASKS, MAX_SKIPPED_TASKS};
 
-/// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
-/// What does not fit is claimed by the next report.
-const ANSWER_TASKS: u32 = 1000;
-/// After so many attempts that others overtook, the report goes without new work: the next one gets it.
-const ENOUGH: Try = Try(6);
-const FIRST: Try = Try(0);
-/// How long a turn is waited for.
-const TURN: Duration = Duration::from_secs(1);
-/// How far back, in multiples of what is wanted, an attempt may begin when others reach for the head too.
-const WIDEST: usize = 6;
+/// After this many conflicts a report claims nothing. The next report claims again.
+const MAX_CONTENDED_RETRIES: RetryCount = RetryCount(6);
+const FIRST_TRY: RetryCount = RetryCount(0);
+/// How long a report waits for its turn to read the queue.
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many tasks a claim may skip at the head of the queue, in multiples of the number of tasks that it wants, to
+/// avoid conflicts with other judicators.
+const MAX_SPREAD: usize = 6;
 
-/// Tasks that reports under way here are about to claim. Two of one process never reach for the same.
+/// The tasks that reports in progress in this process are about to claim, so that no two of them try to claim the same
+/// task.
 #[derive(Debug, Default)]
-pub(in crate::mongo) struct Reservations {
-    /// Whoever looks at the queue does so alone: then he sees what those before him have reserved.
+pub(in crate::mongo) struct ClaimReservations {
+    /// Serializes the reads of the queue, so that each read sees the reservations of the earlier ones.
     turn: tokio::sync::Mutex<()>,
-    /// With their priorities.
+    /// The priorities of the reserved tasks.
     tasks: Mutex<HashMap<TaskId, i32>>,
-    /// Told whenever reservations end.
-    ended: Notify,
-    /// How far back to begin: more after each meeting with another process, less as time goes by without one.
+    /// Notified when reservations are released.
+    released: Notify,
+    /// How far claims skip at the head of the queue: it grows with each conflict with another judicator, and shrinks
+    /// without conflicts.
     spread: AtomicUsize,
-    /// How many documents at the head could not be read the last time.
+    /// How many unclaimable documents the last read found at the head of the queue.
     unreadable: AtomicUsize,
 }
 
-/// From the head of the queue, for as long as this is kept.
-pub(super) struct Head<'r> {
-    pub(super) rows: Vec<Row>,
-    /// Others wait that this report may not take now. Whatever it gives back may be behind them in the queue.
-    pub(super) withheld: bool,
-    /// What the tasks have to be within, if they have to.
+/// Tasks from the head of the queue, reserved until this is dropped.
+pub(super) struct QueueHead<'r> {
+    pub(super) tasks: Vec<TaskDocument>,
+    /// Whether `tasks` may lack tasks of the queue that this report must not claim now. Tasks that the report gives
+    /// back may be behind those in the queue.
+    pub(super) tasks_withheld: bool,
+    /// If set, the report claims only tasks that fit.
     pub(super) capacity: Option<Capacity>,
-    all: &'r Reservations,
+    reservations: &'r ClaimReservations,
 }
 
-impl Reservations {
+impl ClaimReservations {
     fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// An attempt that is not the first is one that was overtaken.
-    fn spread(&self, count: Try) -> usize {
+    /// Adapts the spread: a retry means that another judicator claimed the same tasks.
+    fn spread(&self, retries: RetryCount) -> usize {
         let spread = self.spread.load(Ordering::Relaxed);
-        let next = match count {
-            Try(0) if random().is_multiple_of(8) => spread.saturating_sub(1),
-            Try(0) => spread,
-            Try(_) => (spread + 2).min(WIDEST),
+        let next = match retries {
+            RetryCount(0) if random_u64().is_multiple_of(8) => spread.saturating_sub(1),
+            RetryCount(0) => spread,
+            RetryCount(_) => (spread + 2).min(MAX_SPREAD),
         };
         self.spread.store(next, Ordering::Relaxed);
         next
     }
 
-    /// `wanted` of those that are free, or as many as there are, but none that would overtake a task of a higher
-    /// priority: one that another report has reserved, and may yet have to give up. `None` if only such are free.
-    fn reserve(&self, rows: Vec<Row>, wanted: usize, wider: usize) -> Option<Head<'_>> {
+    /// Reserves up to `wanted` free tasks. Leaves out tasks with a lower priority than a reserved task, because the
+    /// report that reserved it may fail to claim it. Returns `None` if all free tasks are left out for that reason.
+    fn reserve(
+        &self,
+        documents: Vec<TaskDocument>,
+        wanted: usize,
+        max_skipped: usize,
+    ) -> Option<QueueHead<'_>> {
         let mut reserved = self.lock();
-        let mut free = rows;
-        free.retain(|row| !reserved.contains_key(&task_id(row.id)));
-        let priorities: Vec<_> = free.iter().map(|row| row.priority).collect();
-        free.drain(skipped(&priorities, wanted, wider, random()));
+        let mut free = documents;
+        free.retain(|document| !reserved.contains_key(&task_id(document.id)));
+        let priorities: Vec<_> = free.iter().map(|document| document.priority).collect();
+        free.drain(skipped_range(&priorities, wanted, max_skipped, random_u64()));
         free.truncate(wanted);
         let found = free.len();
         if let Some(highest) = reserved.values().max().copied() {
-            free.retain(|row| row.priority >= highest);
+            free.retain(|document| document.priority >= highest);
             if free.is_empty() && found > 0 {
                 return None;
             }
         }
-        let withheld = free.len() < found;
-        reserved.extend(free.iter().map(|row| (task_id(row.id), row.priority)));
-        Some(Head {
-            rows: free,
-            withheld,
+        let tasks_withheld = free.len() < found;
+        reserved.extend(
+            free.iter()
+                .map(|document| (task_id(document.id), document.priority)),
+        );
+        Some(QueueHead {
+            tasks: free,
+            tasks_withheld,
             capacity: None,
-            all: self,
+            reservations: self,
         })
     }
 
-    pub(super) fn nothing(&self) -> Head<'_> {
-        Head {
-            rows: vec![],
-            withheld: true,
+    pub(super) fn empty_head(&self) -> QueueHead<'_> {
+        QueueHead {
+            tasks: vec![],
+            tasks_withheld: true,
             capacity: None,
-            all: self,
+            reservations: self,
         }
     }
 
@@ -115,21 +124,21 @@ impl Reservations {
     }
 }
 
-impl Drop for Head<'_> {
+impl Drop for QueueHead<'_> {
     fn drop(&mut self) {
-        let mut reserved = self.all.lock();
-        for row in &self.rows {
-            reserved.remove(&task_id(row.id));
+        let mut reserved = self.reservations.lock();
+        for document in &self.tasks {
+            reserved.remove(&task_id(document.id));
         }
         drop(reserved);
-        self.all.ended.notify_waiters();
+        self.reservations.released.notify_waiters();
     }
 }
 
-/// Which of the first in the queue are left to other processes that reach for them now. A higher priority always goes
-/// first, so only tasks of the lowest priority among the `wanted` are passed over, in favour of others of the same
-/// priority, and no more of them than `wider`.
-fn skipped(priorities: &[i32], wanted: usize, wider: usize, random: u64) -> Range<usize> {
+/// Which tasks at the head of the queue a claim skips, at random, to avoid conflicts with other judicators. Tasks with
+/// a higher priority always go first: only tasks with the lowest priority among the first `wanted` are skipped, in
+/// favour of others with the same priority, and at most `max_skipped` of them.
+fn skipped_range(priorities: &[i32], wanted: usize, max_skipped: usize, random: u64) -> Range<usize> {
     let Some(lowest) = wanted.checked_sub(1).and_then(|last| priorities.get(last)) else {
         return 0..0;
     };
@@ -137,115 +146,129 @@ fn skipped(priorities: &[i32], wanted: usize, wider: usize, random: u64) -> Rang
         .iter()
         .take_while(|priority| *priority > lowest)
         .count();
-    let alike = priorities[higher..]
+    let same_priority = priorities[higher..]
         .iter()
         .take_while(|priority| *priority == lowest)
         .count();
-    let spare = (higher + alike - wanted).min(wider);
-    higher..higher + random as usize % (spare + 1)
+    let skippable = (higher + same_priority - wanted).min(max_skipped);
+    higher..higher + random as usize % (skippable + 1)
 }
 
-pub(super) fn wanted(report: &Report) -> usize {
-    report.vacant.min(ANSWER_TASKS) as usize
+/// How many tasks the answer to a report may assign.
+pub(super) fn task_limit(report: &Report) -> usize {
+    report.vacant.min(MAX_ANSWER_TASKS) as usize
 }
 
-/// As many from the queue as the report has room for, in its order. If reports of other processes are reaching for
-/// the same ones, it takes others of the same priority, somewhat further back.
-pub(super) async fn head<'b>(base: &'b Base, report: &Report, count: Try) -> Result<Head<'b>, Failure> {
-    let wanted = wanted(report);
-    if wanted == 0 || report.intent == Intent::Leave || count >= ENOUGH {
-        return Ok(base.reserved.nothing());
+/// Reserves as many tasks as the report asks for, in the order of the queue. While there are conflicts with other
+/// judicators, it skips some tasks in favour of others with the same priority.
+pub(super) async fn reserve<'b>(
+    context: &'b StoreContext,
+    report: &Report,
+    retries: RetryCount,
+) -> Result<QueueHead<'b>, MongoFailure> {
+    let wanted = task_limit(report);
+    if wanted == 0 || report.intent == ReportIntent::Leave || retries >= MAX_CONTENDED_RETRIES {
+        return Ok(context.reservations.empty_head());
     }
-    let capacity = match report.presence.capacity {
-        Some(own) if session::has_larger(base, own).await? => Some(own.claims()),
+    let capacity = match report.executor_info.capacity {
+        Some(own) if session::has_larger(context, own).await? => Some(own.claim_limit()),
         _ => None,
     };
-    let wider = wanted * base.reserved.spread(count);
-    let deadline = Instant::now() + TURN;
+    let max_skipped = wanted * context.reservations.spread(retries);
+    let deadline = Instant::now() + TURN_TIMEOUT;
     loop {
-        // If the one whose turn it is hears nothing, the others can still report.
-        let Ok(turn) = timeout_at(deadline, base.reserved.turn.lock()).await else {
-            return Ok(base.reserved.nothing());
+        // If the server does not reply to the report whose turn it is, the others continue without a claim.
+        let Ok(turn) = timeout_at(deadline, context.reservations.turn.lock()).await else {
+            return Ok(context.reservations.empty_head());
         };
-        let ended = base.reserved.ended.notified();
-        let reserved = base.reserved.count();
-        let rows = read_past_unreadable(base, wanted + reserved + wider, capacity).await?;
-        if let Some(mut head) = base.reserved.reserve(rows, wanted, wider) {
+        let released = context.reservations.released.notified();
+        let reserved = context.reservations.count();
+        let documents = read_queue(context, wanted + reserved + max_skipped, capacity).await?;
+        if let Some(mut head) = context.reservations.reserve(documents, wanted, max_skipped) {
             head.capacity = capacity;
             return Ok(head);
         }
         drop(turn);
-        // A report is a heartbeat too: it waits for a turn once, not at each try.
-        if count > FIRST || timeout_at(deadline, ended).await.is_err() {
-            return Ok(base.reserved.nothing());
+        // A report is also a heartbeat, so it waits only in its first try.
+        if retries > FIRST_TRY || timeout_at(deadline, released).await.is_err() {
+            return Ok(context.reservations.empty_head());
         }
     }
 }
 
-/// Documents that cannot be read, and those that do not wait, stay at the head. So as many more have to be read.
-async fn read_past_unreadable(
-    base: &Base,
+/// Reads the first `limit` tasks of the queue. Documents that are unreadable or not really queued stay at the head, so
+/// the read includes as many more documents.
+async fn read_queue(
+    context: &StoreContext,
     limit: usize,
     capacity: Option<Capacity>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<TaskDocument>, MongoFailure> {
     loop {
-        let expected = base.reserved.unreadable.load(Ordering::Relaxed);
+        let expected = context.reservations.unreadable.load(Ordering::Relaxed);
         let found = match capacity {
-            Some(capacity) => read_within(base, limit + expected, capacity).await?,
-            None => read(base, limit + expected).await?,
+            Some(capacity) => find_first_within(context, limit + expected, capacity).await?,
+            None => find_first(context, limit + expected).await?,
         };
-        let count = found.len();
-        let rows: Vec<_> = readable(base, found)
+        let read = found.len();
+        let documents: Vec<_> = parse_readable(context, found)
             .into_iter()
-            .filter(|row| waits(base, row))
+            .filter(|document| is_queued(context, document))
             .collect();
-        let unreadable = count - rows.len();
-        base.reserved.unreadable.store(unreadable, Ordering::Relaxed);
-        if unreadable <= expected || count < limit + expected {
-            return Ok(rows);
+        let unreadable = read - documents.len();
+        context
+            .reservations
+            .unreadable
+            .store(unreadable, Ordering::Relaxed);
+        if unreadable <= expected || read < limit + expected {
+            return Ok(documents);
         }
     }
 }
 
-/// A claim would not take one that is done or held, and it must not take the place of one that waits.
-fn waits(base: &Base, row: &Row) -> bool {
-    let waits = Position::try_from(row).is_ok_and(|task| task.waits());
-    if !waits {
-        let problem = "it is in the queue, but it is done or has an executor";
-        base.set_aside
-            .note(format_args!("task {}", task_id(row.id)), problem);
+/// Whether a document in the queue's index belongs there. A done or held task cannot be claimed and must not count.
+fn is_queued(context: &StoreContext, document: &TaskDocument) -> bool {
+    let queued = StoredTask::try_from(document).is_ok_and(|task| task.state.is_queued());
+    if !queued {
+        let problem = "it is in the queue, but it is done or an executor holds it";
+        context
+            .unreadable_rows
+            .record(format_args!("task {}", task_id(document.id)), problem);
     }
-    waits
+    queued
 }
 
-async fn read(base: &Base, limit: usize) -> Result<Vec<RawDocumentBuf>, Failure> {
-    let rows = base
+async fn find_first(context: &StoreContext, limit: usize) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
+    let documents = context
         .tasks()
         .find(doc! { "waits": true })
         .projection(without_result())
-        .sort(order())
-        .hint(Hint::Name(WAITING.into()))
+        .sort(queue_order())
+        .hint(Hint::Name(QUEUE_INDEX.into()))
         .limit(i64::try_from(limit).unwrap_or(i64::MAX))
         .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    Ok(documents)
 }
 
-/// The same for tasks within a capacity. So many others are passed over at most.
-async fn read_within(base: &Base, limit: usize, capacity: Capacity) -> Result<Vec<RawDocumentBuf>, Failure> {
+/// The same for tasks that fit a capacity. Skips a limited number of tasks that do not.
+async fn find_first_within(
+    context: &StoreContext,
+    limit: usize,
+    capacity: Capacity,
+) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
     let bounded = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let memory = i64::try_from(capacity.memory).unwrap_or(i64::MAX);
-    let rows = base
+    let documents = context
         .tasks()
         .aggregate([
             doc! { "$match": { "waits": true } },
-            doc! { "$sort": order() },
-            doc! { "$limit": bounded(limit + MOST_PASSED_OVER) },
-            // Absent is not greater.
+            doc! { "$sort": queue_order() },
+            doc! { "$limit": bounded(limit + MAX_SKIPPED_TASKS) },
+            // `$not` also matches documents without the field.
             doc! { "$match": {
                 "need_memory": { "$not": { "$gt": memory } },
                 "need_processes": { "$not": { "$gt": i64::from(capacity.processes) } },
@@ -253,19 +276,19 @@ async fn read_within(base: &Base, limit: usize, capacity: Capacity) -> Result<Ve
             doc! { "$limit": bounded(limit) },
             doc! { "$project": without_result() },
         ])
-        .hint(Hint::Name(WAITING.into()))
+        .hint(Hint::Name(QUEUE_INDEX.into()))
         .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
         .read_concern(ReadConcern::local())
-        .max_time(COMMAND)
+        .max_time(COMMAND_TIMEOUT)
         .with_type::<RawDocumentBuf>()
         .await?
         .try_collect()
         .await?;
-    Ok(rows)
+    Ok(documents)
 }
 
-/// Highest priority first, then oldest.
-pub(in crate::mongo) fn order() -> Document {
+/// The sort order of the queue: highest priority first, then oldest.
+pub(in crate::mongo) fn queue_order() -> Document {
     doc! { "priority": -1, "add_time": 1, "_id": 1 }
 }
 
@@ -274,9 +297,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tasks_of_one_priority_are_passed_over() {
-        let check = |priorities: &[i32], wanted: usize, wider: usize, most: Range<usize>| {
-            let widest = (0..100).map(|random| skipped(priorities, wanted, wider, random));
+    fn only_tasks_with_the_lowest_wanted_priority_are_skipped() {
+        let check = |priorities: &[i32], wanted: usize, max_skipped: usize, most: Range<usize>| {
+            let widest = (0..100).map(|random| skipped_range(priorities, wanted, max_skipped, random));
             assert_eq!(widest.max_by_key(|range| range.end), Some(most), "{priorities:?}");
         };
         check(&[], 1, 6, 0..0);

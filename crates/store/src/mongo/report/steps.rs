@@ -1,115 +1,122 @@
-//! Steps 2 to 4 over values: what has ended, how far the rest has come, and what becomes of what is not named.
+//! Steps 2 to 4 of a report, decided in memory: commit results, record statuses, and release tasks that the report does
+//! not name.
 
 use std::collections::{HashMap, HashSet};
 
-use model::{Handout, Release, Report, Status, TaskId, settle};
+use model::{
+    AttemptId, EndTransition, ReleaseReason, Report, TaskId, TaskStatus, UnixTime, is_new_step_status,
+    reconcile_held_tasks,
+};
 
-use super::claim::Claimed;
-use super::{How, Sent};
-use crate::Finished;
-use crate::mongo::row::Position;
-use crate::mongo::table::Table;
+use super::PreparedReport;
+use super::claim::AssignedTask;
+use crate::FinishedAttempt;
+use crate::mongo::task_document::StoredTask;
+use crate::mongo::transition_batch::TransitionBatch;
 
-/// What the steps have come to so far.
+/// What the steps of a report have decided for its answer.
 #[derive(Default)]
-pub(super) struct Steps {
-    pub(super) delete: Vec<Handout>,
-    /// Handed out in an answer that never arrived: handed out again.
-    pub(super) again: Vec<TaskId>,
-    pub(super) handouts: Vec<Claimed>,
-    pub(super) finished: Vec<Finished>,
+pub(super) struct ReportSteps {
+    pub(super) delete: Vec<AttemptId>,
+    /// Tasks whose assignment did not reach the executor, so that they are assigned again.
+    pub(super) reassign: Vec<TaskId>,
+    pub(super) assigned: Vec<AssignedTask>,
+    pub(super) finished: Vec<FinishedAttempt>,
 }
 
-impl Steps {
-    /// All but the claim.
-    pub(super) fn settle(&mut self, sent: &Sent, table: &mut Table) {
-        let report = &sent.report;
-        self.complete(sent, table);
-        // Of the session that this one succeeds. Its results, and what had begun and was lost, were in this report's
-        // `complete`; the rest only waited. Nobody else would ever release what an ended session holds.
-        for task in table.held_otherwise(&report.executor, report.session) {
-            table.release(task.id, Release::GivenBack);
+impl ReportSteps {
+    /// Applies steps 2 to 4.
+    pub(super) fn apply(&mut self, prepared: &PreparedReport, batch: &mut TransitionBatch) {
+        let report = &prepared.report;
+        self.complete(prepared, batch);
+        // Tasks of the session that this one succeeds. Attempts that it had begun are in this report's `complete`; the
+        // other tasks only waited there. No other operation releases the tasks of an ended session.
+        for task in batch.held_in_other_sessions(&report.executor, report.session) {
+            batch.release(task.state.id, ReleaseReason::GivenBack);
         }
-        self.record(report, table);
-        let held = table.held(&report.executor, report.session);
-        let holdings: Vec<_> = held.iter().map(|task| task.holding(report.session)).collect();
-        let settled = settle(&holdings, report);
-        for handout in &settled.release {
-            table.release(handout.task, Release::GivenBack);
+        self.record_statuses(report, batch);
+        let held: Vec<_> = batch
+            .held(&report.executor, report.session)
+            .iter()
+            .map(|task| task.state.held_task(report.session))
+            .collect();
+        let reconciled = reconcile_held_tasks(&held, report);
+        for attempt_id in &reconciled.release {
+            batch.release(attempt_id.task, ReleaseReason::GivenBack);
         }
-        self.again = settled.assign.iter().map(|handout| handout.task).collect();
+        self.reassign = reconciled
+            .reassign
+            .iter()
+            .map(|attempt_id| attempt_id.task)
+            .collect();
     }
 
-    /// Gives back what is still held, also what the report names as executing: those are to be killed.
-    pub(super) fn leave(&mut self, report: &Report, table: &mut Table) {
-        for task in table.held(&report.executor, report.session) {
-            self.delete.push(task.handout(report.session));
-            table.release(task.id, Release::GivenBack);
-        }
-    }
-
-    /// Committed or stale, either way it is settled: the executor may forget it.
-    fn complete(&mut self, sent: &Sent, table: &mut Table) {
-        let executor = &sent.report.executor;
-        for ended in &sent.ended {
-            let handout = ended.handout;
-            let found = table.get(handout.task).cloned();
-            if let Some(task) = found.filter(|task| task.is_out_as(handout, executor)) {
-                self.end(sent, &task, &ended.how, table);
-            }
-            self.delete.push(handout);
+    /// Releases all tasks of a session that leaves, also those that it names as executing, which it must kill.
+    pub(super) fn leave(&mut self, report: &Report, batch: &mut TransitionBatch) {
+        for task in batch.held(&report.executor, report.session) {
+            self.delete.push(task.state.attempt_id(report.session));
+            batch.release(task.state.id, ReleaseReason::GivenBack);
         }
     }
 
-    fn end(&mut self, sent: &Sent, task: &Position, how: &How, table: &mut Table) {
-        let executor = &sent.report.executor;
-        match how {
-            How::Result { status, result } if task.status.may_become(*status) => {
-                table.finish(task.id, *status, result, executor);
-                let finish_time = table.time_of(task);
-                self.finished.push(Finished {
-                    task: task.id,
-                    attempt: task.attempt,
-                    status: *status,
-                    start_time: task.start_time.unwrap_or(finish_time),
-                    finish_time,
-                });
-            }
-            // An executor that contradicts itself cannot be believed; the task is run again, but not for ever.
-            How::Result { status, .. } => {
-                let trouble = format!("executor {executor} reported {status} after {}", task.status);
-                table.release(task.id, Release::Lost(&trouble));
-            }
-            How::Broken(trouble) => table.release(task.id, Release::Lost(trouble)),
-            How::PlatformFailure(trouble) => table.release(task.id, Release::PlatformFailure(trouble)),
-        }
-    }
-
-    /// Notes the statuses that changed. What the executor has but the session does not hold is to be killed.
-    fn record(&mut self, report: &Report, table: &mut Table) {
-        let held = table.held(&report.executor, report.session);
-        let by_id: HashMap<_, _> = held.iter().map(|task| (task.id, task)).collect();
-        let settled: HashSet<_> = self.delete.iter().copied().collect();
-        for executing in &report.executing {
-            let handout = executing.handout;
-            let found = by_id.get(&handout.task);
-            match (
-                found.filter(|task| task.is_out_as(handout, &report.executor)),
-                executing.status,
-            ) {
-                // Only steps have a status to record: an end comes with its result, in `complete`.
-                (Some(task), Some(status @ (Status::Compiling | Status::Running)))
-                    if table
-                        .get(task.id)
-                        .is_some_and(|task| task.status.may_become(status)) =>
-                {
-                    table.record(task.id, status, &report.executor);
+    /// The executor may forget every completed attempt, whether its result is committed or stale.
+    fn complete(&mut self, prepared: &PreparedReport, batch: &mut TransitionBatch) {
+        let executor = &prepared.report.executor;
+        for attempt in &prepared.completed {
+            let attempt_id = attempt.attempt_id;
+            let task = batch.get(attempt_id.task).cloned();
+            if let Some(task) = task.filter(|task| task.state.is_held_as(attempt_id, executor)) {
+                match attempt.end.transition(&task.state, executor) {
+                    EndTransition::Finish { status, result } => {
+                        batch.finish(task.state.id, status, result, executor);
+                        self.finished
+                            .push(finished_attempt(&task, status, batch.transition_time(&task)));
+                    }
+                    EndTransition::ReleaseAsLost(trouble) => {
+                        batch.release(task.state.id, ReleaseReason::Lost(&trouble));
+                    }
+                    EndTransition::ReleaseAsPlatformFailure(trouble) => {
+                        batch.release(task.state.id, ReleaseReason::PlatformFailure(trouble));
+                    }
                 }
-                (Some(_), _) => {}
-                // One that also completed in this report is on the list already.
-                (None, _) if settled.contains(&handout) => {}
-                (None, _) => self.delete.push(handout),
+            }
+            self.delete.push(attempt_id);
+        }
+    }
+
+    /// Records new statuses. The executor must kill attempts that its session does not hold.
+    fn record_statuses(&mut self, report: &Report, batch: &mut TransitionBatch) {
+        let held = batch.held(&report.executor, report.session);
+        let by_id: HashMap<_, _> = held.iter().map(|task| (task.state.id, task)).collect();
+        let completed: HashSet<_> = self.delete.iter().copied().collect();
+        for executing in &report.executing {
+            let attempt_id = executing.attempt_id;
+            let task = by_id
+                .get(&attempt_id.task)
+                .filter(|task| task.state.is_held_as(attempt_id, &report.executor));
+            match (task, executing.status) {
+                (Some(task), Some(status)) => {
+                    let id = task.state.id;
+                    let current = batch.get(id).map(|task| task.state.status);
+                    if current.is_some_and(|current| is_new_step_status(current, status)) {
+                        batch.set_step_status(id, status, &report.executor);
+                    }
+                }
+                (Some(_), None) => {}
+                // The report also lists this attempt as completed, so it is in `delete` already.
+                (None, _) if completed.contains(&attempt_id) => {}
+                (None, _) => self.delete.push(attempt_id),
             }
         }
+    }
+}
+
+fn finished_attempt(task: &StoredTask, status: TaskStatus, finish_time: UnixTime) -> FinishedAttempt {
+    FinishedAttempt {
+        task: task.state.id,
+        attempt: task.state.attempt,
+        status,
+        start_time: task.state.start_time.unwrap_or(finish_time),
+        finish_time,
     }
 }

@@ -1,91 +1,103 @@
-//! A query as a filter.
+//! The conditions of a query as MongoDB filters.
 
-use model::{Cursor, Order, Query};
+use model::{SearchCursor, SortOrder, TaskQuery};
 use mongodb::bson::{Document, doc};
 
-use crate::mongo::field::Field;
-use crate::search::{Way, in_order_of_ids};
+use crate::mongo::bson_values::ToBson;
+use crate::search::{SearchIndex, is_ordered_by_id};
 
-/// What an index finds, and what has to be checked task by task; the text is left to the caller.
-pub(super) struct Conditions {
-    pub(super) along: Vec<Document>,
-    pub(super) checks: Vec<Document>,
+/// The conditions of a query, except for the text: those that bound the scan of the index, and those that the server
+/// checks on each document.
+pub(super) struct SearchConditions {
+    pub(super) index_conditions: Vec<Document>,
+    pub(super) residual_conditions: Vec<Document>,
 }
 
-impl Conditions {
-    pub(super) fn of(query: &Query, way: &Way) -> Conditions {
-        let (mut along, mut checks) = (vec![], vec![]);
-        let mut require = |on_the_way: bool, condition: Document| match on_the_way {
-            true => along.push(condition),
-            false => checks.push(condition),
+impl SearchConditions {
+    pub(super) fn new(query: &TaskQuery, index: &SearchIndex) -> SearchConditions {
+        let (mut index_conditions, mut residual_conditions) = (vec![], vec![]);
+        let mut require = |in_index: bool, condition: Document| match in_index {
+            true => index_conditions.push(condition),
+            false => residual_conditions.push(condition),
         };
         if !query.ids.is_empty() {
-            let ids: Vec<_> = query.ids.iter().map(Field::field).collect();
-            require(*way == Way::Ids, doc! { "_id": { "$in": ids } });
+            let ids: Vec<_> = query.ids.iter().map(ToBson::to_bson).collect();
+            require(*index == SearchIndex::Ids, doc! { "_id": { "$in": ids } });
         }
         if let Some(prefix) = &query.id_prefix {
-            let range = doc! { "$gte": prefix.first().field(), "$lte": prefix.last().field() };
-            require(*way == Way::IdRange, doc! { "_id": range });
+            let range = doc! { "$gte": prefix.first().to_bson(), "$lte": prefix.last().to_bson() };
+            require(*index == SearchIndex::IdRange, doc! { "_id": range });
         }
         if let Some(user) = &query.user {
-            require(*way == Way::User, doc! { "user": user.field() });
+            require(*index == SearchIndex::User, doc! { "user": user.to_bson() });
         }
         if let Some(executor) = &query.executor {
-            require(*way == Way::Executor, doc! { "executor": executor.field() });
+            require(
+                *index == SearchIndex::Executor,
+                doc! { "executor": executor.to_bson() },
+            );
         }
-        match way {
-            Way::Statuses(statuses) => {
-                let statuses: Vec<_> = statuses.iter().map(Field::field).collect();
+        match index {
+            SearchIndex::Statuses(statuses) => {
+                let statuses: Vec<_> = statuses.iter().map(ToBson::to_bson).collect();
                 require(true, doc! { "status": { "$in": statuses } });
             }
-            Way::All => {}
+            SearchIndex::All => {}
             _ if query.statuses.is_empty() => {}
             _ => {
-                let statuses: Vec<_> = query.statuses.iter().map(Field::field).collect();
+                let statuses: Vec<_> = query.statuses.iter().map(ToBson::to_bson).collect();
                 require(false, doc! { "status": { "$in": statuses } });
             }
         }
-        // Every index but the one over ids ends in the add time.
-        let in_order = *way != Way::IdRange;
+        // Every index but the one over ids ends with the add time.
+        let in_order = *index != SearchIndex::IdRange;
         if let Some(from) = query.from {
-            require(in_order, doc! { "add_time": { "$gte": from.field() } });
+            require(in_order, doc! { "add_time": { "$gte": from.to_bson() } });
         }
         if let Some(until) = query.until {
-            require(in_order, doc! { "add_time": { "$lt": until.field() } });
+            require(in_order, doc! { "add_time": { "$lt": until.to_bson() } });
         }
-        along.extend(after(query));
-        Conditions { along, checks }
+        index_conditions.extend(after(query));
+        SearchConditions {
+            index_conditions,
+            residual_conditions,
+        }
     }
 }
 
-/// Behind the cursor.
-pub(super) fn after(query: &Query) -> Option<Document> {
-    let (from, past) = match query.order {
-        Order::Oldest => ("$gte", "$gt"),
-        Order::Newest => ("$lte", "$lt"),
+/// The condition for tasks behind the query's cursor.
+pub(super) fn after(query: &TaskQuery) -> Option<Document> {
+    let (from, time_operator) = match query.order {
+        SortOrder::Oldest => ("$gte", "$gt"),
+        SortOrder::Newest => ("$lte", "$lt"),
     };
     let cursor = query.after?;
-    Some(beyond(query, cursor, from, (past, past)))
+    Some(beyond(query, cursor, from, (time_operator, time_operator)))
 }
 
-/// Up to this one, and with it.
-pub(super) fn up_to(end: Cursor, query: &Query) -> Document {
+/// The condition for tasks up to `end`, inclusive.
+pub(super) fn up_to(end: SearchCursor, query: &TaskQuery) -> Document {
     let (until, before) = match query.order {
-        Order::Oldest => ("$lte", "$lt"),
-        Order::Newest => ("$gte", "$gt"),
+        SortOrder::Oldest => ("$lte", "$lt"),
+        SortOrder::Newest => ("$gte", "$gt"),
     };
     beyond(query, end, until, (before, until))
 }
 
-/// Two tasks may have the same time, if two judicators added them; then the id decides. The time alone is said
-/// first, for an index can begin there.
-fn beyond(query: &Query, cursor: Cursor, time_alone: &str, (past, past_id): (&str, &str)) -> Document {
-    let (time, id) = (cursor.add_time.field(), cursor.id.field());
-    match in_order_of_ids(query) {
-        true => doc! { "_id": { past_id: id } },
+/// Two judicators may add tasks with the same add time; the id then decides the order. The condition on the time alone
+/// is redundant, but the server can use it as a bound of the index scan.
+fn beyond(
+    query: &TaskQuery,
+    cursor: SearchCursor,
+    time_bound: &str,
+    (time_operator, id_operator): (&str, &str),
+) -> Document {
+    let (time, id) = (cursor.add_time.to_bson(), cursor.id.to_bson());
+    match is_ordered_by_id(query) {
+        true => doc! { "_id": { id_operator: id } },
         false => doc! { "$and": [
-            { "add_time": { time_alone: time.clone() } },
-            { "$or": [{ "add_time": { past: time.clone() } }, { "add_time": time, "_id": { past_id: id } }] },
+            { "add_time": { time_bound: time.clone() } },
+            { "$or": [{ "add_time": { time_operator: time.clone() } }, { "add_time": time, "_id": { id_operator: id } }] },
         ] },
     }
 }

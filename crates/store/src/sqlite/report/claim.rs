@@ -1,57 +1,61 @@
-//! Step 5: handing out work, first what was handed out in vain, then from the queue.
+//! Step 5 of a report: assigns attempts whose last answer was lost, then claims tasks from the queue.
 
-use model::{Assignment, Attempt, Handout, Moment, Report};
+use model::{Assignment, Report, TaskState};
 
-use super::Handled;
+use super::ReportProgress;
 use crate::document::decode_spec;
-use crate::sqlite::column::Column;
-use crate::sqlite::failure::{During, Failure};
-use crate::sqlite::group::Group;
-use crate::sqlite::rows::{self, Position};
+use crate::sqlite::failure::{SqliteFailure, StepContext};
+use crate::sqlite::group_transaction::GroupTransaction;
+use crate::sqlite::rows;
+use crate::sqlite::sql_value::SqlValue;
 use crate::sqlite::{session, transition};
+use crate::{MAX_ANSWER_BYTES, MAX_ANSWER_TASKS};
 
-/// An answer is one message: it must not outgrow what a message may hold or an executor can take in at once.
-/// What does not fit is claimed by the next report.
-const ANSWER_TASKS: u32 = 1000;
-const ANSWER_BYTES: usize = 24 << 20;
-
+/// `reassigned` are the attempts whose last answer was lost.
 pub(super) fn claim<'h>(
-    group: &mut Group<'_>,
+    transaction: &mut GroupTransaction<'_>,
     report: &Report,
-    again: impl Iterator<Item = &'h Position>,
-    handled: &mut Handled,
-) -> Result<(), Failure> {
+    reassigned: impl Iterator<Item = &'h TaskState>,
+    progress: &mut ReportProgress,
+) -> Result<(), SqliteFailure> {
     let mut bytes = 0;
-    for task in again {
-        bytes += hand_out(group, report, task, handled)?;
+    for task in reassigned {
+        bytes += assign(transaction, report, task, progress)?;
     }
-    let again = u32::try_from(handled.answer.assign.len()).unwrap_or(u32::MAX);
-    let wanted = report.vacant.saturating_sub(again).min(ANSWER_TASKS);
-    if wanted == 0 || bytes >= ANSWER_BYTES {
+    let reassigned = u32::try_from(progress.instructions.assign.len()).unwrap_or(u32::MAX);
+    let wanted = report.vacant.saturating_sub(reassigned).min(MAX_ANSWER_TASKS);
+    if wanted == 0 || bytes >= MAX_ANSWER_BYTES {
         return Ok(());
     }
-    for mut task in waiting(group, report, wanted)? {
-        take(group, report, &mut task)?;
-        let assigned = handled.answer.assign.len();
-        bytes += hand_out(group, report, &task, handled)?;
-        if handled.answer.assign.len() > assigned {
-            handled.claimed.push(Moment(task.seq));
+    for mut task in queued(transaction, report, wanted)? {
+        hold(transaction, report, &mut task)?;
+        let assigned = progress.instructions.assign.len();
+        bytes += assign(transaction, report, &task, progress)?;
+        if progress.instructions.assign.len() > assigned {
+            progress.claimed_add_times.push(task.add_time);
         }
-        if bytes >= ANSWER_BYTES {
+        if bytes >= MAX_ANSWER_BYTES {
             break;
         }
     }
     Ok(())
 }
 
-/// The first in the queue, without those that are left to a larger executor.
-fn waiting(group: &Group<'_>, report: &Report, wanted: u32) -> Result<Vec<Position>, Failure> {
-    let first = |capacity| rows::waiting(group.connection(), wanted, capacity, group.set_aside());
+/// The first tasks of the queue. Tasks beyond the executor's capacity are left to a larger executor, if there is one.
+fn queued(
+    transaction: &GroupTransaction<'_>,
+    report: &Report,
+    wanted: u32,
+) -> Result<Vec<TaskState>, SqliteFailure> {
+    let first = |capacity| {
+        let unreadable_rows = transaction.unreadable_rows();
+        rows::queued(transaction.connection(), wanted, capacity, unreadable_rows)
+    };
     let tasks = first(None)?;
-    match report.presence.capacity {
-        Some(own) if tasks.iter().any(|task| !own.claims().covers(task.need)) => {
-            match session::has_larger(group, own)? {
-                true => first(Some(own.claims())),
+    match report.executor_info.capacity {
+        Some(own) if tasks.iter().any(|task| !own.claim_limit().fits(task.resources)) => {
+            match session::has_larger_executor(transaction, own)? {
+                true => first(Some(own.claim_limit())),
                 false => Ok(tasks),
             }
         }
@@ -59,56 +63,53 @@ fn waiting(group: &Group<'_>, report: &Report, wanted: u32) -> Result<Vec<Positi
     }
 }
 
-fn take(group: &mut Group<'_>, report: &Report, task: &mut Position) -> Result<(), Failure> {
+/// Records that the session holds the task, as a new attempt.
+fn hold(
+    transaction: &mut GroupTransaction<'_>,
+    report: &Report,
+    task: &mut TaskState,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "claim a task";
-    let Attempt(attempt) = task.attempt.next();
-    task.attempt = Attempt(attempt);
+    task.attempt = task.attempt.next();
     task.executor = Some(report.executor.clone());
-    group
+    transaction
         .statement(
             "UPDATE tasks SET executor = ?2, session = ?3, attempt = ?4, given = ?5, start_time = ?6 WHERE seq = ?1",
             STEP,
         )?
         .execute((
-            task.seq,
-            Column(&report.executor),
-            Column(report.session),
-            attempt,
-            Column(report.seq),
-            Column(group.time_of(task)),
+            SqlValue(task.add_time),
+            SqlValue(&report.executor),
+            SqlValue(report.session),
+            SqlValue(task.attempt),
+            SqlValue(report.seq),
+            SqlValue(transaction.change_time(task)),
         ))
         .during(STEP)?;
-    group.claimed();
+    transaction.record_claimed();
     Ok(())
 }
 
-/// Puts a held task on the answer, and says how many bytes that took. One whose spec cannot be read any more
-/// is ended here: left in the queue, it would hold up all behind it.
-fn hand_out(
-    group: &mut Group<'_>,
+/// Adds a held task to the answer and returns the bytes of its spec. A task whose spec is unreadable ends here: in the
+/// queue it would block the tasks behind it.
+fn assign(
+    transaction: &mut GroupTransaction<'_>,
     report: &Report,
-    task: &Position,
-    handled: &mut Handled,
-) -> Result<usize, Failure> {
-    let document = rows::spec(group.connection(), task.seq)?;
+    task: &TaskState,
+    progress: &mut ReportProgress,
+) -> Result<usize, SqliteFailure> {
+    let document = rows::spec(transaction.connection(), task.add_time)?;
     match decode_spec(&document) {
-        Ok(spec) => {
-            let handout = Handout {
-                task: task.id,
-                session: report.session,
-                attempt: task.attempt,
-            };
-            handled.answer.assign.push(Assignment {
-                handout,
-                spec,
-                platform_losses: task.losses.platform,
-            });
-        }
+        Ok(spec) => progress.instructions.assign.push(Assignment {
+            attempt_id: task.attempt_id(report.session),
+            spec,
+            platform_losses: task.failed_attempts.platform,
+        }),
         Err(error) => {
-            group
-                .set_aside()
-                .note(format_args!("spec of task {}", task.id), &error);
-            transition::give_up(group, task, task.losses, &error.to_string())?;
+            transaction
+                .unreadable_rows()
+                .record(format_args!("spec of task {}", task.id), &error);
+            transition::give_up(transaction, task, task.failed_attempts, &error.to_string())?;
         }
     }
     Ok(document.len())

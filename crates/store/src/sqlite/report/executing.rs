@@ -1,65 +1,68 @@
-//! Step 3: recording how far the tasks in hand have come.
+//! Step 3 of a report: records the statuses of executing attempts.
 
 use std::collections::{HashMap, HashSet};
 
-use model::{Answer, Report, Status};
+use model::{Report, ReportInstructions, TaskState, TaskStatus, is_new_step_status};
 
-use crate::sqlite::column::Column;
-use crate::sqlite::failure::{During, Failure};
-use crate::sqlite::group::Group;
-use crate::sqlite::rows::{self, Position};
+use crate::sqlite::failure::{SqliteFailure, StepContext};
+use crate::sqlite::group_transaction::GroupTransaction;
+use crate::sqlite::rows;
+use crate::sqlite::sql_value::SqlValue;
 
-/// Writes down the statuses that changed, and answers everything that the session holds now.
-/// What the executor has but the session does not hold is to be killed.
+/// Records changed statuses and returns all tasks that the session holds now. Attempts that the executor lists but the
+/// session does not hold go on the `delete` list: the executor kills them.
 pub(super) fn record(
-    group: &mut Group<'_>,
+    transaction: &mut GroupTransaction<'_>,
     report: &Report,
-    answer: &mut Answer,
-) -> Result<Vec<Position>, Failure> {
+    instructions: &mut ReportInstructions,
+) -> Result<Vec<TaskState>, SqliteFailure> {
     let mut held = rows::held(
-        group.connection(),
+        transaction.connection(),
         &report.executor,
         Some(report.session),
-        group.set_aside(),
+        transaction.unreadable_rows(),
     )?;
-    let settled: HashSet<_> = answer.delete.iter().copied().collect();
+    let deleted: HashSet<_> = instructions.delete.iter().copied().collect();
     let mut by_id: HashMap<_, _> = held.iter_mut().map(|task| (task.id, task)).collect();
     for executing in &report.executing {
-        let handout = executing.handout;
-        let found = by_id.get_mut(&handout.task);
+        let attempt_id = executing.attempt_id;
+        let found = by_id.get_mut(&attempt_id.task);
         match (
-            found.filter(|task| task.is_out_as(handout, &report.executor)),
+            found.filter(|task| task.is_held_as(attempt_id, &report.executor)),
             executing.status,
         ) {
-            (Some(task), Some(status)) => record_if_changed(group, report, task, status)?,
+            (Some(task), Some(status)) => record_if_changed(transaction, report, task, status)?,
             (Some(_), None) => {}
-            // One that also completed in this report is on the list already.
-            (None, _) if settled.contains(&handout) => {}
-            (None, _) => answer.delete.push(handout),
+            // An attempt that the report lists as complete too is on the list already.
+            (None, _) if deleted.contains(&attempt_id) => {}
+            (None, _) => instructions.delete.push(attempt_id),
         }
     }
     Ok(held)
 }
 
-/// Only steps have a status to record: an end comes with its result, in `complete`.
 fn record_if_changed(
-    group: &mut Group<'_>,
+    transaction: &mut GroupTransaction<'_>,
     report: &Report,
-    task: &mut Position,
-    status: Status,
-) -> Result<(), Failure> {
+    task: &mut TaskState,
+    status: TaskStatus,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "record a status";
-    if !matches!(status, Status::Compiling | Status::Running) || !task.status.may_become(status) {
+    if !is_new_step_status(task.status, status) {
         return Ok(());
     }
-    group
+    transaction
         .statement(
             "UPDATE tasks SET status = ?2, report_time = ?3 WHERE seq = ?1",
             STEP,
         )?
-        .execute((task.seq, Column(status), Column(group.time_of(task))))
+        .execute((
+            SqlValue(task.add_time),
+            SqlValue(status),
+            SqlValue(transaction.change_time(task)),
+        ))
         .during(STEP)?;
-    group.moved(task, status, Some(&report.executor));
+    transaction.record_status_change(task, status, Some(&report.executor));
     task.status = status;
     Ok(())
 }

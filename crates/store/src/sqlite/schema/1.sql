@@ -1,8 +1,9 @@
--- What changes and what is searched. The bulky parts lie apart, so that a change of status rewrites little.
+-- The fields that change or are searched. Specs and results are in separate tables, so that a change of status rewrites
+-- little.
 --
--- `seq` is the add time in microseconds, made strictly increasing. It is the key, the order of the queue and
--- the order of every list, so none of these needs an index of its own, and every index below ends in it.
--- A task is done when it has a finish time, and held when it has an executor; never both.
+-- `seq` is the add time in microseconds, strictly increasing. It is the key and orders the queue and all lists, so these
+-- need no further index, and every index below ends with it.
+-- A task with a finish time is done; a task with an executor is held. No task is both.
 CREATE TABLE tasks (
     seq INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE,
@@ -32,8 +33,8 @@ CREATE INDEX tasks_by_status ON tasks (status);
 CREATE TABLE specs (seq INTEGER PRIMARY KEY, spec BLOB NOT NULL) STRICT;
 CREATE TABLE results (seq INTEGER PRIMARY KEY, result BLOB NOT NULL) STRICT;
 
--- Sums that would otherwise have to be counted: tasks by status, tasks held; and the last add time given out,
--- which must go on rising even when the newest tasks are removed or the clock is set back.
+-- Counters, so that nothing has to be counted: tasks by status and held tasks. And the last add time, because add times
+-- must increase even after the newest tasks are removed or the clock is set back.
 CREATE TABLE ledger (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO ledger VALUES
     ('pending', 0), ('compiling', 0), ('running', 0), ('retrying', 0), ('success', 0), ('compile_failed', 0),
@@ -51,7 +52,7 @@ CREATE TABLE executors (
     report_time INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- `refs` is the number of tasks that use the blob; the index finds those that none does.
+-- `refs` is the number of tasks that use the blob; the index finds unused blobs.
 CREATE TABLE blobs (
     hash BLOB PRIMARY KEY,
     size INTEGER NOT NULL,

@@ -1,5 +1,5 @@
--- Retention goes by the store's age (see the model), not by the clock. What is there already counts as done, used and
--- gone now, when the age begins.
+-- Retention compares ages of the store (`model::StoreAge`) instead of clock times. Existing tasks, blobs and executors
+-- count as done, used and ended now, at age 0.
 INSERT INTO ledger VALUES ('age', 0);
 
 ALTER TABLE tasks ADD COLUMN finish_age INTEGER;
@@ -9,7 +9,7 @@ CREATE INDEX tasks_done ON tasks (finish_age) WHERE finish_age IS NOT NULL;
 
 ALTER TABLE executors ADD COLUMN end_age INTEGER NOT NULL DEFAULT 0;
 
--- `damaged` is set when the file is missing or its bytes are not those of the hash; a put of the blob clears it.
+-- `damaged` is set when the file is missing or does not match the hash. Putting the blob again clears it.
 DROP INDEX blobs_idle;
 ALTER TABLE blobs DROP COLUMN used;
 ALTER TABLE blobs ADD COLUMN used_age INTEGER NOT NULL DEFAULT 0;

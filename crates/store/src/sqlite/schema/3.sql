@@ -1,2 +1,2 @@
--- Attempts that failed because of the platform alone. They do not use up the attempts that `lost` counts.
+-- Attempts that the platform could not run. They do not count as losses (`lost`).
 ALTER TABLE tasks ADD COLUMN platform_losses INTEGER NOT NULL DEFAULT 0;

@@ -1,65 +1,69 @@
-//! Bringing the log home into the database file.
+//! Checkpoints of the write-ahead log (WAL).
 //!
-//! The writer does it itself, between two groups, when everyone has been answered. A checkpoint beside a busy
-//! writer never catches up with it, so the log would never start over and would grow without end. It is
-//! passive: it waits for no reader, and what a reader still needs of the log is left for the next time.
-//! Small and often is what keeps it short: about 2 ms for a thousand pages of steady work, 15 ms in a bulk
-//! load, where a commit takes 1 to 3 ms.
+//! The writer thread runs them itself, between two groups, after all replies. A checkpoint that runs beside a busy
+//! writer never catches up with it, so the WAL would never restart and would grow without bound. The checkpoint is
+//! passive: it waits for no reader and leaves the pages that a reader still needs for the next time. Frequent
+//! checkpoints stay short: about 2 ms for a thousand pages of steady work and 15 ms in a bulk load, where a commit
+//! takes 1 to 3 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rusqlite::Connection;
 
-use crate::sqlite::failure::{During, Failure};
+use crate::sqlite::failure::{SqliteFailure, StepContext};
 
-/// New pages in the log from which a checkpoint is worth its two syncs, when nobody waits.
+/// New WAL pages from which a checkpoint is worth its two syncs, when no operation waits.
 const IDLE_PAGES: i32 = 1_000;
-/// New pages from which it is made even though others wait, so that the log stays bounded.
+/// New WAL pages from which the checkpoint runs even if operations wait, so that the WAL stays bounded.
 const BUSY_PAGES: i32 = 4_000;
 
-pub(super) struct Log {
-    /// How long it is, as the last commit said.
+/// Decides when to checkpoint, from the growth of the WAL.
+pub(super) struct WalCheckpointer {
+    /// The length of the WAL after the last commit.
     pages: Arc<AtomicI32>,
-    /// How long it was at the last checkpoint.
-    tried: i32,
+    /// The length of the WAL at the last checkpoint.
+    pages_at_last_checkpoint: i32,
 }
 
-impl Log {
-    pub(super) fn follow(connection: &mut Connection) -> Result<Log, Failure> {
+impl WalCheckpointer {
+    pub(super) fn install(connection: &mut Connection) -> Result<WalCheckpointer, SqliteFailure> {
         let pages = Arc::new(AtomicI32::new(0));
-        let told = pages.clone();
+        let reported = pages.clone();
         connection
             .wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-                told.store(pages, Ordering::Relaxed);
+                reported.store(pages, Ordering::Relaxed);
                 Ok(())
             }))
-            .during("follow the log")?;
-        Ok(Log { pages, tried: 0 })
+            .during("install the WAL hook")?;
+        Ok(WalCheckpointer {
+            pages,
+            pages_at_last_checkpoint: 0,
+        })
     }
 
     pub(super) fn checkpoint_if_due(&mut self, connection: &Connection, waiting: usize) {
         let pages = self.pages.load(Ordering::Relaxed);
-        if pages < self.tried {
-            // The whole log had come home, and it has started over.
-            self.tried = 0;
+        if pages < self.pages_at_last_checkpoint {
+            // The last checkpoint was complete, and the WAL has restarted from its beginning.
+            self.pages_at_last_checkpoint = 0;
         }
-        if !is_due(pages, self.tried, waiting) {
+        if !is_due(pages, self.pages_at_last_checkpoint, waiting) {
             return;
         }
-        self.tried = pages;
+        self.pages_at_last_checkpoint = pages;
         let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(error) = done {
-            // Nothing is lost: everything is in the log. It is tried again when the log has grown further.
-            tracing::warn!(%error, "could not bring the log home into the database");
+            // No data is lost, because the WAL holds it.
+            tracing::warn!(%error, "WAL checkpoint failed; retrying when the WAL has grown");
         }
     }
 }
 
-/// Only growth since the last try counts. As long as a reader keeps the log from starting over, trying again
-/// after every commit would cost two syncs each and achieve next to nothing.
-fn is_due(pages: i32, tried: i32, waiting: usize) -> bool {
-    let grown = pages - tried;
+/// Only growth since the last checkpoint counts. While a reader keeps the WAL from restarting, a checkpoint after every
+/// commit would cost two syncs each and copy almost nothing.
+fn is_due(pages: i32, pages_at_last_checkpoint: i32, waiting: usize) -> bool {
+    let grown = pages - pages_at_last_checkpoint;
     grown >= if waiting == 0 { IDLE_PAGES } else { BUSY_PAGES }
 }
 
@@ -68,13 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_decides() {
-        let check = |pages, tried, waiting, expected| {
-            assert_eq!(
-                is_due(pages, tried, waiting),
-                expected,
-                "{pages} {tried} {waiting}"
-            );
+    fn a_checkpoint_is_due_after_enough_growth() {
+        let check = |pages, last, waiting, expected| {
+            assert_eq!(is_due(pages, last, waiting), expected, "{pages} {last} {waiting}");
         };
         check(999, 0, 0, false);
         check(1_000, 0, 0, true);

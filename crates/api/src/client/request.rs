@@ -1,0 +1,45 @@
+//! A request that the client may send more than once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::{Method, Url};
+use serde::Serialize;
+
+/// A request without a stream as its body, so that it can be sent again.
+pub(super) struct RepeatableRequest {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    /// A body in JSON.
+    pub(super) body: Option<Bytes>,
+    /// The `wait` parameter: the server may wait this long before it responds.
+    pub(super) wait: Duration,
+    pub(super) response: ResponseKind,
+}
+
+/// The kind of a response, which decides the timeout for its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseKind {
+    /// Small: the deadline of the request applies to the whole body.
+    Json,
+    /// May be large and the connection slow: the idle timeout applies.
+    Bytes,
+}
+
+impl RepeatableRequest {
+    pub(super) fn with_json(self, body: &impl Serialize) -> RepeatableRequest {
+        // Serializing the types of this crate cannot fail.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        RepeatableRequest {
+            body: Some(body.into()),
+            ..self
+        }
+    }
+
+    pub(super) fn with_wait(self, wait: Option<Duration>) -> RepeatableRequest {
+        RepeatableRequest {
+            wait: wait.unwrap_or_default(),
+            ..self
+        }
+    }
+}

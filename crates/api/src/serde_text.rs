@@ -1,0 +1,122 @@
+//! Types of the model as JSON text: `#[serde(with = "serde_text::task")]` and so on.
+//! The model does not depend on serde; its parsers check the text and give the error messages.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, Error, Visitor};
+use serde::ser::Serializer;
+
+/// Deserializes a text and passes it to `parse`, without a copy unless the text contains escapes.
+pub(crate) fn deserialize_text<'de, D, T, E>(
+    deserializer: D,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    E: Display,
+{
+    /// A serde visitor that accepts text and parses it.
+    struct TextVisitor<T, E, F> {
+        expected: &'static str,
+        parse: F,
+        parsed: PhantomData<fn() -> (T, E)>,
+    }
+
+    impl<T, E: Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for TextVisitor<T, E, F> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.expected)
+        }
+
+        fn visit_str<Err: Error>(self, text: &str) -> Result<T, Err> {
+            (self.parse)(text).map_err(Err::custom)
+        }
+    }
+
+    deserializer.deserialize_str(TextVisitor {
+        expected,
+        parse,
+        parsed: PhantomData,
+    })
+}
+
+/// Defines a module for `#[serde(with)]` for each type.
+macro_rules! as_text {
+    ($($module:ident: $type:ty, $expected:literal, $parse:expr, $show:expr;)*) => {$(
+        pub(crate) mod $module {
+            use super::*;
+
+            pub(crate) fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&$show(value))
+            }
+
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                deserialize_text(deserializer, $expected, $parse)
+            }
+        }
+    )*};
+}
+
+as_text! {
+    task: model::TaskId, "a task's id as text", |text| text.parse::<model::TaskId>(), |id: &model::TaskId| *id;
+    user: model::UserName, "a user's name as text", |text| model::UserName::new(text),
+        |user: &model::UserName| user.clone();
+    executor: model::ExecutorName, "an executor's name as text", |text| model::ExecutorName::new(text),
+        |name: &model::ExecutorName| name.clone();
+    network: model::NetworkName, "a network's name as text", |text| model::NetworkName::new(text),
+        |name: &model::NetworkName| name.clone();
+    status: model::TaskStatus, "a status as text", |text| text.parse::<model::TaskStatus>(),
+        |status: &model::TaskStatus| *status;
+    reason: model::OutcomeReason, "a reason as text", |text| text.parse::<model::OutcomeReason>(),
+        |reason: &model::OutcomeReason| *reason;
+    time: model::UnixTime, "a time as text, like \"2026-01-31T12:00:00Z\"", crate::parse_time,
+        |time: &model::UnixTime| crate::format_time(*time);
+    cursor: model::SearchCursor, "a cursor as text", |text| text.parse::<model::SearchCursor>(),
+        |cursor: &model::SearchCursor| *cursor;
+}
+
+/// The same modules for fields that may be null.
+pub(crate) mod optional {
+    use serde::de::{Deserialize, Deserializer};
+    use serde::ser::Serializer;
+
+    macro_rules! optional {
+        ($($module:ident: $type:ty, $inner:literal;)*) => {$(
+            pub(crate) mod $module {
+                use super::*;
+
+                /// A value of the type, deserialized from text.
+                #[derive(serde::Deserialize)]
+                struct TextValue(#[serde(with = $inner)] $type);
+
+                pub(crate) fn serialize<S: Serializer>(
+                    value: &Option<$type>,
+                    serializer: S,
+                ) -> Result<S::Ok, S::Error> {
+                    match value {
+                        Some(value) => crate::serde_text::$module::serialize(value, serializer),
+                        None => serializer.serialize_none(),
+                    }
+                }
+
+                pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+                    deserializer: D,
+                ) -> Result<Option<$type>, D::Error> {
+                    Ok(Option::deserialize(deserializer)?.map(|TextValue(value)| value))
+                }
+            }
+        )*};
+    }
+
+    optional! {
+        task: model::TaskId, "crate::serde_text::task";
+        user: model::UserName, "crate::serde_text::user";
+        executor: model::ExecutorName, "crate::serde_text::executor";
+        network: model::NetworkName, "crate::serde_text::network";
+        time: model::UnixTime, "crate::serde_text::time";
+        cursor: model::SearchCursor, "crate::serde_text::cursor";
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests on a virtual machine with cgroup v2, as root and as an ordinary user. Each test boots a guest.
+//!
+//! Guests are emulated and slow, so no test asserts on durations.
+
+mod guest_self_test;
+
+mod cell_view;
+mod limit_cases;
+
+mod cells;
+mod hostile_programs;
+mod memory_reserve;
+mod node;
+mod per_user_limits;
+mod waived_limits;

@@ -1,0 +1,47 @@
+//! Tests of `conclave up` through its HTTP API, pages and command line, as a user sees it.
+
+mod harness;
+mod multipart_builder;
+mod raw_connection;
+mod zip_builder;
+
+mod backup;
+mod blobs;
+mod cancel;
+mod cli_broken_peers;
+mod cli_commands;
+mod cli_exit_codes;
+mod cli_retries;
+mod cli_run;
+mod cli_tls;
+mod config;
+mod descendant_processes;
+mod events;
+mod failed_start;
+mod files;
+mod first_task;
+mod idempotency;
+mod invalid_files;
+mod invalid_http;
+mod invalid_json;
+mod invalid_limits;
+mod limits;
+mod machine_limits;
+mod nodes;
+mod openapi_conformance;
+mod outputs;
+mod pages;
+mod priority;
+mod readiness;
+mod reloading;
+mod request_limits;
+mod retention;
+mod sandbox_command;
+mod search;
+mod setup_script;
+mod single_node;
+mod slow_clients;
+mod step_commands;
+mod task_json;
+mod tokens;
+mod workspaces;

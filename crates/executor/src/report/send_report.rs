@@ -1,0 +1,95 @@
+//! Sends a report, waits for its answer, and extends the deadline at which the wardens kill their tasks.
+
+use std::time::{Duration, Instant};
+
+use model::{Report, ReportAnswer};
+use rpc::CallError;
+use tokio_util::sync::CancellationToken;
+
+use super::stop_phase::GOODBYE_TIMEOUT;
+use super::{JudicatorLocation, Reporter};
+use crate::now;
+
+/// No answer arrived in time. The call was dropped; the judicator may or may not have handled the report.
+pub(super) struct AnswerTimeout {
+    pub(super) within: Duration,
+}
+
+impl Reporter {
+    pub(super) async fn send_report(
+        &mut self,
+        report: Report,
+        stop: &CancellationToken,
+    ) -> Result<Result<ReportAnswer, CallError>, AnswerTimeout> {
+        let calls = self.calls.clone();
+        let mut call = calls.report(report);
+        if self.options.judicator_location == JudicatorLocation::SameProcess && self.stopping.is_none() {
+            let sent = now();
+            let pause = self.options.self_kill / 3;
+            loop {
+                tokio::select! {
+                    // When the answer is there, the report has ended and must no longer extend the deadline.
+                    biased;
+                    answer = &mut call => return Ok(answer),
+                    () = stop.cancelled() => break,
+                    () = tokio::time::sleep(pause) => self.on_slow_store(sent),
+                }
+            }
+        }
+        let within = self.answer_timeout(now());
+        let answer = tokio::time::timeout(within, call).await;
+        answer.map_err(|_| AnswerTimeout { within })
+    }
+
+    /// Extends the wardens' deadline while a judicator in this process handles the report: until it answers, the session
+    /// cannot expire (see [`JudicatorLocation::SameProcess`]). If this loop hangs, the deadline passes and tasks stop.
+    fn on_slow_store(&mut self, sent: Instant) {
+        let now = now();
+        self.check_for_stuck_attempts(now);
+        self.extend_warden_deadline(now);
+        let silent = now - sent;
+        if silent >= self.options.self_kill && !self.attempts.is_empty() {
+            tracing::warn!(
+                ?silent,
+                tasks = self.attempts.attempt_ids().len(),
+                "the store is not answering; tasks keep running"
+            );
+        }
+    }
+
+    /// How long to wait for an answer: long enough for a busy judicator, short enough for a retry before `self_kill`.
+    fn answer_timeout(&self, now: Instant) -> Duration {
+        let default = self.options.self_kill / 2;
+        let Some(stopping) = &self.stopping else {
+            return default;
+        };
+        // The next phase of the stop must not be delayed by this report.
+        let left = stopping.ends_at().map(|at| at.saturating_duration_since(now));
+        default.min(left.unwrap_or(GOODBYE_TIMEOUT))
+    }
+
+    /// Moves the wardens' deadline to `self_kill` after `heard_at`, a time that is not later than when the judicator received
+    /// a report. The lease of the session ends later than that.
+    pub(super) fn extend_warden_deadline(&mut self, heard_at: Instant) {
+        self.logged_deadline_passed = false;
+        let until = heard_at + self.options.self_kill;
+        // A message to every warden after every report would be too expensive.
+        if until.saturating_duration_since(self.warden_deadline) >= self.options.self_kill / 10 {
+            self.slot_pool.extend_warden_deadline(until);
+            self.warden_deadline = until;
+        }
+    }
+
+    /// Logs once that the deadline has passed: the wardens kill the tasks and the operator has to see why.
+    pub(super) fn log_if_deadline_passed(&mut self, now: Instant) {
+        if now < self.warden_deadline || self.attempts.is_empty() || self.logged_deadline_passed {
+            return;
+        }
+        self.logged_deadline_passed = true;
+        tracing::warn!(
+            tasks = self.attempts.attempt_ids().len(),
+            self_kill = ?self.options.self_kill,
+            "no judicator has answered within executor.self_kill; running tasks are killed"
+        );
+    }
+}

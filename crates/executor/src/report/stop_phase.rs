@@ -1,0 +1,82 @@
+//! The phases of an orderly stop.
+//!
+//! A pure state machine: callers pass the time in.
+
+use std::time::{Duration, Instant};
+
+/// How long the executor retries its last report, once no task is left, before it exits without an answer.
+pub(super) const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How far an orderly stop has come.
+#[derive(Debug, PartialEq)]
+pub(super) enum StopPhase {
+    /// Running attempts may continue until this time.
+    GracePeriod(Instant),
+    /// The remaining attempts were killed, and some of their processes still exist.
+    WaitingForKilled,
+    /// Only the answer to the last report is missing; the executor waits for it until this time.
+    Goodbye(Instant),
+}
+
+impl StopPhase {
+    /// Ends the grace period if it is over. Returns whether it did: then the caller kills the remaining attempts.
+    pub(super) fn end_grace_if_over(&mut self, now: Instant) -> bool {
+        let over = matches!(self, StopPhase::GracePeriod(until) if *until <= now);
+        if over {
+            *self = StopPhase::WaitingForKilled;
+        }
+        over
+    }
+
+    pub(super) fn on_all_ended(&mut self, now: Instant) {
+        if !matches!(self, StopPhase::Goodbye(_)) {
+            *self = StopPhase::Goodbye(now + GOODBYE_TIMEOUT);
+        }
+    }
+
+    /// When this phase times out, if it does.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        match self {
+            StopPhase::GracePeriod(until) | StopPhase::Goodbye(until) => Some(*until),
+            StopPhase::WaitingForKilled => None,
+        }
+    }
+
+    pub(super) fn is_goodbye_overdue(&self, now: Instant) -> bool {
+        matches!(self, StopPhase::Goodbye(until) if *until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goodbye_timeout_starts_when_no_attempt_is_left() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut stopping = StopPhase::GracePeriod(at(5));
+        assert!(!stopping.end_grace_if_over(at(4)));
+        assert!(stopping.end_grace_if_over(at(5)));
+        assert!(!stopping.end_grace_if_over(at(6)), "only once");
+        // There is no timeout for the exit of killed processes.
+        assert_eq!(
+            (stopping.ends_at(), stopping.is_goodbye_overdue(at(100))),
+            (None, false)
+        );
+        stopping.on_all_ended(at(100));
+        stopping.on_all_ended(at(102));
+        assert_eq!(stopping, StopPhase::Goodbye(at(103)));
+        assert!(!stopping.is_goodbye_overdue(at(102)));
+        assert!(stopping.is_goodbye_overdue(at(103)));
+    }
+
+    #[test]
+    fn the_grace_period_ends_when_no_attempt_is_left() {
+        let now = Instant::now();
+        let mut stopping = StopPhase::GracePeriod(now + GOODBYE_TIMEOUT);
+        stopping.on_all_ended(now);
+        assert_eq!(stopping.ends_at(), Some(now + GOODBYE_TIMEOUT));
+        assert!(!stopping.end_grace_if_over(now + GOODBYE_TIMEOUT));
+    }
+}

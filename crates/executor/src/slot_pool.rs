@@ -1,0 +1,495 @@
+//! The threads of the slots: each owns wardens and runs one attempt after another.
+//!
+//! These are threads and not async tasks, because an attempt consists of file operations and of waiting for one process.
+
+mod wardens;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use error_causes::with_causes;
+use model::{AttemptEnd, AttemptId, CompletedAttempt, TaskResult, TaskSpec, TaskStatus, retry_delay};
+use sandbox::{CommandIsolation, EnforcementError, Warden, WardenControl, WardenLauncher};
+use supervise::{Component, Supervisor};
+use tokio::sync::mpsc;
+
+use crate::attempt_control::AttemptControl;
+use crate::cache::{BlobCache, BlobPins};
+use crate::memory_reserve::MemoryReserve;
+use crate::queue::AttemptQueue;
+use crate::run::{RunFailure, kill_attempt_processes, kill_processes_in_folder, run};
+use crate::spool::Spool;
+use crate::workspace::Workspace;
+use crate::{ExecutorError, now};
+use wardens::on_not_ready;
+
+/// The first step of each attempt, as it appears in the reason for a stuck slot.
+const READY: &str = "make a warden ready";
+/// How many wardens a slot has if tasks run in cells; they alternate.
+pub const WARDENS_PER_SLOT: u32 = 2;
+
+/// An attempt that is ready to run: all of its blobs are in the cache.
+pub(crate) struct PreparedAttempt {
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) spec: TaskSpec,
+    pub(crate) platform_losses: u32,
+    pub(crate) control: Arc<AttemptControl>,
+    /// Keeps the blobs in the cache until the attempt has ended.
+    pub(crate) _pins: BlobPins,
+}
+
+/// What the slots tell the report loop. Each event is sent with its time, because the loop handles it only after the
+/// report in flight. There are a few events for each attempt, so the number of attempts bounds the channel.
+pub(crate) enum SlotEvent {
+    AttemptStarted(AttemptId, TaskStatus),
+    /// The result, if there is one, is already in the spool.
+    AttemptEnded(AttemptId, AttemptEndCause),
+    /// A slot cannot start a warden, for this reason.
+    SlotOutOfService(String),
+    SlotBackInService,
+    /// All processes of a stuck attempt were sent SIGKILL.
+    ProcessesKilled(AttemptId),
+    /// The machine became short of memory, or has recovered.
+    MemoryReserveChanged,
+}
+
+/// Why an attempt ended, as far as it matters for taking further tasks.
+#[derive(Clone, Copy)]
+pub(crate) enum AttemptEndCause {
+    Result,
+    /// The executor could not run the attempt.
+    ExecutorFailure,
+    /// The executor killed the attempt because the machine was short of memory.
+    KilledForMemory,
+    /// The store has lost a blob that the task needs.
+    BlobLost,
+    /// The attempt was revoked or given back.
+    NoResult,
+}
+
+/// The slots of an executor: what their threads share with the report loop and with each other.
+pub(crate) struct SlotPool {
+    slots: u32,
+    pub(crate) work: PathBuf,
+    pub(crate) cache: Arc<BlobCache>,
+    pub(crate) spool: Spool,
+    pub(crate) process_marker: (std::ffi::OsString, std::ffi::OsString),
+    pub(crate) keep_output: u64,
+    /// The shell for commands that are given as text.
+    pub(crate) shell: &'static str,
+    pub(crate) events: mpsc::UnboundedSender<(Instant, SlotEvent)>,
+    pub(crate) reserve: MemoryReserve,
+    launcher: WardenLauncher,
+    queue_state: Mutex<QueueState>,
+    /// Signalled when an attempt is queued.
+    ready: Condvar,
+    /// Signalled by `close`. Not the same as `ready`, which wakes one slot for one attempt.
+    closing: Condvar,
+    wardens: Mutex<WardenHandles>,
+}
+
+/// One warden of a slot and its workspace.
+struct WardenSlot {
+    number: usize,
+    warden: Option<Warden>,
+    workspace: Workspace,
+}
+
+/// The attempts that wait for a slot, and whether the pool is closed.
+struct QueueState {
+    queue: AttemptQueue<PreparedAttempt>,
+    closed: bool,
+}
+
+/// The control handles of all wardens, and the deadline that was last sent to them.
+struct WardenHandles {
+    controls: Vec<Option<WardenControl>>,
+    deadline: Option<Instant>,
+}
+
+/// The arguments of [`SlotPool::new`].
+pub(crate) struct SlotPoolSetup {
+    pub(crate) slots: u32,
+    pub(crate) work: PathBuf,
+    pub(crate) cache: Arc<BlobCache>,
+    pub(crate) spool: Spool,
+    pub(crate) process_marker: (std::ffi::OsString, std::ffi::OsString),
+    pub(crate) keep_output: u64,
+    pub(crate) shell: &'static str,
+    /// Bytes of memory that must stay available to other processes.
+    pub(crate) reserve: u64,
+    pub(crate) launcher: WardenLauncher,
+}
+
+impl SlotPool {
+    pub(crate) fn new(
+        setup: SlotPoolSetup,
+        events: mpsc::UnboundedSender<(Instant, SlotEvent)>,
+    ) -> Arc<SlotPool> {
+        let SlotPoolSetup {
+            slots,
+            work,
+            cache,
+            spool,
+            process_marker,
+            keep_output,
+            shell,
+            reserve,
+            launcher,
+        } = setup;
+        Arc::new(SlotPool {
+            slots,
+            work,
+            cache,
+            spool,
+            process_marker,
+            keep_output,
+            shell,
+            events,
+            reserve: MemoryReserve::new(reserve),
+            launcher,
+            queue_state: Mutex::new(QueueState {
+                queue: AttemptQueue::new(slots as usize),
+                closed: false,
+            }),
+            ready: Condvar::new(),
+            closing: Condvar::new(),
+            wardens: Mutex::new(WardenHandles {
+                controls: Vec::new(),
+                deadline: None,
+            }),
+        })
+    }
+
+    /// Starts all wardens and the threads of all slots, so that a machine that cannot start a warden fails at startup. Each
+    /// thread drops its sender when it ends.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        supervisor: &Supervisor,
+        alive: mpsc::Sender<()>,
+    ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
+        let wardens_per_slot = self.wardens_per_slot();
+        let total = self.slots as usize * wardens_per_slot;
+        self.wardens().controls.resize(total, None);
+        let warden_slots = (0..total)
+            .map(|number| self.start_warden_slot(number))
+            .collect::<Result<VecDeque<_>, _>>()?;
+        let mut warden_slots = warden_slots.into_iter();
+        let mut threads = Vec::new();
+        for slot in 0..self.slots {
+            let slot_pool = self.clone();
+            let warden_slots = warden_slots.by_ref().take(wardens_per_slot).collect();
+            let alive = alive.clone();
+            let thread = supervisor
+                .thread(Component::Slot, format!("slot-{slot}"), move || {
+                    slot_pool.run_slot(warden_slots);
+                    drop(alive);
+                })
+                .map_err(ExecutorError::Thread)?;
+            threads.push(thread);
+        }
+        let slot_pool = self.clone();
+        let memory_reserve = supervisor
+            .thread(Component::MemoryReserve, "memory-reserve".into(), move || {
+                slot_pool.reserve.run(&slot_pool);
+                drop(alive);
+            })
+            .map_err(ExecutorError::Thread)?;
+        threads.push(memory_reserve);
+        Ok(threads)
+    }
+
+    /// With cells, a slot has two wardens: while one runs a task, the other prepares its next cell.
+    fn wardens_per_slot(&self) -> usize {
+        match self.launcher.isolation {
+            CommandIsolation::None => 1,
+            CommandIsolation::Cell(_) => WARDENS_PER_SLOT as usize,
+        }
+    }
+
+    fn start_warden_slot(&self, number: usize) -> Result<WardenSlot, EnforcementError> {
+        let isolation = self.launcher.isolation.for_warden(number as u32);
+        Ok(WardenSlot {
+            number,
+            warden: Some(self.start_warden(number)?),
+            workspace: Workspace::new(&self.work, number, &isolation),
+        })
+    }
+
+    fn run_slot(&self, mut warden_slots: VecDeque<WardenSlot>) {
+        while let Some(prepared) = self.next_attempt() {
+            prepared.control.on_step(READY);
+            let (mut warden_slot, mut warden) = match self.take_ready_warden(&mut warden_slots, &prepared) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    self.put_back(prepared);
+                    match self.wait_for_warden_start(&mut warden_slots, &error) {
+                        Some(()) => continue,
+                        None => return,
+                    }
+                }
+            };
+            let AttemptId { task, attempt, .. } = prepared.attempt_id;
+            tracing::debug!(%task, %attempt, slot = warden_slot.number, "attempt started");
+            let started = Instant::now();
+            self.reserve.on_started(prepared.attempt_id, &prepared.control);
+            let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut warden_slot.workspace, &prepared));
+            // Without this a panic would end the slot's thread, and the attempt would never end.
+            let end = catch_unwind(attempt).unwrap_or_else(|_| {
+                Err(RunFailure::WardenLost(
+                    "the executor panicked; see its log".into(),
+                ))
+            });
+            // A warden that failed, or was killed because the slot was stuck, is not used again.
+            if matches!(end, Err(RunFailure::WardenLost(_))) || prepared.control.stuck_reason().is_some() {
+                // The processes of the cell end with their warden a moment later; the control group is killed because
+                // processes of another user cannot be found by their environment.
+                self.launcher
+                    .isolation
+                    .for_warden(warden_slot.number as u32)
+                    .kill_processes();
+                drop(warden);
+            } else {
+                warden_slot.warden = Some(warden);
+            }
+            self.reserve.on_ended(&prepared.attempt_id);
+            let cause = self.on_attempt_end(&prepared, end, started.elapsed());
+            let attempt_id = prepared.attempt_id;
+            prepared.control.on_ended();
+            drop(prepared);
+            // Before the event: the attempt that the report loop takes for this slot must find the slot free.
+            self.lock_queue().queue.on_slot_free();
+            self.send_event(SlotEvent::AttemptEnded(attempt_id, cause));
+            // After the event, because the result does not depend on it.
+            let renewed = warden_slot
+                .warden
+                .as_mut()
+                .map_or(Ok(()), Warden::reset_for_next_task);
+            if let Err(error) = renewed {
+                on_not_ready(&error);
+                warden_slot.warden = None;
+            }
+            warden_slots.push_back(warden_slot);
+            self.cache.evict_in_background();
+        }
+    }
+
+    /// Puts the end of an attempt into the spool, if it has one to report.
+    fn on_attempt_end(
+        &self,
+        prepared: &PreparedAttempt,
+        end: Result<TaskResult, RunFailure>,
+        took: Duration,
+    ) -> AttemptEndCause {
+        let AttemptId { task, attempt, .. } = prepared.attempt_id;
+        if prepared.control.is_given_up() {
+            return AttemptEndCause::NoResult;
+        }
+        let platform_failure = prepared.control.platform_failure();
+        let end = match (end, platform_failure.clone(), prepared.control.stuck_reason()) {
+            (Ok(result), ..) => {
+                let last = result.execute.as_ref().or(result.compile.as_ref());
+                let reason = last.map(|outcome| outcome.reason);
+                tracing::debug!(%task, %attempt, ?reason, ?took, "attempt ended");
+                AttemptEnd::Result(result)
+            }
+            // The executor has killed the attempt; how it ended after that does not matter.
+            (Err(_), Some(why), _) => AttemptEnd::PlatformFailure(why),
+            (Err(RunFailure::Revoked), None, None) => {
+                tracing::debug!(%task, %attempt, ?took, "attempt was revoked");
+                return AttemptEndCause::NoResult;
+            }
+            (Err(RunFailure::ExecutorFailure(why) | RunFailure::WardenLost(why)), None, None) => {
+                AttemptEnd::PlatformFailure(why)
+            }
+            (Err(RunFailure::Revoked), None, Some(stuck)) => AttemptEnd::Broken(stuck),
+            (Err(RunFailure::ExecutorFailure(why) | RunFailure::WardenLost(why)), None, Some(stuck)) => {
+                AttemptEnd::Broken(format!("{stuck}: {why}"))
+            }
+        };
+        let (attempt_id, pause) = (prepared.attempt_id, retry_delay(&end, prepared.platform_losses));
+        let cause = match (&end, platform_failure) {
+            (AttemptEnd::Result(_), _) => AttemptEndCause::Result,
+            (AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_), Some(_)) => {
+                AttemptEndCause::KilledForMemory
+            }
+            (AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_), None) => {
+                AttemptEndCause::ExecutorFailure
+            }
+        };
+        self.spool_end(CompletedAttempt { attempt_id, end }, pause);
+        cause
+    }
+
+    /// Kills all processes of a stuck attempt, in a new thread because that can hang as well.
+    pub(crate) fn kill_processes_in_background(
+        self: &Arc<Self>,
+        attempt_id: AttemptId,
+        control: Arc<AttemptControl>,
+        warden: Option<usize>,
+    ) {
+        let slot_pool = self.clone();
+        let kill = move || {
+            // If the slot has continued, the control group of its warden may belong to another attempt.
+            let warden = warden.filter(|_| control.is_slot_stuck());
+            if let Some(number) = warden {
+                slot_pool
+                    .launcher
+                    .isolation
+                    .for_warden(number as u32)
+                    .kill_processes();
+            }
+            let in_slot =
+                |number: usize| kill_processes_in_folder(slot_pool.work.join(number.to_string()), &control);
+            let killed = [
+                Some(kill_attempt_processes(&attempt_id, None)),
+                warden.map(in_slot),
+            ];
+            for error in killed.into_iter().flatten().filter_map(Result::err) {
+                let why = with_causes(&error);
+                tracing::error!(task = %attempt_id.task, why, "could not kill the processes of a task");
+            }
+            slot_pool.send_event(SlotEvent::ProcessesKilled(attempt_id));
+        };
+        let thread = std::thread::Builder::new().name("clean-up".into());
+        if let Err(error) = thread.spawn(kill) {
+            tracing::error!(%error, "could not start a thread to kill the processes of a task");
+        }
+    }
+
+    /// Puts the end of an attempt into the spool; it is reported after the pause. Callers send the event afterwards.
+    pub(crate) fn spool_end(&self, complete: CompletedAttempt, pause: Duration) {
+        if let AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) = &complete.end {
+            let AttemptId { task, attempt, .. } = complete.attempt_id;
+            tracing::warn!(%task, %attempt, why, "could not run the attempt");
+        }
+        self.spool.add(complete, pause);
+    }
+
+    /// An error means that the report loop has ended; then the event does not matter.
+    pub(crate) fn send_event(&self, event: SlotEvent) {
+        let _ = self.events.send((now(), event));
+    }
+
+    /// Returns an attempt to the queue, because another slot may have a working warden.
+    fn put_back(&self, prepared: PreparedAttempt) {
+        prepared.control.on_put_back();
+        let mut state = self.lock_queue();
+        if self.reserve.is_low() {
+            drop(state);
+            return self.give_back(prepared);
+        }
+        state.queue.put_back(prepared, now());
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// Drops an attempt that has not started. The next report does not name it, so the judicator hands it out again.
+    fn give_back(&self, prepared: PreparedAttempt) {
+        let attempt_id = prepared.attempt_id;
+        drop(prepared);
+        self.send_event(SlotEvent::AttemptEnded(attempt_id, AttemptEndCause::NoResult));
+        self.cache.evict_in_background();
+    }
+
+    /// Wakes the slots. When memory has become low, the report loop gives back the queued attempts.
+    pub(crate) fn on_memory_reserve_changed(&self) {
+        // Under the lock: otherwise a slot could read the old state and then miss the notification.
+        let state = self.lock_queue();
+        self.ready.notify_all();
+        drop(state);
+        self.send_event(SlotEvent::MemoryReserveChanged);
+    }
+
+    /// Waits for `close`, up to this time. Returns whether the pool is closed.
+    pub(crate) fn wait_for_close(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut state = self.lock_queue();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.closed || left.is_zero() {
+                return state.closed;
+            }
+            (state, _) = self
+                .closing
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Queues an attempt for a slot. While memory is low it is given back, because it would be the first to be killed.
+    pub(crate) fn enqueue(&self, prepared: PreparedAttempt) {
+        let mut state = self.lock_queue();
+        // Checked under the lock: the report loop finds everything that was queued before memory became low.
+        if self.reserve.is_low() {
+            drop(state);
+            return self.give_back(prepared);
+        }
+        state.queue.push(prepared, now());
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// Waits for an attempt to run; `None` when the pool is closed.
+    fn next_attempt(&self) -> Option<PreparedAttempt> {
+        let mut state = self.lock_queue();
+        loop {
+            if !self.reserve.is_low()
+                && let Some(prepared) = state.queue.pop_for_slot()
+            {
+                return Some(prepared);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How many attempts wait for a slot.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock_queue().queue.len()
+    }
+
+    /// When an attempt will have waited for too long.
+    pub(crate) fn overdue_at(&self) -> Option<Instant> {
+        self.lock_queue().queue.overdue_at()
+    }
+
+    /// Removes the attempts that have waited for too long.
+    pub(crate) fn take_overdue(&self, now: Instant) -> Vec<AttemptId> {
+        let taken = self.lock_queue().queue.take_overdue(now);
+        self.release(taken)
+    }
+
+    /// Removes matching attempts that no slot has started.
+    pub(crate) fn remove_matching(&self, which: impl Fn(&PreparedAttempt) -> bool) -> Vec<AttemptId> {
+        let taken = self.lock_queue().queue.remove_matching(which);
+        self.release(taken)
+    }
+
+    fn release(&self, prepared: Vec<PreparedAttempt>) -> Vec<AttemptId> {
+        let attempt_ids = prepared.iter().map(|prepared| prepared.attempt_id).collect();
+        drop(prepared);
+        self.cache.evict_in_background();
+        attempt_ids
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(crate) fn close(&self) {
+        self.lock_queue().closed = true;
+        self.ready.notify_all();
+        self.closing.notify_all();
+    }
+
+    fn lock_queue(&self) -> MutexGuard<'_, QueueState> {
+        self.queue_state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Formats values for pages.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use model::{TaskStatus, UnixTime};
+
+pub(super) fn status(status: TaskStatus) -> Markup {
+    let class = match status {
+        TaskStatus::Success => "status good",
+        TaskStatus::CompileFailed | TaskStatus::RunFailed | TaskStatus::SystemError => "status bad",
+        TaskStatus::Compiling | TaskStatus::Running | TaskStatus::Retrying => "status busy",
+        TaskStatus::Pending | TaskStatus::Cancelled => "status wait",
+    };
+    html! { span class=(class) { (status.as_str().replace('_', " ")) } }
+}
+
+/// A time to the second. The tooltip shows the exact time.
+pub(super) fn time(time: UnixTime) -> Markup {
+    let exact = api::format_time(time);
+    let (date, rest) = exact.split_once('T').unwrap_or((&exact, ""));
+    let clock = rest.split('.').next().unwrap_or(rest);
+    html! { time datetime=(exact) title=(exact) { (date) " " (clock) } }
+}
+
+/// The singular or plural of a word.
+pub(super) fn plural(count: impl Into<u64>, word: &str) -> String {
+    match count.into() {
+        1 => word.to_string(),
+        _ => format!("{word}s"),
+    }
+}
+
+pub(super) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else if duration.subsec_nanos() == 0 && seconds < 120.0 {
+        format!("{seconds} s")
+    } else if seconds < 120.0 {
+        format!("{seconds:.2} s")
+    } else {
+        let whole = duration.as_secs();
+        format!(
+            "{} h {:02} min {:02} s",
+            whole / 3600,
+            whole / 60 % 60,
+            whole % 60
+        )
+    }
+}
+
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut amount = bytes as f64;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} {}", plural(bytes, "byte"))
+    } else if amount.fract() == 0.0 {
+        format!("{amount} {}", UNITS[unit])
+    } else {
+        format!("{amount:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_readable() {
+        assert_eq!(duration(Duration::from_micros(2903)), "2.9 ms");
+        assert_eq!(duration(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(duration(Duration::from_secs(3725)), "1 h 02 min 05 s");
+        assert_eq!(duration(Duration::from_secs(60)), "60 s");
+        assert_eq!(bytes(17), "17 bytes");
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(1 << 30), "1 GiB");
+        assert_eq!(
+            (plural(1u32, "slot"), plural(0u32, "slot")),
+            ("slot".into(), "slots".into())
+        );
+        assert_eq!(bytes(3 << 19), "1.5 MiB");
+        assert!(time(UnixTime(0)).into_string().contains(">1970-01-01 00:00:00<"));
+    }
+}

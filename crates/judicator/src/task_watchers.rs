@@ -1,0 +1,75 @@
+//! Passes changes of a task to the calls that wait for that task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::TaskId;
+use rpc::TaskEvent;
+use tokio::sync::mpsc;
+
+/// The calls that wait for changes, by task.
+#[derive(Default)]
+pub(crate) struct TaskWatchers {
+    tasks: Mutex<HashMap<TaskId, Vec<mpsc::UnboundedSender<TaskUpdate>>>>,
+}
+
+/// An update for a call that waits for a task: the new status, or the advice to read the task again.
+#[derive(Clone, Debug)]
+pub(crate) enum TaskUpdate {
+    StatusChanged(TaskEvent),
+    /// Events may have been lost, so the call must read the task.
+    Reread,
+}
+
+/// A call's subscription to the changes of one task. Dropping it unsubscribes.
+pub(crate) struct TaskWatcher {
+    pub(crate) updates: mpsc::UnboundedReceiver<TaskUpdate>,
+    id: TaskId,
+    watchers: Arc<TaskWatchers>,
+}
+
+impl TaskWatchers {
+    /// A caller must subscribe before it reads the task, so that it does not miss a change in between.
+    pub(crate) fn watch(self: &Arc<Self>, id: TaskId) -> TaskWatcher {
+        // Unbounded, because a task changes only a handful of times.
+        let (sender, updates) = mpsc::unbounded_channel();
+        self.lock().entry(id).or_default().push(sender);
+        TaskWatcher {
+            updates,
+            id,
+            watchers: self.clone(),
+        }
+    }
+
+    pub(crate) fn on_status_changed(&self, event: &TaskEvent) {
+        if let Some(senders) = self.lock().get(&event.id) {
+            for sender in senders {
+                // Sending fails only for a call that is ending.
+                let _ = sender.send(TaskUpdate::StatusChanged(event.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn on_events_lost(&self) {
+        for sender in self.lock().values().flatten() {
+            let _ = sender.send(TaskUpdate::Reread);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<mpsc::UnboundedSender<TaskUpdate>>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TaskWatcher {
+    fn drop(&mut self) {
+        self.updates.close();
+        let mut tasks = self.watchers.lock();
+        if let Some(senders) = tasks.get_mut(&self.id) {
+            senders.retain(|sender| !sender.is_closed());
+            if senders.is_empty() {
+                tasks.remove(&self.id);
+            }
+        }
+    }
+}

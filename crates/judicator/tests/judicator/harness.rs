@@ -1,0 +1,227 @@
+//! A judicator on a store that fails in a chosen way.
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use judicator::{Judicator, JudicatorOptions};
+use model::{
+    AddedTask, AttemptNumber, BlobHash, Content, ExecuteStep, ExecutorState, LimitPolicy, Limits, Page,
+    Report, StepCommand, StoreAge, Task, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, UnixTime,
+    UserName,
+};
+use store::{
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    RetentionSummary, StoreError, TaskStore, TaskTotals,
+};
+use supervise::{FailureWatch, Supervisor};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// What the fake store does wrong.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum StoreFault {
+    None,
+    SessionsPanic,
+    ChangesEnd,
+    CheckFails,
+    CheckHangs,
+    CheckPanics,
+    /// `get` shows an earlier state than the change events.
+    LaggingGet,
+}
+
+/// A store for readiness checks and for reading one task. It fails as configured by its [`StoreFault`].
+pub(crate) struct FaultyStore {
+    fault: StoreFault,
+    pub(crate) checks: AtomicU32,
+    pub(crate) changes: broadcast::Sender<ChangeEvent>,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) reads: AtomicU32,
+}
+
+fn unused<T>() -> Result<T, StoreError> {
+    Err(StoreError::Closed)
+}
+
+#[async_trait]
+impl TaskStore for FaultyStore {
+    async fn check(&self) -> Result<(), StoreError> {
+        self.checks.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            StoreFault::CheckFails => Err(StoreError::DiskFull {
+                path: "/data/store".into(),
+            }),
+            StoreFault::CheckHangs => pending().await,
+            StoreFault::CheckPanics => panic!("on purpose"),
+            _ => Ok(()),
+        }
+    }
+    fn failures(&self) -> FailureWatch {
+        self.supervisor.failures()
+    }
+    async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
+        Ok(vec![])
+    }
+    async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError> {
+        match self.fault {
+            StoreFault::SessionsPanic => panic!("on purpose"),
+            _ => Ok(vec![]),
+        }
+    }
+    fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        match self.fault {
+            StoreFault::ChangesEnd => broadcast::channel(1).1,
+            _ => self.changes.subscribe(),
+        }
+    }
+    fn incoming_folder(&self) -> PathBuf {
+        PathBuf::new()
+    }
+    async fn add(&self, _: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+        unused()
+    }
+    async fn cancel(&self, _: TaskId) -> Result<Option<Task>, StoreError> {
+        unused()
+    }
+    async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            StoreFault::LaggingGet => Ok(Some(task(id, TaskStatus::Running))),
+            _ => unused(),
+        }
+    }
+    async fn get_after_event(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        match self.fault {
+            StoreFault::LaggingGet => Ok(Some(task(id, TaskStatus::Success))),
+            _ => unused(),
+        }
+    }
+    async fn search(&self, _: TaskQuery) -> Result<Page, StoreError> {
+        unused()
+    }
+    async fn totals(&self) -> Result<TaskTotals, StoreError> {
+        unused()
+    }
+    async fn report(&self, _: Report) -> Result<HandledReport, StoreError> {
+        unused()
+    }
+    async fn expire(&self, _: ObservedSession) -> Result<Option<usize>, StoreError> {
+        unused()
+    }
+    async fn remove_ended_executors(&self, _: StoreAge) -> Result<usize, StoreError> {
+        unused()
+    }
+    async fn apply_retention(
+        &self,
+        _: StoreAge,
+        _: StoreAge,
+        _: usize,
+    ) -> Result<RetentionSummary, StoreError> {
+        unused()
+    }
+    async fn put_blob(&self, _: BlobFile) -> Result<(), StoreError> {
+        unused()
+    }
+    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
+        unused()
+    }
+    async fn age(&self) -> Result<StoreAge, StoreError> {
+        Ok(StoreAge::default())
+    }
+    async fn advance_age(&self, from: StoreAge, _: Duration) -> Result<StoreAge, StoreError> {
+        Ok(from)
+    }
+    async fn scan_blobs(&self, _: u8) -> Result<BlobScanResult, StoreError> {
+        Ok(BlobScanResult::default())
+    }
+    async fn count_damaged_blobs(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+    async fn get_blob(&self, _: BlobHash) -> Result<Option<BlobStream>, StoreError> {
+        unused()
+    }
+}
+
+/// A judicator on a [`FaultyStore`].
+pub(crate) struct TestJudicator {
+    pub(crate) store: Arc<FaultyStore>,
+    pub(crate) judicator: Arc<Judicator>,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+pub(crate) fn start(fault: StoreFault) -> TestJudicator {
+    let store = Arc::new(FaultyStore {
+        fault,
+        checks: AtomicU32::new(0),
+        changes: broadcast::Sender::new(8),
+        supervisor: Supervisor::new(),
+        reads: AtomicU32::new(0),
+    });
+    let options = JudicatorOptions {
+        name: "j".into(),
+        address: "127.0.0.1:1".into(),
+        version: "1".into(),
+        store: "fake".into(),
+        limits: LimitPolicy::default(),
+        capacity: None,
+        task_size_limits: TaskSizeLimits::default(),
+        max_blob: 1,
+        lease: Duration::from_millis(50),
+        grace: Duration::from_millis(50),
+        keep_done: None,
+        keep_blobs: Duration::from_secs(60),
+        forget_executors: Duration::from_secs(60),
+        scan_blobs: Duration::from_secs(60),
+        list_judicators: None,
+    };
+    let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
+    let leading = watch::channel(true).1;
+    let judicator = Judicator::start(options, store.clone(), leading, &tracker, &stop);
+    TestJudicator {
+        store,
+        judicator,
+        tracker,
+        stop,
+    }
+}
+
+pub(crate) async fn with_deadline<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), what).await.unwrap()
+}
+
+fn task(id: TaskId, status: TaskStatus) -> Task {
+    Task {
+        id,
+        spec: TaskSpec {
+            user: UserName::new("ada").unwrap(),
+            priority: 0,
+            compile: None,
+            execute: ExecuteStep {
+                command: StepCommand::Shell("true".into()),
+                args: vec![],
+                env: [].into(),
+                input: Content::empty(),
+                network: None,
+                limits: Limits::default(),
+            },
+            source: [].into(),
+            data: [].into(),
+        },
+        status,
+        executor: None,
+        session: None,
+        attempt: AttemptNumber(1),
+        add_time: UnixTime(1),
+        start_time: None,
+        report_time: None,
+        finish_time: None,
+        result: None,
+        trouble: None,
+    }
+}

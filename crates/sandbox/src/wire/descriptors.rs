@@ -1,0 +1,50 @@
+//! Descriptors that are sent with a frame (`SCM_RIGHTS`). The first request carries the urgent socket and the owner's
+//! lock if there is one, a response carries the task's folder, and an exec request to a cell carries the standard
+//! streams.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+
+/// Sends one encoded frame with descriptors attached.
+pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let sent = sendmsg::<()>(
+        to.as_raw_fd(),
+        &[IoSlice::new(frame)],
+        &rights,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )?;
+    // The descriptors are sent with the first byte. A large frame may need more writes.
+    let mut to = to;
+    to.write_all(&frame[sent..])
+}
+
+/// A reader of a stream socket that collects the descriptors received on the way.
+pub(crate) struct DescriptorReceiver<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl Read for DescriptorReceiver<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut space = nix::cmsg_space!([i32; 3]);
+        let mut slices = [IoSliceMut::new(buffer)];
+        let fd = self.stream.as_raw_fd();
+        // Descriptors are closed on exec: otherwise every command would inherit the lock.
+        let message = recvmsg::<()>(fd, &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(raw) = control {
+                // SAFETY: the kernel has just created these descriptors, and nothing else owns them.
+                self.descriptors
+                    .extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            }
+        }
+        Ok(message.bytes)
+    }
+}

@@ -1,0 +1,21 @@
+//! Events that a store publishes after a commit. Judicators turn them into hints; correctness never depends on one.
+
+use model::{ExecutorName, TaskId, TaskStatus, UnixTime};
+
+/// A committed change of the store, as its subscribers receive it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeEvent {
+    /// This many tasks joined the queue.
+    TasksQueued(usize),
+    /// The executor must stop at least one of the attempts that it holds: the task was cancelled or released.
+    AttemptRevoked(ExecutorName),
+    /// A task has a new status. `executor` is set if a report of that executor caused the change.
+    StatusChanged {
+        id: TaskId,
+        status: TaskStatus,
+        executor: Option<ExecutorName>,
+        time: UnixTime,
+    },
+    /// The store may have missed events. A subscriber that needs the current state reads it from the store.
+    EventsLost,
+}

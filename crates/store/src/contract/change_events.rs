@@ -1,0 +1,155 @@
+//! Contract cases: the change events that a store publishes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{AttemptEnd, TaskId, TaskStatus};
+use tokio::sync::broadcast::Receiver;
+
+use super::MAX_ATTEMPTS;
+use super::fake_executor::FakeExecutor;
+use super::fixtures::{add_task, new_task, success, task_spec};
+use crate::{ChangeEvent, NewTask, TaskStore};
+
+/// The events that a subscriber received.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ReceivedEvents {
+    status_changes: BTreeMap<TaskId, Vec<TaskStatus>>,
+    revoked_from: Vec<String>,
+    tasks_queued: usize,
+}
+
+/// Receives all events of earlier changes. To find their end, it adds one more task (the mark) and waits for its
+/// events.
+async fn receive_events(
+    store: &Arc<dyn TaskStore>,
+    subscription: &mut Receiver<ChangeEvent>,
+) -> ReceivedEvents {
+    let mark = add_task(&**store).await;
+    let mut received = ReceivedEvents::default();
+    let mut mark_added = false;
+    loop {
+        match subscription.recv().await.unwrap() {
+            ChangeEvent::StatusChanged { id, .. } if id == mark => mark_added = true,
+            ChangeEvent::StatusChanged { id, status, .. } => {
+                received.status_changes.entry(id).or_default().push(status)
+            }
+            ChangeEvent::AttemptRevoked(name) => received.revoked_from.push(name.to_string()),
+            // The count includes the mark.
+            ChangeEvent::TasksQueued(count) if mark_added => {
+                received.tasks_queued += count - 1;
+                break;
+            }
+            ChangeEvent::TasksQueued(count) => received.tasks_queued += count,
+            ChangeEvent::EventsLost => panic!("nothing happened that could lose events"),
+        }
+    }
+    store.cancel(mark).await.unwrap();
+    while !matches!(subscription.recv().await.unwrap(), ChangeEvent::StatusChanged { id, .. } if id == mark) {
+    }
+    received
+}
+
+pub async fn added_tasks_are_published(store: Arc<dyn TaskStore>) {
+    let mut subscription = store.subscribe();
+    let tasks = [new_task(task_spec()), new_task(task_spec())];
+    store
+        .add(vec![tasks[0].clone(), tasks[1].clone(), tasks[0].clone()])
+        .await
+        .unwrap();
+    let status_changes = tasks
+        .iter()
+        .map(|task| (task.id, vec![TaskStatus::Pending]))
+        .collect();
+    let expected = ReceivedEvents {
+        status_changes,
+        revoked_from: vec![],
+        tasks_queued: 2,
+    };
+    assert_eq!(receive_events(&store, &mut subscription).await, expected);
+    store.add(tasks.to_vec()).await.unwrap();
+    assert_eq!(
+        receive_events(&store, &mut subscription).await,
+        ReceivedEvents::default(),
+        "the tasks existed already"
+    );
+}
+
+pub async fn status_changes_are_published(store: Arc<dyn TaskStore>) {
+    let id = add_task(&*store).await;
+    let mut subscription = store.subscribe();
+    let mut executor = FakeExecutor::new(&store, "e");
+    let attempt_id = executor.claim_one().await;
+    executor.report_status(id, TaskStatus::Running).await;
+    executor.report_status(id, TaskStatus::Running).await;
+    assert!(matches!(
+        subscription.recv().await.unwrap(),
+        ChangeEvent::StatusChanged { id: changed, status: TaskStatus::Running, executor: Some(by), .. }
+            if changed == id && by == executor.name
+    ));
+    executor.finish(attempt_id, success()).await;
+    let status_changes = [(id, vec![TaskStatus::Success])].into();
+    assert_eq!(
+        receive_events(&store, &mut subscription).await,
+        ReceivedEvents {
+            status_changes,
+            ..ReceivedEvents::default()
+        }
+    );
+}
+
+pub async fn revoked_attempts_are_published(store: Arc<dyn TaskStore>) {
+    let (waiting, held) = (add_task(&*store).await, add_task(&*store).await);
+    let mut executor = FakeExecutor::new(&store, "e");
+    store.cancel(waiting).await.unwrap();
+    executor.claim_one().await;
+    let mut subscription = store.subscribe();
+    store.cancel(held).await.unwrap();
+    store.cancel(held).await.unwrap();
+    let status_changes = [(held, vec![TaskStatus::Cancelled])].into();
+    let expected = ReceivedEvents {
+        status_changes,
+        revoked_from: vec!["e".into()],
+        tasks_queued: 0,
+    };
+    assert_eq!(receive_events(&store, &mut subscription).await, expected);
+}
+
+pub async fn released_tasks_are_published(store: Arc<dyn TaskStore>) {
+    let id = add_task(&*store).await;
+    let mut executor = FakeExecutor::new(&store, "e");
+    executor.claim_one().await;
+    let mut subscription = store.subscribe();
+    // Released once, then lost until the task ends. The last loss does not queue it again.
+    executor.running.clear();
+    executor.claim(0).await;
+    for _ in 0..MAX_ATTEMPTS {
+        let attempt_id = executor.claim_one().await;
+        executor
+            .end_attempt(attempt_id, AttemptEnd::Broken("no".into()))
+            .await;
+    }
+    let mut statuses = vec![TaskStatus::Retrying; MAX_ATTEMPTS as usize];
+    statuses.push(TaskStatus::SystemError);
+    let expected = ReceivedEvents {
+        status_changes: [(id, statuses)].into(),
+        revoked_from: vec![],
+        tasks_queued: MAX_ATTEMPTS as usize,
+    };
+    assert_eq!(receive_events(&store, &mut subscription).await, expected);
+}
+
+pub async fn refused_adds_publish_nothing(store: Arc<dyn TaskStore>) {
+    let task = new_task(task_spec());
+    store.add(vec![task.clone()]).await.unwrap();
+    let mut subscription = store.subscribe();
+    let other = NewTask {
+        digest: [1; 32],
+        ..task
+    };
+    store.add(vec![new_task(task_spec()), other]).await.unwrap_err();
+    assert_eq!(
+        receive_events(&store, &mut subscription).await,
+        ReceivedEvents::default()
+    );
+}

@@ -1,0 +1,166 @@
+//! Tasks, results and blobs for tests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use model::{
+    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, Limits, NetworkName, Outcome,
+    OutcomeReason, StepCommand, StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec, TaskStatus, UserName,
+    WorkspacePath,
+};
+
+use crate::{BlobFile, NewTask, StoreError, TaskStore};
+
+pub fn task_spec() -> TaskSpec {
+    TaskSpec {
+        user: UserName::new("ada").unwrap(),
+        priority: 0,
+        compile: Some(CompileStep {
+            command: StepCommand::Shell("cc a.c".into()),
+            env: [("CC".to_string(), "gcc".to_string())].into(),
+            network: None,
+            limits: Limits::default(),
+        }),
+        execute: ExecuteStep {
+            command: StepCommand::Argv(vec!["./a.out".into(), "x".into()]),
+            args: vec!["1".into()],
+            env: BTreeMap::from([("LANG".into(), "C".into())]),
+            input: Content::Inline(Bytes::from_static(b"in\0put")),
+            network: Some(NetworkName::new("loopback").unwrap()),
+            limits: Limits {
+                wall: Some(Duration::from_millis(1500)),
+                cpu: Some(Duration::from_millis(900)),
+                memory: Some(1 << 28),
+                output: Some(1 << 20),
+                processes: Some(64),
+                file_size: Some(1 << 24),
+                open_files: Some(256),
+                stack: Some(1 << 23),
+                space: Some(1 << 32),
+            },
+        },
+        source: BTreeMap::from([task_file("a.c", Content::Inline(Bytes::from_static(b"main(){}")))]),
+        data: BTreeMap::new(),
+    }
+}
+
+pub fn task_file(path: &str, content: Content) -> (WorkspacePath, TaskFile) {
+    let file = TaskFile {
+        content,
+        executable: false,
+    };
+    (WorkspacePath::new(path).unwrap(), file)
+}
+
+pub fn new_task(spec: TaskSpec) -> NewTask {
+    NewTask {
+        id: TaskId(uuid::Uuid::now_v7()),
+        digest: [7; 32],
+        spec,
+    }
+}
+
+/// A task whose data files are these blobs.
+pub fn task_with_blobs(blobs: &[BlobHash]) -> NewTask {
+    let mut spec = task_spec();
+    spec.data = (0..)
+        .zip(blobs)
+        .map(|(index, hash)| task_file(&format!("{index}"), Content::Blob(*hash)))
+        .collect();
+    new_task(spec)
+}
+
+/// Adds a task and returns its id.
+pub async fn add_task(store: &dyn TaskStore) -> TaskId {
+    add_task_with(store, |_| {}).await
+}
+
+pub async fn add_task_with(store: &dyn TaskStore, change: impl FnOnce(&mut TaskSpec)) -> TaskId {
+    let mut spec = task_spec();
+    change(&mut spec);
+    store.add(vec![new_task(spec)]).await.unwrap()[0].id
+}
+
+pub async fn get_task(store: &dyn TaskStore, id: TaskId) -> Task {
+    store.get(id).await.unwrap().expect("the task exists")
+}
+
+pub async fn task_status(store: &dyn TaskStore, id: TaskId) -> TaskStatus {
+    get_task(store, id).await.status
+}
+
+pub fn outcome(exit_code: i32) -> Outcome {
+    Outcome {
+        reason: OutcomeReason::Exited,
+        exit_code: Some(exit_code),
+        signal: None,
+        wall: Duration::from_millis(12),
+        cpu: Duration::from_micros(3456),
+        memory: 1 << 20,
+        stdout: CapturedOutput {
+            bytes: Bytes::from_static(b"out"),
+            truncated: true,
+        },
+        stderr: CapturedOutput::default(),
+    }
+}
+
+pub fn success() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(0)),
+        execute: Some(outcome(0)),
+    }
+}
+
+pub fn run_failure() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(0)),
+        execute: Some(outcome(1)),
+    }
+}
+
+pub fn compile_failure() -> TaskResult {
+    TaskResult {
+        compile: Some(outcome(1)),
+        execute: None,
+    }
+}
+
+/// A successful result whose output names its attempt.
+pub fn attempt_result(attempt: AttemptNumber, mark: &str) -> TaskResult {
+    let mut execute = outcome(0);
+    execute.stdout.bytes = Bytes::from(format!("{attempt} {mark}"));
+    TaskResult {
+        compile: None,
+        execute: Some(execute),
+    }
+}
+
+pub fn hash_of(bytes: &[u8]) -> BlobHash {
+    BlobHash::of(bytes)
+}
+
+/// Puts these bytes as a blob and returns their hash.
+pub async fn put_blob(store: &dyn TaskStore, bytes: &[u8]) -> Result<BlobHash, StoreError> {
+    let hash = hash_of(bytes);
+    let path = store
+        .incoming_folder()
+        .join(TaskId(uuid::Uuid::now_v7()).to_string());
+    std::fs::write(&path, bytes).unwrap();
+    let size = bytes.len() as u64;
+    store.put_blob(BlobFile { hash, size, path }).await?;
+    Ok(hash)
+}
+
+pub async fn read_blob(store: &dyn TaskStore, hash: BlobHash) -> Option<Vec<u8>> {
+    let chunks: Vec<Bytes> = store.get_blob(hash).await.unwrap()?.try_collect().await.unwrap();
+    Some(chunks.concat())
+}
+
+/// Advances the store's age, as a leader does, and returns the new age.
+pub async fn advance_age(store: &dyn TaskStore, by: Duration) -> StoreAge {
+    let age = store.age().await.unwrap();
+    store.advance_age(age, by).await.unwrap()
+}

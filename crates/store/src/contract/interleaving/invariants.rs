@@ -1,0 +1,81 @@
+//! Invariants that hold in every history, checked without knowledge of the store's rules.
+
+use std::collections::BTreeMap;
+
+use model::{AttemptNumber, ExecutorName, Report, ReportAnswer, SessionId, Task, TaskId};
+
+use crate::HandledReport;
+
+/// Records what the store answered, and panics if an answer violates an invariant.
+#[derive(Default)]
+pub(super) struct InvariantChecker {
+    /// The holder of each assigned attempt.
+    holders: BTreeMap<(TaskId, AttemptNumber), (ExecutorName, SessionId)>,
+    /// How many results the store reported as committed.
+    commits: usize,
+    /// Each done task as it was when it was first read.
+    done: BTreeMap<TaskId, Task>,
+}
+
+impl InvariantChecker {
+    pub(super) fn check_report(&mut self, report: &Report, reported: &HandledReport) {
+        let ReportAnswer::Done(answer) = &reported.answer else {
+            assert!(reported.finished.is_empty() && reported.claimed_add_times.is_empty());
+            return;
+        };
+        self.commits += reported.finished.len();
+        for assignment in &answer.assign {
+            let attempt_id = assignment.attempt_id;
+            let to = (report.executor.clone(), report.session);
+            let holder = self
+                .holders
+                .entry((attempt_id.task, attempt_id.attempt))
+                .or_insert_with(|| to.clone());
+            assert_eq!(*holder, to, "one attempt has two holders: {attempt_id:?}");
+            assert!(
+                !self.done.contains_key(&attempt_id.task),
+                "a done task was assigned: {attempt_id:?}"
+            );
+        }
+    }
+
+    /// Called at the end of a history: each result was committed once.
+    pub(super) fn check_commits(&self) {
+        let results = self.done.values().filter(|task| task.result.is_some()).count();
+        assert_eq!(results, self.commits);
+    }
+
+    pub(super) fn check_task(&mut self, task: &Task) {
+        if let Some(done) = self.done.get(&task.id) {
+            assert_eq!(task, done, "a done task has changed");
+            return;
+        }
+        if !task.status.is_done() {
+            assert_eq!(task.result, None);
+            return;
+        }
+        assert_eq!((&task.executor, task.session), (&None, None));
+        if let Some(result) = &task.result {
+            assert_eq!(result.status(), task.status);
+            self.check_attempt(task);
+        }
+        self.done.insert(task.id, task.clone());
+    }
+
+    /// The output of a successful result names its attempt. It must be the last attempt, of the executor that held it.
+    fn check_attempt(&self, task: &Task) {
+        let Some(execute) = task.result.as_ref().and_then(|result| result.execute.as_ref()) else {
+            return;
+        };
+        if !execute.succeeded() {
+            return;
+        }
+        let (executor, session) = &self.holders[&(task.id, task.attempt)];
+        let expected = format!("{} {executor} {session}", task.attempt);
+        assert_eq!(
+            execute.stdout.bytes,
+            expected.as_bytes(),
+            "the result is of another attempt"
+        );
+    }
+}

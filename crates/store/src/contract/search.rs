@@ -1,0 +1,519 @@
+//! Contract cases: searching by each field and by several together.
+
+use std::sync::Arc;
+
+use model::{
+    ExecutorName, Page, SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime, UserName,
+};
+
+use super::SCAN_LIMIT;
+use super::fake_executor::FakeExecutor;
+use super::fixtures::{add_task, add_task_with, get_task, new_task, run_failure, success, task_spec};
+use super::paging::read_all_pages;
+use crate::{NewTask, TaskStore};
+
+/// Returns what the query finds, oldest first. In the other order it must find the same tasks.
+pub(super) async fn search_ids(store: &Arc<dyn TaskStore>, query: TaskQuery) -> Vec<TaskId> {
+    let ids = async |order| {
+        let page = store
+            .search(TaskQuery {
+                order,
+                limit: 500,
+                ..query.clone()
+            })
+            .await
+            .unwrap();
+        assert_eq!(page.next, None);
+        page.tasks.iter().map(|summary| summary.id).collect::<Vec<_>>()
+    };
+    let oldest = ids(SortOrder::Oldest).await;
+    let mut newest = ids(SortOrder::Newest).await;
+    newest.reverse();
+    assert_eq!(oldest, newest, "{query:?}");
+    oldest
+}
+
+fn user(name: &str) -> Option<UserName> {
+    Some(UserName::new(name).unwrap())
+}
+
+pub async fn by_id(store: Arc<dyn TaskStore>) {
+    let (a, b, _) = (
+        add_task(&*store).await,
+        add_task(&*store).await,
+        add_task(&*store).await,
+    );
+    let query = |ids: &[TaskId]| TaskQuery {
+        ids: ids.to_vec(),
+        ..TaskQuery::default()
+    };
+    assert_eq!(
+        search_ids(&store, query(&[b, a, b, TaskId(uuid::Uuid::now_v7())])).await,
+        [a, b]
+    );
+    assert_eq!(
+        search_ids(&store, query(&[TaskId(uuid::Uuid::now_v7())])).await,
+        []
+    );
+    assert_eq!(
+        search_ids(
+            &store,
+            TaskQuery {
+                user: user("nobody"),
+                ..query(&[a])
+            }
+        )
+        .await,
+        []
+    );
+}
+
+pub async fn by_a_prefix_of_the_id(store: Arc<dyn TaskStore>) {
+    let texts = [
+        "01890a5d-ac96-774b-bcce-b302099a8057",
+        "01890a5d-ac97-774b-bcce-b302099a8057",
+        "01890a5e-0000-0000-0000-000000000000",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-ffff-ffff-ffff-ffffffffffff",
+        "01890a5d-0000-0000-0000-000000000000",
+    ];
+    let mut ids = vec![];
+    for (index, text) in texts.into_iter().enumerate() {
+        let name = if index % 2 == 0 { "ada" } else { "bob" };
+        let task = NewTask {
+            id: text.parse().unwrap(),
+            ..new_task(TaskSpec {
+                user: UserName::new(name).unwrap(),
+                ..task_spec()
+            })
+        };
+        ids.push(task.id);
+        store.add(vec![task]).await.unwrap();
+    }
+    let query = |prefix: &str| TaskQuery {
+        id_prefix: Some(prefix.parse().unwrap()),
+        ..TaskQuery::default()
+    };
+    for (prefix, expected) in [
+        ("01890a5d-ac96", vec![ids[0]]),
+        ("01890A5D-AC9", vec![ids[0], ids[1]]),
+        ("01890a5d", vec![ids[5], ids[0], ids[1], ids[4]]),
+        ("0189", vec![ids[5], ids[0], ids[1], ids[4], ids[2]]),
+        ("ffff", vec![ids[3]]),
+        ("0000", vec![]),
+        (texts[4], vec![ids[4]]),
+    ] {
+        assert_eq!(search_ids(&store, query(prefix)).await, expected, "{prefix}");
+    }
+    let of_bob = TaskQuery {
+        user: user("bob"),
+        ..query("0189")
+    };
+    assert_eq!(search_ids(&store, of_bob.clone()).await, [ids[1], ids[5]]);
+    let named = TaskQuery {
+        ids: ids[1..].to_vec(),
+        ..of_bob
+    };
+    assert_eq!(search_ids(&store, named).await, [ids[1], ids[5]]);
+    for order in [SortOrder::Oldest, SortOrder::Newest] {
+        let mut pages = read_all_pages(
+            &store,
+            TaskQuery {
+                order,
+                limit: 2,
+                ..query("01890a5")
+            },
+        )
+        .await;
+        if order == SortOrder::Newest {
+            pages.reverse();
+        }
+        assert_eq!(pages, [ids[5], ids[0], ids[1], ids[4], ids[2]], "{order}");
+    }
+}
+
+pub async fn by_user(store: Arc<dyn TaskStore>) {
+    let mut of_bob = vec![];
+    for name in ["ada", "bob", "ada", "bob", "bobby"] {
+        let id = add_task_with(&*store, |spec| spec.user = UserName::new(name).unwrap()).await;
+        of_bob.extend((name == "bob").then_some(id));
+    }
+    assert_eq!(
+        search_ids(
+            &store,
+            TaskQuery {
+                user: user("bob"),
+                ..TaskQuery::default()
+            }
+        )
+        .await,
+        of_bob
+    );
+    assert_eq!(
+        search_ids(
+            &store,
+            TaskQuery {
+                user: user("Bob"),
+                ..TaskQuery::default()
+            }
+        )
+        .await,
+        []
+    );
+}
+
+pub async fn by_status(store: Arc<dyn TaskStore>) {
+    let mut executor = FakeExecutor::new(&store, "e");
+    let (mut ids, mut handouts) = (vec![], vec![]);
+    for _ in 0..4 {
+        ids.push(add_task(&*store).await);
+        handouts.push(executor.claim_one().await);
+    }
+    executor.finish(handouts[1], success()).await;
+    executor.finish(handouts[2], run_failure()).await;
+    executor.report_status(ids[3], TaskStatus::Running).await;
+    store.cancel(ids[0]).await.unwrap();
+    let query = |statuses: &[TaskStatus]| TaskQuery {
+        statuses: statuses.to_vec(),
+        ..TaskQuery::default()
+    };
+    assert_eq!(
+        search_ids(&store, query(&[TaskStatus::Cancelled])).await,
+        [ids[0]]
+    );
+    assert_eq!(
+        search_ids(
+            &store,
+            query(&[TaskStatus::Running, TaskStatus::Success, TaskStatus::Running])
+        )
+        .await,
+        [ids[1], ids[3]]
+    );
+    assert_eq!(search_ids(&store, query(&[TaskStatus::Pending])).await, []);
+    assert_eq!(search_ids(&store, query(&TaskStatus::ALL)).await, ids);
+    assert_eq!(search_ids(&store, query(&[])).await, ids);
+}
+
+pub async fn by_executor(store: Arc<dyn TaskStore>) {
+    let (a, b) = (add_task(&*store).await, add_task(&*store).await);
+    let (mut one, mut other) = (
+        FakeExecutor::new(&store, "one"),
+        FakeExecutor::new(&store, "other"),
+    );
+    let attempt_id = one.claim_one().await;
+    other.claim_one().await;
+    let query = |executor: &FakeExecutor| TaskQuery {
+        executor: Some(executor.name.clone()),
+        ..TaskQuery::default()
+    };
+    assert_eq!(search_ids(&store, query(&one)).await, [a]);
+    assert_eq!(search_ids(&store, query(&other)).await, [b]);
+    let running = TaskQuery {
+        statuses: vec![TaskStatus::Running],
+        ..query(&one)
+    };
+    assert_eq!(search_ids(&store, running.clone()).await, []);
+    one.report_status(a, TaskStatus::Running).await;
+    assert_eq!(search_ids(&store, running).await, [a]);
+    one.finish(attempt_id, success()).await;
+    assert_eq!(search_ids(&store, query(&one)).await, []);
+}
+
+pub async fn by_time(store: Arc<dyn TaskStore>) {
+    let (mut ids, mut times) = (vec![], vec![]);
+    for _ in 0..4 {
+        let id = add_task(&*store).await;
+        ids.push(id);
+        times.push(get_task(&*store, id).await.add_time);
+    }
+    let query = |from: Option<UnixTime>, until: Option<UnixTime>| TaskQuery {
+        from,
+        until,
+        ..TaskQuery::default()
+    };
+    assert_eq!(search_ids(&store, query(Some(times[1]), None)).await, ids[1..]);
+    assert_eq!(search_ids(&store, query(None, Some(times[1]))).await, ids[..1]);
+    assert_eq!(
+        search_ids(&store, query(Some(times[1]), Some(times[3]))).await,
+        ids[1..3]
+    );
+    assert_eq!(
+        search_ids(&store, query(Some(times[3]), Some(times[1]))).await,
+        []
+    );
+    assert_eq!(
+        search_ids(
+            &store,
+            TaskQuery {
+                user: user("ada"),
+                ..query(Some(times[2]), None)
+            }
+        )
+        .await,
+        ids[2..]
+    );
+}
+
+pub async fn by_text(store: Arc<dyn TaskStore>) {
+    let commands = ["python3 Main.py", "a%b", "a_b", "axb", "Été"];
+    let mut ids = vec![];
+    for command in commands {
+        let id = add_task_with(&*store, |spec| {
+            spec.compile = None;
+            spec.execute.command = StepCommand::Shell(command.into());
+        });
+        ids.push(id.await);
+    }
+    let compiled = add_task_with(&*store, |spec| {
+        spec.execute.command = StepCommand::Argv(vec!["./run".into(), "two words".into()]);
+        spec.compile.as_mut().unwrap().command = StepCommand::Shell("g++ main.cc".into());
+    });
+    ids.push(compiled.await);
+    let query = |text: &str| TaskQuery {
+        text: Some(text.into()),
+        ..TaskQuery::default()
+    };
+    for (text, expected) in [
+        ("MAIN", vec![ids[0], ids[5]]),
+        ("main.py", vec![ids[0]]),
+        ("g++", vec![ids[5]]),
+        ("run two", vec![ids[5]]),
+        ("a%b", vec![ids[1]]),
+        ("a_b", vec![ids[2]]),
+        ("%", vec![ids[1]]),
+        ("été", vec![ids[4]]),
+        ("ada", vec![]),
+        ("", ids.clone()),
+    ] {
+        assert_eq!(search_ids(&store, query(text)).await, expected, "{text:?}");
+    }
+}
+
+pub async fn by_all_fields_together(store: Arc<dyn TaskStore>) {
+    let mut executor = FakeExecutor::new(&store, "e");
+    let mut ids = vec![];
+    for index in 0..12 {
+        let id = add_task_with(&*store, |spec| {
+            spec.user = UserName::new(if index % 2 == 0 { "ada" } else { "bob" }).unwrap();
+            spec.execute.command = StepCommand::Shell(if index % 3 == 0 { "fizz" } else { "buzz" }.into());
+        });
+        ids.push(id.await);
+    }
+    executor.claim(8).await;
+    for id in &ids[..6] {
+        executor.report_status(*id, TaskStatus::Running).await;
+    }
+    let query = TaskQuery {
+        ids: vec![],
+        id_prefix: None,
+        user: user("ada"),
+        statuses: vec![TaskStatus::Running, TaskStatus::Cancelled],
+        executor: Some(executor.name.clone()),
+        from: Some(get_task(&*store, ids[2]).await.add_time),
+        until: Some(get_task(&*store, ids[9]).await.add_time),
+        text: Some("BUZ".into()),
+        ..TaskQuery::default()
+    };
+    assert_eq!(search_ids(&store, query.clone()).await, [ids[2], ids[4]]);
+    let named = TaskQuery {
+        ids: ids[3..].to_vec(),
+        ..query.clone()
+    };
+    assert_eq!(search_ids(&store, named).await, [ids[4]]);
+    let of_bob = TaskQuery {
+        user: user("bob"),
+        ..query
+    };
+    assert_eq!(search_ids(&store, of_bob).await, [ids[5]]);
+}
+
+/// Adds `count` tasks of the user with this command, in one batch.
+async fn add_tasks(store: &Arc<dyn TaskStore>, count: usize, name: &str, command: &str) -> Vec<TaskId> {
+    let tasks = (0..count).map(|_| {
+        let mut spec = task_spec();
+        spec.user = UserName::new(name).unwrap();
+        spec.execute.command = StepCommand::Shell(command.into());
+        new_task(spec)
+    });
+    let added = store.add(tasks.collect()).await.unwrap();
+    added.iter().map(|added| added.id).collect()
+}
+
+fn ids(page: &Page) -> Vec<TaskId> {
+    page.tasks.iter().map(|summary| summary.id).collect()
+}
+
+pub async fn a_page_examines_a_bounded_number_of_tasks(store: Arc<dyn TaskStore>) {
+    let first = add_tasks(&store, 1, "ada", "needle").await;
+    add_tasks(&store, 2 * SCAN_LIMIT, "ada", "hay").await;
+    let last = add_tasks(&store, 1, "ada", "needle").await;
+    for (order, near, far) in [
+        (SortOrder::Newest, &last, &first),
+        (SortOrder::Oldest, &first, &last),
+    ] {
+        let mut query = TaskQuery {
+            text: Some("needle".into()),
+            order,
+            ..TaskQuery::default()
+        };
+        let found = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&found), found.complete), (near.clone(), false), "{order}");
+        query.after = found.next;
+        let empty = store.search(query.clone()).await.unwrap();
+        assert_eq!((ids(&empty), empty.complete), (vec![], false), "{order}");
+        query.after = empty.next;
+        let end = store.search(query.clone()).await.unwrap();
+        assert_eq!(
+            (ids(&end), end.complete, end.next),
+            (far.clone(), true, None),
+            "{order}"
+        );
+        // A page that is full before the scan limit is complete.
+        let full = TaskQuery {
+            limit: 1,
+            after: None,
+            ..query
+        };
+        let full = store.search(full).await.unwrap();
+        assert_eq!(ids(&full), *near, "{order}");
+        assert!(full.complete && full.next.is_some(), "{order}");
+    }
+    // The scan limit does not apply to a query that an index answers completely.
+    let all = TaskQuery {
+        limit: 1000,
+        ..TaskQuery::default()
+    };
+    let all = store.search(all).await.unwrap();
+    assert_eq!((all.tasks.len(), all.complete), (2 * SCAN_LIMIT + 2, true));
+}
+
+pub async fn an_indexed_condition_narrows_a_text_search(store: Arc<dyn TaskStore>) {
+    let of_bob = add_tasks(&store, 2, "bob", "needle").await;
+    let cancelled = add_tasks(&store, 1, "ada", "needle").await[0];
+    store.cancel(cancelled).await.unwrap();
+    add_tasks(&store, 2 * SCAN_LIMIT, "ada", "hay").await;
+    let query = TaskQuery {
+        text: Some("needle".into()),
+        ..TaskQuery::default()
+    };
+    let by_user = TaskQuery {
+        user: user("bob"),
+        ..query.clone()
+    };
+    let by_status = TaskQuery {
+        statuses: vec![TaskStatus::Cancelled, TaskStatus::Running],
+        ..query.clone()
+    };
+    let by_ids = TaskQuery {
+        ids: of_bob.clone(),
+        ..query.clone()
+    };
+    let by_time = TaskQuery {
+        until: Some(get_task(&*store, cancelled).await.add_time),
+        ..query.clone()
+    };
+    assert!(!store.search(query).await.unwrap().complete);
+    for (query, expected) in [
+        (by_user, of_bob.clone()),
+        (by_status, vec![cancelled]),
+        (by_ids, of_bob.clone()),
+        (by_time, of_bob),
+    ] {
+        assert_eq!(search_ids(&store, query).await, expected);
+    }
+}
+
+/// Whatever other conditions a user's search has, the cursor names only tasks of that user.
+pub async fn the_cursor_of_a_users_search_names_no_task_of_another_user(store: Arc<dyn TaskStore>) {
+    let foreign = add_tasks(&store, 2 * SCAN_LIMIT, "ada", "true").await;
+    let mut wanted = add_tasks(&store, 2, "bob", "true").await;
+    wanted.sort_unstable();
+    let mut all = add_tasks(&store, 2 * SCAN_LIMIT, "ada", "true").await;
+    let mut executor = FakeExecutor::new(&store, "e");
+    executor.claim(500).await;
+    all.extend(foreign);
+    all.extend(&wanted);
+    let prefix = wanted[0].to_string()[..4].parse().unwrap();
+    let narrowed = [
+        TaskQuery {
+            id_prefix: Some(prefix),
+            ..TaskQuery::default()
+        },
+        TaskQuery {
+            statuses: vec![TaskStatus::Pending],
+            ..TaskQuery::default()
+        },
+        TaskQuery {
+            executor: Some(executor.name.clone()),
+            ..TaskQuery::default()
+        },
+        TaskQuery {
+            ids: all,
+            ..TaskQuery::default()
+        },
+        TaskQuery::default(),
+    ];
+    for query in narrowed {
+        for (order, text) in [
+            (SortOrder::Oldest, None),
+            (SortOrder::Newest, None),
+            (SortOrder::Newest, Some("rue".to_string())),
+        ] {
+            let mut query = TaskQuery {
+                user: user("bob"),
+                limit: 1,
+                order,
+                text,
+                ..query.clone()
+            };
+            let mut found = vec![];
+            loop {
+                let page = store.search(query.clone()).await.unwrap();
+                found.extend(ids(&page));
+                let Some(next) = page.next else { break };
+                assert!(wanted.contains(&next.id), "{query:?}: {next:?}");
+                query.after = Some(next);
+            }
+            found.sort_unstable();
+            assert_eq!(found, wanted, "{query:?}");
+        }
+    }
+}
+
+pub async fn a_condition_without_an_index_is_bounded_too(store: Arc<dyn TaskStore>) {
+    let wanted = add_tasks(&store, 1, "bob", "true").await;
+    add_tasks(&store, SCAN_LIMIT, "bob", "false").await;
+    // A user and a status: the store uses an index for one of them and checks the other on each task.
+    store.cancel(wanted[0]).await.unwrap();
+    let others = add_tasks(&store, SCAN_LIMIT, "ada", "true").await;
+    for id in others {
+        store.cancel(id).await.unwrap();
+    }
+    let mut query = TaskQuery {
+        user: user("bob"),
+        statuses: vec![TaskStatus::Cancelled],
+        limit: 10,
+        ..TaskQuery::default()
+    };
+    let first = store.search(query.clone()).await.unwrap();
+    assert_eq!((ids(&first), first.complete), (vec![], false));
+    query.after = first.next;
+    let second = store.search(query).await.unwrap();
+    assert_eq!((ids(&second), second.complete, second.next), (wanted, true, None));
+    for nothing in [
+        TaskQuery {
+            user: user("nobody"),
+            ..TaskQuery::default()
+        },
+        TaskQuery {
+            statuses: vec![TaskStatus::RunFailed],
+            ..TaskQuery::default()
+        },
+        TaskQuery {
+            executor: Some(ExecutorName::new("nobody").unwrap()),
+            ..TaskQuery::default()
+        },
+    ] {
+        assert_eq!(store.search(nothing).await.unwrap(), Page::default());
+    }
+}

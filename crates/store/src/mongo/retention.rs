@@ -1,0 +1,175 @@
+//! Retention: removes tasks that ended long ago, a limited number in each transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use model::StoreAge;
+use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::options::{Hint, ReadConcern};
+
+use super::age;
+use super::blobs;
+use super::bson_values::{ToBson, blob_hash};
+use super::context::{BLOBS, PARTS, StoreContext, TASKS, UPLOADS};
+use super::counters::CounterDeltas;
+use super::failure::MongoFailure;
+use super::gridfs;
+use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
+use super::schema::{DONE_TASKS_INDEX, UNUSED_BLOBS_INDEX};
+use super::task_document::{StoredTask, TaskDocument, parse_readable};
+use super::transaction::Transaction;
+
+/// How many tasks one transaction removes.
+const TASKS_PER_TRANSACTION: usize = 200;
+/// How many documents one command stamps.
+const STAMPS_PER_COMMAND: i64 = 1000;
+/// No upload takes this long, so an unclaimed file of this age has no writer any more.
+const UPLOAD_EXPIRY: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes up to `limit` tasks that ended before `done_before`, at most as many as fit into one transaction. Returns
+/// how many; 0 when none are left.
+pub(super) async fn remove_tasks(
+    context: Arc<StoreContext>,
+    done_before: StoreAge,
+    limit: usize,
+) -> Result<usize, MongoFailure> {
+    let limit = limit.min(TASKS_PER_TRANSACTION);
+    let documents = find_done(&context, done_before, limit).await?;
+    if documents.is_empty() {
+        return Ok(0);
+    }
+    let mut deltas = CounterDeltas::default();
+    let (mut hashes, mut content_documents, mut files) = (vec![], vec![], vec![]);
+    for document in &documents {
+        deltas.remove(StoredTask::try_from(document)?.state.status);
+        for content in [Some(&document.spec), document.result.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            content_documents.extend(content.document);
+            files.extend(content.file);
+        }
+        for hash in &document.blobs {
+            hashes.push(blob_hash(hash)?);
+        }
+    }
+    let mut transaction = Transaction::default();
+    let conditions = documents
+        .iter()
+        .map(|document| doc! { "_id": document.id, "finish_time": document.finish_time });
+    transaction.delete_each(TASKS, conditions)?;
+    // Missing content or a missing blob must not fail the transaction: its tasks would stay for ever.
+    let content_documents = content_documents.into_iter().map(|id| doc! { "_id": id });
+    transaction.delete_if_present(PARTS, content_documents)?;
+    transaction.update(UPLOADS, files.into_iter().map(gridfs::schedule_deletion))?;
+    transaction.update_if_present(BLOBS, blobs::reference_count_updates(hashes.iter(), -1))?;
+    transaction.add_to_counters(&deltas)?;
+    transaction.commit(&context).await?;
+    Ok(documents.len())
+}
+
+/// Unreadable documents stay, and do not count towards the limit.
+async fn find_done(
+    context: &StoreContext,
+    before: StoreAge,
+    limit: usize,
+) -> Result<Vec<TaskDocument>, MongoFailure> {
+    let mut read_limit = limit;
+    loop {
+        let found: Vec<RawDocumentBuf> = context
+            .tasks()
+            .find(doc! {
+                "finish_time": { "$exists": true },
+                "finish_age": { "$lt": before.to_bson() },
+            })
+            .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
+            .sort(doc! { "finish_age": 1 })
+            .hint(Hint::Name(DONE_TASKS_INDEX.into()))
+            .limit(i64::try_from(read_limit).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND_TIMEOUT)
+            .await?
+            .try_collect()
+            .await?;
+        let all = found.len() < read_limit;
+        let mut documents = parse_readable(context, found);
+        documents.retain(|document| document.blobs.iter().all(|hash| blob_hash(hash).is_ok()));
+        if all || !documents.is_empty() {
+            documents.truncate(limit);
+            return Ok(documents);
+        }
+        read_limit *= 2;
+    }
+}
+
+/// Judicators of schema version 1 write no ages. Tasks and blobs without one count as done or unused from now on.
+/// Stamps a limited number and returns how many.
+pub(super) async fn stamp_missing_ages(context: Arc<StoreContext>) -> Result<usize, MongoFailure> {
+    let age = age::now(&context).await?;
+    let done = doc! { "finish_time": { "$exists": true }, "finish_age": null };
+    let unused = doc! { "refs": 0_i64, "used_age": null };
+    let mut stamped = 0;
+    for (collection, condition, index, stamp) in [
+        (TASKS, done, DONE_TASKS_INDEX, "finish_age"),
+        (BLOBS, unused, UNUSED_BLOBS_INDEX, "used_age"),
+    ] {
+        let unstamped: Vec<Document> = context
+            .collection::<Document>(collection)
+            .find(condition)
+            .projection(doc! { "_id": 1 })
+            .hint(Hint::Name(index.into()))
+            .limit(STAMPS_PER_COMMAND)
+            .read_concern(ReadConcern::local())
+            .max_time(COMMAND_TIMEOUT)
+            .await?
+            .try_collect()
+            .await?;
+        if unstamped.is_empty() {
+            continue;
+        }
+        let ids: Vec<_> = unstamped
+            .iter()
+            .filter_map(|document| document.get("_id").cloned())
+            .collect();
+        stamped += ids.len();
+        context
+            .collection::<Document>(collection)
+            .update_many(
+                doc! { "_id": { "$in": ids }, stamp: null },
+                doc! { "$set": { stamp: age.to_bson() } },
+            )
+            .await?;
+    }
+    Ok(stamped)
+}
+
+/// Deletes files that are scheduled for deletion or whose upload has expired. An upload gets its age here, when
+/// retention first finds it.
+async fn delete_expired_uploads(context: Arc<StoreContext>) -> Result<usize, MongoFailure> {
+    let age = age::now(&context).await?;
+    context
+        .collection::<Document>(UPLOADS)
+        .update_many(doc! { "age": null }, doc! { "$set": { "age": age.to_bson() } })
+        .await?;
+    let expired = doc! { "age": { "$lt": age.minus(UPLOAD_EXPIRY).to_bson() } };
+    gridfs::delete_discarded(context, expired, doc! {}).await
+}
+
+/// Deletes the files of removed tasks and blobs, and uploads that were never claimed. If this fails, the next retention
+/// run continues.
+pub(super) async fn delete_discarded_files(context: &Arc<StoreContext>) {
+    loop {
+        let deleted = RetryPolicy::new("delete discarded files")
+            .run(|_| delete_expired_uploads(context.clone()))
+            .await;
+        match deleted {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "could not delete discarded files; the next retention run retries");
+                return;
+            }
+        }
+    }
+}

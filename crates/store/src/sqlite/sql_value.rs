@@ -1,0 +1,137 @@
+//! Converts values of the model to and from SQL values.
+
+use model::{
+    AttemptNumber, BlobHash, ExecutorName, ReportSeq, SessionId, StoreAge, TaskId, TaskStatus, UnixTime,
+    UserName,
+};
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+use uuid::Uuid;
+
+/// Wraps a value of the model, so that rusqlite can bind it as a parameter and read it from a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SqlValue<T>(pub(super) T);
+
+/// The stored form of a status: a number, because it is part of an index. These numbers must never change.
+fn status_code(status: TaskStatus) -> i64 {
+    match status {
+        TaskStatus::Pending => 1,
+        TaskStatus::Compiling => 2,
+        TaskStatus::Running => 3,
+        TaskStatus::Retrying => 4,
+        TaskStatus::Success => 5,
+        TaskStatus::CompileFailed => 6,
+        TaskStatus::RunFailed => 7,
+        TaskStatus::Cancelled => 8,
+        TaskStatus::SystemError => 9,
+    }
+}
+
+impl ToSql for SqlValue<TaskStatus> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(status_code(self.0)))
+    }
+}
+
+impl FromSql for SqlValue<TaskStatus> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let found = value.as_i64()?;
+        let status = TaskStatus::ALL
+            .into_iter()
+            .find(|status| status_code(*status) == found);
+        status.map(SqlValue).ok_or(FromSqlError::OutOfRange(found))
+    }
+}
+
+macro_rules! blob_value {
+    ($($name:ty, $bytes:expr, $make:expr;)*) => {$(
+        impl ToSql for SqlValue<$name> {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                let bytes: fn(&$name) -> &[u8] = $bytes;
+                Ok(ToSqlOutput::Borrowed(ValueRef::Blob(bytes(&self.0))))
+            }
+        }
+
+        impl FromSql for SqlValue<$name> {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                let bytes = value.as_blob()?;
+                let exact = bytes.try_into().map_err(|_| FromSqlError::InvalidBlobSize {
+                    expected_size: size_of::<$name>(),
+                    blob_size: bytes.len(),
+                })?;
+                Ok(SqlValue($make(exact)))
+            }
+        }
+    )*};
+}
+
+blob_value! {
+    TaskId, |id| id.0.as_bytes(), |bytes| TaskId(Uuid::from_bytes(bytes));
+    SessionId, |id| id.0.as_bytes(), |bytes| SessionId(Uuid::from_bytes(bytes));
+    BlobHash, |hash| &hash.0, BlobHash;
+}
+
+macro_rules! name_value {
+    ($($name:ident),*) => {$(
+        impl ToSql for SqlValue<&$name> {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(ToSqlOutput::from(self.0.as_str()))
+            }
+        }
+
+        impl FromSql for SqlValue<$name> {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                $name::new(value.as_str()?).map(SqlValue).map_err(|error| FromSqlError::Other(error.into()))
+            }
+        }
+    )*};
+}
+
+name_value!(UserName, ExecutorName);
+
+impl ToSql for SqlValue<UnixTime> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.0))
+    }
+}
+
+impl FromSql for SqlValue<UnixTime> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_i64().map(UnixTime).map(SqlValue)
+    }
+}
+
+impl ToSql for SqlValue<StoreAge> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.0))
+    }
+}
+
+impl ToSql for SqlValue<AttemptNumber> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.0))
+    }
+}
+
+impl FromSql for SqlValue<AttemptNumber> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u32::column_result(value).map(AttemptNumber).map(SqlValue)
+    }
+}
+
+impl ToSql for SqlValue<ReportSeq> {
+    /// SQLite's integers are signed. No session sends that many reports.
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(i64::try_from(self.0.0).unwrap_or(i64::MAX)))
+    }
+}
+
+impl FromSql for SqlValue<ReportSeq> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let seq = value.as_i64()?;
+        u64::try_from(seq)
+            .map(ReportSeq)
+            .map(SqlValue)
+            .map_err(|_| FromSqlError::OutOfRange(seq))
+    }
+}

@@ -1,0 +1,130 @@
+//! Two stores on one database that take turns with the calls: each must see what the other has acknowledged.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use store::mongo::MongoStore;
+use store::{
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    RetentionSummary, StoreError, TaskStore, TaskTotals,
+};
+use supervise::FailureWatch;
+use tokio::sync::broadcast;
+
+/// A store that passes its calls to two MongoDB stores in turn.
+pub(crate) struct AlternatingStores {
+    stores: [MongoStore; 2],
+    count: AtomicUsize,
+}
+
+impl AlternatingStores {
+    pub(crate) fn new(stores: [MongoStore; 2]) -> AlternatingStores {
+        AlternatingStores {
+            stores,
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    fn next(&self) -> &MongoStore {
+        &self.stores[self.count.fetch_add(1, Ordering::Relaxed) % 2]
+    }
+}
+
+#[async_trait]
+impl TaskStore for AlternatingStores {
+    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+        self.next().add(tasks).await
+    }
+
+    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        self.next().cancel(id).await
+    }
+
+    async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        self.next().get(id).await
+    }
+
+    async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
+        self.next().search(query).await
+    }
+
+    async fn totals(&self) -> Result<TaskTotals, StoreError> {
+        self.next().totals().await
+    }
+
+    async fn report(&self, report: Report) -> Result<HandledReport, StoreError> {
+        self.next().report(report).await
+    }
+
+    async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
+        self.next().executors().await
+    }
+
+    async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError> {
+        self.next().live_sessions().await
+    }
+
+    async fn expire(&self, seen: ObservedSession) -> Result<Option<usize>, StoreError> {
+        self.next().expire(seen).await
+    }
+
+    async fn age(&self) -> Result<StoreAge, StoreError> {
+        self.next().age().await
+    }
+
+    async fn advance_age(&self, from: StoreAge, by: Duration) -> Result<StoreAge, StoreError> {
+        self.next().advance_age(from, by).await
+    }
+
+    async fn remove_ended_executors(&self, gone_before: StoreAge) -> Result<usize, StoreError> {
+        self.next().remove_ended_executors(gone_before).await
+    }
+
+    async fn apply_retention(
+        &self,
+        done_before: StoreAge,
+        unused: StoreAge,
+        limit: usize,
+    ) -> Result<RetentionSummary, StoreError> {
+        self.next().apply_retention(done_before, unused, limit).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.next().check().await
+    }
+
+    fn failures(&self) -> FailureWatch {
+        self.next().failures()
+    }
+
+    fn incoming_folder(&self) -> PathBuf {
+        self.next().incoming_folder()
+    }
+
+    async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError> {
+        self.next().put_blob(file).await
+    }
+
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
+        self.next().has_blobs(hashes).await
+    }
+
+    async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError> {
+        self.next().get_blob(hash).await
+    }
+
+    async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError> {
+        self.next().scan_blobs(first_byte).await
+    }
+
+    async fn count_damaged_blobs(&self) -> Result<u64, StoreError> {
+        self.next().count_damaged_blobs().await
+    }
+
+    fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
+        self.next().subscribe()
+    }
+}
