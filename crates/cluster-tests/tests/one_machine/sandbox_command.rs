@@ -114,7 +114,7 @@ async fn invalid_arguments_are_named() {
         ),
         (
             &["--set", "sandbox.binds=/usr:/proc/x"],
-            &["/proc/x", "each cell's own"],
+            &["/proc/x", "has its own folder there"],
         ),
         (
             &["--set", "sandbox.binds=/usr:/usr/nothing"],
@@ -126,11 +126,11 @@ async fn invalid_arguments_are_named() {
         ),
         (
             &["--set", "sandbox.networks=n=/etc/passwd"],
-            &["/etc/passwd", "no network namespace"],
+            &["/etc/passwd", "not a network namespace"],
         ),
         (
             &["--set", "sandbox.networks=n=/proc/self/ns/mnt"],
-            &["no network namespace"],
+            &["not a network namespace"],
         ),
         (&["--set", "sandbox.first_user=65534"], &["sandbox.first_user"]),
         (&["--allow-weaker", "roof"], &["memory, processes or cpu"]),
@@ -163,7 +163,7 @@ async fn binds_may_be_nested() {
     let through_link = format!("sandbox.binds={0}:/over,/usr:/over/link/ssl", outer.display());
     sandbox(&["--set", &through_link, "--", "true"])
         .await
-        .assert_failure(125, &["/link\" is a link; name where it leads"]);
+        .assert_failure(125, &["/link\" is a symbolic link; use the path of its target"]);
 }
 
 /// As under `nohup`, or in the background of a shell.
