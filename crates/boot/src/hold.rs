@@ -41,7 +41,7 @@ pub(crate) fn lock_pid_file_unless_held(folder: &RunFolder, service: &str) -> io
     }
 }
 
-/// A service that is watched for holds, and the receivers of the result.
+/// A service that boot watches for holds, and where it publishes the result.
 pub(crate) struct HoldWatch {
     pub(crate) service: String,
     pub(crate) held: watch::Sender<bool>,

@@ -1,4 +1,4 @@
-//! Supervises the services of a node: starts them in order, restarts those that exit, stops them in reverse order.
+//! Supervises the services of a node: starts them in order, restarts a service that exits, stops them in reverse order.
 //!
 //! Reading order follows a service: `plan` lists the services, `run` starts a supervisor for each of them,
 //! `service_supervisor` is the restart loop of one service, `service_process` is one process of it. `boot_connection` is
@@ -39,6 +39,6 @@ pub use error::{BootError, NodeError, PlanError};
 pub use hold::{hold, unhold};
 pub use plan::{BootPlan, BootSettings, NodeIdentity, PrintLog, ServiceSpec};
 pub use run::{ShutdownKind, run};
-pub use single_node::SingleNode;
+pub use single_node::SingleProcessNode;
 pub use status::{NodeStatus, ServiceState, ServiceStatus};
 pub use stop::stop;

@@ -7,11 +7,11 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Remembers the last message, so that a service that fails for the same reason again and again logs it once a minute.
 #[derive(Debug, Default)]
-pub(crate) struct RepeatFilter {
+pub(crate) struct RepeatedMessageFilter {
     last: Option<(String, Instant)>,
 }
 
-impl RepeatFilter {
+impl RepeatedMessageFilter {
     /// Whether to log this message: it differs from the last one, or that was logged a minute ago.
     pub(crate) fn should_log(&mut self, text: &str, now: Instant) -> bool {
         let is_repeat = self
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn the_same_message_is_logged_once_a_minute() {
-        let mut filter = RepeatFilter::default();
+        let mut filter = RepeatedMessageFilter::default();
         let start = Instant::now();
         for (second, text, expected) in [
             (0, "a", true),

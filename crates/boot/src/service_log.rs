@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use crate::repeat_filter::RepeatFilter;
+use crate::repeat_filter::RepeatedMessageFilter;
 
 /// How often boot checks the size of the logs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ fn copy_all(log: &mut File, to: &Path) -> io::Result<()> {
 pub(crate) async fn rotate_large_logs(logs: Vec<Arc<ServiceLog>>) {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut logged = RepeatFilter::default();
+    let mut logged = RepeatedMessageFilter::default();
     loop {
         ticks.tick().await;
         for log in logs.iter().filter(|log| log.is_large()) {

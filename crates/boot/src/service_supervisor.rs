@@ -12,7 +12,7 @@ use crate::backoff::RestartBackoff;
 use crate::hold;
 use crate::pidfile::PidFile;
 use crate::process::{ProcessHandle, ProcessIdentity};
-use crate::repeat_filter::RepeatFilter;
+use crate::repeat_filter::RepeatedMessageFilter;
 use crate::run_folder::RunFolder;
 use crate::service_log::ServiceLog;
 use crate::service_process::{self, ServiceProcess, ServiceProcessEvent};
@@ -56,8 +56,8 @@ struct RestartHistory {
     backoff: RestartBackoff,
     not_before: Option<Instant>,
     started_before: bool,
-    logged_failures: RepeatFilter,
-    logged_exits: RepeatFilter,
+    logged_failures: RepeatedMessageFilter,
+    logged_exits: RepeatedMessageFilter,
 }
 
 /// What the current process of a service has sent so far.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::process::ProcessIdentity;
-use crate::repeat_filter::RepeatFilter;
+use crate::repeat_filter::RepeatedMessageFilter;
 use crate::run_folder::RunFolder;
 use crate::{BootPlan, NodeStatus, ServiceState, ServiceStatus};
 
@@ -85,7 +85,7 @@ impl SharedNodeStatus {
     /// change.
     pub(crate) async fn write_on_change(self, folder: RunFolder) {
         let mut changes = self.0.subscribe();
-        let mut logged = RepeatFilter::default();
+        let mut logged = RepeatedMessageFilter::default();
         // Also writes changes from before the subscription.
         changes.mark_changed();
         while changes.changed().await.is_ok() {

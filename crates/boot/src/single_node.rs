@@ -10,21 +10,21 @@ use crate::{BootError, NodeStatus, run_folder, shared_status};
 
 /// The lock and the status file of a single-process node; released on drop.
 #[derive(Debug)]
-pub struct SingleNode {
+pub struct SingleProcessNode {
     folder: RunFolder,
     status: NodeStatus,
     _lock: BootLock,
 }
 
-impl SingleNode {
+impl SingleProcessNode {
     /// Locks the run folder and writes the status file. Fails while another process runs a node on this folder. `kind` is the
     /// command, for example `up`.
-    pub async fn register(run: &Path, kind: &str, name: &str) -> Result<SingleNode, BootError> {
+    pub async fn register(run: &Path, kind: &str, name: &str) -> Result<SingleProcessNode, BootError> {
         let folder = RunFolder::new(run);
         run_folder::create_folder(run).map_err(BootError::at("create", run))?;
         let lock = BootLock::acquire(&folder).await?;
         let own = ProcessIdentity::own();
-        let node = SingleNode {
+        let node = SingleProcessNode {
             status: NodeStatus {
                 pid: Some(std::process::id()),
                 since: shared_status::now(),
@@ -68,7 +68,7 @@ mod tests {
     async fn a_single_process_node_is_found_and_excludes_others() {
         let root = tempfile::tempdir().unwrap();
         let run = root.path().join("run");
-        let mut node = SingleNode::register(&run, "up", "n1").await.unwrap();
+        let mut node = SingleProcessNode::register(&run, "up", "n1").await.unwrap();
         node.set_addresses(&[("http", "127.0.0.1:7000".to_string())])
             .unwrap();
         let status = NodeStatus::read(&run).unwrap();
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(status.addresses["http"], "127.0.0.1:7000");
         assert!(status.is_single());
 
-        let error = SingleNode::register(&run, "up", "n1")
+        let error = SingleProcessNode::register(&run, "up", "n1")
             .await
             .unwrap_err()
             .to_string();

@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::now;
 
-/// Shared by the report loop and the slot that runs the attempt.
+/// The control handle of one attempt, shared by the report loop and the slot that runs it.
 pub(crate) struct AttemptControl {
     /// How long a step may take beyond its own limit.
     stall: Duration,

@@ -47,7 +47,7 @@ pub(crate) fn now() -> Instant {
 
 /// An executor that is ready to run tasks: its data folder is locked, its control groups exist, its wardens run.
 pub struct ExecutorService {
-    reporter: report::Reporter,
+    report_loop: report::ReportLoop,
     slots: report::SlotThreads,
     prepared_sandbox: Option<PreparedSandbox>,
 }
@@ -94,11 +94,11 @@ impl ExecutorService {
             .map_or(CommandIsolation::None, |prepared_sandbox| {
                 prepared_sandbox.isolation.clone()
             });
-        let started = report::Reporter::new(options, data_folder, isolation, calls)
-            .and_then(|reporter| Ok((reporter.start_slots()?, reporter)));
+        let started = report::ReportLoop::new(options, data_folder, isolation, calls)
+            .and_then(|report_loop| Ok((report_loop.start_slots()?, report_loop)));
         match started {
-            Ok((slots, reporter)) => Ok(ExecutorService {
-                reporter,
+            Ok((slots, report_loop)) => Ok(ExecutorService {
+                report_loop,
                 slots,
                 prepared_sandbox,
             }),
@@ -113,11 +113,11 @@ impl ExecutorService {
     /// period to finish, and sends a last report that closes the session.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ExecutorError> {
         let ExecutorService {
-            reporter,
+            report_loop,
             slots,
             prepared_sandbox,
         } = self;
-        let ended = reporter.run(slots, stop).await;
+        let ended = report_loop.run(slots, stop).await;
         remove_sandbox(prepared_sandbox);
         ended
     }

@@ -54,8 +54,8 @@ const REPORT_RESULTS: usize = 1000;
 /// An answer with more bytes of task files than this may have been cut short by the judicator.
 const LARGE_ANSWER: u64 = 8 << 20;
 
-/// The report loop and the state that it owns.
-pub(crate) struct Reporter {
+/// The loop that sends reports to a judicator and applies the answers, with all state that it owns.
+pub(crate) struct ReportLoop {
     options: ExecutorOptions,
     data_folder: ExecutorDataFolder,
     calls: Arc<dyn Calls>,
@@ -91,13 +91,13 @@ enum ReportDelivery {
     GoodbyeAnswered,
 }
 
-impl Reporter {
+impl ReportLoop {
     pub(crate) fn new(
         options: ExecutorOptions,
         data_folder: ExecutorDataFolder,
         isolation: CommandIsolation,
         calls: Arc<dyn Calls>,
-    ) -> Result<Reporter, ExecutorError> {
+    ) -> Result<ReportLoop, ExecutorError> {
         let cache_folder = data_folder.root.join("cache");
         let cache = BlobCache::open(cache_folder.clone(), options.cache_bytes)
             .map_err(folder_error("open the cache", &cache_folder))?;
@@ -107,7 +107,7 @@ impl Reporter {
         // The workspaces record which attempts were interrupted, so they are cleared only after the spool has those.
         workspace::clear(&data_folder.workspaces())
             .map_err(folder_error("clear", &data_folder.workspaces()))?;
-        Reporter::assemble(options, data_folder, isolation, calls, (cache, spool))
+        ReportLoop::assemble(options, data_folder, isolation, calls, (cache, spool))
     }
 
     fn assemble(
@@ -116,7 +116,7 @@ impl Reporter {
         isolation: CommandIsolation,
         calls: Arc<dyn Calls>,
         (cache, spool): (Arc<BlobCache>, Spool),
-    ) -> Result<Reporter, ExecutorError> {
+    ) -> Result<ReportLoop, ExecutorError> {
         let (program, args) = options.warden.clone();
         let lock = Some(data_folder.lock.clone());
         let setup = SlotPoolSetup {
@@ -144,7 +144,7 @@ impl Reporter {
             stall: options.stall,
         });
         let previous = data_folder.previous_sessions.clone();
-        Ok(Reporter {
+        Ok(ReportLoop {
             session: ReportSession::open(SessionFile::new(&data_folder.root), previous)
                 .map_err(folder_error("write the session in", &data_folder.root))?,
             attempts: AttemptTable::new(options.slots),

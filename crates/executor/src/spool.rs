@@ -5,8 +5,8 @@
 //! is acknowledged. So a slow or hanging disk delays no report, and a result is reported whether or not it is in the
 //! journal.
 //!
-//! When the process is killed, the next process reports the results of the journal again; the judicator ignores those that
-//! it already has. A result that was neither written nor reported is lost, and its task runs again. The journal is not
+//! When the process is killed, the next process reports the results of the journal again; the judicator ignores results that it
+//! already has. A result that was neither written nor reported is lost, and its task runs again. The journal is not
 //! synced to disk: a power failure also ends the attempts of the machine, whose tasks run again anyway.
 
 use std::collections::btree_map::Entry;

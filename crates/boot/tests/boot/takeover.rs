@@ -1,4 +1,4 @@
-//! Services exit when their boot is killed, and the next boot stops those that did not before it starts new ones.
+//! Services exit when their boot is killed. The next boot stops surviving processes before it starts services.
 
 use std::process::{Child, Command};
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use boot::SingleNode;
+use boot::SingleProcessNode;
 use executor::JudicatorLocation;
 use rpc::Calls;
 use tokio::net::TcpListener;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
 struct PreparedNode {
     secrets: NodeSecrets,
     folder: NodeFolder,
-    single: SingleNode,
+    single: SingleProcessNode,
     http: TcpListener,
     rpc: Option<TcpListener>,
 }
@@ -116,8 +116,8 @@ impl PreparedNode {
     }
 }
 
-async fn register(config: &Config, folder: &NodeFolder) -> Result<SingleNode> {
-    Ok(SingleNode::register(&folder.run_folder()?, "up", &config.node.name.0).await?)
+async fn register(config: &Config, folder: &NodeFolder) -> Result<SingleProcessNode> {
+    Ok(SingleProcessNode::register(&folder.run_folder()?, "up", &config.node.name.0).await?)
 }
 
 async fn serve(config: Config, reload: ReloadOnHangup, rpc: RpcAccess) -> Result<()> {

@@ -1,13 +1,13 @@
-//! Takes attempts away from the slots: those that have not started are given back, running ones are killed.
+//! Takes attempts away from the slots: attempts that have not started are given back, running ones are killed.
 
 use model::AttemptId;
 
-use super::Reporter;
+use super::ReportLoop;
 use crate::attempt_control::AttemptControl;
 use crate::now;
 use crate::slot_pool::PreparedAttempt;
 
-impl Reporter {
+impl ReportLoop {
     /// Removes matching attempts from the queue. The next report does not name them, so the judicator hands them out again.
     pub(super) fn give_back(&mut self, which: impl Fn(&PreparedAttempt) -> bool) {
         let taken = self.slot_pool.remove_matching(which);

@@ -7,7 +7,7 @@ use rpc::CallError;
 use tokio_util::sync::CancellationToken;
 
 use super::stop_phase::GOODBYE_TIMEOUT;
-use super::{JudicatorLocation, Reporter};
+use super::{JudicatorLocation, ReportLoop};
 use crate::now;
 
 /// No answer arrived in time. The call was dropped; the judicator may or may not have handled the report.
@@ -15,7 +15,7 @@ pub(super) struct AnswerTimeout {
     pub(super) within: Duration,
 }
 
-impl Reporter {
+impl ReportLoop {
     pub(super) async fn send_report(
         &mut self,
         report: Report,

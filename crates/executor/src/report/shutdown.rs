@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Reporter;
+use super::ReportLoop;
 
 /// How long a shutdown waits for threads and a disk that hang.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ pub(crate) struct SlotThreads {
     pub(super) ended: mpsc::Receiver<()>,
 }
 
-impl Reporter {
+impl ReportLoop {
     /// Waits for the threads to end and for the spool and the session file to be written, with a deadline.
     pub(super) async fn shut_down(&self, SlotThreads { threads, mut ended }: SlotThreads) {
         let deadline = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use model::{AttemptEnd, AttemptId, CompletedAttempt};
 
-use super::Reporter;
+use super::ReportLoop;
 use crate::attempt_control::{AttemptControl, StuckAction};
 
 const STUCK_METRIC: &str = "conclave_attempts_stuck_total";
 const SLOTS_OUT_METRIC: &str = "conclave_slots_out_of_service";
 
-impl Reporter {
+impl ReportLoop {
     /// Takes the next step against each attempt that has exceeded the deadline of its current step.
     pub(super) fn check_for_stuck_attempts(&mut self, now: Instant) {
         if let Some(pause) = self.pause_detector.on_check(now) {

@@ -14,7 +14,9 @@ use model::{AttemptEnd, Capacity, CompletedAttempt, ExecutorName, SessionId};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use self::fake_judicator::{FakeBlob, FakeJudicatorCalls, FakeStore, OneTaskAnswers, one_task_judicator};
+use self::fake_judicator::{
+    FakeBlobDownload, FakeJudicatorCalls, FakeStore, OneTaskAnswers, one_task_judicator,
+};
 use super::*;
 use crate::fixtures::attempt_id;
 use crate::spool::tests::{HangingJournalControl, spool_on_hanging_disk};
@@ -60,12 +62,12 @@ fn data_folder(root: &Path) -> ExecutorDataFolder {
 }
 
 /// A report loop with its spool and cache in the data folder of the options.
-fn assemble(options: ExecutorOptions, calls: Arc<dyn Calls>) -> Reporter {
+fn assemble(options: ExecutorOptions, calls: Arc<dyn Calls>) -> ReportLoop {
     let folder = options.data.clone();
     let spool = Spool::open(&folder.join("spool"), &[]).unwrap();
     let cache = BlobCache::open(folder.join("cache"), 1 << 20).unwrap();
     let data_folder = data_folder(&folder);
-    Reporter::assemble(
+    ReportLoop::assemble(
         options,
         data_folder,
         CommandIsolation::None,
@@ -81,9 +83,9 @@ async fn reports_continue_while_the_disk_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, HangingJournalControl { resume, written }) = spool_on_hanging_disk();
     let cache = BlobCache::open(folder.path().join("cache"), 1 << 20).unwrap();
-    let (judicator, mut reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let (judicator, mut reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Answers, 0);
     let (options, data_folder) = (options(folder.path()), data_folder(folder.path()));
-    let reporter = Reporter::assemble(
+    let report_loop = ReportLoop::assemble(
         options,
         data_folder,
         CommandIsolation::None,
@@ -95,8 +97,8 @@ async fn reports_continue_while_the_disk_hangs() {
     let sessions = folder.path().join("sessions.new");
     mkfifo(&sessions, Mode::S_IRWXU).unwrap();
     let stop = CancellationToken::new();
-    let slots = reporter.start_slots().unwrap();
-    let running = tokio::spawn(reporter.run(slots, stop.clone()));
+    let slots = report_loop.start_slots().unwrap();
+    let running = tokio::spawn(report_loop.run(slots, stop.clone()));
 
     let mut next = async || {
         let report = tokio::time::timeout(SOON, reports.recv()).await;
@@ -131,15 +133,15 @@ async fn reports_continue_while_the_disk_hangs() {
 #[tokio::test]
 async fn a_stalled_download_fails_the_attempt_while_reports_continue() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, mut reports) = one_task_judicator(FakeBlob::Stalls, FakeStore::Answers, 0);
+    let (judicator, mut reports) = one_task_judicator(FakeBlobDownload::Stalls, FakeStore::Answers, 0);
     let options = ExecutorOptions {
         stall: Duration::from_millis(300),
         ..options(folder.path())
     };
-    let reporter = assemble(options, judicator);
+    let report_loop = assemble(options, judicator);
     let stop = CancellationToken::new();
-    let slots = reporter.start_slots().unwrap();
-    let running = tokio::spawn(reporter.run(slots, stop.clone()));
+    let slots = report_loop.start_slots().unwrap();
+    let running = tokio::spawn(report_loop.run(slots, stop.clone()));
     let mut named = 0;
     let end = loop {
         let report = tokio::time::timeout(SOON, reports.recv()).await.unwrap().unwrap();
@@ -172,17 +174,17 @@ async fn a_stalled_download_fails_the_attempt_while_reports_continue() {
 #[tokio::test]
 async fn a_report_to_a_judicator_in_the_same_process_has_no_timeout_until_a_stop() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, mut reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Hangs, 0);
+    let (judicator, mut reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Hangs, 0);
     let self_kill = Duration::from_millis(300);
     let options = ExecutorOptions {
         self_kill,
         judicator_location: JudicatorLocation::SameProcess,
         ..options(folder.path())
     };
-    let reporter = assemble(options, judicator);
+    let report_loop = assemble(options, judicator);
     let stop = CancellationToken::new();
-    let slots = reporter.start_slots().unwrap();
-    let running = tokio::spawn(reporter.run(slots, stop.clone()));
+    let slots = report_loop.start_slots().unwrap();
+    let running = tokio::spawn(report_loop.run(slots, stop.clone()));
     tokio::time::timeout(SOON, reports.recv()).await.unwrap().unwrap();
     let second = tokio::time::timeout(self_kill * 3, reports.recv()).await;
     assert!(second.is_err(), "the first report was dropped: {second:?}");
@@ -208,12 +210,12 @@ impl FailingExecutor {
     fn start(platform_losses: u32) -> FailingExecutor {
         let folder = tempfile::tempdir().unwrap();
         let (judicator, reports) =
-            one_task_judicator(FakeBlob::Unreadable, FakeStore::Answers, platform_losses);
-        let reporter = assemble(options(folder.path()), judicator.clone());
-        let (slot_pool, stop) = (reporter.slot_pool.clone(), CancellationToken::new());
-        let slots = reporter.start_slots().unwrap();
+            one_task_judicator(FakeBlobDownload::Unreadable, FakeStore::Answers, platform_losses);
+        let report_loop = assemble(options(folder.path()), judicator.clone());
+        let (slot_pool, stop) = (report_loop.slot_pool.clone(), CancellationToken::new());
+        let slots = report_loop.start_slots().unwrap();
         FailingExecutor {
-            running: tokio::spawn(reporter.run(slots, stop.clone())),
+            running: tokio::spawn(report_loop.run(slots, stop.clone())),
             judicator,
             reports,
             slot_pool,
@@ -304,24 +306,24 @@ async fn a_paused_platform_failure_is_dropped_when_its_task_is_cancelled() {
 #[tokio::test]
 async fn paused_failures_do_not_count_as_results_left_over() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let (judicator, _reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Answers, 0);
     let options = ExecutorOptions {
         slots: 4,
         ..options(folder.path())
     };
-    let mut reporter = assemble(options, judicator);
-    let attempt_id = attempt_id(reporter.session.id);
+    let mut report_loop = assemble(options, judicator);
+    let attempt_id = attempt_id(report_loop.session.id);
     let end = AttemptEnd::PlatformFailure("no warden".into());
     let pause = Duration::from_secs(60);
-    reporter
+    report_loop
         .slot_pool
         .spool
         .add(CompletedAttempt { attempt_id, end }, pause);
-    let report = reporter.compose_report(Instant::now());
+    let report = report_loop.compose_report(Instant::now());
     assert_eq!((report.executing.len(), report.complete.len()), (1, 0));
     assert_eq!(report.vacant, 4);
     assert!(
-        !reporter.results_left_over,
+        !report_loop.results_left_over,
         "the next report would follow at once"
     );
 }
@@ -330,12 +332,12 @@ async fn paused_failures_do_not_count_as_results_left_over() {
 #[tokio::test]
 async fn an_attempt_killed_for_memory_whose_slot_hangs_is_a_platform_failure() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let (judicator, _reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Answers, 0);
     let options = options(folder.path());
-    let mut reporter = assemble(options, judicator);
+    let mut report_loop = assemble(options, judicator);
     let short = "the machine was short of memory";
-    let hang = |reporter: &mut Reporter, lost: Option<&str>| {
-        let attempt_id = attempt_id(reporter.session.id);
+    let hang = |report_loop: &mut ReportLoop, lost: Option<&str>| {
+        let attempt_id = attempt_id(report_loop.session.id);
         let control = Arc::new(AttemptControl::new(Duration::ZERO));
         if let Some(why) = lost {
             control.fail_as_platform(why.into()).unwrap();
@@ -343,43 +345,46 @@ async fn an_attempt_killed_for_memory_whose_slot_hangs_is_a_platform_failure() {
         control.on_step("end the command");
         let now = Instant::now();
         assert!(control.check_progress(now).is_some());
-        reporter.controls.insert(attempt_id, control);
-        reporter.give_up(&attempt_id, now);
-        let kept = reporter.slot_pool.spool.next_batch(1 << 20, 100).complete;
+        report_loop.controls.insert(attempt_id, control);
+        report_loop.give_up(&attempt_id, now);
+        let kept = report_loop.slot_pool.spool.next_batch(1 << 20, 100).complete;
         let end = kept
             .into_iter()
             .find(|complete| complete.attempt_id == attempt_id);
         end.map(|end| end.end)
     };
     assert_eq!(
-        hang(&mut reporter, Some(short)),
+        hang(&mut report_loop, Some(short)),
         Some(AttemptEnd::PlatformFailure(short.into()))
     );
     assert_eq!(
-        reporter.failure_backoff.ends_at(),
+        report_loop.failure_backoff.ends_at(),
         None,
         "others would have to wait"
     );
-    assert!(matches!(hang(&mut reporter, None), Some(AttemptEnd::Broken(_))));
-    assert!(reporter.failure_backoff.ends_at().is_some());
+    assert!(matches!(
+        hang(&mut report_loop, None),
+        Some(AttemptEnd::Broken(_))
+    ));
+    assert!(report_loop.failure_backoff.ends_at().is_some());
 }
 
 /// Otherwise one task that uses up the memory again and again would stop all others.
 #[tokio::test]
 async fn an_attempt_killed_for_memory_causes_no_backoff() {
     let folder = tempfile::tempdir().unwrap();
-    let (judicator, _reports) = one_task_judicator(FakeBlob::Missing, FakeStore::Answers, 0);
+    let (judicator, _reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Answers, 0);
     let options = ExecutorOptions {
         slots: 4,
         ..options(folder.path())
     };
-    let mut reporter = assemble(options, judicator);
+    let mut report_loop = assemble(options, judicator);
     let mut offered = |cause: AttemptEndCause| {
-        let attempt_id = attempt_id(reporter.session.id);
+        let attempt_id = attempt_id(report_loop.session.id);
         let now = Instant::now();
-        reporter.attempts.on_assigned(attempt_id, now);
-        reporter.on_event((now, SlotEvent::AttemptEnded(attempt_id, cause)));
-        reporter.compose_report(now).vacant
+        report_loop.attempts.on_assigned(attempt_id, now);
+        report_loop.on_event((now, SlotEvent::AttemptEnded(attempt_id, cause)));
+        report_loop.compose_report(now).vacant
     };
     assert_eq!(offered(AttemptEndCause::KilledForMemory), 4);
     assert_eq!(offered(AttemptEndCause::ExecutorFailure), 0);

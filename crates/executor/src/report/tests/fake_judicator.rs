@@ -17,7 +17,7 @@ use crate::fixtures;
 /// The calls of a fake judicator: `answers` decides about reports, the other calls have fixed answers.
 pub(super) struct FakeJudicatorCalls<A> {
     pub(super) answers: A,
-    pub(super) blob: FakeBlob,
+    pub(super) blob: FakeBlobDownload,
 }
 
 /// How a fake judicator answers a report.
@@ -38,7 +38,7 @@ pub(super) struct OneTaskAnswers {
 
 /// A judicator with [`OneTaskAnswers`], and the reports that it receives.
 pub(super) fn one_task_judicator(
-    blob: FakeBlob,
+    blob: FakeBlobDownload,
     store: FakeStore,
     platform_losses: u32,
 ) -> (
@@ -63,7 +63,7 @@ pub(super) enum FakeStore {
 }
 
 /// What happens to the download of the task's blob.
-pub(super) enum FakeBlob {
+pub(super) enum FakeBlobDownload {
     Missing,
     /// The store cannot read the blob.
     Unreadable,
@@ -108,9 +108,9 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         match self.blob {
-            FakeBlob::Missing => Err(CallError::NoBlob(hash)),
-            FakeBlob::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
-            FakeBlob::Stalls => {
+            FakeBlobDownload::Missing => Err(CallError::NoBlob(hash)),
+            FakeBlobDownload::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
+            FakeBlobDownload::Stalls => {
                 let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
                 Ok(first.chain(futures::stream::pending()).boxed())
             }

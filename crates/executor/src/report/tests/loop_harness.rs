@@ -8,7 +8,7 @@ use model::{Assignment, TaskResult, TaskStatus};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::fake_judicator::{AnswerReport, FakeBlob, FakeJudicatorCalls};
+use super::fake_judicator::{AnswerReport, FakeBlobDownload, FakeJudicatorCalls};
 use super::*;
 use crate::fixtures;
 use crate::slot_pool::PreparedAttempt;
@@ -66,7 +66,7 @@ impl LoopHarness {
         let (sender, reports) = mpsc::unbounded_channel();
         let judicator = FakeJudicatorCalls {
             answers: AnswersOfTest { reports: sender },
-            blob: FakeBlob::Missing,
+            blob: FakeBlobDownload::Missing,
         };
         let options = ExecutorOptions {
             slots: 2,
@@ -76,8 +76,8 @@ impl LoopHarness {
             judicator_location,
             ..options(folder.path())
         };
-        let reporter = assemble(options, Arc::new(judicator));
-        let (slot_pool, stop) = (reporter.slot_pool.clone(), CancellationToken::new());
+        let report_loop = assemble(options, Arc::new(judicator));
+        let (slot_pool, stop) = (report_loop.slot_pool.clone(), CancellationToken::new());
         // The channel of the threads is closed, as there are none.
         let (_, ended) = mpsc::channel(1);
         let threads = SlotThreads {
@@ -87,7 +87,7 @@ impl LoopHarness {
         LoopHarness {
             reports,
             slot_pool,
-            running: tokio::spawn(reporter.run(threads, stop.clone())),
+            running: tokio::spawn(report_loop.run(threads, stop.clone())),
             stop,
             _folder: folder,
         }
