@@ -2,8 +2,8 @@
 //! Each type here has no values and only defines a component of the schema.
 //!
 //! The server accepts the form of every value that matches its schema. The operator can set how large a task may be: the
-//! schemas here have the default limits, and [`set_task_size_limits`] replaces them. A schema cannot express all limits: it counts
-//! characters and not bytes, and limits on several fields together are only in the descriptions.
+//! schemas here have the default limits, and [`set_task_size_limits`] replaces them. A schema cannot express all limits:
+//! it counts characters and not bytes, and limits on several fields together are only in the descriptions.
 
 use model::TaskSizeLimits;
 use utoipa::openapi::schema::{
