@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::StoreError;
 
-/// Lets `max_running` operations run and `max_waiting` callers wait. It refuses all further callers at once, so that
-/// the queue stays short.
+/// Bounds concurrent operations: `max_running` may run and `max_waiting` callers may wait. It refuses all further
+/// callers at once, so that the queue stays short.
 pub(crate) struct ConcurrencyLimiter {
     /// Names the operations in the error message.
     what: &'static str,

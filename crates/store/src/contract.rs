@@ -31,6 +31,7 @@ pub mod lost_attempts;
 pub mod paging;
 pub mod retention;
 pub mod search;
+pub mod search_scan_limit;
 pub mod totals;
 pub mod unreadable_rows;
 
@@ -155,6 +156,8 @@ macro_rules! for_each_contract_case {
                 by_time,
                 by_text,
                 by_all_fields_together,
+            }
+            search_scan_limit {
                 a_page_examines_a_bounded_number_of_tasks,
                 an_indexed_condition_narrows_a_text_search,
                 the_cursor_of_a_users_search_names_no_task_of_another_user,

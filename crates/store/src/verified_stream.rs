@@ -7,7 +7,7 @@ use model::{BlobHash, BlobHasher};
 
 use crate::{BlobStream, StoreError};
 
-/// Marks the blob as damaged in its store, and returns the error for the reader.
+/// A callback that marks the blob as damaged in its store and returns the error for the reader.
 pub(crate) type DamageHandler = Box<dyn FnOnce() -> BoxFuture<'static, StoreError> + Send>;
 
 /// Passes the bytes through, but holds the last chunk back until the hash of all bytes is known to match. So the reader

@@ -47,6 +47,9 @@ async fn receive_events(
     store.cancel(mark).await.unwrap();
     while !matches!(subscription.recv().await.unwrap(), ChangeEvent::StatusChanged { id, .. } if id == mark) {
     }
+    // A read after an event shows at least the state that the event announced.
+    let mark = store.get_after_event(mark).await.unwrap();
+    assert_eq!(mark.map(|task| task.status), Some(TaskStatus::Cancelled));
     received
 }
 

@@ -280,7 +280,7 @@ pub async fn an_unreadable_executor_is_expired(store: Arc<dyn TaskStore>, databa
             "the row is readable now"
         );
         let listed = store.executors().await.unwrap();
-        let listed = listed.iter().find(|executor| executor.name == executor.name);
+        let listed = listed.iter().find(|state| state.name == executor.name);
         assert_eq!(listed.map(|executor| executor.health), Some(Health::Gone));
         let late = store.report(executor.next_report()).await.unwrap();
         assert_eq!(late.answer, ReportAnswer::Ended);

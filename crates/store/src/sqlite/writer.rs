@@ -32,7 +32,7 @@ const MAX_QUEUED_OPERATIONS: usize = 4096;
 /// A subscriber that falls this many events behind loses events.
 const EVENT_BUFFER: usize = 8192;
 
-/// Sends operations to the writer thread. Dropping it stops the thread.
+/// The store's handle on the writer thread: sends operations to it. Dropping it stops the thread.
 pub(super) struct WriterHandle {
     requests: Option<mpsc::Sender<WriteRequest>>,
     queue_space: Arc<Semaphore>,
