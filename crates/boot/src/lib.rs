@@ -5,6 +5,7 @@
 //! how a service sends messages to boot, `message_stream` is how boot receives them, and `service_log` is where the
 //! output of a service goes. The operator's commands are `status`, `hold` and `stop`.
 //! This crate knows processes, pid files, logs and signals. It does not know what its services do.
+#![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod error;
 mod plan;

@@ -28,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::failure_backoff::FailureBackoff;
 use self::hint_watch::HintWatch;
-use self::revoke::revoke_and_log;
 use self::schedule::ReportSchedule;
 use self::send_report::AnswerTimeout;
 use self::session::{NameConflict, ReportSession};
@@ -71,7 +70,7 @@ pub(crate) struct ReportLoop {
     schedule: ReportSchedule,
     pause_detector: PauseDetector,
     failure_backoff: FailureBackoff,
-    /// Whether the last report was too small for all results.
+    /// Whether the last report could not carry all results.
     results_left_over: bool,
     /// How many bytes of results the next report may carry. The loop halves it when an answer times out, because the
     /// report may have been too large for the network.
@@ -412,7 +411,7 @@ impl ReportLoop {
             self_kill: self.options.self_kill,
             capacity: Some(self.options.capacity),
         };
-        let blank = self
+        let header = self
             .session
             .next_report(self.data_folder.name.clone(), executor_info);
         Report {
@@ -420,7 +419,7 @@ impl ReportLoop {
             executing,
             vacant,
             intent,
-            ..blank
+            ..header
         }
     }
 
@@ -454,50 +453,6 @@ impl ReportLoop {
         if bytes > LARGE_ANSWER {
             self.schedule.request_report();
         }
-    }
-
-    fn on_stop(&mut self) {
-        let now = now();
-        tracing::info!(tasks = self.attempts.attempt_ids().len(), grace = ?self.options.stop_grace, "executor is stopping");
-        self.stopping = Some(StopPhase::GracePeriod(now + self.options.stop_grace));
-        // An attempt that has started keeps running for the grace period, even if its event is still queued.
-        while let Ok(event) = self.events.try_recv() {
-            self.on_event(event);
-        }
-        self.give_back(|_| true);
-        // The other attempts that have not started wait for blobs or for their files. One that starts at this moment is
-        // named until all of its processes are gone: only then may another executor start it.
-        let has_started = |attempt_id: &AttemptId| {
-            let control = self.controls.get(attempt_id);
-            control.is_some_and(|control| revoke_and_log(attempt_id, control))
-        };
-        let mut waiting = self.attempts.waiting();
-        waiting.retain(|attempt_id| !has_started(attempt_id));
-        self.on_given_back(waiting);
-        self.advance_stop(now);
-    }
-
-    fn advance_stop(&mut self, now: Instant) {
-        let Some(stopping) = &mut self.stopping else {
-            return;
-        };
-        if self.attempts.is_empty() {
-            stopping.on_all_ended(now);
-        }
-        if self.slot_pool.spool.end_all_pauses() {
-            self.schedule.request_report();
-        }
-        // A killed attempt is named until all of its processes are gone: only then may another executor start it.
-        if stopping.end_grace_if_over(now) {
-            for (attempt_id, control) in &self.controls {
-                revoke_and_log(attempt_id, control);
-            }
-        }
-    }
-
-    fn is_goodbye_overdue(&self) -> bool {
-        let stopping = self.stopping.as_ref();
-        stopping.is_some_and(|stopping| stopping.is_goodbye_overdue(now()))
     }
 }
 

@@ -396,6 +396,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_types, reason = "stands for a process of a task")]
     fn processes_in_the_folder_of_a_slot_that_continued_are_not_killed() {
         let folder = tempfile::tempdir().unwrap();
         let mut sleep = std::process::Command::new("sleep");

@@ -2,6 +2,7 @@
 //!
 //! These are threads and not async tasks, because an attempt consists of file operations and of waiting for one process.
 
+mod kill;
 mod wardens;
 
 use std::collections::VecDeque;
@@ -11,7 +12,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use error_causes::with_causes;
 use model::{AttemptEnd, AttemptId, CompletedAttempt, TaskResult, TaskSpec, TaskStatus, retry_delay};
 use sandbox::{CommandIsolation, EnforcementError, Warden, WardenControl, WardenLauncher};
 use supervise::{Component, Supervisor};
@@ -21,7 +21,7 @@ use crate::attempt_control::AttemptControl;
 use crate::cache::{BlobCache, BlobPins};
 use crate::memory_reserve::MemoryReserve;
 use crate::queue::AttemptQueue;
-use crate::run::{RunFailure, kill_attempt_processes, kill_processes_in_folder, run};
+use crate::run::{RunFailure, run};
 use crate::spool::Spool;
 use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
@@ -264,7 +264,7 @@ impl SlotPool {
             // Before the event: the attempt that the report loop takes for this slot must find the slot free.
             self.lock_queue().queue.on_slot_free();
             self.send_event(SlotEvent::AttemptEnded(attempt_id, cause));
-            // After the event, because the result does not depend on it.
+            // The warden prepares its next cell after the event, so that the report of the result does not wait for it.
             let renewed = warden_slot
                 .warden
                 .as_mut()
@@ -323,42 +323,6 @@ impl SlotPool {
         };
         self.spool_end(CompletedAttempt { attempt_id, end }, pause);
         cause
-    }
-
-    /// Kills all processes of a stuck attempt, in a new thread because that can hang as well.
-    pub(crate) fn kill_processes_in_background(
-        self: &Arc<Self>,
-        attempt_id: AttemptId,
-        control: Arc<AttemptControl>,
-        warden: Option<usize>,
-    ) {
-        let slot_pool = self.clone();
-        let kill = move || {
-            // If the slot has continued, the control group of its warden may belong to another attempt.
-            let warden = warden.filter(|_| control.is_slot_stuck());
-            if let Some(number) = warden {
-                slot_pool
-                    .launcher
-                    .isolation
-                    .for_warden(number as u32)
-                    .kill_processes();
-            }
-            let in_slot =
-                |number: usize| kill_processes_in_folder(slot_pool.work.join(number.to_string()), &control);
-            let killed = [
-                Some(kill_attempt_processes(&attempt_id, None)),
-                warden.map(in_slot),
-            ];
-            for error in killed.into_iter().flatten().filter_map(Result::err) {
-                let why = with_causes(&error);
-                tracing::error!(task = %attempt_id.task, why, "could not kill the processes of a task");
-            }
-            slot_pool.send_event(SlotEvent::ProcessesKilled(attempt_id));
-        };
-        let thread = std::thread::Builder::new().name("clean-up".into());
-        if let Err(error) = thread.spawn(kill) {
-            tracing::error!(%error, "could not start a thread to kill the processes of a task");
-        }
     }
 
     /// Puts the end of an attempt into the spool; it is reported after the pause. Callers send the event afterwards.

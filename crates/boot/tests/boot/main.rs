@@ -1,4 +1,9 @@
 //! Tests of boot with real processes: boots, services and signals. Each file has one topic.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 
 // Clippy allows `unwrap` in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]

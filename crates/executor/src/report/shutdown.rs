@@ -1,11 +1,15 @@
-//! The shutdown of an executor: waits for the threads of its slots and for its disk, with a deadline.
+//! The orderly stop of an executor, and its shutdown: it waits for the threads of its slots and for its disk, with a deadline.
 
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use model::AttemptId;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ReportLoop;
+use super::revoke::revoke_and_log;
+use super::stop_phase::StopPhase;
+use crate::now;
 
 /// How long a shutdown waits for threads and a disk that hang.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,6 +21,53 @@ pub(crate) struct SlotThreads {
 }
 
 impl ReportLoop {
+    /// Begins an orderly stop: gives back the attempts that have not started.
+    pub(super) fn on_stop(&mut self) {
+        let now = now();
+        tracing::info!(tasks = self.attempts.attempt_ids().len(), grace = ?self.options.stop_grace, "executor is stopping");
+        self.stopping = Some(StopPhase::GracePeriod(now + self.options.stop_grace));
+        // An attempt that has started keeps running for the grace period, even if its event is still queued.
+        while let Ok(event) = self.events.try_recv() {
+            self.on_event(event);
+        }
+        self.give_back(|_| true);
+        // The other attempts that have not started wait for blobs or for their files. One that starts at this moment is
+        // named until all of its processes are gone: only then may another executor start it.
+        let has_started = |attempt_id: &AttemptId| {
+            let control = self.controls.get(attempt_id);
+            control.is_some_and(|control| revoke_and_log(attempt_id, control))
+        };
+        let mut waiting = self.attempts.waiting();
+        waiting.retain(|attempt_id| !has_started(attempt_id));
+        self.on_given_back(waiting);
+        self.advance_stop(now);
+    }
+
+    /// Enters the next phase of the stop if it is time, and kills the remaining attempts after the grace period.
+    pub(super) fn advance_stop(&mut self, now: Instant) {
+        let Some(stopping) = &mut self.stopping else {
+            return;
+        };
+        if self.attempts.is_empty() {
+            stopping.on_all_ended(now);
+        }
+        if self.slot_pool.spool.end_all_pauses() {
+            self.schedule.request_report();
+        }
+        // A killed attempt is named until all of its processes are gone: only then may another executor start it.
+        if stopping.end_grace_if_over(now) {
+            for (attempt_id, control) in &self.controls {
+                revoke_and_log(attempt_id, control);
+            }
+        }
+    }
+
+    /// Whether the executor has to exit without an answer to its last report.
+    pub(super) fn is_goodbye_overdue(&self) -> bool {
+        let stopping = self.stopping.as_ref();
+        stopping.is_some_and(|stopping| stopping.is_goodbye_overdue(now()))
+    }
+
     /// Waits for the threads to end and for the spool and the session file to be written, with a deadline.
     pub(super) async fn shut_down(&self, SlotThreads { threads, mut ended }: SlotThreads) {
         let deadline = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;
