@@ -5,6 +5,10 @@
 //!
 //! Some values may be written in two ways (`"2s"` or `2`, text or a list). Both are accepted, and one is written:
 //! durations in seconds, sizes in bytes. So a response can be sent again as a request.
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")
+)]
 
 mod byte_size;
 mod client;

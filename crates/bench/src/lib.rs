@@ -5,6 +5,7 @@
 //! cell is too small to be measured through a server. Ratios against the bare spawn also hold on other machines.
 //!
 //! This crate knows neither the configuration nor the command line. `conclave` passes it options and prints its report.
+#![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod adds;
 mod backlog;

@@ -127,3 +127,57 @@ pub(crate) fn kibibytes(bytes: u64) -> (String, &'static str) {
 pub(crate) fn mebibytes(bytes: u64) -> (String, &'static str) {
     ((bytes >> 20).to_string(), "MiB")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One figure that misses its target.
+    #[derive(Serialize)]
+    struct FakeFigures {
+        per_second: f64,
+        #[serde(skip)]
+        ratio: Option<f64>,
+    }
+
+    impl Figures for FakeFigures {
+        fn table(&self) -> FigureTable {
+            let mut table = FigureTable::of_figures();
+            table.add_figure("tasks", rate(self.per_second));
+            table
+        }
+
+        fn targets(&self) -> Vec<ReleaseTarget> {
+            vec![ReleaseTarget::new(
+                "speed",
+                ">= 9".to_string(),
+                "7".to_string(),
+                false,
+            )]
+        }
+
+        fn ratio(&self) -> Option<f64> {
+            self.ratio
+        }
+    }
+
+    #[test]
+    fn a_report_has_figures_then_the_ratio_if_there_is_one_then_targets() {
+        let check = |ratio: Option<f64>, expected: &str| {
+            let report = BenchReport::of(&FakeFigures {
+                per_second: 7.0,
+                ratio,
+            })
+            .unwrap();
+            assert_eq!(report.json, expected);
+            assert_eq!(report.measured.rows, [["tasks", "7", "/s"]]);
+            assert_eq!(report.targets.rows, [["speed", ">= 9", "7", "NO"]]);
+        };
+        let targets = r#""targets":[{"what":"speed","wanted":">= 9","found":"7","met":false}]"#;
+        check(None, &format!(r#"{{"per_second":7.0,{targets}}}"#));
+        check(
+            Some(0.5),
+            &format!(r#"{{"per_second":7.0,"ratio":0.5,{targets}}}"#),
+        );
+    }
+}

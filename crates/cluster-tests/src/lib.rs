@@ -2,6 +2,8 @@
 //! line, and injects faults (signals, cut networks, full disks, wrong clocks).
 //!
 //! Of the product's crates it uses `api` and `model` only, so tests observe what a user observes.
+#![allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")]
+#![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod conclave_cli;
 mod control_groups;

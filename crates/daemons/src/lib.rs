@@ -6,6 +6,11 @@
 //! folder.
 //!
 //! This crate knows etcd and mongod as servers. It does not know what Conclave stores in them.
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")
+)]
+#![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod election_retry;
 pub mod etcd;

@@ -52,7 +52,10 @@ impl BlobFetcher {
             });
         }
         let fetcher = self.clone();
-        #[expect(clippy::disallowed_methods, reason = "ends with the download; a panic fails the attempt")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends with the download; a panic fails the attempt"
+        )]
         tokio::spawn(async move {
             // Without this a panic would leave the attempt in the table for ever.
             let fetching = AssertUnwindSafe(fetcher.fetch_all(blobs, &mut pins, &control)).catch_unwind();

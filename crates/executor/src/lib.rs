@@ -5,7 +5,10 @@
 //! the task's files, compiles, executes and cleans up. `spool` keeps each result on disk until a judicator has acknowledged
 //! it. `attempt_control` stops an attempt and detects a slot that makes no progress.
 //! This crate knows nothing of stores, of HTTP or of how a cell is built.
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests start tasks that end with them"))]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")
+)]
 
 mod attempt_control;
 mod attempt_table;

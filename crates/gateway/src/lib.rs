@@ -4,6 +4,10 @@
 //! only its requests in progress are lost.
 //! This crate knows no store, no executor and no RPC protocol. It calls the judicator through [`rpc::Calls`], no matter
 //! whether the judicator is in the same process or on another machine.
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")
+)]
 
 mod blobs;
 mod body;

@@ -120,6 +120,7 @@ impl HttpServer {
             .max_buf_size(READ_BUFFER)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
         let connection = graceful.watch(connection);
+        #[expect(clippy::disallowed_methods, reason = "ends with its connection")]
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection failed");

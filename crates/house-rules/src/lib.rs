@@ -3,6 +3,7 @@
 //! Which crate may use which is read from the table in ARCHITECTURE.md, so that the page stays true.
 #![cfg(test)]
 
+mod architecture_page;
 mod dependencies;
 mod repository;
 mod source_files;

@@ -20,7 +20,9 @@ fn visible_type(line: &str) -> Option<&str> {
         return None;
     }
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-    Some(&rest[..end.unwrap_or(rest.len())])
+    let name = &rest[..end.unwrap_or(rest.len())];
+    // A macro's `$name` is none.
+    (!name.is_empty()).then_some(name)
 }
 
 #[test]
@@ -31,6 +33,7 @@ fn visible_types_are_found_by_their_declarations() {
         ("pub(in crate::warden) type Pid = i32;", Some("Pid")),
         ("pub trait Calls: Send {", Some("Calls")),
         ("struct Private;", None),
+        ("pub(crate) enum $name {", None),
         ("pub fn struct_of() {", None),
         ("public struct Task {", None),
     ] {

@@ -106,6 +106,7 @@ impl RpcClient {
             return;
         };
         let channels = self.channels.clone();
+        #[expect(clippy::disallowed_methods, reason = "one probe with a deadline")]
         tokio::spawn(async move {
             let answer = match tokio::time::timeout(PROBE_TIMEOUT, calls.check(proto::Nothing {})).await {
                 Ok(answer) => answer.map(drop),

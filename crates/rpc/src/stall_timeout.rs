@@ -38,6 +38,7 @@ pub(crate) fn fail_if_sender_stalls(
 pub(crate) fn fail_if_receiver_stalls(mut bytes: ByteStream, stall: Duration) -> ByteStream {
     let (sender, mut parts) = mpsc::channel(1);
     let (send_error, stalled) = tokio::sync::oneshot::channel();
+    #[expect(clippy::disallowed_methods, reason = "ends with the stream")]
     tokio::spawn(async move {
         loop {
             let part = tokio::select! {

@@ -1,5 +1,9 @@
 //! Failover of the client: which judicator it asks when one fails. Real servers in this process, some with a fault.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

@@ -1,6 +1,11 @@
 //! Measures the rate at which wardens start processes, with and without cells, compared to starting them directly.
 //!
 //!     cargo run --release -p sandbox --example spawn_rate
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 #![allow(clippy::print_stdout)]
 
 use std::process::{Command, ExitCode};

@@ -12,6 +12,7 @@
 //! This crate must not know tasks, steps, workspaces or reports, so it uses no other crate of the workspace that
 //! does. It must not start threads or an async runtime, because a process that forks must stay small and
 //! single-threaded.
+#![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod outcome;
 mod spec;

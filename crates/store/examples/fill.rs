@@ -22,7 +22,7 @@ use model::{
     TaskStatus, UserName,
 };
 use store::sqlite::{SqliteStore, SqliteStoreOptions};
-use store::{NewTask, TaskStore};
+use store::{NewTaskRecord, TaskStore};
 
 const BATCH: usize = 1000;
 /// Batches in flight, so that one is encoded while another is written.
@@ -89,7 +89,7 @@ async fn fill(store: &SqliteStore, count: usize) -> anyhow::Result<f64> {
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
-fn task(index: usize) -> NewTask {
+fn task(index: usize) -> NewTaskRecord {
     let spec = TaskSpec {
         user: UserName::new(format!("user-{}", index % 50)).expect("a good name"),
         priority: (index % 3) as i32,
@@ -108,7 +108,7 @@ fn task(index: usize) -> NewTask {
         source: Default::default(),
         data: Default::default(),
     };
-    NewTask {
+    NewTaskRecord {
         id: TaskId(uuid::Uuid::now_v7()),
         digest: [1; 32],
         spec,

@@ -5,7 +5,13 @@
 //! It starts its own replica set of three members, in a temporary folder.
 
 #![allow(clippy::print_stdout, reason = "a report for people")]
-#![allow(clippy::unwrap_used, dead_code, reason = "the set is the tests' own")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "the replica set is that of the tests"
+)]
 
 #[path = "../tests/mongo/replica_set.rs"]
 mod replica_set;

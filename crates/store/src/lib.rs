@@ -31,6 +31,6 @@ pub use change_event::ChangeEvent;
 pub use error::StoreError;
 pub use search::SEARCH_SCAN_LIMIT;
 pub use task_store::{
-    BlobFile, BlobScanResult, BlobStream, FinishedAttempt, HandledReport, NewTask, ObservedSession,
+    BlobFile, BlobScanResult, BlobStream, FinishedAttempt, HandledReport, NewTaskRecord, ObservedSession,
     RetentionSummary, TaskStore, TaskTotals,
 };

@@ -56,7 +56,7 @@ use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::disk_probe;
 use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES};
 use crate::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
@@ -157,7 +157,7 @@ impl MongoStore {
 
 #[async_trait]
 impl TaskStore for MongoStore {
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+    async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
         if tasks.is_empty() {
             return Ok(vec![]);
         }

@@ -47,7 +47,7 @@ use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::disk_probe;
 use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES, SEARCH_SCAN_LIMIT};
 use crate::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
@@ -137,7 +137,7 @@ impl SqliteStore {
 
 #[async_trait]
 impl TaskStore for SqliteStore {
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+    async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
         let tasks = tasks
             .into_iter()
             .map(EncodedTask::encode)

@@ -17,7 +17,7 @@ use crate::{ChangeEvent, StoreError};
 
 /// A task to add. `digest` identifies the request: adding the same id with the same digest again changes nothing.
 #[derive(Clone, Debug)]
-pub struct NewTask {
+pub struct NewTaskRecord {
     pub id: TaskId,
     pub digest: [u8; 32],
     pub spec: TaskSpec,
@@ -113,7 +113,7 @@ pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 pub trait TaskStore: Send + Sync + 'static {
     /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as
     /// added.
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError>;
+    async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError>;
 
     /// Cancels the task unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;

@@ -75,6 +75,7 @@ impl Supervisor {
         F: Future<Output = ()> + Send + 'static,
     {
         let (supervisor, stop) = (self.clone(), stop.clone());
+        #[expect(clippy::disallowed_methods, reason = "this is the supervisor itself")]
         tokio::spawn(async move { supervisor.guard(component, &stop, run).await })
     }
 
@@ -151,6 +152,7 @@ async fn run_once<F>(stop: &CancellationToken, run: F) -> Option<FailureKind>
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    #[expect(clippy::disallowed_methods, reason = "this is the supervisor itself")]
     match AbortOnDropHandle::new(tokio::spawn(run)).await {
         Ok(()) if stop.is_cancelled() => None,
         Ok(()) => Some(FailureKind::Returned),

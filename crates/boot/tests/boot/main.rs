@@ -4,7 +4,6 @@
     clippy::disallowed_methods,
     reason = "tests start processes, and tasks that end with them"
 )]
-
 // Clippy allows `unwrap` in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]
 

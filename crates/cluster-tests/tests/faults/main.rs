@@ -2,6 +2,11 @@
 //!
 //! These tests print durations, but never assert on them.
 #![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "tests panic on unexpected results, and print what they observe"

@@ -1,6 +1,11 @@
 //! Tests on a virtual machine with cgroup v2, as root and as an ordinary user. Each test boots a guest.
 //!
 //! Guests are emulated and slow, so no test asserts on durations.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 
 mod guest_self_test;
 

@@ -1,5 +1,10 @@
 //! Runs hostile programs as tasks of a whole node. Each must have the expected outcome; after each the node must be healthy,
 //! the next task correct, and nothing left behind. Ordinary programs must work.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 
 mod harness;
 mod node_inventory;

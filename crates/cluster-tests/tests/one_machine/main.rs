@@ -1,4 +1,9 @@
 //! Tests of `conclave up` through its HTTP API, pages and command line, as a user sees it.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 
 mod harness;
 mod multipart_builder;

@@ -42,6 +42,7 @@ where
 {
     node::run_on_this_thread(layers, |config, reload| async move {
         let boot_connection = boot_connection()?;
+        #[expect(clippy::disallowed_methods, reason = "its end is awaited below")]
         let mut reload = tokio::spawn(reload.run(ReloadedFiles::default()));
         tokio::select! {
             result = run(config, boot_connection) => result,
@@ -59,6 +60,7 @@ fn stop_on_signal(boot_connection: BootConnection) -> Result<CancellationToken> 
     let mut signals = StopSignals::listen_with(boot_connection)?;
     let stop = CancellationToken::new();
     let stop_on_signal = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "its end stops the service")]
     tokio::spawn(async move {
         // If this task ends or panics, the service stops and boot restarts it, because it could not be stopped otherwise.
         let _stop_on_drop = stop_on_signal.clone().drop_guard();

@@ -29,6 +29,7 @@ impl NodeComponent {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let stop = CancellationToken::new();
+        #[expect(clippy::disallowed_methods, reason = "every component is awaited by `run`")]
         let task = tokio::spawn(run(stop.clone()));
         NodeComponent {
             name,
@@ -88,6 +89,7 @@ impl NodeComponents {
             }
         }
         // A second signal ends the process even if a component hangs.
+        #[expect(clippy::disallowed_methods, reason = "ends with the process")]
         tokio::spawn(async move {
             let (signal, number) = signals.next().await;
             warn!(signal, "second signal; stopping at once");

@@ -122,6 +122,10 @@ mod tests {
         let at = listener.local_addr().unwrap().to_string();
         let etcd = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
             let response =
                 "HTTP/1.1 200 OK\r\nX-Etcd-Cluster-Id: 7\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]";
             stream.write_all(response.as_bytes()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -22,9 +22,12 @@ use super::peer::{MEMBERS_PATH, PROPOSAL_HEADER, PeerTlsAcceptor};
 /// For one connection from accept to close. A peer sends its request within milliseconds of connecting.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a stop waits for the port to become free.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An HTTP server that answers `GET /members` with the current proposal. Dropping it stops it.
 pub(crate) struct ProposalServer {
+    address: SocketAddr,
     proposal: watch::Sender<FoundingProposal>,
     task: JoinHandle<()>,
 }
@@ -36,10 +39,13 @@ impl ProposalServer {
         tls: Option<PeerTlsAcceptor>,
         proposal: FoundingProposal,
     ) -> io::Result<ProposalServer> {
-        let listener = TcpListener::bind((ip, port)).await?;
+        let address = SocketAddr::new(ip, port);
+        let listener = TcpListener::bind(address).await?;
         let (sender, receiver) = watch::channel(proposal);
+        #[expect(clippy::disallowed_methods, reason = "the handle is aborted with the server")]
         let task = tokio::spawn(accept_loop(listener, tls, receiver));
         Ok(ProposalServer {
+            address,
             proposal: sender,
             task,
         })
@@ -54,10 +60,18 @@ impl ProposalServer {
         !self.task.is_finished()
     }
 
-    /// Returns when the port is free.
+    /// Returns when the port is free. If this process has just forked, the child holds a copy of the listening socket
+    /// for a few milliseconds, until it executes its program.
     pub(crate) async fn stop(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
+        let port_is_free = async {
+            while TcpListener::bind(self.address).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // If another program has taken the port, the check before etcd's start reports it.
+        let _ = tokio::time::timeout(STOP_TIMEOUT, port_is_free).await;
     }
 }
 
@@ -104,7 +118,7 @@ async fn serve(
 
 /// Answers one request and closes the connection.
 async fn serve_http(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     proposal: watch::Receiver<FoundingProposal>,
 ) -> io::Result<()> {
     let service = service_fn(move |request: Request<Incoming>| {

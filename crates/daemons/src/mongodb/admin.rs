@@ -125,6 +125,10 @@ impl MongodClient {
         timeout: Duration,
     ) -> Result<Document, MongodCommandError> {
         let database = self.client.database("admin");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a driver call must not be dropped midway, so its task may outlive the timeout"
+        )]
         let answer = tokio::spawn(async move { database.run_command(command).await });
         match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| self.failure(error)),

@@ -178,6 +178,10 @@ impl RecordStore {
         let lease = self.with_timeout(client.lease_grant(seconds, None)).await?.id();
         let (keeper, answers) = self.with_timeout(client.lease_keep_alive(lease)).await?;
         let (sender, renewed) = watch::channel(requested);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the lease owns the task and watches its renewals"
+        )]
         let held = InitiationLease {
             lease,
             ttl,
@@ -289,6 +293,7 @@ async fn renew(
 pub(crate) fn watch_records(access: &EtcdAccess) -> watch::Receiver<ReplicaSetRecords> {
     let (sender, receiver) = watch::channel(ReplicaSetRecords::default());
     let access = access.clone();
+    #[expect(clippy::disallowed_methods, reason = "ends with its receiver")]
     tokio::spawn(async move {
         let mut store = RecordStore::new(&access);
         tokio::select! {

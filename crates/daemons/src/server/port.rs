@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "port {port} on 127.0.0.1 is in use; stop the program that listens there or choose another port with \\
+                "port {port} on 127.0.0.1 is in use; stop the program that listens there or choose another port with \
                  etcd.client_port"
             )
         );

@@ -98,8 +98,8 @@ async fn founders_that_crash_after_their_promise_found_the_cluster() {
     let cluster = EtcdTestCluster::new();
     let first = cluster.start(1, cluster.founders(&[1, 2]));
     let second = cluster.start(2, cluster.founders(&[1, 2]));
-    let note = cluster.data(1).join("founding");
-    wait_until("a promise is on disk", || note.exists()).await;
+    let promise = cluster.data(1).join("founding");
+    wait_until("a promise is on disk", || promise.exists()).await;
     first.crash().await;
     second.crash().await;
     let _nodes = [1, 2].map(|node| cluster.start(node, cluster.founders(&[1, 2])));

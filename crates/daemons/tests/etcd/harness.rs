@@ -92,7 +92,7 @@ impl EtcdTestCluster {
     }
 
     /// The nodes are called `n1`, `n2`, and so on.
-    pub(crate) fn options(&self, node: u8, start: BootstrapMode) -> EtcdMemberOptions {
+    pub(crate) fn options(&self, node: u8, bootstrap: BootstrapMode) -> EtcdMemberOptions {
         EtcdMemberOptions {
             name: format!("n{node}"),
             program: "etcd".into(),
@@ -100,7 +100,7 @@ impl EtcdTestCluster {
             host: ip(node).to_string(),
             client_port: self.client_port,
             peer_port: self.peer_port,
-            bootstrap: start,
+            bootstrap,
             tries: TRIES,
             quota: 64 << 20,
             login: self.login.clone(),
@@ -111,8 +111,8 @@ impl EtcdTestCluster {
         }
     }
 
-    pub(crate) fn start(&self, node: u8, start: BootstrapMode) -> EtcdTestNode {
-        EtcdTestNode::start(self.options(node, start))
+    pub(crate) fn start(&self, node: u8, bootstrap: BootstrapMode) -> EtcdTestNode {
+        EtcdTestNode::start(self.options(node, bootstrap))
     }
 
     pub(crate) fn proxy_options(&self, node: u8, seeds: ProxySeeds) -> EtcdProxyOptions {
@@ -221,12 +221,12 @@ fn is_leader(member: &EtcdMember) -> bool {
     member.state == EtcdMemberState::Leader
 }
 
-/// Waits until the members are as `good` requires.
+/// Waits until the members are as `condition` requires.
 #[track_caller]
 pub(crate) fn wait_for_members(
     access: EtcdAccess,
     what: impl Display,
-    good: impl Fn(&[EtcdMember]) -> bool,
+    condition: impl Fn(&[EtcdMember]) -> bool,
 ) -> impl Future<Output = Vec<EtcdMember>> {
     let caller = std::panic::Location::caller();
     async move {
@@ -234,7 +234,7 @@ pub(crate) fn wait_for_members(
         loop {
             let seen = list_members(&access).await;
             if let Ok(seen) = &seen
-                && good(seen)
+                && condition(seen)
             {
                 return seen.clone();
             }

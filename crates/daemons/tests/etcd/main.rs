@@ -1,5 +1,9 @@
 //! Tests of the etcd daemon with real etcd servers: each test runs the daemons of a whole cluster in its process.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 // A test that cannot go on says so by panicking.
 #![allow(clippy::unwrap_used)]
 

@@ -31,7 +31,7 @@ async fn a_proxy_follows_the_members_and_saves_them() {
     assert_eq!(leave(&one.options).await.unwrap(), LeaveClusterResult::Left);
     one.wait_for_failure().await;
     let second = vec![cluster.client(2)];
-    wait_until("the proxy knows only the second", || {
+    wait_until("the proxy knows only the second member", || {
         saved_endpoints(&cluster.data(9)) == second
     })
     .await;
@@ -89,13 +89,13 @@ async fn another_cluster_at_the_address_of_a_member_is_ignored() {
     put(&cluster.access(1), "whose", "another").await;
     assert_ne!(saved_cluster_id(&cluster.data(1)), ours);
     let listens = format!("--listen-addr={}", cluster.client(9));
-    let leads = format!(
+    let forwards = format!(
         "--endpoints=http://{},http://{}",
         cluster.client(2),
         cluster.client(3)
     );
     wait_until("the proxy forwards to the two other members only", || {
-        find_process_with_argument(&listens).is_some_and(|(_, args)| args.contains(&leads))
+        find_process_with_argument(&listens).is_some_and(|(_, args)| args.contains(&forwards))
     })
     .await;
     wait_until_proxy_listens(&cluster).await;

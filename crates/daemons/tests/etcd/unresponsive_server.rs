@@ -48,9 +48,9 @@ async fn a_proxy_that_hangs_is_killed_and_a_proxy_without_members_is_not() {
         let at = cluster.client(node);
         wait_until("the proxy listens", || std::net::TcpStream::connect(&at).is_ok()).await;
         // The daemon writes the file again once the proxy serves and is being monitored.
-        let note = cluster.data(node).join("endpoints");
-        std::fs::remove_file(&note).unwrap();
-        wait_until("the proxy is monitored", || note.exists()).await;
+        let endpoints = cluster.data(node).join("endpoints");
+        std::fs::remove_file(&endpoints).unwrap();
+        wait_until("the proxy is monitored", || endpoints.exists()).await;
     }
     one.crash().await;
     suspend_server(&format!("--listen-addr={}", cluster.client(9)));

@@ -43,10 +43,10 @@ async fn after_a_crash_behind_the_user_the_restarted_daemon_confirms_the_set() {
     recovers_from_crash_before(MemberAction::ConfirmSet).await;
 }
 
-async fn recovers_from_crash_before(step: MemberAction) {
+async fn recovers_from_crash_before(action: MemberAction) {
     let mut harness = ReplicaSetHarness::new(Some(SECRET)).await;
-    let walked = harness.run_until_action("a", &step).await;
-    harness.crash_daemon("a", walked).await;
+    let daemon = harness.run_until_action("a", &action).await;
+    harness.crash_daemon("a", daemon).await;
     assert_eq!(harness.record("initiated").await, None);
     // Another node that starts meanwhile does not initiate a second set.
     harness.start("b");

@@ -31,9 +31,9 @@ async fn the_eighth_member_has_no_vote_until_a_voter_has_left() {
         harness.start(name);
     }
     crate::harness::wait_until("seven of eight vote", async || {
-        let states = harness.members().await;
-        states.iter().filter(|member| member.votes > 0).count() == 7
-            && states
+        let members = harness.members().await;
+        members.iter().filter(|member| member.votes > 0).count() == 7
+            && members
                 .iter()
                 .filter(|member| matches!(&*member.state, "primary" | "secondary"))
                 .count()
@@ -71,8 +71,8 @@ async fn a_member_with_a_new_address_stays_the_same_member() {
     options.port = free_port();
     harness.start_with(options);
     harness.wait_until_set_is("a+ b+ c+").await;
-    let states = harness.members().await;
-    assert_eq!(states[2].address, harness.address("c"));
+    let members = harness.members().await;
+    assert_eq!(members[2].address, harness.address("c"));
     assert_eq!(harness.records_with_prefix("left/").await, Vec::<String>::new());
     harness.shut_down().await;
 }

@@ -77,7 +77,7 @@ impl ReplicaSetHarness {
 
     pub(crate) fn options(&mut self, name: &str) -> MongodDaemonOptions {
         let port = *self.ports.entry(name.to_string()).or_insert_with(free_port);
-        let note = format!("echo $$ > '{}' && exec \"$@\"", self.pid_file(name).display());
+        let write_pid = format!("echo $$ > '{}' && exec \"$@\"", self.pid_file(name).display());
         MongodDaemonOptions {
             name: name.to_string(),
             program: mongod(),
@@ -90,7 +90,7 @@ impl ReplicaSetHarness {
             secret: self.secret.clone(),
             etcd: self.access.clone(),
             lease: Duration::from_secs(2),
-            parent_death_wrapper: ["/bin/sh", "-c", &note].map(OsString::from).into(),
+            parent_death_wrapper: ["/bin/sh", "-c", &write_pid].map(OsString::from).into(),
         }
     }
 
@@ -131,8 +131,8 @@ impl ReplicaSetHarness {
     }
 
     /// The same for a daemon from `run_until_action`.
-    pub(crate) async fn crash_daemon(&self, name: &str, node: MongodDaemon) {
-        drop(node);
+    pub(crate) async fn crash_daemon(&self, name: &str, daemon: MongodDaemon) {
+        drop(daemon);
         self.wait_until_port_is_free(name).await;
     }
 
@@ -187,25 +187,25 @@ impl ReplicaSetHarness {
     /// Runs a daemon action by action, until `last` would be the next one.
     pub(crate) async fn run_until_action(&mut self, name: &str, last: &MemberAction) -> MongodDaemon {
         let options = self.options(name);
-        let mut node = MongodDaemon::prepare(options, BootConnection::none())
+        let mut daemon = MongodDaemon::prepare(options, BootConnection::none())
             .await
             .unwrap();
-        node.start().await.unwrap();
+        daemon.start().await.unwrap();
         let deadline = Instant::now() + DEADLINE;
         loop {
             assert!(Instant::now() < deadline, "{last:?} was never the next action");
-            let step = next_action_of(&mut node).await;
-            if step == *last {
-                return node;
+            let action = next_action_of(&mut daemon).await;
+            if action == *last {
+                return daemon;
             }
-            if execute(&mut node, &step).await != RecheckDelay::None {
+            if execute(&mut daemon, &action).await != RecheckDelay::None {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 
     pub(crate) async fn members(&self) -> Vec<ReplicaSetMember> {
-        retry_until_ok("the states", async || {
+        retry_until_ok("the members", async || {
             Ok(replica_set_members(&self.access, self.secret.as_deref()).await?)
         })
         .await
@@ -214,20 +214,23 @@ impl ReplicaSetHarness {
     /// Waits until there is a confirmed set with a primary, all other members are secondaries, and the votes are as
     /// in `expected`: `a+ b+ c-`.
     pub(crate) async fn wait_until_set_is(&self, expected: &str) {
-        let votes = |states: &[ReplicaSetMember]| -> String {
-            let words: Vec<String> = states
+        let votes = |members: &[ReplicaSetMember]| -> String {
+            let words: Vec<String> = members
                 .iter()
                 .map(|member| format!("{}{}", member.name, if member.votes > 0 { '+' } else { '-' }))
                 .collect();
             words.join(" ")
         };
         wait_until(expected, async || {
-            let states = self.members().await;
-            let primaries = states.iter().filter(|member| member.state == "primary").count();
-            let secondaries = states.iter().filter(|member| member.state == "secondary").count();
-            votes(&states) == expected
+            let members = self.members().await;
+            let primaries = members.iter().filter(|member| member.state == "primary").count();
+            let secondaries = members
+                .iter()
+                .filter(|member| member.state == "secondary")
+                .count();
+            votes(&members) == expected
                 && primaries == 1
-                && primaries + secondaries == states.len()
+                && primaries + secondaries == members.len()
                 && self.record("initiated").await.is_some()
         })
         .await;
@@ -242,12 +245,12 @@ impl ReplicaSetHarness {
     pub(crate) async fn wait_for_member(
         &self,
         what: &str,
-        is_so: impl Fn(&ReplicaSetMember) -> bool,
+        condition: impl Fn(&ReplicaSetMember) -> bool,
     ) -> String {
         retry_until_ok(what, async || {
-            let states = self.members().await;
-            let found = states.iter().find(|member| is_so(member));
-            Ok(found.ok_or_else(|| format!("{states:?}"))?.name.clone())
+            let members = self.members().await;
+            let found = members.iter().find(|member| condition(member));
+            Ok(found.ok_or_else(|| format!("{members:?}"))?.name.clone())
         })
         .await
     }
@@ -328,23 +331,23 @@ impl ReplicaSetHarness {
 }
 
 /// Retries temporary errors, as `run` does.
-pub(crate) async fn next_action_of(node: &mut MongodDaemon) -> MemberAction {
+pub(crate) async fn next_action_of(daemon: &mut MongodDaemon) -> MemberAction {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        match node.next_action().await {
+        match daemon.next_action().await {
             Err(MongodbDaemonError::Etcd(_) | MongodbDaemonError::Mongod(_)) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            step => return step.unwrap(),
+            action => return action.unwrap(),
         }
     }
 }
 
 /// The same for the execution of an action: the next observation shows its effect.
-pub(crate) async fn execute(node: &mut MongodDaemon, step: &MemberAction) -> RecheckDelay {
-    match node.execute(step).await {
+pub(crate) async fn execute(daemon: &mut MongodDaemon, action: &MemberAction) -> RecheckDelay {
+    match daemon.execute(action).await {
         Err(MongodbDaemonError::Etcd(_) | MongodbDaemonError::Mongod(_)) => RecheckDelay::Short,
-        done => done.unwrap(),
+        delay => delay.unwrap(),
     }
 }
 

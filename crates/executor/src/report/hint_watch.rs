@@ -25,7 +25,10 @@ impl HintWatch {
         hint: &Arc<Notify>,
     ) -> HintWatch {
         let (calls, name, hint) = (calls.clone(), name.clone(), hint.clone());
-        #[expect(clippy::disallowed_methods, reason = "supervised by itself: restarted inside, and hints may be lost")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "supervised by itself: restarted inside, and hints may be lost"
+        )]
         let task = tokio::spawn(async move {
             let listen = || listen(calls.clone(), name.clone(), session, hint.clone());
             // The task ends when it is aborted.

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use model::{AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, TaskSpec};
 use rpc::CallError;
 use sha2::{Digest, Sha256};
-use store::NewTask;
+use store::NewTaskRecord;
 
 use crate::Judicator;
 use crate::error::call_error;
@@ -39,18 +39,18 @@ impl Judicator {
         Ok(added)
     }
 
-    fn accept(&self, add: AddTask, capacity: &Capacity) -> Result<NewTask, InvalidField> {
+    fn accept(&self, add: AddTask, capacity: &Capacity) -> Result<NewTaskRecord, InvalidField> {
         let AddTask { id, mut spec } = add;
         spec.check(&self.options.task_size_limits)?;
         // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
         // changes a default.
         let digest = Sha256::digest(rpc::spec_digest_bytes(&spec)).into();
         self.options.limits.apply(&mut spec, capacity)?;
-        Ok(NewTask { id, digest, spec })
+        Ok(NewTaskRecord { id, digest, spec })
     }
 
     /// The sizes of the blobs that exist. The store itself refuses a task with a missing blob.
-    async fn blob_sizes(&self, tasks: &[NewTask]) -> Result<HashMap<BlobHash, u64>, CallError> {
+    async fn blob_sizes(&self, tasks: &[NewTaskRecord]) -> Result<HashMap<BlobHash, u64>, CallError> {
         let bounded = tasks.iter().filter(|task| task.spec.space().is_some());
         let mut hashes: Vec<_> = bounded.flat_map(|task| task.spec.blobs()).collect();
         hashes.sort_unstable();

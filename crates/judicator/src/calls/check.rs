@@ -86,6 +86,10 @@ impl ReadinessCheck {
     /// Runs in a task of its own, which continues when the callers stop waiting. So there is never a second check.
     fn begin(store: Arc<dyn TaskStore>) -> ReadinessCheck {
         let (sender, answer) = watch::channel(None);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "one check; its callers see a dropped sender"
+        )]
         tokio::spawn(async move {
             let answer = check(&*store).await;
             sender.send_replace(Some(ReadinessAnswer {

@@ -14,7 +14,7 @@ use model::{
     UserName,
 };
 use store::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 use supervise::{FailureWatch, Supervisor};
@@ -82,7 +82,7 @@ impl TaskStore for FaultyStore {
     fn incoming_folder(&self) -> PathBuf {
         PathBuf::new()
     }
-    async fn add(&self, _: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+    async fn add(&self, _: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
         unused()
     }
     async fn cancel(&self, _: TaskId) -> Result<Option<Task>, StoreError> {

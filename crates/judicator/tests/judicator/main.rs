@@ -1,5 +1,9 @@
 //! A whole judicator on a fake store.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod harness;

@@ -29,6 +29,7 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 /// the list no longer changes, so the caller must watch the task.
 pub fn follow(access: EtcdAccess, stop: CancellationToken) -> (Registry, JoinHandle<()>) {
     let (follower, followed) = RegistrationFollower::new(EtcdConnection::fixed(access));
+    #[expect(clippy::disallowed_methods, reason = "the caller watches the handle")]
     let task = tokio::spawn(async move {
         stop.run_until_cancelled(follower.run()).await;
     });

@@ -75,6 +75,7 @@ pub fn register(
         snapshot: followed.snapshot,
     };
     let mut failures = supervisor.failures();
+    #[expect(clippy::disallowed_methods, reason = "the caller watches the handle")]
     let task = tokio::spawn(async move {
         let run = async { tokio::join!(registration.run(&stop), stop.run_until_cancelled(follower.run())) };
         tokio::select! {

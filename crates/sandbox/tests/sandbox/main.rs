@@ -1,5 +1,9 @@
 //! Tests with real wardens and real processes, one file for each topic.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 // Clippy allows unwrap in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]
 

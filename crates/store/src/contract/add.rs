@@ -6,7 +6,7 @@ use model::{AttemptNumber, TaskId, TaskStatus};
 
 use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task, get_task, hash_of, new_task, put_blob, success, task_spec, task_with_blobs};
-use crate::{NewTask, StoreError, TaskStore};
+use crate::{NewTaskRecord, StoreError, TaskStore};
 
 pub async fn get_returns_the_task_as_it_was_added(store: Arc<dyn TaskStore>) {
     let task = new_task(task_spec());
@@ -54,7 +54,7 @@ pub async fn adding_a_done_task_again_leaves_it_done(store: Arc<dyn TaskStore>) 
 pub async fn other_content_under_the_same_id_is_refused(store: Arc<dyn TaskStore>) {
     let task = new_task(task_spec());
     store.add(vec![task.clone()]).await.unwrap();
-    let other = NewTask {
+    let other = NewTaskRecord {
         digest: [8; 32],
         ..task.clone()
     };
@@ -79,7 +79,7 @@ pub async fn a_batch_may_repeat_a_task_but_not_with_other_content(store: Arc<dyn
     assert_eq!(added[0].add_time, added[2].add_time);
 
     let fresh = new_task(task_spec());
-    let changed = NewTask {
+    let changed = NewTaskRecord {
         digest: [8; 32],
         ..fresh.clone()
     };

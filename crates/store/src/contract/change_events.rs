@@ -9,7 +9,7 @@ use tokio::sync::broadcast::Receiver;
 use super::MAX_ATTEMPTS;
 use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task, new_task, success, task_spec};
-use crate::{ChangeEvent, NewTask, TaskStore};
+use crate::{ChangeEvent, NewTaskRecord, TaskStore};
 
 /// The events that a subscriber received.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ pub async fn refused_adds_publish_nothing(store: Arc<dyn TaskStore>) {
     let task = new_task(task_spec());
     store.add(vec![task.clone()]).await.unwrap();
     let mut subscription = store.subscribe();
-    let other = NewTask {
+    let other = NewTaskRecord {
         digest: [1; 32],
         ..task
     };

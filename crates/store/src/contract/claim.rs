@@ -53,6 +53,7 @@ pub async fn concurrent_claims_assign_each_task_once(store: Arc<dyn TaskStore>) 
     }
     let claims = (0..8).map(|index| {
         let mut executor = FakeExecutor::new(&store, &format!("e{index}"));
+        #[expect(clippy::disallowed_methods, reason = "part of a test")]
         tokio::spawn(async move { [executor.claim(5).await, executor.claim(5).await].concat() })
     });
     let mut claimed = vec![];

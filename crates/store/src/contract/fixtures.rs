@@ -11,7 +11,7 @@ use model::{
     WorkspacePath,
 };
 
-use crate::{BlobFile, NewTask, StoreError, TaskStore};
+use crate::{BlobFile, NewTaskRecord, StoreError, TaskStore};
 
 pub fn task_spec() -> TaskSpec {
     TaskSpec {
@@ -54,8 +54,8 @@ pub fn task_file(path: &str, content: Content) -> (WorkspacePath, TaskFile) {
     (WorkspacePath::new(path).unwrap(), file)
 }
 
-pub fn new_task(spec: TaskSpec) -> NewTask {
-    NewTask {
+pub fn new_task(spec: TaskSpec) -> NewTaskRecord {
+    NewTaskRecord {
         id: TaskId(uuid::Uuid::now_v7()),
         digest: [7; 32],
         spec,
@@ -63,7 +63,7 @@ pub fn new_task(spec: TaskSpec) -> NewTask {
 }
 
 /// A task whose data files are these blobs.
-pub fn task_with_blobs(blobs: &[BlobHash]) -> NewTask {
+pub fn task_with_blobs(blobs: &[BlobHash]) -> NewTaskRecord {
     let mut spec = task_spec();
     spec.data = (0..)
         .zip(blobs)

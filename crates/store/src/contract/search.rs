@@ -7,7 +7,7 @@ use model::{SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec, TaskStatus, Uni
 use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task, add_task_with, get_task, new_task, run_failure, success, task_spec};
 use super::paging::read_all_pages;
-use crate::{NewTask, TaskStore};
+use crate::{NewTaskRecord, TaskStore};
 
 /// Returns what the query finds, oldest first. In the other order it must find the same tasks.
 pub(super) async fn search_ids(store: &Arc<dyn TaskStore>, query: TaskQuery) -> Vec<TaskId> {
@@ -77,7 +77,7 @@ pub async fn by_a_prefix_of_the_id(store: Arc<dyn TaskStore>) {
     let mut ids = vec![];
     for (index, text) in texts.into_iter().enumerate() {
         let name = if index % 2 == 0 { "ada" } else { "bob" };
-        let task = NewTask {
+        let task = NewTaskRecord {
             id: text.parse().unwrap(),
             ..new_task(TaskSpec {
                 user: UserName::new(name).unwrap(),

@@ -24,7 +24,7 @@ use super::retry::COMMAND_TIMEOUT;
 use super::task_document::TaskDocument;
 use super::transaction::Transaction;
 use crate::document::encode_spec;
-use crate::{NewTask, StoreError};
+use crate::{NewTaskRecord, StoreError};
 
 /// A task to add, with its document and its spec ready to be written.
 #[derive(Debug)]
@@ -40,14 +40,14 @@ pub(super) struct PreparedTask {
 impl PreparedTask {
     pub(super) async fn prepare(
         context: &Arc<StoreContext>,
-        task: NewTask,
+        task: NewTaskRecord,
     ) -> Result<PreparedTask, StoreError> {
         let spec = PreparedContent::prepare(context, encode_spec(&task.spec)?).await?;
         Ok(PreparedTask::new(task, spec, context.next_add_time()))
     }
 
-    fn new(task: NewTask, content: PreparedContent, add_time: UnixTime) -> PreparedTask {
-        let NewTask { id, digest, spec } = task;
+    fn new(task: NewTaskRecord, content: PreparedContent, add_time: UnixTime) -> PreparedTask {
+        let NewTaskRecord { id, digest, spec } = task;
         let (blobs, need) = (spec.blobs(), ResourceRequest::of(&spec));
         let document = TaskDocument {
             id: uuid(id.0),

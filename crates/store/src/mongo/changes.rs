@@ -125,6 +125,7 @@ async fn follow(
     let mut failed_reopens = 0;
     loop {
         let (sender, mut messages) = mpsc::channel(1024);
+        #[expect(clippy::disallowed_methods, reason = "ends with its receiver")]
         tokio::spawn(stream::read(context.clone(), resume_token.clone(), sender));
         let mut publisher = ChangePublisher::new(&events);
         while let Ok(Some(next)) = timeout(STREAM_TIMEOUT, messages.recv()).await {
@@ -166,6 +167,10 @@ async fn follow(
 async fn server_responds(context: &StoreContext) -> bool {
     let database = context.database.clone();
     // The driver has no timeout for a reply.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a driver call must not be dropped midway, so its task may outlive the timeout"
+    )]
     let reply = tokio::spawn(async move { database.run_command(doc! { "ping": 1 }).await });
     matches!(timeout(STREAM_TIMEOUT, reply).await, Ok(Ok(Ok(_))))
 }

@@ -62,6 +62,10 @@ impl RetryPolicy {
         let (per_try, total) = (TRY_TIMEOUT + extra_time, TOTAL_TIMEOUT + extra_time);
         for count in 0.. {
             let left = total.saturating_sub(started.elapsed());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a driver call must not be dropped midway, so its task may outlive the timeout"
+            )]
             let failure = match timeout(left.min(per_try), tokio::spawn(operation(RetryCount(count)))).await {
                 Ok(Ok(Ok(value))) => return Ok(value),
                 Ok(Ok(Err(failure))) => failure,

@@ -11,7 +11,7 @@ use super::group_transaction::GroupTransaction;
 use super::rows;
 use super::sql_value::SqlValue;
 use crate::document::encode_spec;
-use crate::{NewTask, StoreError};
+use crate::{NewTaskRecord, StoreError};
 
 /// A new task with its spec encoded. The caller's thread encodes it, so that the writer thread has less to do.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(super) struct EncodedTask {
 }
 
 impl EncodedTask {
-    pub(super) fn encode(task: NewTask) -> Result<EncodedTask, StoreError> {
-        let NewTask { id, digest, spec } = task;
+    pub(super) fn encode(task: NewTaskRecord) -> Result<EncodedTask, StoreError> {
+        let NewTaskRecord { id, digest, spec } = task;
         Ok(EncodedTask {
             id,
             digest,

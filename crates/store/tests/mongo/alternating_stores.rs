@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
 use store::mongo::MongoStore;
 use store::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTask, ObservedSession,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 use supervise::FailureWatch;
@@ -35,7 +35,7 @@ impl AlternatingStores {
 
 #[async_trait]
 impl TaskStore for AlternatingStores {
-    async fn add(&self, tasks: Vec<NewTask>) -> Result<Vec<AddedTask>, StoreError> {
+    async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
         self.next().add(tasks).await
     }
 

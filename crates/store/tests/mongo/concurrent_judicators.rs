@@ -9,7 +9,7 @@ use store::contract::fake_executor::{FakeExecutor, instructions};
 use store::contract::fixtures::{
     add_task, attempt_result, get_task, new_task, put_blob, read_blob, task_spec, task_with_blobs,
 };
-use store::{ChangeEvent, NewTask, StoreError, TaskStore};
+use store::{ChangeEvent, NewTaskRecord, StoreError, TaskStore};
 use tokio::task::JoinSet;
 
 use super::replica_set::{TestAuthentication, TestReplicaSet};
@@ -142,7 +142,7 @@ async fn a_report_sent_to_two_judicators_commits_once(stores: &[Arc<dyn TaskStor
 async fn a_task_added_by_two_judicators_is_added_once(stores: &[Arc<dyn TaskStore>]) {
     for _ in 0..20 {
         let (task, other) = (new_task(task_spec()), new_task(task_spec()));
-        let contradiction = NewTask {
+        let contradiction = NewTaskRecord {
             digest: [9; 32],
             ..other.clone()
         };

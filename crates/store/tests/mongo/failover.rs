@@ -11,7 +11,7 @@ use model::{
 };
 use store::contract::fake_executor::FakeExecutor;
 use store::contract::fixtures::{attempt_result, get_task, new_task, task_spec};
-use store::{ChangeEvent, NewTask, StoreError, TaskStore};
+use store::{ChangeEvent, NewTaskRecord, StoreError, TaskStore};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
@@ -142,7 +142,7 @@ async fn no_acknowledged_work_is_lost_with_the_primary() {
 
 async fn add(store: Arc<dyn TaskStore>, acknowledged: Arc<AcknowledgedWork>) {
     while !acknowledged.stop.load(Ordering::Relaxed) {
-        let tasks: Vec<NewTask> = (0..3).map(|_| new_task(task_spec())).collect();
+        let tasks: Vec<NewTaskRecord> = (0..3).map(|_| new_task(task_spec())).collect();
         let added = acknowledged.retry(|| store.add(tasks.clone())).await;
         let mut all = acknowledged.added.lock().unwrap();
         all.extend(added.iter().map(|added| (added.id, added.add_time)));

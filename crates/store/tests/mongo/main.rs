@@ -1,5 +1,9 @@
 //! Tests of the MongoDB store on real replica sets: the contract of all stores, and what is specific to this one.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alternating_stores;

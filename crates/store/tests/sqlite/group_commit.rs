@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use model::TaskStatus;
 use store::contract::fixtures::{new_task, task_spec};
-use store::{NewTask, StoreError, TaskStore};
+use store::{NewTaskRecord, StoreError, TaskStore};
 
 use super::open;
 
@@ -28,7 +28,7 @@ async fn a_refused_add_does_not_affect_other_callers() {
     store.add(vec![task.clone()]).await.unwrap();
     // Every other batch contains a task with a conflicting id.
     let adds = (0..200).map(|index| {
-        let other = NewTask {
+        let other = NewTaskRecord {
             digest: [9; 32],
             ..task.clone()
         };

@@ -1,5 +1,9 @@
 //! Tests of the SQLite store: the contract tests, and what only this store promises.
-
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and tasks that end with them"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backup;

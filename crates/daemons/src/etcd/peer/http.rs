@@ -90,7 +90,7 @@ fn io_error(error: hyper::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
 
@@ -100,15 +100,26 @@ mod tests {
         Closes,
     }
 
+    async fn read_request(server: &mut DuplexStream) {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            assert_ne!(server.read_buf(&mut request).await.unwrap(), 0);
+        }
+    }
+
     /// `expected` is the body, or `None` for an error.
     async fn check(response: &str, after: AfterResponse, expected: Option<&str>) {
         let (client, mut server) = tokio::io::duplex(1 << 16);
-        server.write_all(response.as_bytes()).await.unwrap();
-        if let AfterResponse::Closes = after {
-            server.shutdown().await.unwrap();
-        }
-        let received =
-            tokio::time::timeout(std::time::Duration::from_secs(10), get_over(client, "/", "here")).await;
+        let serve = async {
+            read_request(&mut server).await;
+            server.write_all(response.as_bytes()).await.unwrap();
+            if let AfterResponse::Closes = after {
+                server.shutdown().await.unwrap();
+            }
+        };
+        let limit = std::time::Duration::from_secs(10);
+        let receive = tokio::time::timeout(limit, get_over(client, "/", "here"));
+        let ((), received) = tokio::join!(serve, receive);
         let received = received.unwrap_or_else(|_| panic!("waits for the connection to end: {response:?}"));
         let body = received.map(|response| String::from_utf8(response.body.to_vec()).unwrap());
         assert_eq!(body.ok().as_deref(), expected, "{response:?}");
@@ -141,15 +152,15 @@ mod tests {
 
     #[tokio::test]
     async fn an_endless_response_is_refused() {
-        let error_of = async |start: &'static str, endless: &'static str| {
+        let error_of = async |start: &str, endless: &str| {
             let (client, mut server) = tokio::io::duplex(1 << 16);
-            let writing = tokio::spawn(async move {
+            let serve = async {
+                read_request(&mut server).await;
                 server.write_all(start.as_bytes()).await.unwrap();
                 while server.write_all(endless.as_bytes()).await.is_ok() {}
-            });
-            let error = get_over(client, "/", "here").await.err().unwrap();
-            writing.await.unwrap();
-            error.to_string()
+            };
+            let ((), received) = tokio::join!(serve, get_over(client, "/", "here"));
+            received.err().unwrap().to_string()
         };
         let too_large = "the response is larger than 1048576 bytes";
         let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";

@@ -88,6 +88,10 @@ async fn run(context: Arc<StoreContext>, mut queue: mpsc::Receiver<AddRequest>) 
             if request.payload_bytes >= GROUP_MAX_BYTES {
                 // A large request takes long, so it gets a transaction of its own and the others do not wait for it.
                 let context = context.clone();
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "one request with a deadline; a panic drops its answer channel"
+                )]
                 tokio::spawn(async move { handle(&context, vec![request]).await });
             } else if let Some(request) = request.unless_expired() {
                 payload_bytes += request.payload_bytes;

@@ -114,7 +114,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::NewTask;
+    use crate::NewTaskRecord;
     use crate::mongo::content::PreparedContent;
 
     fn task(id: TaskId, digest: u8, time: i64, blob: Option<BlobHash>) -> PreparedTask {
@@ -145,7 +145,7 @@ mod tests {
         };
         let digest = [digest; 32];
         PreparedTask::new(
-            NewTask { id, digest, spec },
+            NewTaskRecord { id, digest, spec },
             PreparedContent::for_test(),
             UnixTime(time),
         )
