@@ -24,7 +24,7 @@ pub struct BenchReport {
     pub targets: FigureTable,
 }
 
-/// A table of text cells with headings.
+/// A table of figures as text, which `conclave bench` prints.
 #[derive(Clone, Debug)]
 pub struct FigureTable {
     pub headings: Vec<&'static str>,
@@ -132,7 +132,7 @@ pub(crate) fn mebibytes(bytes: u64) -> (String, &'static str) {
 mod tests {
     use super::*;
 
-    /// One figure that misses its target.
+    /// A measurement with one figure, which misses its target.
     #[derive(Serialize)]
     struct FakeFigures {
         per_second: f64,

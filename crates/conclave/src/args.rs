@@ -23,9 +23,14 @@ pub(crate) use node::{
 pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags, executor_name, user_name};
 pub(crate) use task_ref::{TaskLookupError, TaskRef, task_ref};
 
-/// Runs command-line tasks on many machines, and never loses one.
+/// The parsed command line of `conclave`.
 #[derive(Debug, Parser)]
-#[command(name = "conclave", version, max_term_width = 110)]
+#[command(
+    name = "conclave",
+    about = "Runs command-line tasks on many machines, and never loses one",
+    version,
+    max_term_width = 110
+)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: CliCommand,

@@ -19,7 +19,7 @@ pub(crate) struct ClientFlags {
     json: bool,
 }
 
-/// How to reach the server.
+/// Flags that say how to reach the server: URL, token, certificates and timeout.
 ///
 /// These flags may stand before or after the command's name. Clap would apply variables and defaults to each place, so this
 /// module applies them itself after both places are merged.

@@ -33,7 +33,7 @@ pub(crate) struct ClusterFlags {
     print_log: Option<String>,
 }
 
-/// How a judicator node forms a new cluster instead of joining one.
+/// Flags with which a judicator node forms a new cluster instead of joining one.
 #[derive(Args, Debug)]
 pub(crate) struct BootstrapFlags {
     /// Start a new cluster with this node as its first

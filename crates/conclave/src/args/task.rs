@@ -88,7 +88,7 @@ pub(crate) struct TaskFlags {
     pub(crate) words: Vec<String>,
 }
 
-/// Limits of the execute step.
+/// Flags that set the limits of the execute step.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits of the command")]
 pub(crate) struct LimitFlags {
@@ -121,7 +121,7 @@ pub(crate) struct LimitFlags {
     space: Option<ByteSize>,
 }
 
-/// Limits of the compile step.
+/// Flags that set the limits of the compile step.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits of the compile command")]
 pub(crate) struct CompileLimitFlags {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow};
 
-/// What a cluster node is for.
+/// The kind of a cluster node, which determines its services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     Judicator,

@@ -60,7 +60,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     node::run(layers, |config, reload| serve(config, reload, rpc))
 }
 
-/// What the node needs before it starts a component.
+/// The secrets, data folder and listeners of a node, prepared before it starts its components.
 struct PreparedNode {
     secrets: NodeSecrets,
     folder: NodeFolder,

@@ -10,7 +10,7 @@ pub(crate) use number::{AutoOr, MaxLimit, OpenFileLimit, PortNumber, SlotCount, 
 pub(crate) use sandbox::{BindMount, CgroupPath, FirstUserId, IsolationMode};
 pub(crate) use text::{LogFormat, LogSetting, MetricsSetting, NodeName, ReplicaSetName};
 
-/// The type of a configuration key. Every layer provides text, so one parser serves all layers.
+/// A type that the value of a configuration key can have. Every layer provides text, so one parser serves all layers.
 pub(crate) trait ConfigValue: Sized {
     /// Describes the accepted values, for error messages.
     const ACCEPTS: &'static str;

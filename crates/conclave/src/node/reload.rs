@@ -9,7 +9,7 @@ use super::log::LogLevelHandle;
 use super::secrets::NodeSecrets;
 use crate::config::ConfigLayers;
 
-/// Waits for SIGHUP. A SIGHUP that arrived while the node was starting is handled too.
+/// Reloads tokens, secrets and the log level at each SIGHUP, also at one that arrived while the node was starting.
 pub(crate) struct ReloadOnHangup {
     hangups: Signal,
     layers: ConfigLayers,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Error, Result};
 
-/// A list of problems that grows while the node is prepared.
+/// The problems that prevent a node from starting, collected while it is prepared.
 #[derive(Default)]
 pub(crate) struct StartProblems(Vec<Error>);
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// Rows of cells below a line of headings, with aligned columns. Trailing spaces are removed, so that a long last column does
-/// not pad every line.
+/// A table of text with headings and aligned columns, for the terminal.
+///
+/// Trailing spaces are removed, so that a long last column does not pad every line.
 pub(crate) struct TextTable {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
