@@ -18,16 +18,16 @@ use tokio::process::{Child, Command};
 /// fails leaves no server behind.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
-    what: &'static str,
+    name: &'static str,
     child: Child,
     pid: u32,
 }
 
 /// Why a server's program could not be executed.
 #[derive(Debug, Error)]
-#[error("could not start {what} as {program:?}")]
+#[error("could not start {name} as {program:?}")]
 pub struct ServerStartError {
-    what: &'static str,
+    name: &'static str,
     program: PathBuf,
     #[source]
     source: std::io::Error,
@@ -42,7 +42,7 @@ impl ServerProcess {
     /// The kernel ends the server when the *thread* that started it ends, so this has to be called on a thread that
     /// lives as long as the process: on a runtime with one thread.
     pub(crate) fn start(
-        what: &'static str,
+        name: &'static str,
         program: &Path,
         args: Vec<OsString>,
         parent_death_wrapper: &[OsString],
@@ -64,14 +64,14 @@ impl ServerProcess {
             .kill_on_drop(true)
             .spawn()
             .map_err(|source| ServerStartError {
-                what,
+                name,
                 program: program.to_path_buf(),
                 source,
             })?;
         // The child has an id until somebody has waited for it, which has not happened yet.
         let pid = child.id().unwrap_or_default();
-        tracing::info!(pid, "started {what}");
-        Ok(ServerProcess { what, child, pid })
+        tracing::info!(pid, "started {name}");
+        Ok(ServerProcess { name, child, pid })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -81,8 +81,8 @@ impl ServerProcess {
     /// Returns when the server has ended, with a description of how. Cancel-safe: it may be dropped and called again.
     pub(crate) async fn wait(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => format!("{} {}", self.what, describe_exit(status)),
-            Err(error) => format!("could not wait for {}: {error}", self.what),
+            Ok(status) => format!("{} {}", self.name, describe_exit(status)),
+            Err(error) => format!("could not wait for {}: {error}", self.name),
         }
     }
 
@@ -91,7 +91,7 @@ impl ServerProcess {
     pub(crate) async fn stop(mut self, timeout: Duration) -> String {
         self.signal(Signal::SIGTERM);
         let Ok(exit) = tokio::time::timeout(timeout, self.wait()).await else {
-            tracing::warn!("{} did not end within {timeout:?}; killing it", self.what);
+            tracing::warn!("{} did not end within {timeout:?}; killing it", self.name);
             return self.kill().await;
         };
         tracing::info!("{exit}");

@@ -2,7 +2,7 @@
 
 use boot::{BootConnection, ServiceMessage};
 
-/// Sends each activity, and that the daemon is ready, to boot once.
+/// Reports the status of a daemon to boot: what it is waiting for, and when it is ready. Each change is sent once.
 pub(crate) struct StatusReporter {
     boot: BootConnection,
     last: LastReport,
@@ -41,7 +41,7 @@ impl StatusReporter {
     }
 }
 
-/// What boot was sent last; decides which messages are new.
+/// The last status that was sent to boot; decides which messages are new.
 #[derive(Debug, Default)]
 struct LastReport {
     has_been_ready: bool,

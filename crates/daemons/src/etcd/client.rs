@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// etcd's password check is slow by design, and etcd completes it even if the client has given up. A shorter timeout
-/// would only add load.
+/// would only cause more checks.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What etcd answers to a login if authentication is off.

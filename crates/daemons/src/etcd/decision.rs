@@ -1,25 +1,25 @@
 //! Decides how a member is started, from the state on disk and the observed peers. Pure: no I/O.
 //!
-//! Founding is the dangerous step: two clusters founded from one list of nodes could never be merged. So a node does
-//! not found a cluster with others on its own authority:
+//! Founding is the dangerous step: two clusters that were founded from one list of nodes could never be merged. So no
+//! node decides alone to found a cluster with others:
 //!
 //! 1. Each founder shows its *proposal* on its peer port: the list of founders that it would found a cluster with.
-//! 2. When all founders propose the same list, each *promises* it: it writes the promise to disk, and stands by it
-//!    whatever DNS says later.
+//! 2. When all founders propose the same list, each *promises* it: it writes the promise to disk, and keeps it
+//! whatever DNS says later.
 //! 3. When all founders have promised, each *decides*, writes that to disk, and starts etcd.
 //!
 //! So of two lists that share a node at most one can be founded. A node that finds a founder's etcd already running,
 //! with a member list that holds a place for it, takes that place: the founder has seen its promise.
 //!
 //! A node decides only when all founders that still show a proposal have seen its promise, and a promise that was
-//! seen still counts when its node no longer answers. So if a founder dies after it has decided, the others can go
-//! on.
+//! seen still counts when its node no longer answers. So if a founder dies after it has decided, the others can
+//! continue.
 //!
 //! The list of founders carries a token, which the first founder of the list creates. If the same nodes found a
 //! cluster again, with new data folders, it is another cluster with other member ids.
 //!
 //! A place in the member list is free until its member has published its client address. From then on a node without
-//! data cannot take the place, whatever its name is, and has to join as a new member.
+//! data cannot take the place, even if it has the same name, and has to join as a new member.
 
 mod join;
 mod messages;

@@ -72,7 +72,7 @@ pub(crate) fn pending_changes(view: &PrimaryView<'_>) -> Vec<ConfigChange> {
     changes
 }
 
-/// Whether a member has no vote yet that could be given one later, without a change of the registry.
+/// Whether there is a member without a vote that could be given one later, without a change of the registry.
 pub(crate) fn has_member_to_promote(view: &PrimaryView<'_>) -> bool {
     may_have_more_voters(view)
         && view

@@ -61,7 +61,7 @@ impl MongodDaemon {
         loop {
             let delay = match self.observe_and_act().await {
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(error = with_causes(&error), "retrying");
+                    tracing::debug!(error = with_causes(&error), "could not observe or act; retrying");
                     failures += 1;
                     // A single failure may be momentary: a primary has just stepped down, or a token has expired.
                     if failures > 1 {

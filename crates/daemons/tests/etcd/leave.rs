@@ -71,7 +71,7 @@ async fn a_node_cannot_leave_if_the_others_would_lose_their_majority() {
     let refused = leave(&one.options).await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "without n1 only 1 of 2 members could be connect_when_available, and the cluster would lose its majority; \
+        "without n1 only 1 of 2 members could be reached, and the cluster would lose its majority; \
          first bring back or remove n3"
     );
     assert_eq!(cluster.members_when_available(1).await.len(), 3);
