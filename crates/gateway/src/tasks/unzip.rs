@@ -80,9 +80,8 @@ pub(super) fn unpack(
             by_ratio: max_unpacked_size(entry.compressed_size()).min(left_by_ratio),
             bytes_left: left,
         };
-        let content =
-            read(&entry_field, &mut zip, index, entry_limits, charge).map_err(|error| {
-                match error {
+        let content = read(&entry_field, &mut zip, index, entry_limits, charge);
+        let content = content.map_err(|error| match error {
             EntryError::Refused(error) => error,
             EntryError::TotalExceeded => InvalidField::over_limit(
                 field,
@@ -93,8 +92,7 @@ pub(super) fn unpack(
                 format!("more than {}", limits.total_bytes),
             )
             .into(),
-        }
-            })?;
+        })?;
         left -= content.len() as u64;
         left_by_ratio -= content.len() as u64;
         let content = Content::Inline(content);
