@@ -1,8 +1,8 @@
 //! The control handle of one attempt: revokes it, and detects when its slot makes no progress.
 //!
 //! The thread of a slot waits for its warden and for the disk, and both can hang for ever (state D in the kernel, a disk
-//! that does not answer). So the thread sets a deadline before each step: the wall limit of the step, if it has one, and a
-//! margin. The report loop checks the deadlines and escalates, with the margin between two stages:
+//! that does not answer). So the thread sets a deadline before each operation: the operation's own limit, if it has
+//! one, and a margin. The report loop checks the deadlines and escalates, with the margin between two stages:
 //!
 //! 1. It kills the warden. The command dies with it; the thread continues, cleans up and reports the end.
 //! 2. If the thread still hangs, the command may no longer start, and another thread kills all processes of the attempt.
@@ -22,7 +22,7 @@ use crate::now;
 
 /// The control handle of one attempt, shared by the report loop and the slot that runs it.
 pub(crate) struct AttemptControl {
-    /// How long a step may take beyond its own limit.
+    /// How long an operation of the slot may take beyond its own limit.
     stall: Duration,
     state: Mutex<AttemptControlState>,
 }
@@ -54,9 +54,9 @@ enum AttemptPhase {
     Revoked,
 }
 
-/// The step that the slot works on, and when it is overdue.
+/// The current operation of the slot, like laying out the files, and when the slot counts as stuck in it.
 struct ProgressDeadline {
-    step: &'static str,
+    operation: &'static str,
     started_at: Instant,
     deadline: Instant,
 }
@@ -154,12 +154,13 @@ impl AttemptControl {
         matches!(self.lock().phase, AttemptPhase::Revoked)
     }
 
-    /// Starts a step like [`AttemptControl::on_step`], unless the attempt was revoked: then the slot has to stop.
-    pub(crate) fn start_step(&self, step: &'static str) -> Result<(), AttemptRevoked> {
+    /// Starts an operation like [`AttemptControl::on_operation`], unless the attempt was revoked: then the slot has to
+    /// stop.
+    pub(crate) fn start_operation(&self, operation: &'static str) -> Result<(), AttemptRevoked> {
         match self.is_revoked() {
             true => Err(AttemptRevoked),
             false => {
-                self.on_step(step);
+                self.on_operation(operation);
                 Ok(())
             }
         }
@@ -175,21 +176,21 @@ impl AttemptControl {
         }
     }
 
-    /// The slot starts a step that may take no longer than the margin.
-    pub(crate) fn on_step(&self, step: &'static str) {
-        self.on_limited_step(step, Some(Duration::ZERO));
+    /// The slot starts an operation that may take no longer than the margin.
+    pub(crate) fn on_operation(&self, operation: &'static str) {
+        self.on_limited_operation(operation, Some(Duration::ZERO));
     }
 
-    /// The slot starts a step that may take its limit and the margin; without a limit it has no deadline.
-    pub(crate) fn on_limited_step(&self, step: &'static str, limit: Option<Duration>) {
-        self.on_limited_step_at(now(), step, limit);
+    /// The slot starts an operation that may take its limit and the margin; without a limit it has no deadline.
+    pub(crate) fn on_limited_operation(&self, operation: &'static str, limit: Option<Duration>) {
+        self.on_limited_operation_at(now(), operation, limit);
     }
 
-    fn on_limited_step_at(&self, started_at: Instant, step: &'static str, limit: Option<Duration>) {
+    fn on_limited_operation_at(&self, started_at: Instant, operation: &'static str, limit: Option<Duration>) {
         let far = Duration::from_secs(365 * 24 * 3600);
         let deadline = started_at + limit.map_or(far, |limit| limit.min(far) + self.stall);
         self.lock().progress = Some(ProgressDeadline {
-            step,
+            operation,
             started_at,
             deadline,
         });
@@ -236,7 +237,7 @@ impl AttemptControl {
         }
     }
 
-    /// Enters the next stage if the deadline of the current step has passed.
+    /// Enters the next stage if the deadline of the current operation has passed.
     pub(crate) fn check_progress(&self, now: Instant) -> Option<StuckAction> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -248,7 +249,11 @@ impl AttemptControl {
         match state.stage {
             StuckStage::Progressing => {
                 let waited = now.saturating_duration_since(progress.started_at);
-                let why = format!("its slot did not {} within {}s", progress.step, waited.as_secs());
+                let why = format!(
+                    "its slot did not {} within {}s",
+                    progress.operation,
+                    waited.as_secs()
+                );
                 state.stuck_reason = Some(why.clone());
                 state.stage = StuckStage::WardenKilled;
                 // An error means that the warden has already exited.
@@ -287,7 +292,7 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // No deadline applies before a slot has taken the attempt.
         assert_eq!(control.check_progress(at(10_000)), None);
-        control.on_limited_step_at(start, "run the command", Some(Duration::from_secs(60)));
+        control.on_limited_operation_at(start, "run the command", Some(Duration::from_secs(60)));
         assert_eq!(control.check_progress(at(89)), None);
         let why = "its slot did not run the command within 92s".to_string();
         assert_eq!(
@@ -308,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_failed_as_platform_starts_no_step() {
+    fn an_attempt_that_failed_as_platform_starts_no_operation() {
         let control = AttemptControl::new(STALL);
-        assert!(control.start_step("lay out the files").is_ok());
+        assert!(control.start_operation("lay out the files").is_ok());
         control
             .fail_as_platform("the machine was short of memory".into())
             .unwrap();
-        assert!(control.start_step("lay out the files").is_err());
+        assert!(control.start_operation("lay out the files").is_err());
     }
 
     #[test]
@@ -329,7 +334,7 @@ mod tests {
             }
             control.check_progress(at(seconds))
         };
-        control.on_limited_step_at(start, "lay out the files", Some(Duration::ZERO));
+        control.on_limited_operation_at(start, "lay out the files", Some(Duration::ZERO));
         for seconds in [5, 10, 15, 20, 25] {
             assert_eq!(check(seconds), None);
         }
@@ -342,18 +347,18 @@ mod tests {
     }
 
     #[test]
-    fn a_new_step_and_a_step_without_a_limit_extend_the_deadline() {
+    fn a_new_operation_and_one_without_a_limit_extend_the_deadline() {
         let control = AttemptControl::new(STALL);
         let start = Instant::now();
-        control.on_limited_step_at(start, "lay out the files", Some(Duration::ZERO));
+        control.on_limited_operation_at(start, "lay out the files", Some(Duration::ZERO));
         let later = start + Duration::from_secs(29);
         assert_eq!(control.check_progress(later), None);
-        control.on_limited_step_at(start, "run the command", None);
+        control.on_limited_operation_at(start, "run the command", None);
         assert_eq!(
             control.check_progress(later + Duration::from_secs(7 * 24 * 3600)),
             None
         );
-        control.on_limited_step_at(start, "clear the workspace", Some(Duration::ZERO));
+        control.on_limited_operation_at(start, "clear the workspace", Some(Duration::ZERO));
         assert!(control.check_progress(start + STALL).is_some());
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn run(
         .as_ref()
         .map_or(TaskStatus::Running, |_| TaskStatus::Compiling);
     slot_pool.send_event(SlotEvent::AttemptStarted(prepared.attempt_id, first));
-    prepared.control.on_step("make room for the files");
+    prepared.control.on_operation("make room for the files");
     if let Some(space) = prepared.spec.space()
         && let Err(error) = warden.set_task_space(space)
     {
@@ -77,7 +77,7 @@ pub(crate) fn run(
     }
     let source = TaskFileSource {
         cache: &slot_pool.cache,
-        progress: &|| prepared.control.start_step("lay out the files"),
+        progress: &|| prepared.control.start_operation("lay out the files"),
     };
     let laid_out = workspace.lay_out(warden, &prepared.attempt_id, &prepared.spec, &source);
     let result = match laid_out {
@@ -92,7 +92,7 @@ pub(crate) fn run(
             ))
         }
     };
-    let progress = || prepared.control.on_step("clear the workspace");
+    let progress = || prepared.control.on_operation("clear the workspace");
     progress();
     workspace.clear(&prepared.spec, &progress);
     result
@@ -175,7 +175,7 @@ fn run_step(
     }
     prepared
         .control
-        .on_limited_step("end the command", step.limits.wall);
+        .on_limited_operation("end the command", step.limits.wall);
     let ran = match step.position {
         StepPosition::First => warden.run(&run_handle, &spec),
         StepPosition::Last => warden.run_last(&run_handle, &spec),
@@ -265,7 +265,7 @@ fn on_warden_error(
     if !error.is_warden_lost() {
         return RunFailure::ExecutorFailure(why);
     }
-    prepared.control.on_step("kill what a dead warden left");
+    prepared.control.on_operation("kill what a dead warden left");
     if let Err(error) = kill_attempt_processes(&prepared.attempt_id, Some(workspace.root().to_path_buf())) {
         let why = with_causes(&error);
         tracing::error!(task = %prepared.attempt_id.task, why, "could not kill the processes that a dead warden left behind");

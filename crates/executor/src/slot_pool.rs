@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
 use wardens::on_not_ready;
 
-/// The first step of each attempt, as it appears in the reason for a stuck slot.
+/// The first operation of each attempt, as it appears in the reason for a stuck slot.
 const READY: &str = "make a warden ready";
 /// How many wardens a slot has if tasks run in cells; they alternate.
 pub const WARDENS_PER_SLOT: u32 = 2;
@@ -222,7 +222,7 @@ impl SlotPool {
 
     fn run_slot(&self, mut warden_slots: VecDeque<WardenSlot>) {
         while let Some(prepared) = self.next_attempt() {
-            prepared.control.on_step(READY);
+            prepared.control.on_operation(READY);
             let (mut warden_slot, mut warden) = match self.take_ready_warden(&mut warden_slots, &prepared) {
                 Ok(ready) => ready,
                 Err(error) => {

@@ -12,7 +12,7 @@ const STUCK_METRIC: &str = "conclave_attempts_stuck_total";
 const SLOTS_OUT_METRIC: &str = "conclave_slots_out_of_service";
 
 impl ReportLoop {
-    /// Takes the next step against each attempt that has exceeded the deadline of its current step.
+    /// Escalates against each attempt whose slot has exceeded the deadline of its current operation.
     pub(super) fn check_for_stuck_attempts(&mut self, now: Instant) {
         if let Some(pause) = self.pause_detector.on_check(now) {
             tracing::warn!(

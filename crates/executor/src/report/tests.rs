@@ -342,7 +342,7 @@ async fn an_attempt_killed_for_memory_whose_slot_hangs_is_a_platform_failure() {
         if let Some(why) = lost {
             control.fail_as_platform(why.into()).unwrap();
         }
-        control.on_step("end the command");
+        control.on_operation("end the command");
         let now = Instant::now();
         assert!(control.check_progress(now).is_some());
         report_loop.controls.insert(attempt_id, control);

@@ -87,7 +87,7 @@ fn an_attempt_killed_for_memory_is_a_platform_failure_and_causes_no_backoff() {
         let prepared = fixture.prepared(Duration::ZERO);
         prepared.control.fail_as_platform(short.into()).unwrap();
         if stuck {
-            prepared.control.on_step("end the command");
+            prepared.control.on_operation("end the command");
             assert!(prepared.control.check_progress(Instant::now()).is_some());
             assert!(prepared.control.stuck_reason().is_some());
         }

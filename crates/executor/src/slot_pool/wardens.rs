@@ -53,7 +53,7 @@ impl SlotPool {
         }
         let warden = self.start_warden(warden_slot.number)?;
         control.on_warden_assigned(warden_slot.number, warden.control());
-        control.on_step(READY);
+        control.on_operation(READY);
         Ok(warden)
     }
 
