@@ -1,4 +1,5 @@
-//! Passes the store's change events on to executors and to waiting calls.
+//! Passes the store's change events on: to executors as hints, and to calls that wait for a task. Executors receive
+//! tasks in the answers to their reports, not from here.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ pub struct JudicatorOptions {
     pub task_size_limits: TaskSizeLimits,
     /// The largest blob, in bytes.
     pub max_blob: u64,
-    /// How long an executor may be silent.
+    /// The lease of an executor's session: how long the executor may be silent.
     pub lease: Duration,
     /// How much longer than the lease the leader waits before it ends a silent session.
     pub grace: Duration,

@@ -62,7 +62,8 @@ impl TaskState {
         self.executor.is_none() && !self.status.is_done()
     }
 
-    /// Whether `executor` holds the task now, in exactly this session and attempt.
+    /// Whether `executor` holds the task now, in exactly this session and attempt. If not, a result of the attempt is
+    /// late, and the stores discard it.
     pub fn is_held_as(&self, attempt_id: AttemptId, executor: &ExecutorName) -> bool {
         self.id == attempt_id.task
             && self.executor.as_ref() == Some(executor)

@@ -52,6 +52,6 @@ pub enum CommandEndReason {
     DiskLimit,
     /// The owner killed the run through its [`crate::RunHandle`].
     Cancelled,
-    /// The owner did not renew its keep-alive in time.
+    /// The owner did not renew its keep-alive in time, for example because it hangs or has lost its network.
     Abandoned,
 }

@@ -13,7 +13,8 @@ use crate::metric_names::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
 use crate::{Judicator, now};
 
 impl Judicator {
-    /// The store does the five steps of a report in one transition. This function adds hints, metrics and log lines.
+    /// The store does the five steps of a report in one transition: it commits results and hands out tasks. This
+    /// function adds hints, metrics and log lines.
     pub(super) async fn on_report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let begun = Instant::now();
         let _report_guard = self.report_tracker.begin(report.session);

@@ -59,7 +59,8 @@ impl ReportSteps {
         }
     }
 
-    /// The executor may forget every completed attempt, whether its result is committed or stale.
+    /// Commits the end of each attempt that the executor still holds. The result of any other attempt is late and is
+    /// discarded. The executor may forget both.
     fn complete(&mut self, prepared: &PreparedReport, batch: &mut TransitionBatch) {
         let executor = &prepared.report.executor;
         for attempt in &prepared.completed {

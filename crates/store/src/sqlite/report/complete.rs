@@ -1,4 +1,4 @@
-//! Step 2 of a report: commits the ends of completed attempts.
+//! Step 2 of a report: commits the ends of completed attempts, and discards late results.
 
 use model::{EncodedEnd, EndTransition, ReleaseReason, Report, TaskState};
 
@@ -9,8 +9,8 @@ use crate::sqlite::failure::SqliteFailure;
 use crate::sqlite::group_transaction::GroupTransaction;
 use crate::sqlite::{rows, transition};
 
-/// Puts each completed attempt on the answer's `delete` list, whether its end was committed or stale: the executor may
-/// delete it.
+/// Commits the end of each attempt that the executor still holds. The result of any other attempt is late and is
+/// discarded. Both go on the answer's `delete` list: the executor may delete them.
 pub(super) fn apply(
     transaction: &mut GroupTransaction<'_>,
     encoded: &EncodedSqliteReport,
