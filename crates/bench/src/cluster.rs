@@ -20,7 +20,7 @@ use crate::throughput::{self, TaskThroughput};
 use crate::up_process::{UpProcess, clear_conclave_environment};
 use crate::{ADD_CONCURRENCIES, BenchSizes, progress};
 
-/// The server programs that the nodes of the cluster start.
+/// The etcd and mongod programs that the nodes of the benchmark's cluster start.
 #[derive(Clone, Debug)]
 pub struct ServerPrograms {
     pub etcd: String,

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A log in a temporary folder, and the file as its service has it open.
+    /// The log of a service in a temporary folder, and the log file as the service's process has it open.
     struct LogFixture {
         _folder: tempfile::TempDir,
         log: Arc<ServiceLog>,

@@ -74,7 +74,7 @@ pub(crate) struct ReportBatch {
     pub(crate) paused: Vec<AttemptId>,
 }
 
-/// How the last write to the journal ended.
+/// How the last write to the spool's journal ended, which decides when the writer thread tries again.
 #[derive(Clone, Copy, PartialEq)]
 enum LastWrite {
     Succeeded,

@@ -46,7 +46,7 @@ pub(crate) struct QuotaExceeded {
     pub(crate) limit: u64,
 }
 
-/// Which limit of a pool was reached.
+/// Which limit of a pool of permits or bytes a request exceeded: the share of its caller, or the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaLimit {
     /// The share of one caller.

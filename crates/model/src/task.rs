@@ -58,7 +58,7 @@ pub enum StepCommand {
     Argv(Vec<String>),
 }
 
-/// The files of a task, by path.
+/// The files that a user gives a task for its steps, by their path in the workspace.
 pub type TaskFiles = BTreeMap<WorkspacePath, TaskFile>;
 
 /// One file of a task.

@@ -317,7 +317,7 @@ fn reached_limit(peak: Option<u64>, limit: Option<u64>) -> bool {
     }
 }
 
-/// The kernel's counters that cannot be reset.
+/// The counters of a control group that cannot be reset, so that a run's use is their difference to a baseline.
 #[derive(Debug, Clone, Copy, Default)]
 struct CgroupCounters {
     cpu: Option<Duration>,

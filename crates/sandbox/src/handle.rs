@@ -37,7 +37,7 @@ pub struct Warden {
     last_used: u64,
 }
 
-/// The folder of the current task, as far as the owner knows it.
+/// The folder for the files of the current task, as the warden's owner (the executor) knows it.
 #[derive(Debug)]
 enum TaskFolder {
     /// Commands run without cells, so there is no folder.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow};
 
-/// The kind of a cluster node, which determines its services.
+/// The kind of a cluster node, judicator, executor or gateway, which determines its services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     Judicator,

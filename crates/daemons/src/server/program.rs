@@ -18,7 +18,7 @@ pub(crate) struct ServerProgram {
     pub(crate) oldest: ProgramVersion,
 }
 
-/// A version number: major, minor, patch.
+/// The version of an etcd or mongod program: major, minor, patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ProgramVersion(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 

@@ -9,7 +9,8 @@ use model::CompletedAttempt;
 
 use super::record;
 
-/// What the writer thread writes to. Tests replace it by one that hangs or fails.
+/// Where the spool's writer thread stores the results of completed attempts: a [`JournalFile`], or in tests a fake
+/// that hangs or fails.
 pub(super) trait Journal: Send + 'static {
     fn length(&self) -> u64;
     fn append(&mut self, results: &[CompletedAttempt]) -> io::Result<()>;

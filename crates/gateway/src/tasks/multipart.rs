@@ -101,7 +101,7 @@ fn form_error(error: &MultipartError, limit: u64) -> RequestError {
     }
 }
 
-/// A part of the form.
+/// A part of a `multipart/form-data` request that adds a task: the task's JSON, a file or a zip.
 struct FormPart {
     name: String,
     path: Option<String>,

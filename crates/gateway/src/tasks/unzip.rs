@@ -147,14 +147,14 @@ fn check_entry(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(Workspac
     Ok(Some((path, mode & 0o111 != 0)))
 }
 
-/// Why an entry cannot be unpacked.
+/// Why an entry of a zip cannot be unpacked.
 enum EntryError {
     Refused(RequestError),
     /// The entry exceeds the limit for all zips of the request.
     TotalExceeded,
 }
 
-/// The limits for one entry, in bytes.
+/// The limits on the unpacked size of one entry of a zip, in bytes.
 #[derive(Clone, Copy)]
 struct EntryLimits {
     by_ratio: u64,

@@ -21,7 +21,7 @@ pub(super) struct ProcessTable {
     source: DescendantSource,
 }
 
-/// How the descendants are found.
+/// Which files of `/proc` the warden reads to find its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DescendantSource {
     /// From the file of each thread that lists its children. The cost is proportional to the number of descendants.

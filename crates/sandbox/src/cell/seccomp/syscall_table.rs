@@ -39,7 +39,7 @@ fn number(call: &str) -> Option<u32> {
     Some(Sysno::from_str(call).ok()?.id() as u32)
 }
 
-/// How the rule of a call is split between the two programs.
+/// The rules for one system call in the two seccomp filters: the filter of the warden and that of the stub.
 #[derive(Clone, Copy)]
 pub(super) struct RuleSplit {
     pub(super) in_warden: SyscallRule,

@@ -11,7 +11,7 @@ use model::{
 use crate::ObservedSession;
 use crate::contract::MAX_ATTEMPTS;
 
-/// All tasks and sessions in plain lists.
+/// An in-memory store in its simplest form. Tests compare the answers of the real stores with its answers.
 #[derive(Default)]
 pub(super) struct ReferenceStore {
     /// In the order in which they were added.
@@ -19,7 +19,7 @@ pub(super) struct ReferenceStore {
     sessions: BTreeMap<ExecutorName, StoredSession>,
 }
 
-/// A task of the reference store.
+/// A task in the [`ReferenceStore`].
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceTask {
     pub(super) id: TaskId,

@@ -31,7 +31,7 @@ pub(in crate::mongo) struct AddBatcher {
     failures: FailureWatch,
 }
 
-/// The tasks of one call of `add`, and where its reply goes.
+/// The tasks of one call of `add` in the queue of the [`AddBatcher`], and the channel for the reply.
 struct AddRequest {
     queued_at: Instant,
     tasks: Vec<PreparedTask>,
