@@ -47,6 +47,10 @@ impl TaskStore for AlternatingStores {
         self.next().get(id).await
     }
 
+    async fn get_after_event(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        self.next().get_after_event(id).await
+    }
+
     async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
         self.next().search(query).await
     }
