@@ -2,7 +2,7 @@
 
 use model::{ExecutorName, TaskId, TaskStatus, UnixTime};
 
-/// A committed change of the store, as its subscribers receive it.
+/// A committed change of the task store, as the store sends it to its subscribers in the judicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeEvent {
     /// This many tasks joined the queue.

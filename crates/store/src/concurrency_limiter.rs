@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::StoreError;
 
-/// Bounds concurrent operations: `max_running` may run and `max_waiting` callers may wait. It refuses all further
-/// callers at once, so that the queue stays short.
+/// A bound on a store's concurrent reads: `max_running` may run, `max_waiting` may wait, others are refused. It refuses
+/// them at once, so that the queue stays short.
 pub(crate) struct ConcurrencyLimiter {
     /// Names the operations in the error message.
     what: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct ConcurrencyLimiter {
     running: Arc<Semaphore>,
 }
 
-/// The right to run one operation; dropping it admits the next caller.
+/// The right to run one operation under a [`ConcurrencyLimiter`]; dropping it admits the next caller.
 pub(crate) struct ConcurrencyPermit {
     _running: OwnedSemaphorePermit,
     _running_or_waiting: OwnedSemaphorePermit,

@@ -73,7 +73,7 @@ macro_rules! contract_cases {
     };
 }
 
-/// A case of the contract: a test function and its name.
+/// One test of the contract that every [`TaskStore`] must pass: a test function that gets an empty store, and its name.
 #[derive(Clone, Copy)]
 pub struct ContractCase {
     pub name: &'static str,

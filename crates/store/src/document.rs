@@ -14,15 +14,15 @@ use self::result::ResultDocument;
 use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3};
 use crate::StoreError;
 
-/// A report with its results encoded. Encoding happens once, before the transaction, which may be retried. `R` is the
-/// form in which the store writes a result.
+/// An executor's report with its results encoded as the store writes them. Encoding happens once, before the
+/// transaction, which may be retried. `R` is the form in which the store writes a result.
 #[derive(Debug)]
 pub(crate) struct EncodedReport<R> {
     pub(crate) report: Report,
     pub(crate) completed: Vec<EncodedAttempt<R>>,
 }
 
-/// A `model::CompletedAttempt` of the report, with its result encoded.
+/// A completed attempt in an [`EncodedReport`]: a `model::CompletedAttempt` whose result is encoded.
 #[derive(Debug)]
 pub(crate) struct EncodedAttempt<R> {
     pub(crate) attempt_id: AttemptId,

@@ -7,7 +7,7 @@ use model::{BlobHash, TaskId};
 use supervise::{ComponentFailure, FailureWatch};
 use thiserror::Error;
 
-/// Why a store operation failed or was refused.
+/// Why an operation of a task store, SQLite or MongoDB, failed or was refused.
 #[derive(Debug, Error)]
 pub enum StoreError {
     #[error("task {0} exists already with other content")]

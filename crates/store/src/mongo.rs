@@ -60,7 +60,7 @@ use crate::{
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
-/// How to reach the replica set, and the limits of the store.
+/// The settings of a [`MongoStore`]: how to reach the replica set, and the limits of the store.
 #[derive(Clone, Debug)]
 pub struct MongoStoreOptions {
     /// HOST:PORT of at least one member. The driver discovers the others.
@@ -77,7 +77,7 @@ pub struct MongoStoreOptions {
     pub incoming_folder: PathBuf,
 }
 
-/// The user and password of a MongoDB user in the database `admin`.
+/// The name and password with which the store logs in to MongoDB, as a user of the database `admin`.
 #[derive(Clone)]
 pub struct MongoCredentials {
     pub user: String,
@@ -98,7 +98,7 @@ const MAX_CONCURRENT_LISTS: usize = 32;
 /// searches.
 const MAX_CONCURRENT_TEXT_SEARCHES: usize = 4;
 
-/// A [`TaskStore`] on a MongoDB replica set.
+/// The [`TaskStore`] of a cluster, on a MongoDB replica set that all judicators share.
 pub struct MongoStore {
     /// Dropped first, so that the supervisor expects its background tasks to end.
     _stop: DropGuard,

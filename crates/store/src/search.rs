@@ -18,8 +18,8 @@ pub(crate) const MAX_WAITING_LISTS: usize = 512;
 
 const DEFAULT_PAGE_LENGTH: usize = 50;
 
-/// The index that a search scans: the narrowest one that the query allows. The store checks the query's other
-/// conditions on each task.
+/// The database index that a task search scans, in both stores: the narrowest one that the query allows. The store
+/// checks the query's other conditions on each task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SearchIndex {
     Ids,

@@ -51,7 +51,7 @@ use crate::{
     RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
-/// The settings of a SQLite store.
+/// The settings of a [`SqliteStore`]: how many attempts of a task may be lost, and how far a search scans.
 #[derive(Clone, Copy, Debug)]
 pub struct SqliteStoreOptions {
     /// How many attempts of a task may be lost before it ends as `system_error`.
@@ -82,7 +82,7 @@ const SMALL_OPERATION_BYTES: usize = 512;
 /// How many orphaned files one transaction removes.
 const ORPHANS_PER_TRANSACTION: usize = 500;
 
-/// A [`TaskStore`] in a folder of this machine.
+/// The [`TaskStore`] of a single machine: a folder with a SQLite database for tasks and with files for blobs.
 ///
 /// Its fields are dropped in the order of their declaration: the writer after the readers, because the last connection
 /// that closes the database checkpoints the WAL, and the lock at the end.

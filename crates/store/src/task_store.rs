@@ -15,7 +15,8 @@ use tokio::sync::broadcast;
 
 use crate::{ChangeEvent, StoreError};
 
-/// A task to add. `digest` identifies the request: adding the same id with the same digest again changes nothing.
+/// A task that a caller adds to a [`TaskStore`]. `digest` identifies the request: adding the same id with the same
+/// digest again changes nothing.
 #[derive(Clone, Debug)]
 pub struct NewTaskRecord {
     pub id: TaskId,
@@ -23,7 +24,7 @@ pub struct NewTaskRecord {
     pub spec: TaskSpec,
 }
 
-/// The answer to a report, and what the store committed for it (used for metrics and logs).
+/// What a [`TaskStore`] returns for an executor's report: the answer, and what it committed (for metrics and logs).
 #[derive(Clone, Debug)]
 pub struct HandledReport {
     pub answer: ReportAnswer,
@@ -33,7 +34,7 @@ pub struct HandledReport {
     pub claimed_add_times: Vec<UnixTime>,
 }
 
-/// An attempt whose result the store has just committed.
+/// An attempt (one run of a task by an executor) whose result the [`TaskStore`] has just committed.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedAttempt {
     pub task: TaskId,
@@ -44,8 +45,8 @@ pub struct FinishedAttempt {
     pub finish_time: UnixTime,
 }
 
-/// A live session and the number of its last report, as the leader observed them. `expire` requires that they have not
-/// changed.
+/// A live session of an executor and the number of its last report, as the leading judicator observed them. `expire`
+/// requires that they have not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedSession {
     pub executor: ExecutorName,
@@ -74,21 +75,21 @@ impl ObservedSession {
     }
 }
 
-/// How many tasks and blobs a round of retention removed.
+/// How many old tasks and unused blobs one call of [`TaskStore::apply_retention`] removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionSummary {
     pub tasks: usize,
     pub blobs: usize,
 }
 
-/// The number of tasks by status, and of those that executors hold.
+/// The numbers of tasks in a [`TaskStore`]: by status, and of those that executors hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskTotals {
     pub counts: StatusCounts,
     pub held: u64,
 }
 
-/// A file with the complete content of a blob, already checked against its hash. `put_blob` moves it into the store.
+/// A local file with the complete, verified content of a blob, which [`TaskStore::put_blob`] moves into the store.
 #[derive(Debug)]
 pub struct BlobFile {
     pub hash: BlobHash,
@@ -96,7 +97,7 @@ pub struct BlobFile {
     pub path: PathBuf,
 }
 
-/// The result of scanning the blobs whose hash begins with one byte.
+/// The result of a [`TaskStore`]'s scan of the blobs whose hash begins with one byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobScanResult {
     /// Blobs that are not marked as damaged. The caller reads them to verify their bytes.
@@ -105,10 +106,11 @@ pub struct BlobScanResult {
     pub orphans_removed: usize,
 }
 
-/// The bytes of a blob, in chunks.
+/// The bytes of a blob as a [`TaskStore`] reads them, in chunks.
 pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
-/// A durable store of tasks, executors' sessions and blobs. Each method is one atomic operation.
+/// The durable store of tasks, executors' sessions and blobs that a judicator uses, on SQLite or MongoDB. Each method
+/// is one atomic operation.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as

@@ -9,7 +9,7 @@ const UNREADABLE_ROWS_METRIC: &str = "conclave_store_unreadable_rows_total";
 /// Bound on the memory for row names. Further unreadable rows are skipped without a log line.
 const MAX_RECORDED_ROWS: usize = 100_000;
 
-/// The rows that were found unreadable since the store was opened.
+/// The database rows (or documents) that a store could not decode since it was opened; it logs and counts each once.
 #[derive(Debug, Default)]
 pub(crate) struct UnreadableRows {
     rows: Mutex<HashSet<String>>,

@@ -7,7 +7,7 @@ use model::{BlobHash, BlobHasher};
 
 use crate::{BlobStream, StoreError};
 
-/// A callback that marks the blob as damaged in its store and returns the error for the reader.
+/// The callback of a blob read that marks a damaged blob in its store and returns the error for the reader.
 pub(crate) type DamageHandler = Box<dyn FnOnce() -> BoxFuture<'static, StoreError> + Send>;
 
 /// Passes the bytes through, but holds the last chunk back until the hash of all bytes is known to match. So the reader
@@ -32,7 +32,7 @@ pub(crate) async fn verify_blob(
     Ok(stream::iter(first.map(Ok)).chain(rest).into_stream().boxed())
 }
 
-/// Hashes the chunks of a blob as they pass.
+/// A wrapper around a [`BlobStream`] that checks the bytes against the blob's hash while they are read.
 struct BlobVerifier {
     hash: BlobHash,
     bytes: BlobStream,

@@ -11,7 +11,7 @@ use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task, new_task, success, task_spec};
 use crate::{ChangeEvent, NewTaskRecord, TaskStore};
 
-/// The events that a subscriber received.
+/// The change events that a subscriber of the store under test received, summed up for comparison in contract tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReceivedEvents {
     status_changes: BTreeMap<TaskId, Vec<TaskStatus>>,

@@ -17,7 +17,7 @@ pub const CAPACITY: Capacity = Capacity {
     open_files: u64::MAX >> 1,
 };
 
-/// One session of an executor that a test controls.
+/// An executor's session that a store test controls: it sends to the store exactly the reports that the test asks for.
 pub struct FakeExecutor {
     store: Arc<dyn TaskStore>,
     pub name: ExecutorName,

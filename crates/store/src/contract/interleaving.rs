@@ -20,7 +20,7 @@ use crate::TaskStore;
 /// How many executors a history has.
 const EXECUTORS: usize = 3;
 
-/// One event of a history.
+/// One event of a random history in the model-based store test, like an added task, a report or a restart.
 #[derive(Clone, Debug)]
 enum HistoryEvent {
     Add {
@@ -56,7 +56,7 @@ enum HistoryEvent {
     },
 }
 
-/// An action of a simulated executor on one of its attempts, before it reports.
+/// In a random history of the store test: what a simulated executor does with an attempt before it reports.
 #[derive(Clone, Copy, Debug)]
 enum AttemptAction {
     Nothing,
@@ -69,7 +69,7 @@ enum AttemptAction {
     Forget,
 }
 
-/// Whether a report and its answer arrive.
+/// In a random history of the store test: whether an executor's report and the store's answer to it arrive.
 #[derive(Clone, Copy, Debug)]
 enum Delivery {
     Arrives,
@@ -77,7 +77,7 @@ enum Delivery {
     ReportLost,
 }
 
-/// The state of the data folder that a restarted executor finds.
+/// In a random history of the store test: whether a restarted executor still has its data folder.
 #[derive(Clone, Copy, Debug)]
 enum SpoolState {
     /// Its results and the id of the previous session.

@@ -11,7 +11,7 @@ use super::fixtures::{add_task, get_task, put_blob, read_blob, success, task_wit
 use super::search::search_ids;
 use crate::{ObservedSession, StoreError, TaskStore};
 
-/// How a test damages the row of a task.
+/// The ways in which a store test damages the database row (or document) of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskRowDamage {
     /// The status does not exist.
@@ -36,7 +36,7 @@ pub enum TaskRowDamage {
     MaxLosses,
 }
 
-/// How a test damages the row of an executor.
+/// The ways in which a store test damages the database row (or document) of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutorRowDamage {
     /// The session is no UUID.
@@ -47,7 +47,7 @@ pub enum ExecutorRowDamage {
     Host,
 }
 
-/// How a test damages the row of a blob.
+/// The ways in which a store test damages the database row (or document) of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobRowDamage {
     /// The hash has the wrong length.
@@ -68,7 +68,7 @@ impl TaskRowDamage {
     ];
 }
 
-/// Direct access to the database of a store, to damage its rows.
+/// Direct access to the database of a store under test, through which the contract tests damage rows.
 #[async_trait]
 pub trait RawDatabase: Sync {
     async fn damage(&self, id: TaskId, damage: TaskRowDamage);

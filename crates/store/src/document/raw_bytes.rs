@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Borrowed bytes that are serialized in one piece. Serde's own form of `&[u8]` is a sequence of single numbers.
+/// A byte slice in a stored spec or result that Serde writes and borrows in one piece. Serde's own form of `&[u8]` is a
+/// sequence of single numbers.
 #[derive(Clone, Copy)]
 pub(super) struct RawBytes<'a>(pub(super) &'a [u8]);
 
@@ -21,7 +22,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawBytes<'a> {
     }
 }
 
-/// Accepts bytes that borrow from the input.
+/// The Serde visitor that deserializes [`RawBytes`] by borrowing from the input.
 struct BorrowedBytesVisitor;
 
 impl<'de> Visitor<'de> for BorrowedBytesVisitor {

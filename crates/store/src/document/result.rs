@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raw_bytes::RawBytes;
 
-/// Version 1 of an encoded `TaskResult`.
+/// Version 1 of the encoded form in which both stores write a task's result (`TaskResult`).
 #[derive(Serialize, Deserialize)]
 pub(super) struct ResultDocument<'a> {
     #[serde(borrow)]
@@ -16,7 +16,7 @@ pub(super) struct ResultDocument<'a> {
     execute: Option<OutcomeDocument<'a>>,
 }
 
-/// The encoded form of an `Outcome`.
+/// The encoded form of the `Outcome` of one step in a stored task result.
 #[derive(Serialize, Deserialize)]
 struct OutcomeDocument<'a> {
     /// The reason's name. A number would depend on the order of the variants in the model.
@@ -31,7 +31,7 @@ struct OutcomeDocument<'a> {
     stderr: CapturedOutputDocument<'a>,
 }
 
-/// The encoded form of a `CapturedOutput`.
+/// The encoded form of a step's stdout or stderr (`CapturedOutput`) in a stored task result.
 #[derive(Serialize, Deserialize)]
 struct CapturedOutputDocument<'a> {
     #[serde(borrow)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raw_bytes::RawBytes;
 
-/// Version 3 of an encoded `TaskSpec`: version 2, and the compile step's own environment.
+/// Version 3 of the encoded form in which both stores write a `TaskSpec`: adds the compile step's environment.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocumentV3<'a> {
     #[serde(borrow)]
@@ -20,7 +20,7 @@ pub(super) struct SpecDocumentV3<'a> {
     compile_env: Vec<(&'a str, &'a str)>,
 }
 
-/// Version 2 of an encoded `TaskSpec`: version 1, and the fields that steps got after it.
+/// Version 2 of the encoded form in which both stores write a `TaskSpec`: adds fields to each step.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocumentV2<'a> {
     #[serde(borrow)]
@@ -29,7 +29,7 @@ pub(super) struct SpecDocumentV2<'a> {
     execute: StepExtension<'a>,
 }
 
-/// The fields of a step that version 2 added. Empty for a task without a compile step.
+/// The fields of a step that version 2 of the stored task spec added. Empty for a task without a compile step.
 #[derive(Default, Serialize, Deserialize)]
 struct StepExtension<'a> {
     network: Option<&'a str>,
@@ -39,7 +39,7 @@ struct StepExtension<'a> {
     space: Option<u64>,
 }
 
-/// Version 1 of an encoded `TaskSpec`.
+/// Version 1 of the encoded form in which both stores write a task's specification (`TaskSpec`).
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocumentV1<'a> {
     user: &'a str,
@@ -51,7 +51,7 @@ pub(super) struct SpecDocumentV1<'a> {
     data: Vec<FileDocument<'a>>,
 }
 
-/// The compile step in version 1.
+/// The encoded form of the compile step in version 1 of a stored task spec.
 #[derive(Serialize, Deserialize)]
 struct CompileDocument<'a> {
     #[serde(borrow)]
@@ -59,7 +59,7 @@ struct CompileDocument<'a> {
     limits: LimitsDocument,
 }
 
-/// The execute step in version 1.
+/// The encoded form of the execute step in version 1 of a stored task spec.
 #[derive(Serialize, Deserialize)]
 struct ExecuteDocument<'a> {
     #[serde(borrow)]
@@ -70,14 +70,14 @@ struct ExecuteDocument<'a> {
     limits: LimitsDocument,
 }
 
-/// The encoded form of a `StepCommand`.
+/// The encoded form of a step's command (`StepCommand`) in a stored task spec.
 #[derive(Serialize, Deserialize)]
 enum CommandDocument<'a> {
     Shell(&'a str),
     Argv(#[serde(borrow)] Vec<&'a str>),
 }
 
-/// The encoded form of a `TaskFile` and its path.
+/// The encoded form of a source or data file (`TaskFile`) and its path in a stored task spec.
 #[derive(Serialize, Deserialize)]
 struct FileDocument<'a> {
     path: &'a str,
@@ -86,14 +86,14 @@ struct FileDocument<'a> {
     content: ContentDocument<'a>,
 }
 
-/// The encoded form of a `Content`.
+/// The encoded form of a file's content (`Content`) in a stored task spec: the bytes, or the hash of a blob.
 #[derive(Serialize, Deserialize)]
 enum ContentDocument<'a> {
     Inline(#[serde(borrow)] RawBytes<'a>),
     Blob([u8; 32]),
 }
 
-/// The limits of a step in version 1.
+/// The encoded form of a step's resource limits in version 1 of a stored task spec.
 #[derive(Serialize, Deserialize)]
 struct LimitsDocument {
     wall: Option<Duration>,

@@ -26,7 +26,7 @@ use super::transaction::Transaction;
 use crate::document::encode_spec;
 use crate::{NewTaskRecord, StoreError};
 
-/// A task to add, with its document and its spec ready to be written.
+/// A new task that the MongoDB store is about to insert, with its document and its spec ready to be written.
 #[derive(Debug)]
 pub(super) struct PreparedTask {
     id: TaskId,
@@ -96,7 +96,7 @@ impl PreparedTask {
     }
 }
 
-/// The replies to the `add` calls that share a transaction.
+/// The replies of the MongoDB store to the `add` calls that share one transaction.
 type AddReplies = Vec<Result<Vec<AddedTask>, StoreError>>;
 
 /// Adds the batches of several calls. A batch that is refused does not affect the others.
@@ -129,7 +129,7 @@ async fn write(context: &StoreContext, new_tasks: &[&PreparedTask]) -> Result<()
     transaction.commit(context).await
 }
 
-/// The fields of an existing task that decide whether a task to add is the same one.
+/// The fields of a stored MongoDB task that tell whether a task to add with the same id is the same task.
 #[derive(Deserialize)]
 struct ExistingTaskFields {
     digest: Binary,

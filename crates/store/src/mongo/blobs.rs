@@ -29,7 +29,7 @@ use super::schema::UNUSED_BLOBS_INDEX;
 use super::transaction::Transaction;
 use crate::{BlobStream, StoreError, verified_stream};
 
-/// A document of the collection `blobs`: the file that holds a blob's bytes, and how the blob is used.
+/// A document of the MongoDB collection `blobs`: which GridFS file holds a blob's bytes, and how the blob is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BlobDocument {
     #[serde(rename = "_id")]
@@ -54,7 +54,7 @@ fn is_false(value: &bool) -> bool {
 /// How many blobs one transaction removes.
 const BLOBS_PER_TRANSACTION: usize = 50;
 
-/// The result of looking for blobs by their hashes.
+/// The blobs that the MongoDB store found for a set of hashes.
 #[derive(Debug, Default)]
 pub(super) struct BlobLookup {
     /// Blobs that are not known to be damaged.

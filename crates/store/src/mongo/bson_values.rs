@@ -10,7 +10,7 @@ use mongodb::bson::{Binary, Bson, Uuid};
 use super::failure::MongoFailure;
 use crate::StoreError;
 
-/// Converts a value of the model to the BSON value that is stored for it.
+/// The conversion of a value of `model` to the BSON value that the MongoDB store writes for it.
 pub(super) trait ToBson {
     fn to_bson(&self) -> Bson;
 }

@@ -15,7 +15,7 @@ use super::task_document::{StoredTask, parse_required, without_content};
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
 
-/// Whether the task to cancel exists.
+/// Whether the MongoDB store has found the task that it was asked to cancel.
 pub(super) enum CancelOutcome {
     NotFound,
     Found,

@@ -32,7 +32,7 @@ const MAX_FAILED_REOPENS: u32 = 5;
 /// How long the first try to open the stream may take.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Follows the change stream in the background, and hands out subscriptions to its events.
+/// The background follower of the MongoDB change stream over the tasks, which hands out subscriptions to its events.
 pub(super) struct ChangeFeed {
     events: broadcast::Sender<TimestampedEvent>,
     context: Arc<StoreContext>,
@@ -40,7 +40,7 @@ pub(super) struct ChangeFeed {
     follower: JoinHandle<()>,
 }
 
-/// A change event with its cluster time.
+/// A change event with the MongoDB cluster time at which the change was committed.
 #[derive(Clone, Debug)]
 struct TimestampedEvent {
     cluster_time: u64,
@@ -175,7 +175,7 @@ async fn server_responds(context: &StoreContext) -> bool {
     matches!(timeout(STREAM_TIMEOUT, reply).await, Ok(Ok(Ok(_))))
 }
 
-/// Sends the events of one stream to the subscribers.
+/// The sender of the MongoDB change stream's events to the store's subscribers in this process.
 struct ChangePublisher<'t> {
     events: &'t broadcast::Sender<TimestampedEvent>,
     /// How many tasks were queued since the last publication. They are published as one event when no more stream

@@ -25,8 +25,8 @@ const INLINE_MAX_BYTES: usize = 2 << 10;
 /// fit into the server's cache several times over.
 const DOCUMENT_MAX_BYTES: usize = 1 << 20;
 
-/// The fields `spec` and `result` of a task's document: the content itself, or where it is stored. Exactly one of the
-/// three options is set.
+/// The field `spec` or `result` of a MongoDB task document: the encoded content itself, or where it is stored. Exactly
+/// one of the three options is set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredContent {
     pub(super) size: i64,
@@ -40,15 +40,15 @@ pub(super) struct StoredContent {
     pub(super) file: Option<ObjectId>,
 }
 
-/// Content that a transaction is about to refer to. If it goes to a file, that file is uploaded already and marked as
-/// unclaimed; see `gridfs`.
+/// An encoded spec or result that a MongoDB transaction is about to refer to. If it goes to a file, that file is
+/// uploaded already and marked as unclaimed; see `gridfs`.
 #[derive(Debug)]
 pub(super) struct PreparedContent {
     pub(super) content: StoredContent,
     document: Option<ContentPartDocument>,
 }
 
-/// A document of the collection `parts`: content that is too large to be inline.
+/// A document of the MongoDB collection `parts`: a spec or result that is too large to be inline in its task.
 #[derive(Debug, Serialize, Deserialize)]
 struct ContentPartDocument {
     #[serde(rename = "_id")]

@@ -23,7 +23,7 @@ pub(super) const FILES: &str = "fs.files";
 pub(super) const UPLOADS: &str = "uploads";
 pub(super) const META: &str = "meta";
 
-/// The connection to the database, and the state that the operations of this process share.
+/// The connection to MongoDB, and the in-memory state that all operations of one `MongoStore` share.
 pub(super) struct StoreContext {
     pub(super) client: Client,
     pub(super) database: Database,

@@ -12,7 +12,7 @@ use mongodb::bson::Document;
 
 const HELD: &str = "held";
 
-/// Changes to add to the counters of tasks, by the name of the counter.
+/// Changes to the task counters of the MongoDB store, which a transaction adds to them, by the counter's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CounterDeltas(BTreeMap<&'static str, i64>);
 

@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
 use crate::ObservedSession;
 
-/// The number of tasks that an executor holds, from an aggregation.
+/// The number of tasks that an executor holds: one result document of a MongoDB aggregation.
 #[derive(Deserialize)]
 struct HeldTaskCount {
     #[serde(rename = "_id")]

@@ -4,7 +4,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use crate::StoreError;
 
-/// The failure of one try of an operation.
+/// Why one try of an operation of the MongoDB store failed; decides whether the operation is retried.
 #[derive(Debug)]
 pub(super) enum MongoFailure {
     /// The operation changed nothing, and a retry would be refused too.

@@ -13,7 +13,7 @@ use super::gridfs;
 /// When the queue is full, retention deletes the files later.
 const QUEUE_LENGTH: usize = 1024;
 
-/// The sender of files to the background task that deletes them.
+/// The queue of unneeded GridFS uploads to the MongoDB store's background task, which deletes them.
 pub(super) struct FileCleaner {
     files: mpsc::Sender<Vec<ObjectId>>,
 }

@@ -27,7 +27,7 @@ pub(super) const CHUNKS_PER_COMMAND: usize = 16;
 /// How many files one cleanup deletes.
 const FILES_PER_CLEANUP: usize = 20;
 
-/// A document of the collection `fs.chunks`: a section of a file's bytes.
+/// A document of the MongoDB collection `fs.chunks`: one section of a GridFS file's bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct GridFsChunk {
     #[serde(rename = "_id")]

@@ -34,10 +34,11 @@ use super::transition_batch::TransitionBatch;
 use crate::document::{EncodedAttempt, EncodedReport, encode_result};
 use crate::{FinishedAttempt, HandledReport, StoreError};
 
-/// A report whose results are prepared as MongoDB stores them.
+/// An executor's report whose results are encoded for MongoDB, with the large ones already uploaded.
 pub(super) type PreparedReport = EncodedReport<Arc<PreparedContent>>;
 
-/// The outcome of a report whose transaction is committed. The specs of the assigned tasks are not read yet.
+/// The outcome of an executor's report after its MongoDB transaction is committed. The specs of the assigned tasks are
+/// not read yet.
 pub(super) struct CommittedReport {
     answer: ReportAnswer,
     finished: Vec<FinishedAttempt>,

@@ -22,11 +22,11 @@ const EXTRA_TIME_PER_MEBIBYTE: Duration = Duration::from_millis(250);
 /// The server aborts a command after this time.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_millis(3500);
 
-/// The number of earlier tries of an operation: 0 for the first try.
+/// The number of earlier tries of an operation on MongoDB: 0 for the first try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RetryCount(pub(super) u32);
 
-/// Retries an operation until it succeeds, fails for good, or runs out of time.
+/// The retry loop around an operation on MongoDB: until it succeeds, fails for good, or runs out of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryPolicy {
     step: &'static str,

@@ -57,7 +57,7 @@ fn is_time_limit_error(error: &mongodb::error::Error) -> bool {
     error_code(error) == Some(MAX_TIME_EXPIRED)
 }
 
-/// The bounds of one query to the server: a page is collected in one or more such steps.
+/// The bounds of one query of a MongoDB search, which collects a page of tasks in one or more such steps.
 struct ScanStep {
     /// How many tasks the step examines. If not set, it runs to the end of the index.
     task_limit: Option<usize>,
@@ -69,7 +69,7 @@ struct ScanStep {
     page_deadline: Instant,
 }
 
-/// The matching tasks that one step found.
+/// The matching tasks that one query ([`ScanStep`]) of a MongoDB search found.
 struct ScanStepResult {
     documents: Vec<RawDocumentBuf>,
     examined: usize,

@@ -18,7 +18,7 @@ use super::retry::COMMAND_TIMEOUT;
 use super::task_document::{StoredTask, parse_readable, without_content};
 use crate::{ObservedSession, StoreError};
 
-/// A document of the collection `executors`: an executor with its current or last session.
+/// A document of the MongoDB collection `executors`: an executor with its current or last session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExecutorDocument {
     #[serde(rename = "_id")]
@@ -42,7 +42,7 @@ pub(super) struct ExecutorDocument {
     pub(super) counters: BTreeMap<String, i64>,
 }
 
-/// The field `capacity` of an executor's document: what one slot offers to a task.
+/// The field `capacity` of a MongoDB executor document: the resources that one slot of the executor offers to a task.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CapacityDocument {
     memory: i64,
@@ -60,7 +60,8 @@ impl CapacityDocument {
     }
 }
 
-/// Caches the largest memory that a slot of any live executor has, with the time when it was read.
+/// A cache of the largest slot memory among all live executors, which spares MongoDB a read for each claim. It keeps
+/// the time when the value was read.
 #[derive(Debug, Default)]
 pub(super) struct LargestExecutorCache(Mutex<Option<(Instant, u64)>>);
 
@@ -123,7 +124,7 @@ impl ExecutorDocument {
     }
 }
 
-/// The result of reading an executor's document.
+/// The result of reading an executor's document from MongoDB: missing, readable or unreadable.
 pub(super) enum ExecutorLookup {
     Missing,
     Readable(ExecutorDocument, StoredSession),

@@ -12,8 +12,9 @@ use super::content::StoredContent;
 use super::context::StoreContext;
 use super::failure::MongoFailure;
 
-/// A document of the collection `tasks`: a task as MongoDB stores it. An absent value is left out rather than written
-/// as null: the partial indexes over queued, held and done tasks contain only the documents that have the field.
+/// A document of the MongoDB collection `tasks`: a task with all of its stored fields. An absent value is left out
+/// rather than written as null: the partial indexes over queued, held and done tasks contain only the documents that
+/// have the field.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TaskDocument {
     #[serde(rename = "_id")]
@@ -65,7 +66,7 @@ pub(super) struct TaskDocument {
     pub(super) result: Option<StoredContent>,
 }
 
-/// A task as state transitions read and change it.
+/// The parsed part of a MongoDB task document that state transitions read and change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoredTask {
     pub(super) state: TaskState,
@@ -205,7 +206,7 @@ fn describe(document: &RawDocument) -> String {
 
 /// The add time and the id, by which lists are sorted.
 pub(super) fn sort_key(document: &RawDocument) -> Option<(UnixTime, TaskId)> {
-    /// The fields that the sort key consists of.
+    /// The fields of a MongoDB task document that make up the sort key of lists: add time and id.
     #[derive(Deserialize)]
     struct SortKeyFields {
         #[serde(rename = "_id")]

@@ -32,13 +32,13 @@ pub(super) fn majority_write_concern() -> WriteConcern {
         .build()
 }
 
-/// A transaction to be run: its write commands, in their order.
+/// A multi-document MongoDB transaction that is being built: its write commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     commands: Vec<WriteCommand>,
 }
 
-/// Writes of one kind to one collection.
+/// One write command of a MongoDB [`Transaction`]: writes of one kind to one collection.
 #[derive(Debug)]
 struct WriteCommand {
     kind: WriteKind,
@@ -46,7 +46,7 @@ struct WriteCommand {
     items: Vec<WriteItem>,
 }
 
-/// One insert, update or delete of a command.
+/// One insert, update or delete within a [`WriteCommand`] of a MongoDB transaction.
 #[derive(Debug)]
 struct WriteItem {
     document: RawDocumentBuf,
@@ -54,7 +54,8 @@ struct WriteItem {
     expected_matches: Option<usize>,
 }
 
-/// The same change to several documents, each of which must fulfil the condition.
+/// One update of a MongoDB transaction that makes the same change to several documents. Each of them must fulfil the
+/// condition.
 #[derive(Debug)]
 pub(super) struct GroupedUpdate {
     pub(super) ids: Vec<Bson>,
@@ -62,7 +63,7 @@ pub(super) struct GroupedUpdate {
     pub(super) change: Document,
 }
 
-/// The command that a write is sent as.
+/// The MongoDB command that a [`WriteCommand`] of a transaction is sent as.
 #[derive(Clone, Copy, Debug)]
 enum WriteKind {
     Insert,

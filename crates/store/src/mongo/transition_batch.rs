@@ -20,7 +20,7 @@ use super::failure::MongoFailure;
 use super::task_document::StoredTask;
 use super::transaction::{GroupedUpdate, Transaction};
 
-/// The tasks that one operation read, with the transitions that it applies to them.
+/// The tasks that one operation has read from MongoDB, with the state transitions that it applies to them in memory.
 #[derive(Debug)]
 pub(super) struct TransitionBatch {
     now: UnixTime,
@@ -29,7 +29,7 @@ pub(super) struct TransitionBatch {
     tasks: BTreeMap<TaskId, BatchEntry>,
 }
 
-/// One task of a batch: as it was read, and as the transaction writes it.
+/// One task of a [`TransitionBatch`]: as it was read from MongoDB, and as the transaction writes it.
 #[derive(Debug)]
 struct BatchEntry {
     before: StoredTask,
@@ -342,7 +342,7 @@ fn queue_flag(task: &StoredTask) -> Bson {
     }
 }
 
-/// A MongoDB update document under construction: the fields to set and the fields to remove.
+/// A MongoDB update of one task document under construction: the fields to set and the fields to remove.
 #[derive(Default)]
 struct UpdateDocument {
     set: Document,

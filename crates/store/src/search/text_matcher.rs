@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 
-/// A text to find, lower-cased and prepared for a linear-time search.
+/// The text of a task search, prepared for case-insensitive matching of tasks' commands in linear time.
 pub(crate) struct TextMatcher {
     finder: Finder<'static>,
 }

@@ -13,7 +13,8 @@ use super::sql_value::SqlValue;
 use crate::document::encode_spec;
 use crate::{NewTaskRecord, StoreError};
 
-/// A new task with its spec encoded. The caller's thread encodes it, so that the writer thread has less to do.
+/// A new task for the SQLite store, with its spec already encoded. The caller's thread encodes it, so that the writer
+/// thread has less to do.
 #[derive(Debug)]
 pub(super) struct EncodedTask {
     id: TaskId,

@@ -24,7 +24,7 @@ use super::store_folder::{StoreFolder, io_error, sync_folder};
 use super::{connect, schema};
 use crate::StoreError;
 
-/// The number and size of the tasks and blobs in a backup.
+/// What a finished backup of a SQLite store contains: the number and size of its tasks and blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
     pub tasks: u64,
@@ -35,7 +35,7 @@ pub struct BackupSummary {
     pub blob_bytes: u64,
 }
 
-/// Why a backup failed.
+/// Why a backup of a SQLite store failed.
 #[derive(Debug, Error)]
 pub enum BackupError {
     #[error("{path} exists already; choose a folder that does not exist, for example {}", .path.join("backup").display())]
@@ -258,7 +258,7 @@ fn has_blob(database: &Connection, hash: BlobHash) -> rusqlite::Result<bool> {
         .and_then(|mut statement| statement.exists([SqlValue(hash)]))
 }
 
-/// The result of copying one blob.
+/// The result of copying one blob into the backup of a SQLite store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlobCopyResult {
     Copied { bytes: u64 },

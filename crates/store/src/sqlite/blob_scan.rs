@@ -38,7 +38,8 @@ pub(super) fn list_files(folder: &StoreFolder, first_byte: u8) -> Result<Vec<Blo
     Ok(files)
 }
 
-/// The rows of the blobs in one subfolder.
+/// The SQLite rows of all blobs whose hash begins with one byte, as the blob scan reads them. These blobs have their
+/// files in one subfolder.
 pub(super) struct BlobRows {
     /// Whether each blob is marked as damaged.
     pub(super) damaged: BTreeMap<BlobHash, bool>,

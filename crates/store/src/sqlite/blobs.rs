@@ -26,7 +26,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// About how much marking a blob as damaged writes.
 const MARK_BYTES: usize = 512;
 
-/// Whether a blob is marked as damaged.
+/// Whether the SQLite store has marked a blob as damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlobIntegrity {
     /// No read has found damage.

@@ -8,8 +8,9 @@ use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
 use crate::StoreError;
 
-/// Why an operation failed. The variant decides about the other operations of the same group: a refused operation has
-/// written nothing and concerns only its caller; every other failure rolls back the whole transaction.
+/// Why an operation of the SQLite store failed. The variant decides about the other operations of the same group: a
+/// refused operation has written nothing and concerns only its caller; every other failure rolls back the whole
+/// transaction.
 #[derive(Debug)]
 pub(super) enum SqliteFailure {
     Refused(StoreError),
@@ -22,7 +23,7 @@ pub(super) enum SqliteFailure {
     },
 }
 
-/// Adds the name of the failed step to an error of SQLite.
+/// An extension of rusqlite's results that adds the name of the failed step to an error.
 pub(super) trait StepContext<T> {
     fn during(self, step: &'static str) -> Result<T, SqliteFailure>;
 }

@@ -18,7 +18,7 @@ use crate::unreadable_rows::UnreadableRows;
 /// The ledger's counter of tasks that executors hold.
 const HELD_COUNTER: &str = "held";
 
-/// State that the writer thread carries from one transaction to the next.
+/// Values that the SQLite writer thread carries from one transaction to the next, like the newest task's add time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriterState {
     pub(super) max_attempts: u32,
@@ -27,7 +27,7 @@ pub(super) struct WriterState {
     pub(super) age: StoreAge,
 }
 
-/// An open transaction that several operations share.
+/// An open SQLite transaction that all operations of one group commit share.
 pub(super) struct GroupTransaction<'a> {
     connection: &'a Connection,
     folder: &'a StoreFolder,
@@ -49,7 +49,8 @@ pub(super) struct GroupTransaction<'a> {
     removed_blobs: Vec<BlobHash>,
 }
 
-/// A committed group: the events to publish, the blob files to remove, and the new state of the writer.
+/// What the SQLite writer thread has to do after a group commit. It publishes the events, removes the blob files, and
+/// takes over the new add time and age.
 pub(super) struct CommittedGroup {
     pub(super) events: Vec<ChangeEvent>,
     pub(super) removed_blobs: Vec<BlobHash>,

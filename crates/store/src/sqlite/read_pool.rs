@@ -11,7 +11,7 @@ use super::store_folder::StoreFolder;
 use crate::StoreError;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 
-/// Read-only connections and the bound on the callers that use and await them.
+/// A pool of read-only SQLite connections, with a bound on the callers that use and await them.
 pub(super) struct ReadPool {
     folder: Arc<StoreFolder>,
     idle: Arc<Mutex<Vec<Connection>>>,

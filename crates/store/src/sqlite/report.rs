@@ -18,10 +18,10 @@ use super::transition::release;
 use crate::document::{EncodedAttempt, EncodedReport, encode_result};
 use crate::{FinishedAttempt, HandledReport, StoreError};
 
-/// A report whose results are encoded as SQLite stores them.
+/// An executor's report whose results are encoded as the SQLite store writes them.
 pub(super) type EncodedSqliteReport = EncodedReport<Vec<u8>>;
 
-/// Collects the results of the steps while a report is handled.
+/// What the SQLite store has collected so far, step by step, for the answer to an executor's report.
 #[derive(Default)]
 struct ReportProgress {
     instructions: ReportInstructions,

@@ -8,7 +8,7 @@ use super::rows::{read_task_state, skip_unreadable_blob, skip_unreadable_task, t
 use super::sql_value::SqlValue;
 use crate::RetentionSummary;
 
-/// The arguments of `TaskStore::apply_retention`.
+/// The arguments of `TaskStore::apply_retention` on their way to the SQLite writer thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetentionRequest {
     pub(super) done_before: StoreAge,

@@ -45,7 +45,7 @@ pub(super) fn search(
     })
 }
 
-/// How many tasks a scan examines for one page, and until when.
+/// The bounds of a SQLite search for one page: how many tasks it examines, and until when.
 #[derive(Clone, Copy, Debug)]
 struct ScanBounds {
     scan_limit: usize,

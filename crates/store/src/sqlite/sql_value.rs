@@ -8,7 +8,7 @@ use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use uuid::Uuid;
 
-/// Wraps a value of the model, so that rusqlite can bind it as a parameter and read it from a column.
+/// A wrapper with which rusqlite binds a value of `model` as a SQL parameter and reads it from a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SqlValue<T>(pub(super) T);
 

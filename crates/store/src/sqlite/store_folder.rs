@@ -12,7 +12,7 @@ use model::BlobHash;
 use crate::StoreError;
 use crate::unreadable_rows::UnreadableRows;
 
-/// The paths in the store's folder.
+/// The folder of a SQLite store: the paths of its database and blob files.
 #[derive(Clone, Debug)]
 pub(super) struct StoreFolder {
     root: PathBuf,
@@ -25,7 +25,8 @@ pub(super) struct StoreFolder {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The exclusive lock on the folder, held while the store is open. The kernel releases it when the process dies.
+/// The exclusive lock on a SQLite store's folder, held while the store is open. The kernel releases it when the process
+/// dies.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     _file: File,
@@ -145,8 +146,8 @@ impl StoreFolder {
     }
 }
 
-/// The identities of the database files when they were opened. An unlinked file still accepts writes, which are lost
-/// when the process ends.
+/// The identities of a SQLite store's database files when they were opened, to detect that they were replaced. An
+/// unlinked file still accepts writes, which are lost when the process ends.
 #[derive(Clone, Debug)]
 pub(super) struct OpenDatabaseFiles {
     files: Vec<(FileIdentity, PathBuf)>,
@@ -171,8 +172,8 @@ impl OpenDatabaseFiles {
     }
 }
 
-/// The device and inode numbers of a file. They stay the same when the file is renamed, and no other file has them
-/// while this one is open.
+/// The device and inode numbers by which the SQLite store recognizes a file. They stay the same when the file is
+/// renamed, and no other file has them while this one is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity {
     device: u64,

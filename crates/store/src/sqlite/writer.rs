@@ -32,7 +32,7 @@ const MAX_QUEUED_OPERATIONS: usize = 4096;
 /// A subscriber that falls this many events behind loses events.
 const EVENT_BUFFER: usize = 8192;
 
-/// The store's handle on the writer thread: sends operations to it. Dropping it stops the thread.
+/// The SQLite store's handle on its writer thread: sends operations to it. Dropping it stops the thread.
 pub(super) struct WriterHandle {
     requests: Option<mpsc::Sender<WriteRequest>>,
     queue_space: Arc<Semaphore>,
@@ -42,24 +42,24 @@ pub(super) struct WriterHandle {
     commits: Arc<AtomicU64>,
 }
 
-/// An operation in the queue of the writer thread.
+/// An operation in the queue of the SQLite writer thread.
 struct WriteRequest {
     /// About how much it writes.
     bytes: usize,
     operation: WriteOperation,
 }
 
-/// The code of an operation. It runs in the transaction of its group. If no transaction could be started, it gets
-/// `None` and only prepares the reply for the error.
+/// The code of an operation, which the SQLite writer thread runs in the transaction of its group. If no transaction
+/// could be started, it gets `None` and only prepares the reply for the error.
 type WriteOperation = Box<dyn FnOnce(Option<&mut GroupTransaction<'_>>) -> ExecutedOperation + Send>;
 
-/// An operation that has run, but whose group is not committed yet.
+/// An operation that the SQLite writer thread has run, but whose group is not committed yet.
 struct ExecutedOperation {
     reply: DelayedReply,
     failure: Option<SqliteFailure>,
 }
 
-/// A callback that sends the reply to the caller, called after the group is committed or rolled back.
+/// The callback that answers the caller of a write, called after its SQLite transaction is committed or rolled back.
 type DelayedReply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 impl WriterHandle {
@@ -138,7 +138,7 @@ impl WriterHandle {
     }
 }
 
-/// Sends operations to the writer thread as long as a [`WriterHandle`] exists.
+/// A handle on the SQLite writer thread that does not keep it alive: it works as long as a [`WriterHandle`] exists.
 #[derive(Clone)]
 pub(super) struct WeakWriterHandle {
     requests: Option<mpsc::WeakSender<WriteRequest>>,
@@ -214,7 +214,7 @@ fn delay_reply<T: Send + 'static>(
     })
 }
 
-/// The state that the writer thread owns.
+/// The SQLite writer thread's own state: its connection, its queue, and the channel for change events.
 struct WriterThread {
     connection: Connection,
     folder: StoreFolder,

@@ -14,7 +14,7 @@ use store::{
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
 
-/// A store that passes its calls to two MongoDB stores in turn.
+/// A [`TaskStore`] for contract tests that passes its calls to two MongoDB stores in turn, like two judicators.
 pub(crate) struct AlternatingStores {
     stores: [MongoStore; 2],
     count: AtomicUsize,

@@ -24,7 +24,7 @@ const EXECUTORS: usize = 3;
 const PROGRESS: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// The tasks whose addition or result a store has acknowledged.
+/// In the MongoDB failover test: the tasks whose addition or result a store has acknowledged, so that none may be lost.
 #[derive(Default)]
 struct AcknowledgedWork {
     stop: AtomicBool,
@@ -77,7 +77,7 @@ impl AcknowledgedWork {
     }
 }
 
-/// How the primary is lost.
+/// How the failover test makes the replica set lose its MongoDB primary.
 #[derive(Clone, Copy)]
 enum PrimaryFault {
     Kill,
@@ -195,7 +195,7 @@ async fn run_executor(stores: Vec<Arc<dyn TaskStore>>, name: String, acknowledge
     }
 }
 
-/// The change events that a subscriber received.
+/// In the MongoDB failover test: the tasks whose end a subscriber learned from change events.
 enum ObservedEvents {
     All(BTreeSet<TaskId>),
     /// The store reported lost events, which is permitted.

@@ -17,7 +17,7 @@ const LOW: usize = 48;
 const JUDICATORS: usize = 3;
 const EXECUTORS: usize = 12;
 
-/// One claim, with its start and end on a logical clock that all executors share.
+/// One claim of tasks in the MongoDB priority test, with its start and end on a shared logical clock.
 struct TimedClaim {
     began: u64,
     ended: u64,

@@ -27,21 +27,21 @@ const USER_EXISTS: i32 = 51003;
 /// The longest wait for anything that has no time limit of its own.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A running replica set, with its data in a temporary folder.
+/// A MongoDB replica set that a test runs, with its data in a temporary folder.
 pub(crate) struct TestReplicaSet {
     folder: TempDir,
     members: Vec<MongodProcess>,
     authentication: TestAuthentication,
 }
 
-/// Whether clients of a test replica set must authenticate.
+/// Whether clients of a [`TestReplicaSet`] must authenticate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TestAuthentication {
     Disabled,
     Required,
 }
 
-/// The mongod process of one member.
+/// The mongod process of one member of a [`TestReplicaSet`].
 struct MongodProcess {
     port: u16,
     process: Child,

@@ -15,7 +15,7 @@ use store::{StoreError, TaskStore};
 
 use super::replica_set::{TestAuthentication, TestReplicaSet};
 
-/// A store, and direct access to the documents of its database.
+/// A MongoDB store under test, and direct access to its documents, so that contract tests can damage them.
 struct MongoRawDatabase {
     database: Database,
     tasks: Collection<Document>,

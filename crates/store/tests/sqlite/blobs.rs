@@ -39,7 +39,7 @@ async fn read_damaged(store: &SqliteStore, hash: BlobHash) -> usize {
     }
 }
 
-/// A store with a damaged blob.
+/// A SQLite store under test that holds one blob whose file the test has damaged.
 struct DamagedStore {
     folder: TempDir,
     store: Arc<SqliteStore>,

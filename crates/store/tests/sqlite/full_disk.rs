@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::open;
 
-/// A small tmpfs. Mounting it needs root.
+/// A small tmpfs for tests of the SQLite store on a full disk. Mounting it needs root.
 struct SmallDisk {
     folder: TempDir,
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::open;
 
-/// An open store and the path of its database file.
+/// A SQLite store under test, and the path of its database file, so that contract tests can damage its rows.
 struct RawSqliteDatabase {
     path: PathBuf,
     store: Arc<SqliteStore>,

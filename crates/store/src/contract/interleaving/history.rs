@@ -12,7 +12,8 @@ use crate::contract::MAX_ATTEMPTS;
 use crate::contract::fixtures::{get_task, new_task, task_spec};
 use crate::{ObservedSession, TaskStore, TaskTotals};
 
-/// The store under test, the reference, the invariant checker and the simulated executors of one history.
+/// The runner of one random history in the store test: applies each event to the store and to the reference store. It
+/// compares their answers and passes those of the store to the invariant checker.
 pub(super) struct HistoryRunner {
     store: Arc<dyn TaskStore>,
     reference: ReferenceStore,

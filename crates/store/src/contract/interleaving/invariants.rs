@@ -6,7 +6,7 @@ use model::{AttemptNumber, ExecutorName, Report, ReportAnswer, SessionId, Task, 
 
 use crate::HandledReport;
 
-/// Records what the store answered, and panics if an answer violates an invariant.
+/// A record of what the store under test has answered in a random history; panics if an answer violates an invariant.
 #[derive(Default)]
 pub(super) struct InvariantChecker {
     /// The holder of each assigned attempt.

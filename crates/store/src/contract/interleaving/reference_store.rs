@@ -11,7 +11,7 @@ use model::{
 use crate::ObservedSession;
 use crate::contract::MAX_ATTEMPTS;
 
-/// An in-memory store in its simplest form. Tests compare the answers of the real stores with its answers.
+/// The simplest in-memory task store: random histories compare the answers of the real stores with its answers.
 #[derive(Default)]
 pub(super) struct ReferenceStore {
     /// In the order in which they were added.
@@ -19,7 +19,7 @@ pub(super) struct ReferenceStore {
     sessions: BTreeMap<ExecutorName, StoredSession>,
 }
 
-/// A task in the [`ReferenceStore`].
+/// A task in the [`ReferenceStore`] of the random store tests.
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceTask {
     pub(super) id: TaskId,
@@ -33,7 +33,7 @@ pub(super) struct ReferenceTask {
     pub(super) result: Option<TaskResult>,
 }
 
-/// Why the reference store releases a task.
+/// Why the [`ReferenceStore`] releases a task from its executor, in the random store tests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReferenceRelease {
     GivenBack,
@@ -41,7 +41,7 @@ enum ReferenceRelease {
     PlatformFailed,
 }
 
-/// The answer to a report, reduced to what the reference store can know: of assigned tasks only the attempt.
+/// The answer to a report that the [`ReferenceStore`] predicts; of assigned tasks it knows only the attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExpectedAnswer {
     Done {

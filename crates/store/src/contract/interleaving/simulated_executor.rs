@@ -8,7 +8,7 @@ use model::{
 use super::{AttemptAction, SpoolState};
 use crate::contract::fixtures::{attempt_result, run_failure};
 
-/// The state of an executor in a history.
+/// The state of one simulated executor in a random history of the store test: its session, attempts and spool.
 pub(super) struct SimulatedExecutor {
     pub(super) name: ExecutorName,
     pub(super) session: SessionId,

@@ -24,7 +24,7 @@ const GROUP_MAX_BYTES: usize = 8 << 20;
 const QUEUE_KIB: usize = 64 << 10;
 const QUEUE_LENGTH: usize = 4096;
 
-/// Queues add requests for a background task, which adds the tasks of many requests in one transaction.
+/// The queue of `add` calls to the MongoDB store, and the background task that adds many of them in one transaction.
 pub(in crate::mongo) struct AddBatcher {
     requests: mpsc::Sender<AddRequest>,
     queue_memory: Arc<Semaphore>,

@@ -9,7 +9,7 @@ use super::{AddReplies, PreparedTask};
 use crate::StoreError;
 use crate::mongo::blobs::BlobLookup;
 
-/// A stored task with the same id as a task to add.
+/// A task in the MongoDB store that has the same id as a task to add.
 #[derive(Clone, Debug)]
 pub(super) enum ExistingTask {
     Readable {
@@ -20,7 +20,7 @@ pub(super) enum ExistingTask {
     Unreadable(String),
 }
 
-/// What to do with the batches of several `add` calls: the reply to each, and the tasks to insert.
+/// What the MongoDB store does for several `add` calls: the reply to each, and the tasks to insert.
 pub(super) struct AddDecision<'d> {
     pub(super) replies: AddReplies,
     pub(super) new_tasks: Vec<&'d PreparedTask>,

@@ -26,7 +26,7 @@ use crate::mongo::transaction::Transaction;
 /// read just after an election may return older data than an earlier read.
 const ORPHAN_GRACE_PERIOD: Duration = Duration::from_secs(3600);
 
-/// The fields of a document of `fs.files` that the scan reads.
+/// The fields of a document of `fs.files` that the MongoDB store's blob scan reads to find orphaned files.
 #[derive(Deserialize)]
 struct GridFsFileDocument {
     #[serde(rename = "_id")]

@@ -88,7 +88,7 @@ async fn touch(context: Arc<StoreContext>, hash: BlobHash) -> Result<Option<Blob
         .transpose()
 }
 
-/// A blob on its way into a new GridFS file.
+/// The upload of one blob into a new GridFS file of the MongoDB store.
 #[derive(Clone)]
 struct BlobUpload {
     context: Arc<StoreContext>,

@@ -8,7 +8,7 @@ use crate::ChangeEvent;
 use crate::mongo::bson_values::task_id;
 use crate::mongo::context::timestamp_to_u64;
 
-/// What one document of the change stream says about a task.
+/// The store's change events that one document of the MongoDB change stream stands for, with its cluster time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StreamEvent {
     pub(super) cluster_time: u64,
@@ -17,7 +17,7 @@ pub(super) struct StreamEvent {
     pub(super) is_queued: bool,
 }
 
-/// A document of the change stream, as the pipeline in `stream` projects it.
+/// A document of the MongoDB change stream over the tasks, with the fields that the pipeline in `stream` projects.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangeStreamDocument {
@@ -27,27 +27,27 @@ pub(super) struct ChangeStreamDocument {
     update_description: Option<UpdateDescription>,
 }
 
-/// The id of the changed document.
+/// The field `documentKey` of a MongoDB change stream document: the id of the changed task.
 #[derive(Debug, Deserialize)]
 struct DocumentKey {
     #[serde(rename = "_id")]
     id: Bson,
 }
 
-/// The document of a new task.
+/// The field `fullDocument` of a MongoDB change stream document: the add time of an inserted task.
 #[derive(Debug, Deserialize)]
 struct InsertedTask {
     add_time: Bson,
 }
 
-/// The changes of an update.
+/// The field `updateDescription` of a MongoDB change stream document: what an update of a task changed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UpdateDescription {
     updated_fields: UpdatedFields,
 }
 
-/// The fields of a task that an update has set.
+/// The field `updatedFields` of a MongoDB change stream document: the task's fields that an update has set.
 #[derive(Debug, Deserialize)]
 struct UpdatedFields {
     #[serde(rename = "news")]
@@ -55,7 +55,8 @@ struct UpdatedFields {
     waits: Option<Bson>,
 }
 
-/// The field `news`, which `transition_batch` writes with every status.
+/// The field `news` of a MongoDB task document, from which the change stream tells the task's new status.
+/// `transition_batch` writes it with every status.
 #[derive(Debug, Deserialize)]
 struct TransitionNotice {
     status: String,

@@ -17,7 +17,7 @@ use crate::mongo::failure::{CHANGE_STREAM_FATAL_ERROR, CHANGE_STREAM_HISTORY_LOS
 /// The server replies after this time even if there are no events.
 const AWAIT_TIME: Duration = Duration::from_secs(1);
 
-/// What the reader of the change stream reports, with the token to resume the stream from there.
+/// A message from the reader of the MongoDB change stream to its follower, with the token to resume from there.
 pub(super) enum StreamMessage {
     Opened(Option<ResumeToken>),
     Event(StreamEvent, Option<ResumeToken>),

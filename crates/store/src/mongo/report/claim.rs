@@ -13,7 +13,7 @@ use crate::mongo::failure::MongoFailure;
 use crate::mongo::task_document::StoredTask;
 use crate::mongo::transition_batch::TransitionBatch;
 
-/// A task that the answer to a report assigns to the executor.
+/// A task that the MongoDB store assigns to an executor in the answer to the executor's report.
 #[derive(Debug)]
 pub(super) struct AssignedTask {
     pub(super) attempt_id: AttemptId,

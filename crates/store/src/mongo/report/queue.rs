@@ -31,8 +31,8 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// avoid conflicts with other judicators.
 const MAX_SPREAD: usize = 6;
 
-/// The tasks that reports in progress in this process are about to claim, so that no two of them try to claim the same
-/// task.
+/// The queued MongoDB tasks that reports in progress in this process are about to claim. They keep two reports from
+/// trying to claim the same task.
 #[derive(Debug, Default)]
 pub(in crate::mongo) struct ClaimReservations {
     /// Serializes the reads of the queue, so that each read sees the reservations of the earlier ones.
@@ -48,7 +48,7 @@ pub(in crate::mongo) struct ClaimReservations {
     unreadable: AtomicUsize,
 }
 
-/// Tasks from the head of the queue, reserved until this is dropped.
+/// Tasks from the head of the MongoDB store's queue, reserved for one report until this is dropped.
 pub(super) struct QueueHead<'r> {
     pub(super) tasks: Vec<TaskDocument>,
     /// Whether `tasks` may lack tasks of the queue that this report must not claim now. Tasks that the report gives

@@ -14,7 +14,7 @@ use crate::FinishedAttempt;
 use crate::mongo::task_document::StoredTask;
 use crate::mongo::transition_batch::TransitionBatch;
 
-/// What the steps of a report have decided for its answer.
+/// What the MongoDB store has decided so far, step by step, for the answer to an executor's report.
 #[derive(Default)]
 pub(super) struct ReportSteps {
     pub(super) delete: Vec<AttemptId>,

@@ -6,8 +6,8 @@ use mongodb::bson::{Document, doc};
 use crate::mongo::bson_values::ToBson;
 use crate::search::{SearchIndex, is_ordered_by_id};
 
-/// The conditions of a query, except for the text: those that bound the scan of the index, and those that the server
-/// checks on each document.
+/// The MongoDB filters of a task search, except for its text. Some bound the scan of the index, and the server checks
+/// the others on each document.
 pub(super) struct SearchConditions {
     pub(super) index_conditions: Vec<Document>,
     pub(super) residual_conditions: Vec<Document>,

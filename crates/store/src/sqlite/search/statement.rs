@@ -8,8 +8,8 @@ use crate::search::{SearchIndex, is_ordered_by_id};
 use crate::sqlite::rows::SUMMARY_COLUMNS;
 use crate::sqlite::sql_value::SqlValue;
 
-/// A statement that scans an index in the order of the results. Its last column tells whether the task passes the
-/// filters; the caller checks the text.
+/// The SQL statement of a task search, which scans an index in the order of the results. Its last column tells whether
+/// the task passes the filters; the caller checks the text.
 pub(super) struct SearchStatement {
     pub(super) sql: String,
     pub(super) parameters: Vec<Value>,
@@ -136,7 +136,7 @@ fn time_conditions(query: &TaskQuery, parameters: &mut SqlParameters) -> Vec<Str
     from.into_iter().chain(until).collect()
 }
 
-/// The values of a statement's parameters, in the order of their numbers.
+/// The values of a SQL search statement's numbered parameters, in the order of their numbers.
 #[derive(Default)]
 struct SqlParameters(Vec<Value>);
 

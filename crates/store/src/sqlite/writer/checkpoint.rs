@@ -18,7 +18,7 @@ const IDLE_PAGES: i32 = 1_000;
 /// New WAL pages from which the checkpoint runs even if operations wait, so that the WAL stays bounded.
 const BUSY_PAGES: i32 = 4_000;
 
-/// Decides when to checkpoint, from the growth of the WAL.
+/// The part of the SQLite writer thread that checkpoints the WAL, when it has grown enough since the last time.
 pub(super) struct WalCheckpointer {
     /// The length of the WAL after the last commit.
     pages: Arc<AtomicI32>,
