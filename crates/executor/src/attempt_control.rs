@@ -20,19 +20,20 @@ use thiserror::Error;
 
 use crate::now;
 
-/// The control handle of one attempt, shared by the report loop and the slot that runs it.
+/// The executor's control handle on one attempt (one run of a task), with which the report loop revokes it. The report
+/// loop shares it with the slot that runs the attempt, and detects with it that the slot is stuck.
 pub(crate) struct AttemptControl {
     /// How long an operation of the slot may take beyond its own limit.
     stall: Duration,
     state: Mutex<AttemptControlState>,
 }
 
-/// The attempt must not continue: the judicator has taken it away, or the executor has killed it.
+/// The error that stops a slot's work on an attempt: the judicator has taken it away, or the executor has killed it.
 #[derive(Debug, Error)]
 #[error("the attempt was revoked")]
 pub(crate) struct AttemptRevoked;
 
-/// The state behind the lock of an [`AttemptControl`].
+/// The state behind the lock of an [`AttemptControl`]: what the attempt's slot does, and whether it is stuck.
 #[derive(Default)]
 struct AttemptControlState {
     phase: AttemptPhase,
@@ -45,7 +46,7 @@ struct AttemptControlState {
     platform_failure: Option<String>,
 }
 
-/// Whether a command of the attempt may start or runs.
+/// In an [`AttemptControl`]: whether a command of the attempt may start, runs, or must not run any more.
 #[derive(Default)]
 enum AttemptPhase {
     #[default]
@@ -54,14 +55,14 @@ enum AttemptPhase {
     Revoked,
 }
 
-/// The current operation of the slot, like laying out the files, and when the slot counts as stuck in it.
+/// The current operation of an executor's slot, like laying out the files, and when the slot counts as stuck in it.
 struct ProgressDeadline {
     operation: &'static str,
     started_at: Instant,
     deadline: Instant,
 }
 
-/// How far the escalation against a stuck slot has come.
+/// How far the executor's escalation against a stuck slot has come: first its warden is killed, then all processes.
 #[derive(Clone, Copy, Default)]
 enum StuckStage {
     #[default]
@@ -71,7 +72,7 @@ enum StuckStage {
     GivenUp,
 }
 
-/// What the report loop has to do about a stuck attempt.
+/// What the report loop has to do about an attempt whose slot is stuck.
 #[derive(Debug, PartialEq)]
 pub(crate) enum StuckAction {
     /// Nothing yet: its warden was killed, for this reason.
@@ -81,8 +82,8 @@ pub(crate) enum StuckAction {
     GiveUp,
 }
 
-/// Detects that the executor process itself was paused (SIGSTOP, or no processor time). After such a pause all deadlines
-/// have passed, although no slot has hung.
+/// Tells the report loop that the executor process itself was paused (SIGSTOP, or no processor time). After such a
+/// pause all deadlines have passed, although no slot has hung.
 pub(crate) struct PauseDetector {
     /// The longest gap between two checks of a process that was not paused.
     max_gap: Duration,

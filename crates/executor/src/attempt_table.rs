@@ -16,7 +16,7 @@ const PREFETCH_ROUND_TRIPS: u32 = 3;
 const MAX_PREFETCH_WINDOW: Duration = Duration::from_millis(200);
 const MAX_PREFETCHED: usize = 256;
 
-/// All attempts that this executor holds, by id.
+/// The report loop's table of all attempts that this executor holds, from which it tells how many more it can take.
 #[derive(Debug)]
 pub(crate) struct AttemptTable {
     total_slots: usize,
@@ -29,7 +29,7 @@ pub(crate) struct AttemptTable {
     average_round_trip: Duration,
 }
 
-/// One attempt in the table.
+/// One attempt in the report loop's [`AttemptTable`]: its phase, and whether a report has carried it.
 #[derive(Debug)]
 struct AttemptEntry {
     phase: EntryPhase,
@@ -38,7 +38,7 @@ struct AttemptEntry {
     reported: bool,
 }
 
-/// What an attempt in the table is doing.
+/// What an attempt in the report loop's [`AttemptTable`] is doing: it waits, runs, or is being killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum EntryPhase {
     Waiting,

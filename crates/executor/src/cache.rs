@@ -17,7 +17,7 @@ use model::BlobHash;
 /// An unchanged file is verified again after this time, because a disk can corrupt data.
 const VERIFY_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The blobs on the executor's disk.
+/// The executor's cache of blobs on disk, with a size limit and least-recently-used eviction.
 pub(crate) struct BlobCache {
     folder: PathBuf,
     limit: u64,
@@ -29,7 +29,7 @@ pub(crate) struct BlobCache {
     is_evicting: AtomicBool,
 }
 
-/// Which blobs are in the cache.
+/// The in-memory index of a [`BlobCache`]: which blobs it holds, their sizes and their uses.
 #[derive(Default)]
 struct CacheIndex {
     blobs: HashMap<BlobHash, CachedBlob>,
@@ -38,7 +38,7 @@ struct CacheIndex {
     uses: u64,
 }
 
-/// One blob in the cache.
+/// One blob in the index of a [`BlobCache`].
 struct CachedBlob {
     size: u64,
     last_use: u64,
@@ -47,14 +47,14 @@ struct CachedBlob {
     verified: Option<Verification>,
 }
 
-/// When a file was verified, and its fingerprint at that time.
+/// When the blob cache last checked a file against its hash, and the file's fingerprint at that time.
 #[derive(Clone, Copy)]
 struct Verification {
     at: Instant,
     fingerprint: FileFingerprint,
 }
 
-/// Inode, size and change time of a file: they change when the file is written or replaced.
+/// Inode, size and change time of a file in the blob cache: they change when it is written or replaced.
 #[derive(Clone, Copy, PartialEq)]
 struct FileFingerprint {
     inode: u64,
@@ -62,7 +62,7 @@ struct FileFingerprint {
     changed: (i64, i64),
 }
 
-/// Protects blobs from eviction until it is dropped.
+/// A guard that protects an attempt's blobs from eviction from the [`BlobCache`] until it is dropped.
 pub(crate) struct BlobPins {
     cache: Arc<BlobCache>,
     hashes: Vec<BlobHash>,

@@ -30,7 +30,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 /// A flock has no timeout, so it is tried at this interval.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The locked data folder, and what it says about earlier processes.
+/// The executor's data folder, locked by this process, and what it says about earlier executor processes.
 pub(crate) struct ExecutorDataFolder {
     pub(crate) name: ExecutorName,
     pub(crate) host: String,
@@ -97,7 +97,7 @@ impl ExecutorDataFolder {
     }
 }
 
-/// The file `sessions`: the sessions that the next process may have to succeed.
+/// The file `sessions` in the executor's data folder: the sessions that the next executor process may have to succeed.
 #[derive(Clone)]
 pub(crate) struct SessionFile {
     root: PathBuf,

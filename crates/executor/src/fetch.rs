@@ -21,7 +21,7 @@ const MAX_TRIES: u32 = 8;
 const MAX_STALLS: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Downloads blobs into the cache and then queues the attempts that need them.
+/// The part of the executor that downloads an attempt's blobs into the cache and then queues the attempt for a slot.
 pub(crate) struct BlobFetcher {
     pub(crate) calls: Arc<dyn Calls>,
     pub(crate) slot_pool: Arc<SlotPool>,
@@ -253,7 +253,7 @@ impl BlobFetcher {
     }
 }
 
-/// Why the blobs of an attempt could not be fetched, and how that ends the attempt.
+/// Why the executor could not fetch the blobs of an attempt, and how that ends the attempt.
 struct FetchFailure {
     why: String,
     cause: AttemptEndCause,
@@ -266,7 +266,7 @@ impl FetchFailure {
     }
 }
 
-/// Why one blob could not be fetched.
+/// Why the executor could not download one blob from a judicator into its blob cache.
 enum FetchError {
     Call(CallError),
     Store(std::io::Error),

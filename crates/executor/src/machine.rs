@@ -12,7 +12,7 @@ use self::cgroups::OwnCgroups;
 const PROC: &str = "/proc";
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
-/// The limits of this machine, or of the control groups that this process is in.
+/// The memory, process and open-file limits of this machine, or of the control groups that this process is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineResources {
     /// Bytes of memory for all processes together.
@@ -23,7 +23,7 @@ pub struct MachineResources {
     pub open_files: u64,
 }
 
-/// How the operator divides a machine into slots.
+/// How the operator divides an executor's machine into slots, each of which runs one task at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachinePartitioning {
     pub slots: u32,
@@ -84,7 +84,7 @@ impl MachineResources {
     }
 }
 
-/// Measures how much memory is available now.
+/// Reads from `/proc` and the own cgroups how much memory is available now, for the executor's memory reserve.
 #[derive(Debug)]
 pub(crate) struct AvailableMemoryProbe {
     proc: &'static Path,

@@ -26,7 +26,7 @@ const MAX_MARGIN: u64 = 64 << 20;
 const IDLE_RECOVERY_TIME: Duration = Duration::from_secs(5);
 const MEMORY_LOW_METRIC: &str = "conclave_memory_low";
 
-/// Watches the available memory and kills attempts while it is below the reserve.
+/// The executor's guard of available memory: it kills the newest attempts while less than the reserve is available.
 pub(crate) struct MemoryReserve {
     bytes: u64,
     is_low: AtomicBool,
@@ -129,7 +129,8 @@ impl MemoryReserve {
     }
 }
 
-/// Decides what to do about the available memory. A pure state machine: callers pass the memory and the time in.
+/// The state machine of a [`MemoryReserve`], which decides what to do about each sample of the available memory. It is
+/// pure: callers pass the memory and the time in.
 struct MemoryLevel {
     reserve: u64,
     is_low: bool,
@@ -139,7 +140,7 @@ struct MemoryLevel {
     idle_and_sufficient_since: Option<Instant>,
 }
 
-/// What to do after a sample of the available memory.
+/// What a [`MemoryReserve`] does after a sample of the available memory.
 #[derive(Debug, PartialEq)]
 enum MemoryAction {
     None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{Capacity, ExecutorName};
 use sandbox::SandboxOptions;
 
-/// The settings of one executor.
+/// The settings of one executor: its data folder, slots, limits and timeouts, and how it starts wardens and cells.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
     /// `None`: the executor uses the host name and the id in its data folder.
@@ -38,7 +38,7 @@ pub struct ExecutorOptions {
     pub warden: (PathBuf, Vec<OsString>),
 }
 
-/// Where the judicator runs, which decides what a report without an answer means.
+/// Whether an executor's judicator runs in the same process, which decides what a report without an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JudicatorLocation {
     /// In this process. A judicator does not expire a session while it handles a report of that session, and no other

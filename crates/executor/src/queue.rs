@@ -10,7 +10,7 @@ pub(crate) const MAX_WAIT_WITHOUT_SLOT: Duration = Duration::from_millis(250);
 /// An attempt that waits longer than this is given back even if a slot is free: that slot does not work.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The attempts that wait for a slot, first in, first out, and the number of free slots.
+/// The executor's queue of attempts that wait for a slot, first in, first out, with the number of free slots.
 pub(crate) struct AttemptQueue<T> {
     waiting: VecDeque<(Instant, T)>,
     free_slots: usize,

@@ -53,7 +53,7 @@ const REPORT_RESULTS: usize = 1000;
 /// An answer with more bytes of task files than this may have been cut short by the judicator.
 const LARGE_ANSWER: u64 = 8 << 20;
 
-/// The loop that sends reports to a judicator and applies the answers, with all state that it owns.
+/// The executor's main loop, which sends reports to a judicator and applies the answers, with all state that it owns.
 pub(crate) struct ReportLoop {
     options: ExecutorOptions,
     data_folder: ExecutorDataFolder,
@@ -82,7 +82,7 @@ pub(crate) struct ReportLoop {
     stopping: Option<StopPhase>,
 }
 
-/// What became of one report.
+/// What became of one report that the report loop sent to a judicator.
 enum ReportDelivery {
     Answered,
     Unanswered,

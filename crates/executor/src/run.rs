@@ -25,7 +25,7 @@ use crate::workspace::{TaskFileSource, Workspace, WorkspaceError};
 /// streams and must fit into one report.
 const MAX_KEPT_OUTPUT: u64 = 16 << 20;
 
-/// Why an attempt has no result.
+/// Why a slot of the executor ran an attempt without getting a result.
 pub(crate) enum RunFailure {
     /// This executor could not run the attempt; another executor may.
     ExecutorFailure(String),
@@ -35,7 +35,7 @@ pub(crate) enum RunFailure {
     Revoked,
 }
 
-/// One step of the task, as it is passed to the sandbox.
+/// The compile or execute step of a task, with all that a slot passes to the warden to run it.
 struct StepRun<'a> {
     command: &'a StepCommand,
     args: &'a [String],
@@ -46,7 +46,7 @@ struct StepRun<'a> {
     position: StepPosition,
 }
 
-/// Whether another step of the task follows in the same workspace.
+/// Whether another step of the task follows in the same workspace, which a slot tells the warden.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StepPosition {
     First,

@@ -32,7 +32,7 @@ const READY: &str = "make a warden ready";
 /// How many wardens a slot has if tasks run in cells; they alternate.
 pub const WARDENS_PER_SLOT: u32 = 2;
 
-/// An attempt that is ready to run: all of its blobs are in the cache.
+/// An attempt that is ready to run in a slot of the executor: all of its blobs are in the cache.
 pub(crate) struct PreparedAttempt {
     pub(crate) attempt_id: AttemptId,
     pub(crate) spec: TaskSpec,
@@ -42,8 +42,9 @@ pub(crate) struct PreparedAttempt {
     pub(crate) _pins: BlobPins,
 }
 
-/// What the slots tell the report loop. Each event is sent with its time, because the loop handles it only after the
-/// report in flight. There are a few events for each attempt, so the number of attempts bounds the channel.
+/// An event that the executor's slots send to the report loop, like the start or the end of an attempt. Each event is
+/// sent with its time, because the loop handles it only after the report in flight. There are a few events for each
+/// attempt, so the number of attempts bounds the channel.
 pub(crate) enum SlotEvent {
     AttemptStarted(AttemptId, TaskStatus),
     /// The result, if there is one, is already in the spool.
@@ -57,7 +58,7 @@ pub(crate) enum SlotEvent {
     MemoryReserveChanged,
 }
 
-/// Why an attempt ended, as far as it matters for taking further tasks.
+/// Why an attempt ended, as far as the report loop needs it to decide about taking further tasks.
 #[derive(Clone, Copy)]
 pub(crate) enum AttemptEndCause {
     Result,
@@ -71,7 +72,7 @@ pub(crate) enum AttemptEndCause {
     NoResult,
 }
 
-/// The slots of an executor: what their threads share with the report loop and with each other.
+/// The slots of an executor: what the threads that run attempts share with the report loop and with each other.
 pub(crate) struct SlotPool {
     slots: u32,
     pub(crate) work: PathBuf,
@@ -92,26 +93,26 @@ pub(crate) struct SlotPool {
     wardens: Mutex<WardenHandles>,
 }
 
-/// One warden of a slot and its workspace.
+/// One of the wardens of an executor's slot, the processes that run its tasks, with the warden's workspace.
 struct WardenSlot {
     number: usize,
     warden: Option<Warden>,
     workspace: Workspace,
 }
 
-/// The attempts that wait for a slot, and whether the pool is closed.
+/// The locked part of a [`SlotPool`]: the attempts that wait for a slot, and whether the pool is closed.
 struct QueueState {
     queue: AttemptQueue<PreparedAttempt>,
     closed: bool,
 }
 
-/// The control handles of all wardens, and the deadline that was last sent to them.
+/// The control handles of all wardens in a [`SlotPool`], and the deadline that was last sent to them.
 struct WardenHandles {
     controls: Vec<Option<WardenControl>>,
     deadline: Option<Instant>,
 }
 
-/// The arguments of [`SlotPool::new`].
+/// The arguments of [`SlotPool::new`], which creates the slots of an executor.
 pub(crate) struct SlotPoolSetup {
     pub(crate) slots: u32,
     pub(crate) work: PathBuf,

@@ -32,22 +32,22 @@ const MAX_PAUSED: usize = 1000;
 /// How long the writer waits after a failed write.
 const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The results of this executor that no judicator has acknowledged.
+/// The executor's spool: the results that no judicator has acknowledged, in memory and in a journal on disk.
 pub(crate) struct Spool {
     shared: Arc<SpoolShared>,
     /// Supervises all threads of the executor.
     pub(crate) supervisor: Supervisor,
 }
 
-/// What the spool shares with its writer thread.
+/// What a [`Spool`] shares with its writer thread: the table of results, and the signal that it has changed.
 struct SpoolShared {
     table: Mutex<SpoolTable>,
     changed: Condvar,
 }
 
-/// The results in memory. Their number is bounded by the attempts that the executor holds and by [`MAX_PAUSED`]: a judicator
-/// assigns tasks only in answers that also acknowledge results, and the executor takes none while its results, apart from
-/// paused ones, exceed one report.
+/// The results in a [`Spool`], in memory. Their number is bounded by the attempts that the executor holds and by
+/// [`MAX_PAUSED`]: a judicator assigns tasks only in answers that also acknowledge results, and the executor takes none
+/// while its results, apart from paused ones, exceed one report.
 #[derive(Default)]
 struct SpoolTable {
     unanswered: BTreeMap<AttemptId, AttemptEnd>,
@@ -64,7 +64,7 @@ struct SpoolTable {
     ended: bool,
 }
 
-/// The results for the next report.
+/// The results that a [`Spool`] gives to the report loop for the next report, and those that must wait.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ReportBatch {
     pub(crate) complete: Vec<CompletedAttempt>,
@@ -83,7 +83,7 @@ enum LastWrite {
     FailedAtClose,
 }
 
-/// What the writer thread does next.
+/// What the spool's writer thread does next with the journal.
 #[derive(Debug, PartialEq)]
 enum JournalWork {
     Append(Vec<CompletedAttempt>),

@@ -32,7 +32,7 @@ pub(crate) use self::remove::clear;
 use crate::attempt_control::AttemptRevoked;
 use crate::cache::BlobCache;
 
-/// Why the files of a task could not be written.
+/// Why the executor could not write the files of a task into a workspace.
 #[derive(Debug, Error)]
 pub(crate) enum WorkspaceError {
     #[error("could not {step} {path}: {source}")]
@@ -55,14 +55,14 @@ pub(crate) enum WorkspaceError {
     TooManyFiles { files: u64 },
 }
 
-/// Where the contents of a task's files come from.
+/// Where the executor gets the contents of a task's files from while it writes them into a workspace.
 pub(crate) struct TaskFileSource<'a> {
     pub(crate) cache: &'a BlobCache,
     /// Called for each file and for each part of a large file. An error means that the attempt was revoked.
     pub(crate) progress: &'a dyn Fn() -> Result<(), AttemptRevoked>,
 }
 
-/// The workspace of one warden.
+/// The folder of one warden into which the executor writes a task's files, on disk or in the task's cell.
 pub(crate) enum Workspace {
     OnDisk(DiskWorkspace),
     InCell(CellWorkspace),

@@ -9,7 +9,8 @@ use super::read_number;
 /// In cgroup v1 a limit of about this value or more means unlimited.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The cgroup of this process and its ancestors. They are found once; their values are read on each call.
+/// The cgroup of the executor process and its ancestors, whose limits and usage the executor reads. They are found
+/// once; their values are read on each call.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCgroups {
     memory: Vec<MemoryCgroup>,
@@ -17,14 +18,14 @@ pub(crate) struct OwnCgroups {
     processes: Vec<PathBuf>,
 }
 
-/// A control group with the memory controller.
+/// A cgroup of the executor process, or an ancestor of it, that has the memory controller.
 #[derive(Debug)]
 struct MemoryCgroup {
     folder: PathBuf,
     names: &'static MemoryFileNames,
 }
 
-/// The names of the memory files in one cgroup version.
+/// The names of the files with limit, usage and reclaimable memory in one version of cgroups (v1 or v2).
 #[derive(Debug)]
 struct MemoryFileNames {
     limit: &'static str,
@@ -128,7 +129,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A directory tree like that of the kernel.
+    /// A temporary folder with the `/proc` and cgroup files of a kernel, for tests of [`OwnCgroups`].
     struct FakeKernel(tempfile::TempDir);
 
     impl FakeKernel {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Backoff after attempts that the executor could not run: it takes no task for a pause, then one task as a probe. The
-/// pause doubles until a probe succeeds.
+/// The report loop's backoff after attempts that the executor could not run. It takes no task for a pause, then one
+/// task as a probe. The pause doubles until a probe succeeds.
 #[derive(Default)]
 pub(super) struct FailureBackoff {
     pause: Option<Duration>,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// The pause before the watch is opened again. Without hints the heartbeat still brings work.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// A background task that turns each hint of the judicator into a report; dropping it stops the task.
+/// The background task that wakes the report loop at each hint of the judicator; dropping it stops the task.
 pub(super) struct HintWatch(AbortHandle);
 
 impl HintWatch {

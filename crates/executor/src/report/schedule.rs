@@ -13,7 +13,7 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 const START_REPORT_DELAY: Duration = Duration::from_millis(25);
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// When the next report is due: at the heartbeat, earlier after a change, later after a failure.
+/// Decides when the report loop sends the next report: at the heartbeat, earlier after a change, later after a failure.
 pub(super) struct ReportSchedule {
     heartbeat: Duration,
     last_sent: Option<Instant>,
@@ -22,7 +22,7 @@ pub(super) struct ReportSchedule {
     retry: Option<RetryDelay>,
 }
 
-/// The pause before a report is retried.
+/// The pause of the report loop before it sends a report again after a failure.
 struct RetryDelay {
     at: Instant,
     pause: Duration,

@@ -10,7 +10,8 @@ use super::stop_phase::GOODBYE_TIMEOUT;
 use super::{JudicatorLocation, ReportLoop};
 use crate::now;
 
-/// No answer arrived in time. The call was dropped; the judicator may or may not have handled the report.
+/// The error of the report loop when a judicator has not answered a report in time. The call was dropped; the judicator
+/// may or may not have handled the report.
 pub(super) struct AnswerTimeout {
     pub(super) within: Duration,
 }

@@ -8,7 +8,8 @@ use model::{ExecutorInfo, ExecutorName, Report, ReportIntent, ReportSeq, Session
 use crate::data_folder::SessionFile;
 use crate::now;
 
-/// The session under which the executor reports.
+/// The session of this executor process, under which it reports to judicators: its id and its report numbers. It also
+/// knows the earlier sessions that it succeeds.
 pub(super) struct ReportSession {
     pub(super) id: SessionId,
     file: SessionFile,
@@ -21,7 +22,7 @@ pub(super) struct ReportSession {
     occupied_since: Option<Instant>,
 }
 
-/// What to do when the judicator says that another session uses this executor's name.
+/// What the report loop does when the judicator says that another session uses this executor's name.
 pub(super) enum NameConflict {
     TryAgain,
     GiveUp,

@@ -14,7 +14,7 @@ use crate::now;
 /// How long a shutdown waits for threads and a disk that hang.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The threads of the slots, and a channel that closes when all of them have ended.
+/// The executor's threads that run attempts, one for each slot, and a channel that closes when all have ended.
 pub(crate) struct SlotThreads {
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) ended: mpsc::Receiver<()>,

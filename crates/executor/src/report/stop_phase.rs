@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// How long the executor retries its last report, once no task is left, before it exits without an answer.
 pub(super) const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How far an orderly stop has come.
+/// How far the orderly stop of an executor has come: it waits for attempts, kills them, and sends a last report.
 #[derive(Debug, PartialEq)]
 pub(super) enum StopPhase {
     /// Running attempts may continue until this time.

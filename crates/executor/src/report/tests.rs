@@ -196,7 +196,7 @@ async fn a_report_to_a_judicator_in_the_same_process_has_no_timeout_until_a_stop
         .unwrap();
 }
 
-/// A running executor that cannot download the blob of its only task.
+/// In tests of the report loop: a running executor that cannot download the blob of its only task.
 struct FailingExecutor {
     judicator: Arc<FakeJudicatorCalls<OneTaskAnswers>>,
     reports: mpsc::UnboundedReceiver<Report>,

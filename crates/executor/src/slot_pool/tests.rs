@@ -24,7 +24,7 @@ impl SlotPool {
     }
 }
 
-/// A slot pool whose slots are not started, and its events.
+/// A [`SlotPool`] for tests, whose threads are not started, and the events that it sends.
 struct SlotPoolFixture {
     slot_pool: Arc<SlotPool>,
     events: mpsc::UnboundedReceiver<(Instant, SlotEvent)>,

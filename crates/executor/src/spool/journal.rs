@@ -9,8 +9,8 @@ use model::CompletedAttempt;
 
 use super::record;
 
-/// Where the spool's writer thread stores the results of completed attempts: a [`JournalFile`], or in tests a fake
-/// that hangs or fails.
+/// Where the spool's writer thread stores the results of completed attempts. It is a [`JournalFile`], or in tests a
+/// fake that hangs or fails.
 pub(super) trait Journal: Send + 'static {
     fn length(&self) -> u64;
     fn append(&mut self, results: &[CompletedAttempt]) -> io::Result<()>;
@@ -18,7 +18,7 @@ pub(super) trait Journal: Send + 'static {
     fn rewrite(&mut self, results: &[CompletedAttempt]) -> io::Result<()>;
 }
 
-/// The journal on disk: a sequence of records.
+/// The spool's journal on disk, from which the next executor process reads the results: a sequence of records.
 pub(super) struct JournalFile {
     path: PathBuf,
     file: File,

@@ -53,7 +53,7 @@ fn checksum(body: &[u8]) -> [u8; CHECKSUM_LEN] {
     std::array::from_fn(|index| digest[index])
 }
 
-/// The end of an attempt as it is stored.
+/// The encoded form of a completed attempt in the journal of the executor's spool.
 #[derive(Serialize, Deserialize)]
 struct SpoolRecord {
     task: [u8; 16],
@@ -62,7 +62,7 @@ struct SpoolRecord {
     end: EndRecord,
 }
 
-/// The stored form of [`AttemptEnd`].
+/// The encoded form of [`AttemptEnd`], how an attempt ended, in the journal of the executor's spool.
 #[derive(Serialize, Deserialize)]
 #[expect(
     clippy::large_enum_variant,
@@ -76,7 +76,7 @@ enum EndRecord {
     Broken(String),
 }
 
-/// The stored form of [`Outcome`].
+/// The encoded form of the [`Outcome`] of a task's step in the journal of the executor's spool.
 #[derive(Serialize, Deserialize)]
 struct OutcomeRecord {
     reason: String,

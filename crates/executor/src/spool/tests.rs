@@ -190,13 +190,13 @@ fn earlier_versions_read_a_platform_failure_as_broken() {
     assert_eq!(body(&failure), [body(&broken), vec![1]].concat());
 }
 
-/// A journal whose writes block until they are resumed.
+/// A journal for tests of the spool on a hanging disk: its writes block until the test resumes them.
 pub(crate) struct HangingJournal {
     resume: mpsc::Receiver<()>,
     written: Arc<Mutex<Vec<CompletedAttempt>>>,
 }
 
-/// Lets the blocked writes of a [`HangingJournal`] continue when `resume` is dropped.
+/// The test's handle on a [`HangingJournal`]: dropping `resume` lets the blocked writes continue.
 pub(crate) struct HangingJournalControl {
     pub(crate) resume: mpsc::Sender<()>,
     pub(crate) written: Arc<Mutex<Vec<CompletedAttempt>>>,
@@ -283,7 +283,7 @@ fn results_in_a_hanging_write_count_as_not_written() {
     assert_eq!(spool.close(SOON), 0);
 }
 
-/// A journal whose first writes fail.
+/// A journal for tests of the spool on a failing disk: its first writes fail.
 struct FailingJournal {
     left: usize,
     refused: mpsc::Sender<()>,

@@ -20,7 +20,7 @@ const CHARGED_FROM: u64 = 1 << 20;
 const CHARGED_AT_ONCE: u64 = 256 << 20;
 const INPUT_MODE: u32 = 0o644;
 
-/// The executor's side of a workspace in a cell.
+/// The workspace of a warden with cells, a file system mounted for each task, as the executor writes files into it.
 pub(crate) struct CellWorkspace {
     root: PathBuf,
     attempt: Option<File>,

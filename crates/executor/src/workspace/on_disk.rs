@@ -20,7 +20,7 @@ use super::{
 /// The entries that the executor itself creates in the root.
 const OWN_ENTRIES: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
 
-/// A workspace in the data folder.
+/// The workspace of a warden without cells: folders for a task's files in the executor's data folder.
 pub(crate) struct DiskWorkspace {
     root: PathBuf,
     /// `None` if they have to be created again before the next task.

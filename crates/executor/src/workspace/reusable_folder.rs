@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that each task finds empty and with the same permissions.
+/// A workspace folder that is reused for one task after another; each finds it empty and with the same permissions.
 pub(super) struct ReusableFolder {
     path: PathBuf,
     fingerprint: FolderFingerprint,
 }
 
-/// Inode, mode and change time of a folder: they change with its permissions, owner, attributes or entries.
+/// Inode, mode and change time of a workspace folder, by which the executor tells whether a task has changed it. They
+/// change with its permissions, owner, attributes or entries.
 #[derive(PartialEq)]
 pub(super) struct FolderFingerprint {
     inode: u64,

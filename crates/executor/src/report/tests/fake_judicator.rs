@@ -14,19 +14,19 @@ use rpc::{ByteStream, EventStream, HintStream, Readiness};
 use super::super::*;
 use crate::fixtures;
 
-/// The calls of a fake judicator: `answers` decides about reports, the other calls have fixed answers.
+/// A fake judicator for tests of the report loop: `answers` answers reports, other calls have fixed answers.
 pub(super) struct FakeJudicatorCalls<A> {
     pub(super) answers: A,
     pub(super) blob: FakeBlobDownload,
 }
 
-/// How a fake judicator answers a report.
+/// The part of a fake judicator that answers reports, in tests of the report loop.
 #[async_trait]
 pub(super) trait AnswerReport: Send + Sync + 'static {
     async fn answer(&self, report: Report) -> Result<ReportAnswer, CallError>;
 }
 
-/// Assigns one task in the first answer, and never acknowledges its result.
+/// The answers of a fake judicator that assigns one task in its first answer and never acknowledges the result.
 pub(super) struct OneTaskAnswers {
     reports: mpsc::UnboundedSender<Report>,
     store: FakeStore,
@@ -55,14 +55,14 @@ pub(super) fn one_task_judicator(
     (Arc::new(FakeJudicatorCalls { answers, blob }), receiver)
 }
 
-/// Whether the store of the judicator answers reports.
+/// Whether the fake judicator with [`OneTaskAnswers`] answers reports, or hangs like one whose store hangs.
 #[derive(PartialEq)]
 pub(super) enum FakeStore {
     Answers,
     Hangs,
 }
 
-/// What happens to the download of the task's blob.
+/// What happens when the executor downloads a task's blob from a fake judicator, in tests of the report loop.
 pub(super) enum FakeBlobDownload {
     Missing,
     /// The store cannot read the blob.

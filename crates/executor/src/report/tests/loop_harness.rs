@@ -22,7 +22,7 @@ pub(super) const STOP_GRACE: Duration = Duration::from_secs(20);
 /// On the paused clock: a test that waits this long fails instead of waiting for ever.
 const TOO_LONG: Duration = Duration::from_secs(3600);
 
-/// An executor whose report loop runs, and the judicator that it reports to.
+/// A test's handle on a running report loop: the test receives and answers its reports, and plays its slots.
 pub(super) struct LoopHarness {
     reports: mpsc::UnboundedReceiver<PendingReport>,
     pub(super) slot_pool: Arc<SlotPool>,
@@ -31,14 +31,14 @@ pub(super) struct LoopHarness {
     _folder: tempfile::TempDir,
 }
 
-/// A report that has reached the judicator and has no answer yet.
+/// A report that the report loop under test has sent and that the test has not answered yet.
 pub(super) struct PendingReport {
     pub(super) report: Report,
     pub(super) received_at: Instant,
     answer: oneshot::Sender<Result<ReportAnswer, CallError>>,
 }
 
-/// Passes each report to the test and waits for the test to answer it.
+/// The answers of a fake judicator that passes each report to the test and waits for the test's answer.
 struct AnswersOfTest {
     reports: mpsc::UnboundedSender<PendingReport>,
 }
