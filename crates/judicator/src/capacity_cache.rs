@@ -10,11 +10,11 @@ use crate::Judicator;
 /// Adding a task must not read all executors each time. Capacities change only when an executor joins or leaves.
 const VALID_FOR: Duration = Duration::from_secs(1);
 
-/// The combined capacity of all executors, read from the store at most once a second.
+/// A judicator's cache of the combined capacity of all executors, read from the store at most once a second.
 #[derive(Default)]
 pub(crate) struct CapacityCache(Mutex<CachedCapacity>);
 
-/// The last combined capacity, and when a caller began to read it.
+/// The combined capacity of all executors that a judicator last read, and when a caller began to read it.
 #[derive(Default)]
 struct CachedCapacity {
     read_at: Option<Instant>,

@@ -68,7 +68,7 @@ impl Judicator {
     }
 }
 
-/// Measures for how long each session has been silent.
+/// Measures for how long each executor's session has been silent, so that the leading judicator expires it.
 struct SilenceTracker {
     /// A session that is silent for this long is overdue.
     limit: Duration,
@@ -79,14 +79,15 @@ struct SilenceTracker {
     hold: ExpiryHold,
 }
 
-/// A session as last observed, and since when it has been silent.
+/// An executor's session as the leading judicator last observed it, and since when it has been silent.
 struct SessionSilence {
     last: ObservedSession,
     since: Instant,
 }
 
-/// Whether the expiry of many sessions at once is held back. If many executors are silent at once, this judicator is more
-/// likely cut off than all of them dead, so the tracker checks again later before it expires them.
+/// Whether the leading judicator holds back the expiry of many executors' sessions at once. If many executors are
+/// silent at once, this judicator is more likely cut off than all of them dead, so the tracker checks again later
+/// before it expires them.
 #[derive(Clone, Copy, PartialEq)]
 enum ExpiryHold {
     Off,

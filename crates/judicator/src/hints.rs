@@ -11,13 +11,13 @@ use model::{ExecutorName, SessionId};
 use rpc::HintStream;
 use tokio::sync::Notify;
 
-/// The executors that watch for hints at this judicator.
+/// Sends hints that there is work to the executors that watch for them at this judicator.
 #[derive(Default)]
 pub(crate) struct HintBroker {
     executors: Mutex<HashMap<ExecutorName, WatchingExecutor>>,
 }
 
-/// An executor that watches for hints.
+/// An executor that watches for hints at this judicator, and an estimate of how many tasks it could take.
 #[derive(Default)]
 struct WatchingExecutor {
     /// An estimate of how many more tasks it could take.
@@ -29,7 +29,7 @@ struct WatchingExecutor {
     subscriptions: Vec<HintSubscription>,
 }
 
-/// One open stream of hints.
+/// An open stream on which this judicator sends an executor hints that there is work.
 #[derive(Clone)]
 struct HintSubscription {
     session: SessionId,
@@ -130,7 +130,8 @@ impl WatchingExecutor {
     }
 }
 
-/// Removes the subscription when its stream is dropped, and with the last subscription the executor.
+/// A guard in an executor's stream of hints that removes its subscription when the stream is dropped. With the last
+/// subscription it removes the executor.
 struct SubscriptionGuard {
     hints: Arc<HintBroker>,
     executor: ExecutorName,

@@ -10,7 +10,7 @@ mod metric_names;
 mod options;
 
 mod capacity_cache;
-mod dispatch;
+mod change_events;
 mod hints;
 mod report_tracker;
 mod task_watchers;
@@ -41,7 +41,8 @@ use system_error_log::SystemErrorLog;
 use task_watchers::TaskWatchers;
 use throughput::ThroughputWindow;
 
-/// A judicator with its background tasks. It implements [`rpc::Calls`].
+/// A judicator: keeps tasks in a store, hands them to executors, and runs background tasks such as retention. It
+/// implements [`rpc::Calls`].
 pub struct Judicator {
     options: JudicatorOptions,
     store: Arc<dyn TaskStore>,
@@ -64,7 +65,7 @@ impl Judicator {
     ///
     /// | task | if the store fails | if it panics | on `stop` |
     /// |---|---|---|---|
-    /// | `dispatch` passes the store's change events on | reads the state again if events were lost | the process ends | ends at once |
+    /// | `forward_change_events` passes the store's change events on | reads the state again if events were lost | the process ends | ends at once |
     /// | `expire_sessions` ends silent sessions, while leading | logs, tries again at the next sweep | the process ends | ends at once |
     /// | `log_system_errors` logs each task that could not be run | logs a line without details | the process ends | ends at once |
     /// | `run_retention` removes old tasks and blobs, while leading | logs, tries again in the next round | is restarted | ends after the batch |
@@ -97,8 +98,8 @@ impl Judicator {
         });
         // Subscribed before the first call, so that no change event is missed.
         let changes = judicator.store.subscribe();
-        let dispatch = judicator.clone().dispatch(changes);
-        judicator.guard(Component::Dispatch, dispatch, tracker, stop);
+        let forward = judicator.clone().forward_change_events(changes);
+        judicator.guard(Component::Dispatch, forward, tracker, stop);
         judicator.guard(
             Component::Expiry,
             judicator.clone().expire_sessions(),

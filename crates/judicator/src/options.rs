@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use model::{Capacity, JudicatorState, LimitPolicy, TaskSizeLimits};
 
-/// The configuration of one judicator.
+/// The configuration of one judicator: its name and address, limits for tasks, leases and retention.
 #[derive(Clone, Debug)]
 pub struct JudicatorOptions {
     pub name: String,
@@ -45,7 +45,7 @@ pub struct JudicatorOptions {
 #[derive(Clone)]
 pub struct JudicatorLister(Arc<dyn Fn() -> BoxFuture<'static, JudicatorListResult> + Send + Sync>);
 
-/// The list of judicators, or the error message.
+/// The list of the cluster's judicators that a [`JudicatorLister`] returns, or its error message.
 type JudicatorListResult = Result<Vec<JudicatorState>, String>;
 
 impl JudicatorLister {

@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::SessionId;
 
-/// Counts the reports under way for each session. A session with a report under way is not silent, however long the
-/// store takes: an executor in the same process relies on this and lets its tasks continue.
+/// Counts the reports that are under way at this judicator, for each session of an executor. A session with a report
+/// under way is not silent, however long the store takes: an executor in the same process relies on this and lets its
+/// tasks continue.
 #[derive(Default)]
 pub(crate) struct ReportTracker {
     /// The number of reports under way. It is 0 if the last report ended after the last call of
@@ -14,7 +15,7 @@ pub(crate) struct ReportTracker {
     sessions: Mutex<HashMap<SessionId, usize>>,
 }
 
-/// Marks a report as under way until it is dropped.
+/// A guard that marks a report of an executor as under way at this judicator until it is dropped.
 pub(crate) struct ReportGuard<'a> {
     tracker: &'a ReportTracker,
     session: SessionId,

@@ -76,7 +76,7 @@ impl Judicator {
     }
 }
 
-/// Measures time while this judicator leads, and adds it to the age of the store.
+/// Measures the time for which this judicator leads and adds it to the age of the store, for retention.
 struct StoreAgeClock {
     /// The most that one step adds. Time during which the process was stopped does not count.
     longest_step: Duration,

@@ -11,7 +11,7 @@ use crate::Judicator;
 /// The number of tasks that wait to be logged. A slow store must neither delay the change events nor fill the memory.
 const WAITING: usize = 1024;
 
-/// Sends tasks that ended as `system_error` to the task that logs them.
+/// Sends tasks that ended as `system_error` to the judicator's background task that logs them.
 pub(crate) struct SystemErrorLog(mpsc::Sender<TaskId>);
 
 impl SystemErrorLog {

@@ -7,13 +7,13 @@ use model::TaskId;
 use rpc::TaskEvent;
 use tokio::sync::mpsc;
 
-/// The calls that wait for changes, by task.
+/// The calls at this judicator that wait for a change of a task, by task.
 #[derive(Default)]
 pub(crate) struct TaskWatchers {
     tasks: Mutex<HashMap<TaskId, Vec<mpsc::UnboundedSender<TaskUpdate>>>>,
 }
 
-/// An update for a call that waits for a task: the new status, or the advice to read the task again.
+/// An update for a call at a judicator that waits for a task: the new status, or the advice to read it again.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskUpdate {
     StatusChanged(TaskEvent),
@@ -21,7 +21,7 @@ pub(crate) enum TaskUpdate {
     Reread,
 }
 
-/// A call's subscription to the changes of one task. Dropping it unsubscribes.
+/// The subscription of a call at a judicator to the changes of one task. Dropping it unsubscribes.
 pub(crate) struct TaskWatcher {
     pub(crate) updates: mpsc::UnboundedReceiver<TaskUpdate>,
     id: TaskId,

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 const SECONDS: usize = WINDOW.as_secs() as usize;
 
-/// Counts finished tasks over a sliding window: one count for each full second, and one for the current second.
+/// Counts the tasks that finished during the last seconds, for the throughput in a judicator's statistics. It has one
+/// count for each full second, and one for the current second.
 pub(crate) struct ThroughputWindow {
     start: Instant,
     counts: Mutex<[SecondCount; SECONDS + 1]>,
 }
 
-/// The tasks that finished in one second since the start.
+/// The number of tasks that finished in one second, for the throughput in a judicator's statistics.
 #[derive(Clone, Copy, Default)]
 struct SecondCount {
     second: u64,

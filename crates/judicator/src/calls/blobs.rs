@@ -72,7 +72,8 @@ fn write_error(path: &Path, error: Error) -> CallError {
     }
 }
 
-/// The temporary file of a blob that is being received. Dropping it removes the file, unless the store has moved it.
+/// The temporary file of a blob that a judicator is receiving. Dropping it removes the file, unless the store has moved
+/// it.
 struct IncomingFile(PathBuf);
 
 impl Drop for IncomingFile {

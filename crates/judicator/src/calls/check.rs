@@ -19,18 +19,18 @@ const ANSWER_VALID_FOR: Duration = Duration::from_secs(1);
 /// A store that takes longer is not ready. It is less than a gateway waits, so that the gateway gets the reason.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The last readiness check, under way or answered.
+/// The last readiness check of a judicator, under way or answered; its answer serves all callers for a second.
 #[derive(Default)]
 pub(crate) struct ReadinessChecks(Mutex<Option<ReadinessCheck>>);
 
-/// A check that has begun.
+/// A readiness check of a judicator that has begun, with a receiver for its answer.
 #[derive(Clone)]
 struct ReadinessCheck {
     begun: Instant,
     answer: watch::Receiver<Option<ReadinessAnswer>>,
 }
 
-/// The answer of a check, and when it came.
+/// The answer of a judicator's readiness check, and when it came.
 #[derive(Clone)]
 struct ReadinessAnswer {
     at: Instant,

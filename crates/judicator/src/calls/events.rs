@@ -30,7 +30,7 @@ impl Judicator {
     }
 }
 
-/// Yields the changes of one task's status, in order and each once.
+/// Yields the changes of one task's status to a call that streams them, in order and each once.
 struct TaskEventFollower {
     store: Arc<dyn TaskStore>,
     watcher: TaskWatcher,

@@ -22,7 +22,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What the fake store does wrong.
+/// What the fake task store in the judicator's tests does wrong.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum StoreFault {
     None,
@@ -35,7 +35,8 @@ pub(crate) enum StoreFault {
     LaggingGet,
 }
 
-/// A store for readiness checks and for reading one task. It fails as configured by its [`StoreFault`].
+/// A fake task store for the judicator's tests of readiness checks and of waiting for a task. It fails as configured by
+/// its [`StoreFault`].
 pub(crate) struct FaultyStore {
     fault: StoreFault,
     pub(crate) checks: AtomicU32,
@@ -147,7 +148,7 @@ impl TaskStore for FaultyStore {
     }
 }
 
-/// A judicator on a [`FaultyStore`].
+/// A judicator on a fake task store that fails as the test chooses.
 pub(crate) struct TestJudicator {
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) judicator: Arc<Judicator>,

@@ -13,7 +13,10 @@ use crate::metric_names::FINISHES;
 
 impl Judicator {
     /// Turns change events into hints for executors and updates for waiting calls.
-    pub(crate) async fn dispatch(self: Arc<Self>, mut changes: broadcast::Receiver<ChangeEvent>) {
+    pub(crate) async fn forward_change_events(
+        self: Arc<Self>,
+        mut changes: broadcast::Receiver<ChangeEvent>,
+    ) {
         loop {
             match changes.recv().await {
                 Ok(change) => self.on_change(change),
