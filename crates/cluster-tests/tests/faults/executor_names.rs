@@ -28,7 +28,7 @@ async fn a_second_executor_with_the_same_name_is_refused() {
     assert_eq!(second.wait_for_end(SOON).await.code(), Some(1));
     let log = second.log();
     assert!(
-        log.contains("an executor named e is already at work") && log.contains("executor.name"),
+        log.contains("an executor named e is already running") && log.contains("executor.name"),
         "{log}"
     );
 

@@ -159,18 +159,18 @@ async fn boot_forwards_sighup_to_its_services() {
         .env_remove("CONCLAVE_NODE_LOG");
     let boot = NodeProcess::spawn_logged("boot", system.folder.path(), command).unwrap();
     let service_log = || fs::read_to_string(data.join("log/etcd.log")).unwrap_or_default();
-    wait_until_logged(&boot, "etcd started").await;
+    wait_until_logged(&boot, "service started service=etcd").await;
 
     fs::write(&config, "[node]\nlog = 'debug'\n").unwrap();
     boot.signal(Signal::SIGHUP);
-    wait_until("the service to hear of it", SOON, async || {
+    wait_until("the service to receive SIGHUP", SOON, async || {
         service_log().contains("SIGHUP: reloading").then_some(())
     })
     .await;
     assert!(cluster_tests::is_alive(boot.pid()));
-    assert!(!boot.log().contains("etcd ended"), "{}", boot.log());
-    let told = fs::read_to_string(data.join("run/etcd.toml")).unwrap();
-    assert!(told.contains("log = \"debug\""), "{told}");
+    assert!(!boot.log().contains("service exited"), "{}", boot.log());
+    let written = fs::read_to_string(data.join("run/etcd.toml")).unwrap();
+    assert!(written.contains("log = \"debug\""), "{written}");
     boot.signal(Signal::SIGTERM);
     let mut boot = boot;
     assert!(boot.wait_for_end(SOON).await.success());

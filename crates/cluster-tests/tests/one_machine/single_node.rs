@@ -206,7 +206,7 @@ async fn status_and_stop_work_for_a_single_node() {
     let on_it = |verb: &'static str| [verb, "--data", text(&data)];
     for verb in ["status", "stop"] {
         let said = cli.run(&on_it(verb)).await;
-        said.assert_failure(1, &[text(&data), "--data", "started alone"]);
+        said.assert_failure(1, &[text(&data), "--data", "started without --cluster"]);
     }
 
     let mut up = up_without_rpc(&system, &[]);

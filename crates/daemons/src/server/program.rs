@@ -160,14 +160,14 @@ mod tests {
     fn versions_are_parsed() {
         for (text, version) in [
             (
-                "etcd ProgramVersion: 3.4.23\nGit SHA: x\nGo ProgramVersion: go1.19.8\n",
+                "etcd Version: 3.4.23\nGit SHA: x\nGo Version: go1.19.8\n",
                 Some(ProgramVersion(3, 4, 23)),
             ),
             (
                 "db version v6.0.5\nBuild Info: {\n",
                 Some(ProgramVersion(6, 0, 5)),
             ),
-            ("etcd ProgramVersion: 3.6.0-rc.1\n", Some(ProgramVersion(3, 6, 0))),
+            ("etcd Version: 3.6.0-rc.1\n", Some(ProgramVersion(3, 6, 0))),
             ("hello\n", None),
             ("", None),
         ] {
@@ -202,7 +202,7 @@ mod tests {
             assert!(error.ends_with(message), "{error}");
         };
         check(
-            "#!/bin/sh\necho etcd ProgramVersion: 3.3.9\n",
+            "#!/bin/sh\necho etcd Version: 3.3.9\n",
             "is etcd 3.3.9, but 3.4.0 or newer is needed; upgrade it or set etcd.program to a newer one",
         );
         check(
