@@ -17,7 +17,7 @@ use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
 use crate::task_loading::LoadedTask;
 
-/// The sender of a request.
+/// Who sent an HTTP request to the gateway: the user of its token, or anyone if the gateway has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The server has no tokens: every client may do everything, under any user name.

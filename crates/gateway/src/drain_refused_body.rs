@@ -90,11 +90,11 @@ async fn drain(body: Body) -> bool {
     timeout(DRAIN_TIME, reading).await.unwrap_or(false)
 }
 
-/// A request body that the middleware can take back from the handler.
+/// An HTTP request body that the gateway can take back from a handler, to discard what a refused request left.
 #[derive(Clone)]
 struct ReclaimableBody(Arc<Mutex<Option<UnreadBody>>>);
 
-/// The part of a body that the handler has not read.
+/// The part of an HTTP request body that the gateway's handler has not read, to be discarded after a refusal.
 struct UnreadBody {
     body: MinRateBody,
     /// Whether the handler has tried to read the body.

@@ -13,7 +13,7 @@ use crate::min_rate::MinTransferRate;
 use crate::quota_pool::{LimitedResource, QuotaPool};
 use crate::task_loading;
 
-/// The state that all requests share: the options, the judicator, and the pools of limited resources.
+/// The state that all HTTP requests to a gateway share: options, calls to the judicator, and quota pools.
 pub(crate) struct Gateway {
     pub(crate) options: GatewayOptions,
     pub(crate) calls: Arc<dyn Calls>,

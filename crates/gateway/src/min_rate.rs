@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// The rate that a client must keep: for each `window` of waiting, at least `window` times `bytes_per_second` bytes.
+/// The rate at which a client of the gateway must send request bodies and read responses, or the transfer fails. For
+/// each `window` of waiting it must transfer at least `window` times `bytes_per_second` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MinTransferRate {
     pub(crate) bytes_per_second: u64,
@@ -23,8 +24,8 @@ impl MinTransferRate {
     }
 }
 
-/// The waiting time and the bytes since the client last completed the bytes of a window. An average over the whole
-/// transfer would let a client send most of it at once and take hours for the rest.
+/// The time for which the gateway waited for a client, and the bytes, since the client last met the minimum rate. An
+/// average over the whole transfer would let a client send most of it at once and take hours for the rest.
 #[derive(Debug)]
 struct RateWindow {
     rate: MinTransferRate,
@@ -60,7 +61,7 @@ impl RateWindow {
     }
 }
 
-/// Measures the waiting time of a transfer and detects when it is too slow.
+/// Measures how long the gateway waits for a client in one transfer, and detects if it is below the minimum rate.
 #[derive(Debug)]
 pub(crate) struct TransferRateMonitor {
     window: RateWindow,

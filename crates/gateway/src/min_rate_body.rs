@@ -9,7 +9,7 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::min_rate::{MinTransferRate, TransferRateMonitor};
 
-/// A request body that ends with an error if the client sends it too slowly.
+/// An HTTP request body that ends with an error if the client sends it to the gateway too slowly.
 pub(crate) struct MinRateBody {
     body: Body,
     monitor: TransferRateMonitor,

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use crate::http_metrics;
 use crate::min_rate::{MinTransferRate, TransferRateMonitor};
 
-/// A connection that fails if the client reads a response too slowly. The time without anything to send does not
-/// count, so that waits and event streams may last.
+/// A client's TCP connection to the gateway, which fails if the client reads a response too slowly. The time without
+/// anything to send does not count, so that waits and event streams may last.
 pub(crate) struct MinRateStream {
     stream: TcpStream,
     monitor: TransferRateMonitor,

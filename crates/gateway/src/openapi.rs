@@ -20,7 +20,7 @@ use errors::ErrorModifier;
 use example::ExampleModifier;
 use forms::FormModifier;
 
-/// The OpenAPI document before the operator's options are applied.
+/// The OpenAPI document of the gateway's HTTP API before the operator's options are applied.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Tokens;
 
-/// Who may read `/metrics`.
+/// A gateway option: who may read the Prometheus metrics at `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsAccess {
     Open,
@@ -13,7 +13,8 @@ pub enum MetricsAccess {
     Off,
 }
 
-/// Options of a gateway. Sizes are in bytes.
+/// The options of a gateway: limits on requests, uploads and slow clients, tokens, and access to the metrics. Sizes are
+/// in bytes.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
     /// The largest request body, except for blobs.

@@ -12,13 +12,13 @@ use percent_encoding::percent_decode_str;
 use crate::GatewayOptions;
 use crate::request_error::RequestError;
 
-/// The task id `{id}` in the path of a route.
+/// The task id `{id}` in the path of a gateway URL, as an axum extractor.
 pub(crate) struct TaskPath(pub(crate) TaskId);
 
-/// The blob hash `{sha256}` in the path of a route.
+/// The blob hash `{sha256}` in the path of a gateway URL, as an axum extractor.
 pub(crate) struct BlobPath(pub(crate) BlobHash);
 
-/// The parameters `{id}/{step}/{output}` in the path of a route.
+/// The path `{id}/{step}/{output}` of a gateway URL that names an output stream of a task, as an axum extractor.
 pub(crate) struct OutputPath {
     pub(crate) id: TaskId,
     pub(crate) step: StepName,

@@ -10,7 +10,7 @@ use crate::http_metrics;
 use crate::quota_pool::QuotaLimit;
 use crate::request_error::RequestError;
 
-/// A kind of problem: its HTTP status, its name in the documentation, and its title.
+/// A kind of error response of the gateway (RFC 9457): its HTTP status, its name in the documentation, its title.
 pub(crate) struct ProblemKind {
     pub(crate) status: StatusCode,
     pub(crate) name: &'static str,
@@ -166,7 +166,7 @@ impl RequestError {
     }
 }
 
-/// The optional members of a `Problem`.
+/// The optional members of the gateway's error responses: the wrong field, the limit, and the actual value.
 #[derive(Default)]
 struct ProblemDetails {
     field: Option<String>,

@@ -7,7 +7,7 @@ use model::UserName;
 
 use crate::caller::Caller;
 
-/// Identifies the caller to whom a request's permits and bytes are charged.
+/// The caller to whom the gateway's quotas charge the permits and bytes of a request: a user or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QuotaKey {
     /// The user of a token, from all addresses together.
@@ -16,7 +16,7 @@ pub(crate) enum QuotaKey {
     Address(IpAddr),
 }
 
-/// The IP address of the client of a connection.
+/// The IP address of the client of a gateway connection, which quotas charge for requests without a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) IpAddr);
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::quota_key::QuotaKey;
 
-/// A resource whose use is limited.
+/// A resource of the gateway of which a quota pool limits the use, such as requests or bytes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitedResource {
     Requests,
@@ -37,7 +37,7 @@ impl LimitedResource {
     ];
 }
 
-/// A request was refused because a pool is used up.
+/// The error for a request that the gateway refuses because the quota pool of a resource is used up.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{}; {}", describe(self), advice(self.resource))]
 pub(crate) struct QuotaExceeded {
@@ -46,7 +46,7 @@ pub(crate) struct QuotaExceeded {
     pub(crate) limit: u64,
 }
 
-/// Which limit of a pool of permits or bytes a request exceeded: the share of its caller, or the whole pool.
+/// Which limit of a gateway quota pool a request exceeded: the share of its caller, or the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaLimit {
     /// The share of one caller.
@@ -86,7 +86,7 @@ fn advice(resource: LimitedResource) -> &'static str {
     }
 }
 
-/// A limited amount of a resource, of which each caller may hold a share.
+/// A limited amount of a gateway resource, such as requests or bytes, of which each caller may hold a share.
 pub(crate) struct QuotaPool {
     resource: LimitedResource,
     total: u64,
@@ -94,7 +94,7 @@ pub(crate) struct QuotaPool {
     state: Mutex<PoolState>,
 }
 
-/// The amounts in use, and the requests that wait for more.
+/// The state of a gateway quota pool: the amounts in use by caller, and the requests that wait for more.
 #[derive(Default)]
 struct PoolState {
     used: u64,
@@ -107,7 +107,7 @@ struct PoolState {
     granted_rank: u64,
 }
 
-/// A request that waits for its amount.
+/// A request that waits in the queue of a gateway quota pool for its amount.
 struct PoolWaiter {
     /// The lowest rank is served first. Each waiter ranks one higher than the last waiter of the same caller, so that
     /// callers take turns and a caller with many waiters does not delay the others.
@@ -119,10 +119,11 @@ struct PoolWaiter {
     granted: oneshot::Sender<QuotaPermit>,
 }
 
-/// Serves other waiters when a request ends its wait: it may have blocked smaller requests of its caller.
+/// A guard that serves other waiters of a gateway quota pool when a request ends its wait. The request may have blocked
+/// smaller requests of its caller.
 struct GrantOnDrop<'a>(&'a Arc<QuotaPool>);
 
-/// An amount that was acquired from a pool. Dropping it releases the amount.
+/// An amount that a request has acquired from a gateway quota pool. Dropping it releases the amount.
 pub(crate) struct QuotaPermit {
     pool: Arc<QuotaPool>,
     key: QuotaKey,

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::min_rate::MinTransferRate;
 use crate::quota_pool::QuotaExceeded;
 
-/// Why the gateway could not do what a request asks for.
+/// Why the gateway could not do what an HTTP request asks for; it becomes the error response.
 #[derive(Debug, Error)]
 pub(crate) enum RequestError {
     #[error(transparent)]

@@ -112,13 +112,14 @@ pub(crate) fn counted_size(size: u64) -> u64 {
     if size > UNCOUNTED_BYTES { size } else { 0 }
 }
 
-/// A response body that holds the quota of its request until the last byte is sent.
+/// An HTTP response body of the gateway that holds the quota of its request until the last byte is sent.
 struct QuotaHoldingBody {
     body: Body,
     quota: RequestQuota,
 }
 
-/// A chunk of a response body that holds the quota: hyper reads the body to its end before it sends the last chunks.
+/// A chunk of a gateway response body that holds the quota of its request until it is sent. Hyper reads the body to its
+/// end before it sends the last chunks.
 struct QuotaHoldingBytes {
     bytes: Bytes,
     _admission: RequestQuota,

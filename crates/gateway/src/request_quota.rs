@@ -18,12 +18,13 @@ pub(crate) const UNCOUNTED_BYTES: u64 = 64 << 10;
 /// A body up to this size needs no permit while it arrives: even one for each connection does not fill the memory.
 pub(crate) const SMALL_BODY_BYTES: u64 = 16 << 10;
 
-/// The permit and the bytes that a request holds. They are released when the last clone is dropped. Work on another
-/// thread holds a clone, because it continues after the client has closed the connection.
+/// The share of the gateway's quota pools that an HTTP request holds: a permit, and bytes in memory. They are released
+/// when the last clone is dropped. Work on another thread holds a clone, because it continues after the client has
+/// closed the connection.
 #[derive(Clone)]
 pub(crate) struct RequestQuota(Arc<RequestQuotaState>);
 
-/// What the clones of a `RequestQuota` share.
+/// The permit and the bytes of an HTTP request to the gateway, which the clones of its `RequestQuota` share.
 struct RequestQuotaState {
     key: QuotaKey,
     permit: Mutex<RequestPermit>,
@@ -32,7 +33,7 @@ struct RequestQuotaState {
     bytes_pool: Arc<QuotaPool>,
 }
 
-/// The permit of a request, which depends on its phase.
+/// The quota permit of an HTTP request to the gateway, for the phase that it is in: receiving or working.
 enum RequestPermit {
     /// The body is arriving. The request acquires its permit from `work` when the body is complete, so that slow
     /// clients take no permits from requests that can be processed. A small body needs no permit while it arrives.

@@ -81,7 +81,7 @@ async fn accept(
     }
 }
 
-/// Serves the connections of one listener.
+/// Serves the HTTP connections that one listener of the gateway accepts, within quotas and minimum rates.
 struct HttpServer {
     routes: Router,
     connections: Arc<QuotaPool>,

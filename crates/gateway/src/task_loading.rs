@@ -17,7 +17,8 @@ use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
 /// A usual task holds its permit for a millisecond, so this number is enough for thousands of requests per second.
 pub(crate) const MAX_LOADING_TASKS: u64 = 8;
 
-/// A task in memory and its permit. It must not be held while waiting for a client, for memory or for a task to end.
+/// A task that the gateway has loaded from a judicator, with the permit that limits how many are loaded at once. It
+/// must not be held while waiting for a client, for memory or for a task to end.
 pub(crate) struct LoadedTask {
     pub(crate) task: Task,
     pub(crate) permit: QuotaPermit,

@@ -8,7 +8,8 @@ use model::{NameError, UserName};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// The valid tokens and their users. Clones share the tokens, so `reload` changes them for all clones.
+/// The API tokens that the gateway accepts and their users, read from a file. Clones share the tokens, so `reload`
+/// changes them for all clones.
 ///
 /// Only hashes of tokens are in memory, so that no token can end up in a log or a core dump.
 #[derive(Clone)]
@@ -17,13 +18,13 @@ pub struct Tokens {
     entries: Arc<RwLock<Vec<TokenEntry>>>,
 }
 
-/// The hash of a token and its user.
+/// The hash of an API token that the gateway accepts, and the user of the token.
 struct TokenEntry {
     hash: [u8; 32],
     user: UserName,
 }
 
-/// Why a file of tokens cannot be used.
+/// Why the gateway cannot use the file of API tokens.
 #[derive(Debug, Error)]
 pub enum TokensError {
     #[error("cannot read the tokens in {path}")]

@@ -11,7 +11,7 @@ use utoipa::openapi::{
 
 use crate::problem_response::PROBLEM_KINDS;
 
-/// Adds the error responses to each operation of the document.
+/// A utoipa modifier that adds the error responses to each operation of the gateway's OpenAPI document.
 pub(super) struct ErrorModifier;
 
 impl utoipa::Modify for ErrorModifier {

@@ -11,7 +11,7 @@ use model::{
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 use uuid::Uuid;
 
-/// Adds the example to the schema of `Task`.
+/// A utoipa modifier that adds an example to the schema of `Task` in the gateway's OpenAPI document.
 pub(super) struct ExampleModifier;
 
 impl utoipa::Modify for ExampleModifier {

@@ -5,7 +5,7 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{AdditionalProperties, Schema};
 use utoipa::openapi::{Components, OpenApi, RefOr};
 
-/// Adjusts the form and the parameters of each operation of the document.
+/// A utoipa modifier that adjusts the form and the parameters in the gateway's OpenAPI document.
 pub(super) struct FormModifier;
 
 impl utoipa::Modify for FormModifier {

@@ -19,7 +19,7 @@ static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// A page without its content.
+/// The HTML frame of a gateway web page: title, navigation and style, around a content that the caller passes.
 pub(super) struct HtmlPage<'a> {
     pub(super) title: &'a str,
     pub(super) version: &'a str,

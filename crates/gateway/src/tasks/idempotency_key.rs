@@ -7,7 +7,8 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-/// The key that a client sent, or the key of one task of a batch (see [`IdempotencyKey::at`]).
+/// The `Idempotency-Key` that a client of the HTTP API sent, so that repeated requests add a task only once. Also the
+/// key of one task of a batch (see [`IdempotencyKey::at`]).
 pub(crate) struct IdempotencyKey(String);
 
 pub(super) const HEADER: &str = "Idempotency-Key";

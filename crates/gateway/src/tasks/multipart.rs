@@ -101,7 +101,7 @@ fn form_error(error: &MultipartError, limit: u64) -> RequestError {
     }
 }
 
-/// A part of a `multipart/form-data` request that adds a task: the task's JSON, a file or a zip.
+/// A part of a `multipart/form-data` request that adds a task to the gateway: the task's JSON, a file or a zip.
 struct FormPart {
     name: String,
     path: Option<String>,
@@ -118,14 +118,14 @@ impl FormPart {
     }
 }
 
-/// The files and zips of all parts.
+/// The files and zips in all parts of a `multipart/form-data` request that adds a task to the gateway.
 #[derive(Default)]
 struct AttachedFiles {
     source: FieldAttachments,
     data: FieldAttachments,
 }
 
-/// The files or the zip for one of the fields `source` and `data`.
+/// The form parts of a new task for one of its fields `source` and `data`: single files, or one zip.
 #[derive(Default)]
 struct FieldAttachments {
     files: Vec<(WorkspacePath, Bytes)>,

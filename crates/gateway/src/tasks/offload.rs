@@ -12,7 +12,7 @@ use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
 
-/// The contents of blobs by their hash.
+/// The contents that the gateway moves from new tasks to blobs, by the hash that names the blob.
 type BlobContents = BTreeMap<BlobHash, Bytes>;
 
 /// If the contents of a task exceed this together, all contents larger than `TINY` become blobs.

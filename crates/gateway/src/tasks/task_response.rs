@@ -37,7 +37,7 @@ pub(super) async fn task_response(
     Ok(written.map_err(|NoMemoryQuota { exceeded, .. }| exceeded)?)
 }
 
-/// The response does not fit into the memory quota.
+/// The error that the JSON of a task does not fit into the gateway's memory quota now, and the size of the JSON.
 struct NoMemoryQuota {
     size: u64,
     exceeded: QuotaExceeded,
@@ -83,7 +83,7 @@ fn write_large(quota: &RequestQuota, task: &Task) -> Result<Response, NoMemoryQu
     Ok(([(header::CONTENT_TYPE, media_type)], json).into_response())
 }
 
-/// A writer that only counts bytes.
+/// A writer that only counts bytes, to know the size of a task's JSON before the gateway writes it.
 struct ByteCounter(usize);
 
 impl io::Write for ByteCounter {

@@ -10,7 +10,7 @@ use zip::read::ZipFileEntry;
 
 use crate::request_error::RequestError;
 
-/// The limits for one zip.
+/// The limits of the gateway on the files and bytes that it unpacks from one zip of a new task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZipLimits {
     pub(super) files: usize,
@@ -147,14 +147,14 @@ fn check_entry(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(Workspac
     Ok(Some((path, mode & 0o111 != 0)))
 }
 
-/// Why an entry of a zip cannot be unpacked.
+/// Why the gateway cannot unpack an entry of a zip in a new task.
 enum EntryError {
     Refused(RequestError),
     /// The entry exceeds the limit for all zips of the request.
     TotalExceeded,
 }
 
-/// The limits on the unpacked size of one entry of a zip, in bytes.
+/// The limits of the gateway on the unpacked size of one entry of a zip in a new task, in bytes.
 #[derive(Clone, Copy)]
 struct EntryLimits {
     by_ratio: u64,

@@ -20,8 +20,8 @@ const MAX_FILES_PER_ZIP: usize = 10_000;
 /// The limit for all tasks of a request together.
 const MAX_FILES_PER_REQUEST: usize = 200_000;
 
-/// Unpacks the zips of one request and keeps count of what they contain. The unpacked files are charged to the request,
-/// which keeps them in memory until they are offloaded.
+/// Unpacks the zips of one request that adds tasks to the gateway, within limits for all of them together. The unpacked
+/// files are charged to the request, which keeps them in memory until they are offloaded.
 pub(super) struct ZipUnpacker<'a> {
     gateway: &'a Gateway,
     quota: &'a RequestQuota,
