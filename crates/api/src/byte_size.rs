@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A size in bytes. It is read from `1048576`, `"1MiB"`, `"1MB"` or `"64k"`, and written as a number of bytes.
+/// A size in bytes that a user writes in JSON, options or settings, with or without a unit. It is read from `1048576`,
+/// `"1MiB"`, `"1MB"` or `"64k"`, and written as a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
@@ -138,7 +139,7 @@ impl Serialize for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-        /// A serde visitor for a number or text.
+        /// A serde visitor that parses a [`ByteSize`] from a JSON number of bytes or from text with a unit.
         struct ByteSizeVisitor;
 
         impl Visitor<'_> for ByteSizeVisitor {

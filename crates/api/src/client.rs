@@ -32,7 +32,7 @@ use progress::TransferProgress;
 use request::{RepeatableRequest, ResponseKind};
 use retry::{AttemptError, HttpRetryPolicy};
 
-/// A client of the HTTP API of a gateway. Clones share their connections.
+/// A client of the HTTP API of a gateway, with one method for each call. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     http: reqwest::Client,
@@ -41,7 +41,7 @@ pub struct HttpClient {
     retry_policy: HttpRetryPolicy,
 }
 
-/// The timeouts for one response.
+/// The idle timeout and the deadline of the HTTP client for one response of a gateway.
 #[derive(Clone, Copy, Debug)]
 struct ResponseTimeouts {
     idle_timeout: Duration,
@@ -65,7 +65,7 @@ pub enum OutputName {
     Stderr,
 }
 
-/// The bytes of a blob as they arrive.
+/// The bytes of a blob that the HTTP client downloads from a gateway, as a stream.
 pub type BlobDownload = BoxStream<'static, Result<Bytes, HttpClientError>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ pub(crate) fn serialize<S: Serializer>(command: &StepCommand, serializer: S) -> 
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StepCommand, D::Error> {
-    /// A serde visitor for text or a list of texts.
+    /// A serde visitor that parses the command of a step from JSON: text for the shell, or a list of arguments.
     struct CommandVisitor;
 
     impl<'de> Visitor<'de> for CommandVisitor {

@@ -12,7 +12,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::serde_text;
 
-/// The JSON object `{"text" | "base64" | "blob": ..., "executable": ...}`.
+/// The content of a task's file or input as a JSON object `{"text" | "base64" | "blob": ..., "executable": ...}`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ContentFields {
@@ -22,13 +22,13 @@ struct ContentFields {
     executable: Option<bool>,
 }
 
-/// Bytes that are base64 text in JSON.
+/// The bytes of a task's file or input, which are base64 text in JSON.
 struct Base64Bytes(Bytes);
 
-/// A blob's hash that is hexadecimal text in JSON.
+/// The hash of the blob that holds a task's file or input, which is hexadecimal text in JSON.
 struct BlobHashText(BlobHash);
 
-/// The value of one path in `source` or `data`: a file, or the zip of `{"zip": {"base64": ...}}`.
+/// The JSON value of one path in `source` or `data` of a task: a file, or the zip of `{"zip": {"base64": ...}}`.
 pub(crate) struct ParsedFile {
     pub(crate) content: Content,
     pub(crate) executable: Option<bool>,
@@ -47,7 +47,7 @@ impl ParsedFile {
 
 impl<'de> Deserialize<'de> for ParsedFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParsedFile, D::Error> {
-        /// A serde visitor for text or an object with a content.
+        /// A serde visitor that parses a file of a task from JSON: text, or an object with the content.
         struct ParsedFileVisitor;
 
         impl<'de> Visitor<'de> for ParsedFileVisitor {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A duration. It is read from `2`, `0.25`, `"2s"`, `"250ms"` or `"1m30s"`, and written as seconds.
+/// A duration that a user writes in JSON, options or settings, with or without units. It is read from `2`, `0.25`,
+/// `"2s"`, `"250ms"` or `"1m30s"`, and written as seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(pub Duration);
 
@@ -139,7 +140,7 @@ impl Serialize for HumanDuration {
 
 impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<HumanDuration, D::Error> {
-        /// A serde visitor for a number or text.
+        /// A serde visitor that parses a [`HumanDuration`] from a JSON number of seconds or from text with units.
         struct HumanDurationVisitor;
 
         impl Visitor<'_> for HumanDurationVisitor {

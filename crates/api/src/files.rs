@@ -13,7 +13,7 @@ use crate::content::{self, ParsedFile};
 use crate::item_limits::{CountedItem, ItemCounter, count_rest_of_map};
 use crate::serde_text;
 
-/// The files of a task as a user sends them: a map from path to file, or one zip.
+/// The field `source` or `data` of a task as a user sends it in JSON: a map from path to file, or one zip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilesOrZip {
     ByPath(model::TaskFiles),
@@ -42,7 +42,7 @@ impl From<model::TaskFiles> for FilesOrZip {
     }
 }
 
-/// Deserializes a key of the map as a path.
+/// A serde seed that parses a key of `source` or `data` in a task's JSON as a path in the workspace.
 struct WorkspacePathSeed;
 
 impl<'de> DeserializeSeed<'de> for WorkspacePathSeed {
@@ -55,7 +55,7 @@ impl<'de> DeserializeSeed<'de> for WorkspacePathSeed {
 
 impl<'de> Deserialize<'de> for FilesOrZip {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FilesOrZip, D::Error> {
-        /// A serde visitor for both forms.
+        /// A serde visitor that parses `source` or `data` of a task from JSON: a map from path to file, or one zip.
         struct FilesVisitor;
 
         impl<'de> Visitor<'de> for FilesVisitor {
@@ -128,7 +128,7 @@ impl Serialize for FilesOrZip {
     }
 }
 
-/// A file to serialize, with the path that decides its form.
+/// A file of a task to serialize as JSON, with its path, which decides the form.
 struct FileEntry<'a> {
     path: &'a WorkspacePath,
     file: &'a TaskFile,
@@ -145,7 +145,7 @@ impl Serialize for FileEntry<'_> {
     }
 }
 
-/// The content of a zip to serialize, which is never written as text.
+/// The content of a zip in a task's JSON, which is serialized as base64 or as a blob's hash, never as text.
 struct ZipContent<'a>(&'a Content);
 
 impl Serialize for ZipContent<'_> {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
-/// An integer that may be written as a float without a fraction.
+/// An integer in the JSON of a request, which may be written as a float without a fraction (`2.0`).
 struct Integer<T>(T);
 
 impl<'de, T> Deserialize<'de> for Integer<T>
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// A serde visitor that accepts a number in the range of its type.
+/// A serde visitor that parses a JSON number, also `2.0`, as an integer in the range of its type.
 pub(crate) struct IntegerVisitor<T>(PhantomData<T>);
 
 macro_rules! impl_integer_visitors {

@@ -19,7 +19,7 @@ pub(crate) const MAX_ITEMS_PER_LIST: usize = 10_000;
 /// The limit for the items of all tasks of a request together.
 pub(crate) const MAX_ITEMS_PER_REQUEST: usize = 200_000;
 
-/// How many more tasks and items the current request may contain.
+/// How many more tasks and items the JSON of the request being parsed may contain, to protect the memory.
 #[derive(Clone, Copy)]
 struct RemainingBudget {
     tasks: usize,
@@ -41,7 +41,7 @@ pub(crate) fn with_budget<T>(tasks: usize, read: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The type of the items that are counted.
+/// The kind of items in the JSON of a request whose number is limited while it is parsed.
 #[derive(Clone, Copy)]
 pub(crate) enum CountedItem {
     Tasks,
@@ -62,7 +62,7 @@ impl CountedItem {
     }
 }
 
-/// Counts the items of one list or object while it is parsed.
+/// Counts the items of one list or object in the JSON of a request while it is parsed, and enforces the limit.
 pub(crate) struct ItemCounter {
     kind: CountedItem,
     limit: usize,
@@ -160,7 +160,7 @@ where
     Ok(items)
 }
 
-/// A serde visitor for a list with a limited number of items.
+/// A serde visitor that parses a list in the JSON of a request with a limited number of items.
 struct ListVisitor<T> {
     kind: CountedItem,
     item: PhantomData<T>,
@@ -188,7 +188,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
 pub(crate) fn variables<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    /// A serde visitor for a limited number of environment variables.
+    /// A serde visitor that parses a limited number of environment variables of a step from JSON.
     struct VariablesVisitor;
 
     impl<'de> Visitor<'de> for VariablesVisitor {

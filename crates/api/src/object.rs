@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-/// A struct whose derived deserializer is an inherent function, because of `#[serde(remote = "Self")]`.
+/// A struct of the HTTP API that is parsed from JSON objects only, although serde would also accept a list. Its derived
+/// deserializer is an inherent function, because of `#[serde(remote = "Self")]`.
 pub(crate) trait JsonObject: Sized {
     /// Ends the error message "expected ...".
     const EXPECTED: &'static str;
@@ -17,7 +18,7 @@ pub(crate) trait JsonObject: Sized {
     fn deserialize_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
-/// A serde visitor that accepts a JSON object and nothing else.
+/// A serde visitor that parses a struct of the HTTP API from a JSON object and refuses everything else.
 pub(crate) struct JsonObjectVisitor<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: JsonObject> Visitor<'de> for JsonObjectVisitor<T> {

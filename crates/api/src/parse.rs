@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{NewTasks, item_limits};
 
-/// Why the JSON of a request cannot be parsed.
+/// Why the JSON of a request to the HTTP API cannot be parsed.
 #[derive(Debug, Error)]
 pub enum ParseError {
     #[error("the body is empty; send a JSON object")]
@@ -129,7 +129,7 @@ fn in_words_of_json(message: &str) -> String {
         .fold(message.to_string(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Prefixes the field of an error with a path, which may be empty.
+/// Prefixes the field that an error about a request's JSON names with the path to the field, which may be empty.
 trait WithinPath {
     fn within_path(self, path: &str) -> Self;
 }

@@ -18,6 +18,7 @@ use crate::{byte_size, duration};
 /// Declares types that only define a schema component of the same name.
 macro_rules! schemas {
     ($($name:ident = $schema:expr;)*) => {$(
+        /// Defines the component of this name in the OpenAPI document of the HTTP API; it is not used as a value.
         #[derive(Debug)]
         pub struct $name;
 
@@ -267,7 +268,7 @@ fn path() -> AllOf {
 const PATH_BYTES: usize = 1019;
 const PATH_PART_BYTES: usize = 255;
 
-/// A field that holds the content of a file.
+/// A form of a file's content in the OpenAPI schemas of the HTTP API: text, base64, or the hash of a blob.
 #[derive(Clone, Copy)]
 enum ContentForm {
     Text,
@@ -275,7 +276,7 @@ enum ContentForm {
     Blob,
 }
 
-/// Whether the object of a file has the field `executable`.
+/// Whether a file's object has the field `executable` in the OpenAPI schemas of the HTTP API.
 #[derive(Clone, Copy)]
 enum ExecutableField {
     /// The object has no such field.

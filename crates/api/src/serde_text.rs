@@ -17,7 +17,7 @@ where
     D: Deserializer<'de>,
     E: Display,
 {
-    /// A serde visitor that accepts text and parses it.
+    /// A serde visitor that accepts JSON text and parses it as a type of the model, such as an id or a name.
     struct TextVisitor<T, E, F> {
         expected: &'static str,
         parse: F,
@@ -88,7 +88,7 @@ pub(crate) mod optional {
             pub(crate) mod $module {
                 use super::*;
 
-                /// A value of the type, deserialized from text.
+                /// A value of the model that is text in JSON, as the content of an optional field.
                 #[derive(serde::Deserialize)]
                 struct TextValue(#[serde(with = $inner)] $type);
 

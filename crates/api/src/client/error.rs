@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::Problem;
 
-/// Why a request to the HTTP API failed.
+/// Why a request of the HTTP client to a gateway failed.
 #[derive(Debug, Error)]
 pub enum HttpClientError {
     /// The server refused the request.

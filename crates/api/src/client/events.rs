@@ -6,7 +6,7 @@ use futures::stream::{self, Stream, StreamExt};
 use super::HttpClientError;
 use crate::{Problem, TaskEvent};
 
-/// Splits the bytes of a response into events.
+/// Splits the bytes of a gateway's response into server-sent events, for the HTTP client.
 struct EventReader<S> {
     bytes: S,
     buffer: Vec<u8>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::HttpClientError;
 
-/// Options of [`HttpClient`](crate::HttpClient).
+/// Options of the client of a gateway's HTTP API: token, trusted certificates, timeouts and retries.
 #[derive(Clone)]
 pub struct HttpClientOptions {
     /// Sent with every request.

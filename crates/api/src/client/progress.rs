@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 
-/// The time at which a connection last transferred bytes.
+/// The time at which an HTTP client's connection to a gateway last transferred bytes, for its idle timeout.
 #[derive(Clone, Debug)]
 pub(super) struct TransferProgress(Arc<Mutex<Instant>>);
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::{Method, Url};
 use serde::Serialize;
 
-/// A request without a stream as its body, so that it can be sent again.
+/// A request of the HTTP client to a gateway that can be sent again, because its body is not a stream.
 pub(super) struct RepeatableRequest {
     pub(super) method: Method,
     pub(super) url: Url,
@@ -17,7 +17,7 @@ pub(super) struct RepeatableRequest {
     pub(super) response: ResponseKind,
 }
 
-/// The kind of a response, which decides the timeout for its body.
+/// The kind of response that the HTTP client expects of a gateway; it decides the timeout for the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseKind {
     /// Small: the deadline of the request applies to the whole body.

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::HttpClientError;
 
-/// Why one attempt at a request failed.
+/// Why one attempt of the HTTP client to send a request to a gateway failed, and when to try again.
 pub(super) struct AttemptError {
     pub(super) error: HttpClientError,
     /// The `Retry-After` of the response.
     pub(super) retry_after: Option<Duration>,
 }
 
-/// How long a client repeats a request that failed for a transient reason.
+/// How long the HTTP client of a gateway repeats a request that failed for a transient reason.
 #[derive(Clone, Debug)]
 pub(super) struct HttpRetryPolicy {
     idle_timeout: Duration,
@@ -23,7 +23,7 @@ pub(super) struct HttpRetryPolicy {
     has_connected: Arc<AtomicBool>,
 }
 
-/// The attempts at one request so far.
+/// The attempts of the HTTP client at one request to a gateway so far, which decide whether it tries again.
 pub(super) struct HttpAttempts<'a> {
     retry_policy: &'a HttpRetryPolicy,
     began: Instant,
