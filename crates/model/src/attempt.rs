@@ -2,7 +2,7 @@
 
 use crate::{AttemptNumber, SessionId, TaskId, TaskResult, TaskStatus};
 
-/// Identifies one attempt: the task, the session that holds it, and the number of the attempt.
+/// Identifies one attempt to run a task: the task, the executor session that holds it, and the attempt's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     pub task: TaskId,
@@ -10,7 +10,7 @@ pub struct AttemptId {
     pub attempt: AttemptNumber,
 }
 
-/// An attempt that has ended, as a report lists it under `complete`.
+/// An attempt of a task that has ended, as an executor's report to a judicator lists it under `complete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletedAttempt {
     /// The session may be an earlier one of this executor, if the executor found the attempt in its spool.
@@ -18,7 +18,7 @@ pub struct CompletedAttempt {
     pub end: AttemptEnd,
 }
 
-/// How an attempt ended: with a result, or without one.
+/// How an executor's attempt to run a task ended: with a result, or without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all values are large")]
 pub enum AttemptEnd {
@@ -30,7 +30,7 @@ pub enum AttemptEnd {
     PlatformFailure(String),
 }
 
-/// An attempt that has not ended, as a report lists it under `executing`.
+/// An attempt of a task that has not ended, as an executor's report to a judicator lists it under `executing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutingAttempt {
     pub attempt_id: AttemptId,

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 use crate::NameError;
 use crate::id::hex_digit;
 
-/// The SHA-256 of a blob's bytes, which is also the blob's name.
+/// The SHA-256 of a blob's bytes (a file or input of tasks), which is also the blob's name in the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobHash(pub [u8; 32]);
 
-/// Computes a [`BlobHash`] from bytes that arrive in pieces.
+/// Computes the [`BlobHash`] of a file or input of a task from bytes that arrive in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct BlobHasher(Sha256);
 

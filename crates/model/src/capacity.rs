@@ -13,7 +13,7 @@ pub struct Capacity {
     pub open_files: u64,
 }
 
-/// The resources that a task requests of a slot.
+/// The resources that a task requests of an executor's slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
     /// Bytes of memory and of files together, of the step that requests most.

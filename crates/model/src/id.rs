@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// The id of a task. Conclave makes UUIDv7, which sort by time; a caller may choose any UUID.
+/// The id of a task, a UUID. Conclave makes UUIDv7, which sort by time; a caller may choose any UUID.
 ///
 /// The crates that have a clock make new ids with `Uuid::now_v7`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,11 +20,11 @@ pub struct TaskIdPrefix(String);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub Uuid);
 
-/// The number of a task's attempt: 0 before the first, then 1, 2, ...
+/// The number of an attempt to run a task, counted for each task: 0 before the first, then 1, 2, ...
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct AttemptNumber(pub u32);
 
-/// The sequence number of a report within its session, from 1.
+/// The sequence number of an executor's report to a judicator within its session, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReportSeq(pub u64);
 
@@ -36,11 +36,11 @@ pub struct UserName(String);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutorName(String);
 
-/// The name of a network that a step may request. The operators of the executors define the networks.
+/// The name of a network that a step of a task may request. The operators of the executors define the networks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkName(String);
 
-/// Why a text is not a valid name, id or hash.
+/// Why a text is not a valid name, id or hash in the model (of a task, user, executor, network or blob).
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     #[error("must not be empty")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Capacity, CompileStep, InvalidField, Limits, TaskSpec};
 
-/// The operator's default and maximum limits for steps.
+/// The operator's default and maximum resource limits for the steps of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitPolicy {
     pub default: Limits,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Capacity, ExecutorName, SessionId, StatusCounts, UnixTime};
 
-/// An executor as the store knows it.
+/// An executor as the store knows it, for people to read: its session, health, slots and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorState {
     pub name: ExecutorName,
@@ -24,7 +24,7 @@ pub struct ExecutorState {
     pub report_time: UnixTime,
 }
 
-/// Whether a node is alive.
+/// Whether an executor or judicator is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     Alive,
@@ -32,7 +32,7 @@ pub enum Health {
     Gone,
 }
 
-/// A judicator with its etcd member and its member of the replica set.
+/// A judicator with its etcd member and its member of the replica set, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudicatorState {
     pub name: String,
@@ -50,7 +50,7 @@ pub struct JudicatorState {
     pub mongodb: Option<ClusterMemberState>,
 }
 
-/// The state of a judicator's etcd or mongod server within its cluster.
+/// The state of a judicator's etcd or mongod server within its cluster, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMemberState {
     pub address: String,
@@ -65,7 +65,7 @@ pub struct ClusterMemberState {
 /// The message to users while there is no executor.
 pub const NO_EXECUTOR_MESSAGE: &str = "no executor is connected: tasks wait until one joins";
 
-/// Counts over the whole system.
+/// Counts over the whole system: tasks by status, executors, slots, and the tasks finished per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     pub counts: StatusCounts,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::TaskStatus;
 
-/// How a step ended, and what it used.
+/// How a step of a task (compile or execute) ended, what it used, and what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub reason: OutcomeReason,
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub stderr: CapturedOutput,
 }
 
-/// What a step wrote to stdout or stderr, up to a limit.
+/// What a step of a task wrote to stdout or stderr, up to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CapturedOutput {
     pub bytes: Bytes,
@@ -30,7 +30,7 @@ pub struct CapturedOutput {
     pub truncated: bool,
 }
 
-/// Why a step ended.
+/// Why a step of a task (compile or execute) ended, such as its exit, a signal or an exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutcomeReason {
     Exited,
@@ -45,7 +45,8 @@ pub enum OutcomeReason {
     Cancelled,
 }
 
-/// The outcomes of an attempt's steps. If there is no execute outcome, the compile step failed.
+/// The result of an attempt to run a task: the outcomes of its steps. If there is no execute outcome, the compile step
+/// failed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskResult {
     pub compile: Option<Outcome>,

@@ -30,7 +30,7 @@ pub struct Report {
     pub intent: ReportIntent,
 }
 
-/// What an executor reports about itself.
+/// What an executor tells a judicator about itself in each report: slots, host, version and capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorInfo {
     pub slots: u32,
@@ -43,7 +43,7 @@ pub struct ExecutorInfo {
     pub capacity: Option<Capacity>,
 }
 
-/// Whether the session goes on after this report.
+/// Whether the executor's session goes on after this report to a judicator, or ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportIntent {
     Stay,
@@ -51,7 +51,7 @@ pub enum ReportIntent {
     Leave,
 }
 
-/// A judicator's answer to a report.
+/// A judicator's answer to a report of an executor: instructions, or why the report was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportAnswer {
     Done(ReportInstructions),
@@ -66,7 +66,7 @@ pub enum ReportAnswer {
     },
 }
 
-/// What the executor must do after its report: attempts to drop, and attempts to run.
+/// What an executor must do after its report to a judicator: attempts to drop, and attempts to run.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReportInstructions {
     /// Completed attempts that the executor may forget, and executing ones that it must kill.
@@ -74,7 +74,7 @@ pub struct ReportInstructions {
     pub assign: Vec<Assignment>,
 }
 
-/// A task that is handed to an executor.
+/// A task that a judicator hands to an executor in the answer to a report, to run one attempt of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     pub attempt_id: AttemptId,
@@ -83,7 +83,7 @@ pub struct Assignment {
     pub platform_losses: u32,
 }
 
-/// A task that a session holds according to the store.
+/// A task that an executor's session holds according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldTask {
     pub attempt_id: AttemptId,
@@ -91,7 +91,7 @@ pub struct HeldTask {
     pub assigned_in: ReportSeq,
 }
 
-/// What the store does with held tasks that the report does not name.
+/// What the store does with tasks that an executor's session holds but that its report does not name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReconciledTasks {
     /// The executor received these and no longer has them.
@@ -120,7 +120,7 @@ pub fn reconcile_held_tasks(held: &[HeldTask], report: &Report) -> ReconciledTas
     reconciled
 }
 
-/// Step 1 of a report: whether the store accepts the report's session.
+/// Whether the store accepts the session of an executor's report, which is step 1 of handling the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCheck {
     /// The report is the session's next one, or a repeat of its last.
@@ -130,7 +130,7 @@ pub enum SessionCheck {
     Refused(ReportAnswer),
 }
 
-/// The session that a store has under an executor's name.
+/// The session that a task store has recorded under an executor's name, to check the next report against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSession {
     pub session: SessionId,

@@ -10,7 +10,7 @@ pub const MAX_PLATFORM_FAILURES: u32 = 10;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The number of a task's attempts that ended without a result.
+/// The number of attempts to run a task that ended without a result, by whether the platform alone failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedAttempts {
     /// Attempts that count against the bound on attempts.
@@ -19,7 +19,7 @@ pub struct FailedAttempts {
     pub platform: u32,
 }
 
-/// Why the store takes an attempt away from its executor.
+/// Why the store takes an attempt of a task away from its executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason<'a> {
     /// The executor returned the attempt before it had a result. This does not count as a failure.
@@ -31,7 +31,7 @@ pub enum ReleaseReason<'a> {
     PlatformFailure(&'a str),
 }
 
-/// What happens to a task after one of its attempts was released.
+/// What happens to a task after an attempt was taken away from its executor: the task is retried or given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseDecision {
     /// The task waits for its next attempt. If `trouble` is `None`, the task keeps its earlier one.

@@ -8,7 +8,7 @@ use crate::{
     AttemptNumber, ExecutorName, InvalidField, TaskId, TaskIdPrefix, TaskStatus, UnixTime, UserName,
 };
 
-/// A search for tasks. A task must match every filter that is set.
+/// A search for tasks in the store: filters, order and page. A task must match every filter that is set.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskQuery {
     pub ids: Vec<TaskId>,
@@ -30,7 +30,7 @@ pub struct TaskQuery {
     pub after: Option<SearchCursor>,
 }
 
-/// The order of tasks by the time they were added.
+/// The order of the tasks in a search result, by the time at which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SortOrder {
     Oldest,
@@ -38,7 +38,7 @@ pub enum SortOrder {
     Newest,
 }
 
-/// Where a page ended: the last task on it, and the search that it belongs to.
+/// Where a page of a task search ended: the last task on it, and the search that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchCursor {
     pub add_time: UnixTime,
@@ -47,7 +47,7 @@ pub struct SearchCursor {
     pub fingerprint: u32,
 }
 
-/// One page of a search result.
+/// One page of the result of a search for tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub tasks: Vec<TaskSummary>,
@@ -57,7 +57,7 @@ pub struct Page {
     pub complete: bool,
 }
 
-/// A task as it is shown in a list.
+/// A task as it is shown in a list of search results: its main fields, without files and outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSummary {
     pub id: TaskId,
@@ -90,7 +90,7 @@ impl TaskSummary {
     }
 }
 
-/// The number of tasks in each status.
+/// The number of tasks in the store for each status.
 pub type StatusCounts = BTreeMap<TaskStatus, u64>;
 
 impl TaskQuery {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The status of a task.
+/// The status of a task: waiting, compiling, running, or one of the final statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskStatus {
     /// Added, and not known to have started.

@@ -10,7 +10,7 @@ use crate::{
     UserName, WorkspacePath,
 };
 
-/// What a user requests: commands, files, input and limits.
+/// What a user requests of a task: commands, files, input, limits and priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
     pub user: UserName,
@@ -24,7 +24,7 @@ pub struct TaskSpec {
     pub data: TaskFiles,
 }
 
-/// The step that compiles the source.
+/// The optional first step of a task, which compiles the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileStep {
     pub command: StepCommand,
@@ -35,7 +35,7 @@ pub struct CompileStep {
     pub limits: Limits,
 }
 
-/// The step that runs the program.
+/// The step of a task that runs the user's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteStep {
     pub command: StepCommand,
@@ -49,7 +49,7 @@ pub struct ExecuteStep {
     pub limits: Limits,
 }
 
-/// The command of a step.
+/// The command that a step of a task runs: a command line for the shell, or a program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepCommand {
     /// A command line for the shell.
@@ -61,21 +61,21 @@ pub enum StepCommand {
 /// The files that a user gives a task for its steps, by their path in the workspace.
 pub type TaskFiles = BTreeMap<WorkspacePath, TaskFile>;
 
-/// One file of a task.
+/// A file that a user gives a task for its steps: its content, and whether it is executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFile {
     pub content: Content,
     pub executable: bool,
 }
 
-/// The content of a file or of stdin: the bytes, or the hash of the blob that holds them.
+/// The content of a task's file or standard input: the bytes, or the hash of the blob that holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Inline(Bytes),
     Blob(BlobHash),
 }
 
-/// The resources that a step may use. `None` means no limit.
+/// The resources that a step of a task may use: time, memory, output, processes and files. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Limits {
     pub wall: Option<Duration>,
@@ -97,14 +97,14 @@ pub struct Limits {
     pub space: Option<u64>,
 }
 
-/// A task to add. Adding the same id and spec again has no effect.
+/// A request to add a task, with the id under which it is stored. Adding the same id and spec again has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddTask {
     pub id: TaskId,
     pub spec: TaskSpec,
 }
 
-/// The answer to an `AddTask`.
+/// The answer to a request to add a task: its id, when it was added, and whether it existed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddedTask {
     pub id: TaskId,
@@ -113,7 +113,7 @@ pub struct AddedTask {
     pub existed: bool,
 }
 
-/// A task with everything known about it.
+/// A task with everything known about it: specification, status, executor, attempts, times and result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub id: TaskId,

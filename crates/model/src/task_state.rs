@@ -7,7 +7,7 @@ use crate::{
     TaskId, TaskStatus, UnixTime,
 };
 
-/// The fields of a stored task that decide which transitions it may take.
+/// The fields of a stored task that decide which status transitions it may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskState {
     pub id: TaskId,
@@ -25,7 +25,7 @@ pub struct TaskState {
     pub report_time: Option<UnixTime>,
 }
 
-/// How an attempt ended, like [`AttemptEnd`](crate::AttemptEnd), with the result in the form `R` that a store writes.
+/// How an attempt of a task ended, like [`AttemptEnd`](crate::AttemptEnd), with the result as a store writes it: `R`.
 #[derive(Debug)]
 pub enum EncodedEnd<R> {
     Result { status: TaskStatus, result: R },
@@ -33,7 +33,7 @@ pub enum EncodedEnd<R> {
     PlatformFailure(String),
 }
 
-/// The transition of a task whose current attempt has ended.
+/// The transition that a store applies to a task whose current attempt has ended: finish it, or release it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EndTransition<'a, R> {
     Finish { status: TaskStatus, result: &'a R },

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime(pub i64);
 
-/// The age of a store in microseconds: the time that leaders have measured while they led. Retention uses it in place
-/// of a wall clock.
+/// The age of a task store in microseconds: the time that leading judicators have measured while they led. Retention
+/// uses it in place of a wall clock.
 ///
 /// Each leader adds what it measures on its monotonic clock, so setting a clock or switching the machines off makes no
 /// store older.

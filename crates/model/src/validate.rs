@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{Limits, StepCommand, TaskSpec, WorkspacePath};
 
-/// Why input is refused: the field, the problem, and the limit with the actual value if a limit was exceeded.
+/// Why a task or parameter of a user is refused: the field, the problem, and the limit if it was exceeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
     /// The path of the field, as the caller spells it: `execute.limits.wall`.
@@ -17,7 +17,7 @@ pub struct InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// The limits on the size of a task.
+/// The limits on the size of a new task: its files, inline bytes, command, arguments and variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskSizeLimits {
     pub files: usize,

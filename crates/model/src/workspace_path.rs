@@ -4,11 +4,12 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The relative path of a task's file. It cannot leave the workspace: it has no root, no `.` or `..`, and no empty part.
+/// The path of a task's file, relative to the task's workspace. It cannot leave the workspace: it has no root, no `.`
+/// or `..`, and no empty part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath(String);
 
-/// Why a text is not a valid path in a workspace.
+/// Why a text is not a valid path of a file in a task's workspace.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WorkspacePathError {
     #[error("is empty; name the file")]
