@@ -12,14 +12,15 @@ use model::{
 
 use crate::CallError;
 
-/// The bytes of a blob, in chunks.
+/// The bytes of a blob, in chunks, as nodes send them to a judicator and receive them from it.
 pub type ByteStream = BoxStream<'static, Result<Bytes, CallError>>;
-/// The status changes of one task.
+/// The status changes of one task, as a judicator streams them to a gateway.
 pub type EventStream = BoxStream<'static, Result<TaskEvent, CallError>>;
-/// Hints for an executor. Each item only means "report now". A hint may be lost, late or repeated; nothing depends on it.
+/// Hints that a judicator streams to an executor when there is work. Each item only means "report now". A hint may be
+/// lost, late or repeated; nothing depends on it.
 pub type HintStream = BoxStream<'static, Result<(), CallError>>;
 
-/// A change of a task's status.
+/// A change of a task's status, as a judicator streams it to a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskEvent {
     pub id: TaskId,
@@ -28,14 +29,14 @@ pub struct TaskEvent {
     pub time: UnixTime,
 }
 
-/// The answer of a judicator that is ready: it can add and read tasks.
+/// The answer of a judicator to the readiness check if it is ready: it can add and read tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// How many executors are connected. Without any, tasks wait.
     pub executors: u32,
 }
 
-/// The contract between nodes: all calls to a judicator. Every call is safe to repeat.
+/// All calls that gateways and executors make to a judicator, locally or over gRPC. Every call is safe to repeat.
 #[async_trait]
 pub trait Calls: Send + Sync + 'static {
     /// Adds all tasks or none. Answers in the given order, when the tasks are durable.

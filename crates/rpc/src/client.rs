@@ -37,7 +37,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The rate at which a judicator stores a blob, at least, in bytes per second.
 const MIN_STORE_RATE: u64 = 1 << 20;
 
-/// Makes calls to one judicator, and to the next one if that fails.
+/// Makes gRPC calls to one judicator, and to the next one if that fails.
 #[derive(Clone)]
 pub struct RpcClient {
     channels: JudicatorChannels,
@@ -125,7 +125,7 @@ impl RpcClient {
     }
 }
 
-/// The time limits of a call.
+/// The time limits of the RPC client for one call to a judicator.
 struct CallTimes {
     /// How long the caller asks the judicator to wait.
     wait: Duration,
@@ -142,7 +142,7 @@ impl From<Duration> for CallTimes {
     }
 }
 
-/// The most useful error of the judicators that failed a call.
+/// The most useful error of the judicators that failed a call, which the RPC client returns if all of them fail.
 #[derive(Default)]
 struct CallFailures(Option<(FailureCause, CallError)>);
 

@@ -3,7 +3,7 @@
 use model::{BlobHash, InvalidField, TaskId};
 use thiserror::Error;
 
-/// Why a call failed.
+/// Why a call to a judicator failed, the same in the judicator and in the node that made the call.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
     #[error("{0}")]

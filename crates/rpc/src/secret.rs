@@ -9,14 +9,15 @@ use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Status};
 
-/// The shared secret of the cluster's nodes. Clones share one value, so a `reload` applies to all of them.
+/// The shared secret with which the nodes of a cluster authenticate their RPC to each other. Clones share one value, so
+/// a `reload` applies to all of them.
 #[derive(Clone)]
 pub struct ClusterSecret {
     path: PathBuf,
     value: Arc<RwLock<MetadataValue<Ascii>>>,
 }
 
-/// Why the cluster secret could not be loaded.
+/// Why the secret with which nodes authenticate to each other could not be loaded from its file.
 #[derive(Debug, Error)]
 pub enum ClusterSecretError {
     #[error("could not read the cluster secret in {path}")]

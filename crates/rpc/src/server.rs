@@ -19,7 +19,7 @@ use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{ParseMessage, parse_each, parse_hash, parse_id, proto, status_from_error};
 use crate::{CallError, Calls, ClusterSecret};
 
-/// Why the RPC server stopped.
+/// Why the gRPC server of a judicator stopped.
 #[derive(Debug, Error)]
 #[error("the RPC server failed")]
 pub struct RpcServeError(#[from] tonic::transport::Error);
@@ -60,15 +60,15 @@ pub async fn serve(
     Ok(())
 }
 
-/// The gRPC service over an implementation of [`Calls`].
+/// The gRPC service of a judicator, over an implementation of [`Calls`].
 struct RpcService {
     calls: Arc<dyn Calls>,
     stop: CancellationToken,
 }
 
-/// The answer of a gRPC method.
+/// The answer of a gRPC method of the judicator's RPC server.
 type RpcResult<T> = Result<Response<T>, Status>;
-/// The streaming answer of a gRPC method.
+/// The streaming answer of a gRPC method of the judicator's RPC server.
 type RpcStream<T> = BoxStream<'static, Result<T, Status>>;
 
 fn parse<M: ParseMessage<T>, T>(message: M) -> Result<T, Status> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use model::InvalidField;
 
-/// A wire message that can be parsed into a `T`.
+/// A protobuf message of the RPC between nodes that can be parsed and checked as a type `T` of the model.
 pub(crate) trait ParseMessage<T> {
     fn parse(self) -> Result<T, InvalidField>;
 }

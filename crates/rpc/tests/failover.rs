@@ -27,7 +27,8 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-/// A judicator that answers `stats`, `check`, `put_blob` and `get_blob`, or fails them with its fault.
+/// A fake judicator for tests of RPC failover, which answers a few calls or fails them with its fault. It answers
+/// `stats`, `check`, `put_blob` and `get_blob`.
 #[derive(Default)]
 struct FaultyJudicator {
     fault: watch::Sender<Option<CallError>>,

@@ -22,18 +22,18 @@ use crate::{CallError, ClusterSecret};
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// The connections to one judicator. Blobs have a connection of their own, so that a blob that is read slowly, or not at
-/// all, delays no other call.
+/// The gRPC connections of the RPC client to one judicator: one for blobs, and one for all other calls. A blob that is
+/// read slowly, or not at all, delays no other call.
 #[derive(Clone)]
 pub(super) struct JudicatorConnections {
     pub(super) calls: AuthenticatedClient,
     pub(super) blobs: AuthenticatedClient,
 }
 
-/// A gRPC client that sends the cluster secret with each request.
+/// A gRPC client of a judicator that sends the cluster secret with each request.
 type AuthenticatedClient = JudicatorClient<InterceptedService<Channel, SecretInterceptor>>;
 
-/// Adds the cluster secret to each request.
+/// A tonic interceptor that adds the cluster secret to each request of the RPC client.
 #[derive(Clone)]
 pub(super) struct SecretInterceptor(Option<ClusterSecret>);
 
@@ -46,7 +46,7 @@ impl tonic::service::Interceptor for SecretInterceptor {
     }
 }
 
-/// The connections to all judicators, and the order in which they are asked.
+/// The RPC client's connections to all judicators, and the order in which they are asked.
 #[derive(Clone)]
 pub(super) struct JudicatorChannels {
     judicators: watch::Receiver<Vec<String>>,
@@ -60,8 +60,9 @@ pub(super) struct JudicatorChannels {
 /// How long a judicator may take, beyond the wait that the caller requested, before a dropped call counts as a failure.
 const EXPECTED_ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// A call under way at one judicator. If the caller drops it when the answer was overdue, that counts as a failure of the
-/// judicator. If a user disconnects earlier, it does not.
+/// A call of the RPC client under way at one judicator, whose outcome changes the failover order. If the caller drops
+/// it when the answer was overdue, that counts as a failure of the judicator. If a user disconnects earlier, it does
+/// not.
 pub(super) struct PendingCall<'a> {
     channels: &'a JudicatorChannels,
     address: &'a str,

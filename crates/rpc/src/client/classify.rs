@@ -5,7 +5,7 @@ use tonic::{Code, Status};
 use crate::CallError;
 use crate::wire::judicator_error;
 
-/// What the client does after a judicator has failed a call.
+/// What the RPC client does after a judicator has failed a call: return the error, or ask the next judicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailoverDecision {
     /// The request is wrong, or it names something that does not exist. Every judicator would answer the same.
@@ -16,8 +16,8 @@ pub(super) enum FailoverDecision {
     Suspend(FailureCause),
 }
 
-/// Why a judicator failed a call, in rising order of use to an operator. If all judicators fail, the error with the
-/// highest cause is returned.
+/// Why a judicator failed a call of the RPC client, in rising order of use to an operator. If all judicators fail, the
+/// error with the highest cause is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FailureCause {
     Busy,

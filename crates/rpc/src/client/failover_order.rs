@@ -14,7 +14,7 @@ use super::classify::FailureCause;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Which judicator a client asks first, and which ones it asks last.
+/// The order in which the RPC client asks the judicators: which one first, and which ones last after failures.
 #[derive(Default)]
 pub(super) struct FailoverOrder {
     home: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct FailoverOrder {
     suspended: HashMap<String, SuspendedJudicator>,
 }
 
-/// A judicator that is asked last for a while.
+/// A judicator that the RPC client asks last for a while, because it failed a call.
 struct SuspendedJudicator {
     /// `None` if a caller only stopped waiting.
     cause: Option<FailureCause>,
@@ -33,7 +33,7 @@ struct SuspendedJudicator {
     probe: ProbeState,
 }
 
-/// Whether a suspended judicator is being probed.
+/// Whether the RPC client is probing a judicator that failed a call and is asked last.
 #[derive(Clone, Copy, PartialEq)]
 enum ProbeState {
     NotYet,
@@ -41,7 +41,7 @@ enum ProbeState {
     Answered,
 }
 
-/// What a failure changed about the suspension of a judicator, for the log.
+/// What a failed call changed about how long the RPC client asks a judicator last, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SuspensionChange {
     /// The judicator is newly suspended, or for another cause than before. It is asked last for this long.

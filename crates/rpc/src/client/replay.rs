@@ -16,7 +16,7 @@ const MAX_REPLAY_BYTES: usize = 8 << 20;
 /// The most that all streams of a client keep together. Streams beyond it cannot be replayed.
 const MAX_TOTAL_REPLAY_BYTES: usize = 64 << 20;
 
-/// The bytes that all streams of one client keep for replays.
+/// Counts and limits the bytes of sent blobs that one RPC client keeps to send them again to another judicator.
 #[derive(Clone, Default)]
 pub(super) struct ReplayBudget(Arc<AtomicUsize>);
 
@@ -33,11 +33,11 @@ impl ReplayBudget {
     }
 }
 
-/// A stream of which the sent part is kept, so that it can be sent again.
+/// A blob that the RPC client sends, of which it keeps the sent part to send it again to another judicator.
 #[derive(Clone)]
 pub(super) struct ReplayableStream(Arc<Mutex<ReplayState>>);
 
-/// The kept part of a stream, and its rest.
+/// The sent part of a blob that the RPC client keeps for another judicator, and the rest of the stream.
 struct ReplayState {
     sent: Vec<Bytes>,
     /// The bytes in `sent`.

@@ -47,7 +47,7 @@ pub(crate) fn parse_network(name: String) -> Result<NetworkName, InvalidField> {
     NetworkName::new(name).map_err(|error| InvalidField::new("network", error.to_string()))
 }
 
-/// An id that is a UUID.
+/// An id of the model that is a UUID, so that one function parses all such ids in RPC messages.
 pub(crate) trait UuidId {
     fn from_uuid(id: Uuid) -> Self;
 }
