@@ -8,7 +8,7 @@ pub mod local;
 
 use tokio::sync::watch;
 
-/// What a node knows about the judicators.
+/// What a node knows about the judicators: their RPC addresses, and whether its own judicator leads.
 #[derive(Clone, Debug)]
 pub struct Registry {
     /// The RPC addresses of all judicators (`host:port`), in no particular order.

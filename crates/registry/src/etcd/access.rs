@@ -18,7 +18,7 @@ const CONNECT_STAGGER: Duration = Duration::from_millis(300);
 /// For any call. etcd itself gives up after 7 s, so a server that takes longer hangs. Streams may last longer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How to reach etcd: endpoints, login, TLS files, and the expected cluster.
+/// How a node reaches etcd: endpoints, login, TLS files, and the expected cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdAccess {
     /// `host:port` each. Any one of them is enough.
@@ -30,7 +30,7 @@ pub struct EtcdAccess {
     pub cluster_id: Option<u64>,
 }
 
-/// The user name and password for etcd.
+/// The user name and password with which a node logs in to etcd.
 #[derive(Clone)]
 pub struct EtcdLogin {
     pub user: String,
@@ -51,7 +51,7 @@ pub struct EtcdTls {
     pub key: PathBuf,
 }
 
-/// Why no connection to etcd could be made.
+/// Why a node could not connect to etcd.
 #[derive(Debug, Error)]
 pub enum EtcdAccessError {
     #[error("could not read {path}")]
@@ -79,7 +79,7 @@ pub enum EtcdAccessError {
     },
 }
 
-/// An open client, and the one endpoint that it talks to.
+/// An open etcd client, and the one etcd endpoint that it talks to.
 pub(super) struct EndpointConnection {
     pub(super) endpoint: String,
     pub(super) client: Client,
@@ -223,7 +223,7 @@ impl EtcdAccess {
     }
 }
 
-/// Why one endpoint cannot be used.
+/// Why an etcd endpoint cannot be used: it fails, or it belongs to another etcd cluster.
 enum EndpointFailure {
     Etcd(Error),
     AnotherCluster {

@@ -19,7 +19,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How often an outage that continues is logged as a warning.
 const OUTAGE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A connection to one etcd endpoint at a time.
+/// The registry's connection to etcd, which moves to the next endpoint after every error.
 pub(super) struct EtcdConnection {
     access: EtcdAccess,
     /// The endpoints from the configuration.
@@ -29,14 +29,15 @@ pub(super) struct EtcdConnection {
     outage: Option<Outage>,
 }
 
-/// When to read the list of members: never if the endpoints are proxies, which follow the members themselves.
+/// When the registry's etcd connection reads the list of etcd members, to learn their endpoints. Never if the endpoints
+/// are proxies, which follow the members themselves.
 #[derive(Clone, Copy)]
 enum MemberRefresh {
     Never,
     After(Instant),
 }
 
-/// The errors in a row since the last answer.
+/// The errors in a row on the registry's etcd connection since the last answer: the next pause and the last log.
 struct Outage {
     pause: Duration,
     logged: Instant,

@@ -40,7 +40,7 @@ pub fn follow(access: EtcdAccess, stop: CancellationToken) -> (Registry, JoinHan
     (registry, task)
 }
 
-/// The loop that follows the registrations.
+/// The loop that follows which judicators are registered in etcd and which one leads, and publishes it.
 pub(super) struct RegistrationFollower {
     connection: EtcdConnection,
     judicators: watch::Sender<Vec<String>>,
@@ -49,13 +49,13 @@ pub(super) struct RegistrationFollower {
     logged: HashSet<(String, i64)>,
 }
 
-/// The values that a [`RegistrationFollower`] publishes.
+/// What a node keeps learning from etcd: the addresses of the judicators, and their registrations.
 pub(super) struct FollowedRegistry {
     pub(super) judicators: watch::Receiver<Vec<String>>,
     pub(super) snapshot: watch::Receiver<RegistrySnapshot>,
 }
 
-/// Why following the registrations was interrupted.
+/// Why following the registrations of judicators in etcd was interrupted.
 #[derive(Debug, Error)]
 enum FollowError {
     #[error(transparent)]

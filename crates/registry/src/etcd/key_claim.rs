@@ -2,7 +2,7 @@
 
 use super::snapshot::{RegistrationRecord, RegistryEntry};
 
-/// The judicator that wants to register under a name.
+/// The judicator that wants to register under its name in etcd.
 #[derive(Clone, Copy)]
 pub(super) struct NameClaimant<'a> {
     pub(super) address: &'a str,
@@ -10,7 +10,7 @@ pub(super) struct NameClaimant<'a> {
     pub(super) history: RegistrationHistory,
 }
 
-/// Whether this process was registered before.
+/// Whether this process has registered its judicator in etcd before, and with which lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationHistory {
     NeverRegistered,
@@ -21,7 +21,7 @@ pub(super) enum RegistrationHistory {
     },
 }
 
-/// What the claimant may do with the key of its name.
+/// What a judicator that wants to register may do with the etcd key of its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NameClaim {
     /// The claimant holds the key already.
@@ -39,7 +39,7 @@ pub(super) enum NameClaim {
     Refused(RegistrationConflict),
 }
 
-/// Who holds the key of our name with a live lease.
+/// Who else holds the etcd key of this judicator's name with a live lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationConflict {
     /// A judicator at this other address.
@@ -92,7 +92,7 @@ impl RegistrationHistory {
     }
 }
 
-/// Who holds the leader key.
+/// Whether the etcd key of the leading judicator is held by this judicator, is free, or is held by another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LeaderKey {
     Ours,

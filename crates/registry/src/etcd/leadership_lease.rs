@@ -23,19 +23,20 @@ pub(super) fn end_of_leadership(sent: Instant, lease: Duration) -> Instant {
     sent + lease * 2 / 3
 }
 
-/// The local right to lead until a deadline. It publishes whether this judicator leads, and ends when it is dropped.
+/// The right of this judicator to act as leader until a deadline on its own clock. It publishes whether this judicator
+/// leads, and ends when it is dropped.
 pub(super) struct LeadershipLease {
     shared: Arc<LeadershipShared>,
 }
 
-/// The state that the lease shares with the thread that ends it.
+/// The state of a judicator's leadership, shared with the thread that ends it at the deadline.
 struct LeadershipShared {
     state: Mutex<LeadershipState>,
     changed: Condvar,
     leading: watch::Sender<bool>,
 }
 
-/// Whether this judicator leads, and until when.
+/// Whether this judicator leads, and until when by its own clock.
 enum LeadershipState {
     Leading { until: Instant },
     NotLeading,

@@ -91,7 +91,7 @@ pub fn register(
     Ok((registry, task))
 }
 
-/// The loop that keeps this judicator registered.
+/// The loop that keeps this judicator registered in etcd and stands for election as the leader.
 struct Registration {
     connection: EtcdConnection,
     name: String,
@@ -105,7 +105,7 @@ struct Registration {
     snapshot: watch::Receiver<RegistrySnapshot>,
 }
 
-/// A lease that etcd has granted.
+/// A lease that etcd has granted for this judicator's registration.
 #[derive(Clone, Copy)]
 struct EtcdLease {
     id: i64,
@@ -125,7 +125,7 @@ impl EtcdLease {
     }
 }
 
-/// Why a round failed: the step and its cause.
+/// Why a round of the loop that keeps this judicator registered in etcd failed: the step and its cause.
 #[derive(Debug, Error)]
 enum RoundError {
     #[error(transparent)]
@@ -389,14 +389,14 @@ impl Registration {
     }
 }
 
-/// Where the judicator stands after it claimed its name: not registered, registered, or also leading.
+/// Where the judicator stands after it claimed its name in etcd: not registered, registered, or also leading.
 enum RegistrationState {
     Unregistered,
     Registered,
     Leading,
 }
 
-/// A key to write if its revision is still this one.
+/// A registration key to write in etcd if its revision is still the expected one.
 struct KeyWrite {
     name: String,
     revision: i64,

@@ -26,7 +26,7 @@ pub struct RegisteredJudicator {
     pub leads: bool,
 }
 
-/// Why the registered judicators could not be listed.
+/// Why the judicators that are registered in etcd could not be listed.
 #[derive(Debug, Error)]
 pub enum ListJudicatorsError {
     #[error(transparent)]
@@ -71,8 +71,8 @@ pub(super) async fn read_snapshot(
     Ok(snapshot)
 }
 
-/// The value of a judicator's key: what a judicator publishes about itself. Unknown JSON members are ignored, because a
-/// newer version may add some.
+/// The value of a judicator's key in etcd: what the judicator publishes about itself. Unknown JSON members are ignored,
+/// because a newer version may add some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RegistrationRecord {
     pub(super) address: String,
@@ -106,7 +106,7 @@ impl RegistrationRecord {
     }
 }
 
-/// An etcd key with its value, lease and revision.
+/// An etcd key of the registry (a judicator's or the leader's) with its value, lease and revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RegistryEntry {
     pub(super) key: String,
@@ -128,7 +128,7 @@ impl RegistryEntry {
     }
 }
 
-/// A change of one key, as an etcd watch reports it.
+/// A change of one key of the registry, as an etcd watch reports it.
 #[derive(Clone, Debug)]
 pub(super) enum WatchEvent {
     Put(RegistryEntry),
@@ -155,7 +155,7 @@ impl WatchEvent {
     }
 }
 
-/// The judicators and the leader as of one etcd revision.
+/// The registered judicators and the leader as of one etcd revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RegistrySnapshot {
     pub(super) revision: i64,

@@ -26,7 +26,7 @@ pub(super) const STEADY_LEASE: Duration = Duration::from_secs(10);
 /// Longer than any test.
 pub(super) const LONG_LEASE: Duration = Duration::from_secs(600);
 
-/// A registered judicator, run as a task of the test.
+/// A judicator that registers in a test's etcd, run as a Tokio task of the test.
 pub(super) struct JudicatorTask {
     pub(super) registry: Registry,
     stop: CancellationToken,
@@ -164,7 +164,7 @@ pub(super) async fn wait_until_registered(access: &EtcdAccess, what: &str, good:
     .await;
 }
 
-/// A thread that checks all the time that no two judicators lead at once.
+/// A thread of a registry test that checks all the time that no two judicators lead at once.
 pub(super) struct LeaderMonitor {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,

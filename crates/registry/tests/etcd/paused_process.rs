@@ -14,7 +14,7 @@ use super::servers::EtcdCluster;
 /// The etcd endpoint for the other process. Set only for that process.
 const ENDPOINT: &str = "REGISTRY_TEST_ENDPOINT";
 
-/// A judicator in a process of its own, which a test can stop and continue.
+/// A registered judicator in a process of its own, which a test can stop (SIGSTOP) and continue.
 struct StoppableProcess {
     child: Child,
     /// Each change of its leadership, as it prints them.

@@ -13,8 +13,8 @@ use registry::etcd::EtcdAccess;
 
 use super::harness::{DEADLINE, retry_until_ok};
 
-/// An etcd member or proxy as a child process. Dropping it kills the process and, if the test failed, prints the end of
-/// its log.
+/// An etcd member or proxy that a registry test runs as a child process. Dropping it kills the process and, if the test
+/// failed, prints the end of its log.
 pub(super) struct EtcdProcess {
     args: Vec<String>,
     log: PathBuf,
@@ -90,7 +90,7 @@ fn tail(log: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// An etcd cluster of child processes.
+/// An etcd cluster of child processes, for registry tests.
 pub(super) struct EtcdCluster {
     pub(super) members: Vec<EtcdProcess>,
     folder: tempfile::TempDir,
