@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What happens when a component fails.
+/// What happens when a component (a long-lived task or thread) fails: the process ends, or the component restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The process is no longer ready and exits with an error that names the component; boot or systemd starts it again.
@@ -15,7 +15,7 @@ pub enum FailurePolicy {
 
 macro_rules! components {
     ($($variant:ident, $name:literal, $on_failure:ident;)*) => {
-        /// A long-lived task or thread of a process.
+        /// A long-lived task or thread of a Conclave process, such as the RPC server, whose failure is detected.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Component { $($variant,)* }
 

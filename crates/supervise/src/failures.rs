@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::Component;
 
-/// A component that has failed, and how.
+/// The failure of a long-lived task or thread of a process: which component failed, and how.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{component} {kind}")]
 pub struct ComponentFailure {
@@ -15,7 +15,7 @@ pub struct ComponentFailure {
     pub kind: FailureKind,
 }
 
-/// How a component failed.
+/// How a long-lived task or thread of a process failed: it panicked, or returned although it was not stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     Panicked(String),
@@ -32,7 +32,7 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A receiver for the first failure that must end the process.
+/// A receiver for the first failure of a component (a long-lived task or thread) that must end the process.
 #[derive(Clone, Debug)]
 pub struct FailureWatch(pub(crate) watch::Receiver<Option<ComponentFailure>>);
 

@@ -18,7 +18,8 @@ use crate::{Component, ComponentFailure, FailureKind, FailurePolicy, FailureWatc
 /// Metric: how often components were restarted.
 pub const RESTARTS: &str = "conclave_component_restarts_total";
 
-/// The pause before a failed component is started again. It doubles up to a limit.
+/// The pause before the supervisor starts a failed component (a long-lived task or thread) again. It doubles up to a
+/// limit.
 #[derive(Clone, Copy, Debug)]
 struct ComponentBackoff {
     next: Duration,
@@ -38,7 +39,7 @@ impl ComponentBackoff {
     }
 }
 
-/// Runs the components of a process and keeps the first failure.
+/// Runs the components (long-lived tasks and threads) of a process, and keeps the first failure that must end it.
 #[derive(Clone, Debug)]
 pub struct Supervisor(Arc<watch::Sender<Option<ComponentFailure>>>);
 
