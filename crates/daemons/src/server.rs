@@ -14,8 +14,8 @@ use std::os::unix::process::ExitStatusExt;
 use thiserror::Error;
 use tokio::process::{Child, Command};
 
-/// A running etcd or mongod, a child process of the daemon. Dropping it kills the process, so that a daemon that
-/// fails leaves no server behind.
+/// A running etcd or mongod, a child process of its daemon. Dropping it kills the process, so that a daemon that fails
+/// leaves no server behind.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     name: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct ServerProcess {
     pid: u32,
 }
 
-/// Why a server's program could not be executed.
+/// Why a daemon could not execute the program of its server (etcd or mongod).
 #[derive(Debug, Error)]
 #[error("could not start {name} as {program:?}")]
 pub struct ServerStartError {

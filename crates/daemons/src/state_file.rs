@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Why a state file could not be read or written.
+/// Why a state file of the etcd or mongod daemon could not be read or written.
 #[derive(Debug, Error)]
 pub enum StateFileError {
     #[error("could not read {path:?}")]
@@ -31,7 +31,7 @@ pub enum StateFileError {
     },
 }
 
-/// Which users may read a state file.
+/// Which users may read a state file of the etcd or mongod daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadableBy {
     /// Only the user whom the daemon runs as.

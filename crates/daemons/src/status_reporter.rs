@@ -2,7 +2,8 @@
 
 use boot::{BootConnection, ServiceMessage};
 
-/// Reports the status of a daemon to boot: what it is waiting for, and when it is ready. Each change is sent once.
+/// Reports the status of the etcd or mongod daemon to boot: what it is waiting for, and when it is ready. Each change
+/// is sent once.
 pub(crate) struct StatusReporter {
     boot: BootConnection,
     last: LastReport,
@@ -41,7 +42,7 @@ impl StatusReporter {
     }
 }
 
-/// The last status that was sent to boot; decides which messages are new.
+/// The last status that the etcd or mongod daemon sent to boot, which decides whether the next message is new.
 #[derive(Debug, Default)]
 struct LastReport {
     has_been_ready: bool,

@@ -10,7 +10,7 @@ use super::EtcdMemberOptions;
 use super::decision::{InitialCluster, NamedPeer};
 use crate::server::port::host_port;
 
-/// Where an etcd member listens, and the host that it advertises.
+/// The address on which an etcd member listens, and the host that it advertises to the other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EtcdMemberAddress {
     /// As it stands in the member's advertised URLs.
@@ -20,7 +20,7 @@ pub(crate) struct EtcdMemberAddress {
     pub(crate) extra_client_ip: Option<IpAddr>,
 }
 
-/// The values for etcd's `--initial-cluster` and `--initial-cluster-state` options.
+/// How etcd is started: with its data, or with the `--initial-cluster` of a new or an existing cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitialClusterState {
     /// etcd has data, which names its cluster.
@@ -121,7 +121,7 @@ pub(crate) fn proxy(access: &EtcdAccess, listen: &str, data: &Path) -> Vec<OsStr
     args.0
 }
 
-/// A command line under construction.
+/// A command line of etcd under construction.
 #[derive(Default)]
 struct ArgumentList(Vec<OsString>);
 

@@ -24,7 +24,7 @@ use observe_peers::ObservedPeers;
 /// Short, so that founders that start together do not wait for each other longer than necessary.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(300);
 
-/// How etcd is to be started, and at which address.
+/// The result of the etcd bootstrap: how this node's etcd is to be started, and at which address.
 #[derive(Debug)]
 pub(crate) struct BootstrapResult {
     pub(crate) initial: InitialClusterState,
@@ -129,7 +129,7 @@ async fn start_proposal_server(
         .map_err(EtcdDaemonError::ProposalServer)
 }
 
-/// The latest promise of each peer, by its address.
+/// The latest promise to found a new etcd cluster that each of the other nodes has shown, by its address.
 #[derive(Default)]
 struct SeenPromises(BTreeMap<String, FoundingProposal>);
 

@@ -19,7 +19,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// What etcd answers to a login if authentication is off.
 pub(crate) const AUTH_NOT_ENABLED: &str = "authentication is not enabled";
 
-/// Why a request to an etcd member failed.
+/// Why a request of the etcd daemon to an etcd member failed.
 #[derive(Debug, Error)]
 pub enum EtcdRequestError {
     #[error(
@@ -138,7 +138,7 @@ fn refused(at: &str, what: &'static str, source: etcd_client::Error) -> EtcdRequ
     }
 }
 
-/// Why etcd refuses a request for lack of permission.
+/// Why etcd refuses a request of the etcd daemon for lack of permission.
 enum LoginRefusal {
     WrongPassword,
     NoLogin,

@@ -7,7 +7,7 @@ use registry::etcd::{EtcdAccess, EtcdAccessError};
 use super::client::{EtcdRequestError, connect_anonymously, request, root_cause};
 use super::decision::{ListedMember, RunningCluster};
 
-/// A cluster as its most up-to-date member describes it.
+/// An etcd cluster as its most up-to-date member describes it to the etcd daemon.
 pub(crate) struct ClusterView {
     pub(crate) running: RunningCluster,
     /// The endpoint of the member that described it.
@@ -18,7 +18,7 @@ pub(crate) struct ClusterView {
     pub(crate) foreign: Vec<(String, u64)>,
 }
 
-/// What a member answers to etcd's status request.
+/// What an etcd member answers to etcd's status request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EtcdMemberStatus {
     pub(crate) cluster: u64,

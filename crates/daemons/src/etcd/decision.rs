@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use super::BootstrapMode;
 use super::local_state::{EtcdLocalState, FoundingStage};
 
-/// A member's name and peer address, as in etcd's `--initial-cluster`.
+/// The name and the peer address of an etcd member, as in etcd's `--initial-cluster`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct NamedPeer {
     /// Empty if only the address is known yet.
@@ -50,7 +50,7 @@ impl NamedPeer {
     }
 }
 
-/// A cluster that is to be founded: the values of etcd's `--initial-cluster` and `--initial-cluster-token`.
+/// An etcd cluster that is to be founded: the values of `--initial-cluster` and `--initial-cluster-token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InitialCluster {
     /// Empty while too few of them are known.
@@ -59,7 +59,7 @@ pub(crate) struct InitialCluster {
     pub(crate) token: String,
 }
 
-/// What a node answered on its peer port.
+/// What another node answered on its etcd peer port during the etcd bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerObservation {
     /// No usable answer, and why.
@@ -72,7 +72,7 @@ pub(crate) enum PeerObservation {
     Running(RunningCluster),
 }
 
-/// What a node that has not started its etcd shows to the other founders.
+/// What a node that has not started its etcd proposes to the other founders of a new etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundingProposal {
     /// The name of the proposing node.
@@ -86,14 +86,14 @@ pub(crate) struct FoundingProposal {
     pub(crate) promises_seen: Vec<String>,
 }
 
-/// The id and the member list of a cluster whose etcd runs.
+/// The id and the member list of a running etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunningCluster {
     pub(crate) cluster: u64,
     pub(crate) members: Vec<ListedMember>,
 }
 
-/// A member in the cluster's own member list.
+/// A member in the member list of a running etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedMember {
     pub(crate) id: u64,
@@ -104,7 +104,7 @@ pub(crate) struct ListedMember {
     pub(crate) learner: bool,
 }
 
-/// Everything that the decision how to start etcd is based on.
+/// Everything that the etcd bootstrap decides on: this node's options and state files, and the other nodes' answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BootstrapInputs<'a> {
     pub(crate) own: &'a NamedPeer,
@@ -118,7 +118,7 @@ pub(crate) struct BootstrapInputs<'a> {
     pub(crate) peers: &'a [(String, PeerObservation)],
 }
 
-/// How to start etcd, or what to do before it can be started.
+/// How the etcd daemon starts etcd, or what it does before it can start it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BootstrapDecision {
     /// Start etcd with the data that it has; the data names its cluster.

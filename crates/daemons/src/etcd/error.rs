@@ -10,7 +10,7 @@ use super::preflight::InvalidEtcdOptions;
 use crate::state_file::StateFileError;
 use crate::{PortError, ProgramError, ServerStartError};
 
-/// Why the etcd daemon ended, or why a node could not leave or be removed.
+/// Why the etcd daemon ended, or why a node could not leave the etcd cluster or be removed from it.
 #[derive(Debug, Error)]
 pub enum EtcdDaemonError {
     #[error(transparent)]

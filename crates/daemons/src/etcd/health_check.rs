@@ -13,7 +13,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most that one failed check counts. If a check took longer than this, the daemon itself was paused.
 const MAX_PER_CHECK: Duration = Duration::from_secs(10);
 
-/// For how long an etcd server has not answered.
+/// For how long an etcd server has not answered the daemon's health checks, and the limit.
 struct UnansweredTime {
     limit: Duration,
     total: Duration,
@@ -39,7 +39,7 @@ impl UnansweredTime {
     }
 }
 
-/// Which kind of etcd server the health check asks.
+/// Which kind of etcd server the etcd daemon's health check asks: a member or a proxy.
 #[derive(Clone, Copy)]
 pub(crate) enum CheckedServer {
     Member,

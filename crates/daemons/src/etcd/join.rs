@@ -68,7 +68,7 @@ enum JoinProgress {
     Wait(String),
 }
 
-/// What every attempt to join needs: this node, and access to the cluster.
+/// What every attempt to join a running etcd cluster needs: this node, and access to the cluster.
 struct JoinContext<'a> {
     options: &'a EtcdMemberOptions,
     own: NamedPeer,

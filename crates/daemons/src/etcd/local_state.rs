@@ -18,7 +18,7 @@ const ENDPOINTS: &str = "endpoints";
 #[derive(Clone, Debug)]
 pub(crate) struct EtcdStateDir(PathBuf);
 
-/// The cluster that this node belongs to: the content of the file `served`.
+/// The etcd cluster that this node belongs to: the content of the etcd daemon's state file `served`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClusterMembership {
     pub(crate) cluster: u64,
@@ -26,7 +26,7 @@ pub(crate) struct ClusterMembership {
     pub(crate) member: Option<u64>,
 }
 
-/// What this node promised to the other founders of a new cluster: the content of the file `founding`.
+/// What this node promised to the other founders of a new etcd cluster: the content of the file `founding`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundingRecord {
     #[serde(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct FoundingRecord {
     pub(crate) stage: FoundingStage,
 }
 
-/// How far a founder has committed itself.
+/// How far a founder of a new etcd cluster has committed itself to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FoundingStage {

@@ -7,7 +7,7 @@ use registry::etcd::{EtcdAccess, EtcdLogin, EtcdTls};
 
 use super::{DnsResolver, PreJoinCheck};
 
-/// The options of a daemon that runs a member of the cluster.
+/// The options of an etcd daemon that runs a member of the etcd cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdMemberOptions {
     /// The name of the node and of its member.
@@ -32,7 +32,7 @@ pub struct EtcdMemberOptions {
     pub pre_join_check: PreJoinCheck,
 }
 
-/// How a node without data gets into a cluster.
+/// How a node without data gets into an etcd cluster: it founds one, alone or with others, or joins one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapMode {
     /// The operator did not say; a node that has data needs nothing else.
@@ -58,7 +58,7 @@ impl BootstrapMode {
     }
 }
 
-/// The options of a daemon that runs `etcd grpc-proxy`, for nodes without a member.
+/// The options of an etcd daemon that runs `etcd grpc-proxy`, for nodes without an etcd member.
 #[derive(Clone, Debug)]
 pub struct EtcdProxyOptions {
     pub program: PathBuf,
@@ -75,7 +75,7 @@ pub struct EtcdProxyOptions {
     pub resolver: DnsResolver,
 }
 
-/// Where a proxy looks for members at its first start.
+/// Where an etcd proxy looks for etcd members at its first start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxySeeds {
     /// Client addresses, `host:port` each.

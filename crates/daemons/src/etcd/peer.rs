@@ -23,7 +23,7 @@ pub(crate) const MEMBERS_PATH: &str = "/members";
 pub(crate) const PROPOSAL_HEADER: &str = "x-conclave-proposal";
 const CLUSTER_ID_HEADER: &str = "x-etcd-cluster-id";
 
-/// A member in etcd's answer to `GET /members`.
+/// An etcd member in the JSON of etcd's answer to `GET /members` on the peer port.
 #[derive(Deserialize)]
 struct MemberJson {
     id: u64,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use registry::etcd::EtcdAccess;
 
-/// The function of a [`PreJoinCheck`].
+/// The function of a [`PreJoinCheck`], which checks an etcd cluster before this node joins it.
 type CheckFn = dyn Fn(EtcdAccess) -> BoxFuture<'static, Result<(), PreJoinFailure>> + Send + Sync;
 
-/// A check of a running cluster, made before this node is added to it as a member.
+/// A check of a running etcd cluster, made before this node is added to it as a member.
 #[derive(Clone)]
 pub struct PreJoinCheck(Arc<CheckFn>);
 
-/// Why a node may not join, in words for the operator.
+/// Why a node may not join an etcd cluster, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreJoinFailure {
     /// The node can never join like this.

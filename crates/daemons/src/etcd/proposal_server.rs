@@ -25,7 +25,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a stop waits for the port to become free.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An HTTP server that answers `GET /members` with the current proposal. Dropping it stops it.
+/// An HTTP server on the etcd peer port that shows this node's founding proposal until etcd needs the port. It answers
+/// `GET /members` with the current proposal. Dropping it stops it.
 pub(crate) struct ProposalServer {
     address: SocketAddr,
     proposal: watch::Sender<FoundingProposal>,

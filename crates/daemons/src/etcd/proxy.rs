@@ -156,7 +156,8 @@ async fn query_members(
     query_cluster(&access).await.map_err(BootstrapWait::NoAnswer)
 }
 
-/// The endpoints at which a member of another cluster than this node's answers, with the id of that cluster.
+/// The endpoints at which members of another etcd cluster answer, which the daemon's etcd proxy must not use. Each has
+/// the id of that cluster.
 #[derive(Default)]
 struct ForeignEndpoints(Vec<(String, u64)>);
 

@@ -14,10 +14,10 @@ use super::decision::BootstrapWait;
 /// A DNS server that does not answer must not hold up a node for long: it may know its cluster already.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The function of a [`DnsResolver`]: from a name to its addresses.
+/// The function of a [`DnsResolver`], from a DNS name to its addresses.
 type LookupFn = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync;
 
-/// A DNS lookup function; tests replace the system's.
+/// The DNS lookup with which the etcd daemon finds other nodes; tests replace the system's.
 #[derive(Clone)]
 pub struct DnsResolver(Arc<LookupFn>);
 

@@ -18,7 +18,7 @@ use super::config_change::ConfigMember;
 use super::records::{Incarnation, ReplicaSetRecords};
 use super::start_check::MongodStartRefusal;
 
-/// What the mongod daemon does next.
+/// What the mongod daemon does next for this node's membership in the replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberAction {
     /// Wait; the text says what for.
@@ -45,7 +45,7 @@ pub enum MemberAction {
     Refuse(MongodStartRefusal),
 }
 
-/// The replication state of the mongod on this node.
+/// The replication state of the mongod on this node, as its daemon observes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LocalMongod {
     /// It is in no replica set yet.

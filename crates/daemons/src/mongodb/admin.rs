@@ -27,7 +27,7 @@ mod code {
     pub(super) const USER_EXISTS: i32 = 51003;
 }
 
-/// Why a command to mongod failed.
+/// Why an administrative command of the mongod daemon to a mongod failed.
 #[derive(Debug, Error)]
 pub enum MongodCommandError {
     #[error("{address} is not a valid address")]
@@ -56,7 +56,7 @@ pub enum MongodCommandError {
     MissingField { address: String, field: &'static str },
 }
 
-/// As which MongoDB user a client logs in.
+/// As which MongoDB user the mongod daemon's client logs in to a mongod.
 #[derive(Clone, Copy)]
 enum LoginAs<'a> {
     Anonymous,
@@ -66,14 +66,14 @@ enum LoginAs<'a> {
     User(&'a str),
 }
 
-/// A client for one mongod. Cheap to clone.
+/// A client of the mongod daemon for administrative commands to one mongod. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct MongodClient {
     address: String,
     client: Client,
 }
 
-/// The answer of mongod to `hello`.
+/// The answer of a mongod to `hello`: its role in the replica set, and whether it sees a primary.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HelloReply {
     pub(crate) role: MemberRole,
@@ -313,7 +313,7 @@ impl MongodClient {
     }
 }
 
-/// A member in the answer of `replSetGetStatus`.
+/// A replica set member in a mongod's answer to `replSetGetStatus`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SetMemberStatus {
     pub(crate) address: String,

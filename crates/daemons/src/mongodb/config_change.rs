@@ -18,8 +18,8 @@ pub(crate) struct ConfigMember {
     pub(crate) votes: i64,
 }
 
-/// One change of the replica set's config. mongod accepts at most one change of votes at a time, and single changes
-/// are easy to follow in the log.
+/// One change of the replica set's config that the daemon of the primary makes with `replSetReconfig`. mongod accepts
+/// at most one change of votes at a time, and single changes are easy to follow in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigChange {
     Remove(ConfigMember),
@@ -48,7 +48,7 @@ impl fmt::Display for ConfigChange {
     }
 }
 
-/// What the primary's daemon knows of the replica set.
+/// What the daemon of the primary knows of the replica set, to decide the next change of its config.
 pub(crate) struct PrimaryView<'a> {
     pub(crate) entries: &'a [ConfigMember],
     pub(crate) records: &'a ReplicaSetRecords,

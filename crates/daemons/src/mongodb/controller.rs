@@ -18,7 +18,7 @@ const NO_REELECTION_WHILE_LEAVING: Duration = Duration::from_secs(60);
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 const NO_PRIMARY: &str = "the replica set has no primary";
 
-/// After which pause the daemon observes again.
+/// After which pause the mongod daemon observes mongod and etcd again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecheckDelay {
     /// At once: the next action may be possible now.
@@ -31,8 +31,8 @@ pub enum RecheckDelay {
     Idle,
 }
 
-/// Manages this node's membership in the replica set: observes mongod and etcd, decides, and acts. It does not hold
-/// the server process, so that both can be awaited at the same time.
+/// Manages this node's membership in the MongoDB replica set: observes mongod and etcd, decides, and acts. It does not
+/// hold the server process, so that both can be awaited at the same time.
 pub(crate) struct MemberController {
     pub(crate) options: MongodDaemonOptions,
     pub(crate) record_store: RecordStore,

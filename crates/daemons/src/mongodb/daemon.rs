@@ -24,7 +24,7 @@ const NO_REELECTION: Duration = Duration::from_secs(20);
 /// mongod ends within a second or two of SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A member of the replica set: the mongod process, and the controller that manages its membership. Dropping it kills
+/// The daemon of a replica set member: the mongod process, and the controller of its membership. Dropping it kills
 /// mongod.
 pub struct MongodDaemon {
     pub(crate) controller: MemberController,

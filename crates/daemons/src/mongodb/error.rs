@@ -11,7 +11,7 @@ use super::start_check::MongodStartRefusal;
 use crate::state_file::StateFileError;
 use crate::{PortError, ProgramError, ServerStartError};
 
-/// Why the mongod daemon ended, or why a node could not leave or be removed.
+/// Why the mongod daemon ended, or why a node could not leave the replica set or be removed from it.
 #[derive(Debug, Error)]
 pub enum MongodbDaemonError {
     #[error(transparent)]

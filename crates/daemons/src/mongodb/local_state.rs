@@ -21,7 +21,7 @@ const CLUSTER: &str = "cluster";
 const KEY: &str = "key";
 const LEFT: &str = "left";
 
-/// The content of `member.json`.
+/// The mongod daemon's state file `member.json`: whose data is in mongod's folder, and of which replica set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MemberStateFile {
     pub(crate) incarnation: Incarnation,
@@ -33,7 +33,7 @@ pub(crate) struct MemberStateFile {
     pub(crate) replica_set: Option<String>,
 }
 
-/// All state files of the mongod daemon, and whether there is any data.
+/// All state files of the mongod daemon, and whether mongod has any data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MongodLocalState {
     pub(crate) has_data: bool,

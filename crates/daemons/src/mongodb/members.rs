@@ -12,7 +12,7 @@ use super::config_change::ConfigMember;
 use super::record_store::RecordStore;
 use super::records::MemberRecord;
 
-/// A node that is registered for the replica set.
+/// A node that is registered in etcd as a member of the MongoDB replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredMongod {
     pub name: String,
@@ -99,7 +99,7 @@ pub async fn replica_set_members(
     Ok(members)
 }
 
-/// What one mongod answered.
+/// What one mongod answered when the members of the replica set were listed.
 #[derive(Default)]
 struct MongodReply {
     version: Option<String>,
@@ -107,7 +107,7 @@ struct MongodReply {
     view: Option<SetView>,
 }
 
-/// The replica set as one of its members sees it.
+/// The config and the status of the replica set as one of its members sees them, to list the members.
 struct SetView {
     entries: Vec<ConfigMember>,
     status: Vec<SetMemberStatus>,

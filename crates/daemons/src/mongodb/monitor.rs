@@ -18,7 +18,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// CPU may only be busy, and gets more time.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
-/// For how long mongod has not answered.
+/// For how long the mongod of this node has not answered its daemon.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MongodResponsiveness {
     silence: Duration,

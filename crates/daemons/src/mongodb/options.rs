@@ -8,7 +8,7 @@ use registry::etcd::EtcdAccess;
 
 use crate::server::port::host_port;
 
-/// The options of a daemon that runs a member of the replica set.
+/// The options of a mongod daemon, which runs a member of the MongoDB replica set.
 #[derive(Clone)]
 pub struct MongodDaemonOptions {
     /// The name of the node, unique in the cluster.

@@ -24,7 +24,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Why the records in etcd could not be read or written.
+/// Why the mongod daemon could not read or write the replica set's records in etcd.
 #[derive(Debug, Error)]
 pub enum RecordStoreError {
     #[error(transparent)]
@@ -49,15 +49,15 @@ impl RecordStoreError {
     }
 }
 
-/// A client for the replica set's records in etcd. It reconnects after a failure, because tokens expire and members
-/// change their addresses.
+/// The mongod daemon's client for the replica set's records in etcd. It reconnects after a failure, because tokens
+/// expire and members change their addresses.
 pub(crate) struct RecordStore {
     access: EtcdAccess,
     client: Option<Client>,
 }
 
-/// The claim to initiate the replica set: an etcd lease that is renewed until this is dropped, or until a renewal
-/// fails.
+/// The claim of this node to initiate the replica set: an etcd lease that is renewed until this is dropped. It also
+/// ends when a renewal fails.
 pub(crate) struct InitiationLease {
     lease: i64,
     ttl: Duration,

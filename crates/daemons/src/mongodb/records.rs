@@ -29,9 +29,9 @@ pub(crate) fn left_key(incarnation: &Incarnation) -> String {
     format!("{PREFIX}left/{incarnation}")
 }
 
-/// The identity of one data folder from its creation to its loss. A node whose data was lost gets a new incarnation,
-/// and is a new member of the replica set even at the same address: as the old member it would vote for writes that
-/// it no longer has.
+/// The identity of one mongod data folder from its creation to its loss. A node whose data was lost gets a new
+/// incarnation, and is a new member of the replica set even at the same address: as the old member it would vote for
+/// writes that it no longer has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(String);
@@ -54,15 +54,15 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// The registration of a node for the replica set: the value of `members/NAME`.
+/// The registration of a node for the replica set in etcd: the value of `members/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MemberRecord {
     pub(crate) address: String,
     pub(crate) incarnation: Incarnation,
 }
 
-/// The mark of an incarnation that left: the value of `left/INCARNATION`. Only marked members are removed from the
-/// set: a missing registration may also mean that etcd was set up anew.
+/// The mark in etcd that an incarnation (a data folder) left the replica set: the value of `left/INCARNATION`. Only
+/// marked members are removed from the set: a missing registration may also mean that etcd was set up anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftRecord {
     pub(crate) name: String,
@@ -72,14 +72,14 @@ pub(crate) struct LeftRecord {
     pub(crate) removed: bool,
 }
 
-/// The node that claims the right to initiate the replica set: the value of `initiate`.
+/// The node that claims the right to initiate the replica set: the value of `initiate` in etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InitiationClaim {
     pub(crate) name: String,
     pub(crate) incarnation: Incarnation,
 }
 
-/// The replica set that is the cluster's: the value of `initiated`.
+/// The MongoDB replica set that is the cluster's: the value of `initiated` in etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InitiatedRecord {
     /// The name of the set.
@@ -90,14 +90,14 @@ pub(crate) struct InitiatedRecord {
     pub(crate) id: String,
 }
 
-/// The replica set as the primary's daemon last saw it: the value of `set`.
+/// The MongoDB replica set as the daemon of the primary last observed it: the value of `set` in etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObservedSet {
     pub(crate) primary: String,
     pub(crate) members: Vec<ObservedSetMember>,
 }
 
-/// A member in [`ObservedSet`].
+/// A MongoDB replica set member as the daemon of the primary observes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObservedSetMember {
     pub(crate) name: String,
@@ -107,7 +107,7 @@ pub(crate) struct ObservedSetMember {
     pub(crate) votes: i64,
 }
 
-/// All records about the replica set, read in one request.
+/// All records in etcd about the MongoDB replica set, read in one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplicaSetRecords {
     pub(crate) members: BTreeMap<String, MemberRecord>,
@@ -121,7 +121,7 @@ pub(crate) struct ReplicaSetRecords {
     pub(crate) member_revisions: BTreeMap<String, i64>,
 }
 
-/// A record in etcd that cannot be parsed.
+/// The error that a record in etcd about the replica set cannot be parsed.
 #[derive(Debug, Error)]
 #[error("could not parse the value of {key} in etcd; a newer version of Conclave may have written it")]
 pub struct RecordError {
@@ -130,7 +130,7 @@ pub struct RecordError {
     source: serde_json::Error,
 }
 
-/// A key and its value in etcd.
+/// An etcd key with its value and revision, from which a record about the replica set is parsed.
 pub(crate) struct EtcdEntry<'a> {
     pub(crate) key: &'a str,
     pub(crate) value: &'a [u8],

@@ -10,7 +10,7 @@ use super::local_state::MongodLocalState;
 use super::records::{Incarnation, ReplicaSetRecords};
 use super::{MongodDaemonOptions, secret};
 
-/// Why this node must not start mongod, and what to do about it.
+/// Why the mongod daemon must not start mongod on this node, and what to do about it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MongodStartRefusal {
     #[error(
@@ -142,8 +142,8 @@ pub(crate) fn check_records(
     }
 }
 
-/// To which member the config entry at this node's address belongs. Checked before mongod is started on an empty
-/// folder, since the replica set takes that mongod for the member of the entry.
+/// To which member the replica set's config entry at this node's address belongs. Checked before mongod is started on
+/// an empty folder, since the replica set takes that mongod for the member of the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExistingConfigMember {
     /// The entry is for this incarnation, and has no vote before there is data.

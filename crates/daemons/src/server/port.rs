@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 
 use thiserror::Error;
 
-/// Why a server cannot listen on an address, and which setting to change.
+/// Why etcd or mongod cannot listen on an address of this machine, and which setting to change.
 #[derive(Debug, Error)]
 pub enum PortError {
     #[error(

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use thiserror::Error;
 
-/// A server's program: its name, its oldest supported version, and what error messages say about it.
+/// The program of etcd or mongod: its name, its oldest supported version, and what error messages say about it.
 #[derive(Debug)]
 pub(crate) struct ServerProgram {
     pub(crate) name: &'static str,
@@ -28,7 +28,7 @@ impl fmt::Display for ProgramVersion {
     }
 }
 
-/// Why a server's program cannot be used, and what to do about it.
+/// Why the program of etcd or mongod cannot be used, and what to do about it.
 #[derive(Debug, Error)]
 pub enum ProgramError {
     #[error("{name} is not on the PATH; install it ({install}) or set {key} to its path")]

@@ -28,8 +28,8 @@ const DEADLINE: Duration = Duration::from_secs(90);
 /// The daemons wait as long as the tests that wait for them.
 const TRIES: u32 = 90;
 
-/// The data folders and ports of the nodes of one test. Nodes have numbers, from which follow their names and
-/// addresses.
+/// The data folders, ports and DNS names of the nodes in one test of the etcd daemon. Nodes have numbers, from which
+/// follow their names and addresses.
 pub(crate) struct EtcdTestCluster {
     folder: tempfile::TempDir,
     client_port: u16,
@@ -38,7 +38,7 @@ pub(crate) struct EtcdTestCluster {
     pub(crate) dns: FakeDns,
 }
 
-/// A DNS server that knows one name, and the addresses that it resolves to.
+/// A fake DNS for tests of the etcd daemon, which resolves one name to addresses that the test sets.
 #[derive(Clone, Default)]
 pub(crate) struct FakeDns(Arc<Mutex<Vec<IpAddr>>>);
 
@@ -244,7 +244,8 @@ pub(crate) fn wait_for_members(
     }
 }
 
-/// A node whose etcd daemon runs as a task. Dropping it ends the daemon and kills its etcd.
+/// A node in a test of the etcd daemon, whose daemon runs as a Tokio task of the test. Dropping it ends the daemon and
+/// kills its etcd.
 pub(crate) struct EtcdTestNode {
     pub(crate) options: EtcdMemberOptions,
     stop: CancellationToken,
@@ -332,7 +333,8 @@ impl EtcdTestNode {
     }
 }
 
-/// A node whose proxy daemon runs as a task. Dropping it ends the daemon and kills its proxy.
+/// A node in a test of the etcd daemon that runs an etcd proxy, with its daemon as a Tokio task. Dropping it ends the
+/// daemon and kills its proxy.
 pub(crate) struct EtcdTestProxy {
     stop: CancellationToken,
     task: JoinHandle<Result<(), EtcdDaemonError>>,

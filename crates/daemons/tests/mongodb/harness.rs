@@ -29,7 +29,7 @@ pub(crate) const SECRET: &str = "a secret for tests only";
 /// Far longer than anything in these tests takes, even if many tests run at once.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The etcd, the data folders, ports and daemons of one test, by the names of the nodes.
+/// The etcd, data folders, ports and daemons of one test of the mongod daemon, by the names of the nodes.
 pub(crate) struct ReplicaSetHarness {
     pub(crate) access: EtcdAccess,
     pub(crate) secret: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct ReplicaSetHarness {
     etcd: Child,
 }
 
-/// A mongod daemon that runs as a task.
+/// A mongod daemon that a test runs as a Tokio task.
 struct RunningDaemon {
     stop: CancellationToken,
     task: JoinHandle<Result<(), MongodbDaemonError>>,

@@ -14,7 +14,7 @@ use super::super::{BootstrapMode, EtcdDaemonError, EtcdMemberOptions};
 use super::BootstrapResult;
 use crate::server::port::{host_port, is_local, own_ip};
 
-/// This node's address, and what the other nodes answered.
+/// What one round of the etcd bootstrap observed: this node's address, and what the other nodes answered.
 pub(super) struct ObservedPeers {
     pub(super) address: EtcdMemberAddress,
     pub(super) own: NamedPeer,

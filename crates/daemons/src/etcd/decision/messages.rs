@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{NamedPeer, PeerObservation};
 
-/// Why the node cannot start etcd until the operator changes something.
+/// Why a node cannot start etcd until the operator changes something.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BootstrapRefusal {
     #[error(

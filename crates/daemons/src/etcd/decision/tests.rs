@@ -10,7 +10,7 @@ const B: &str = "10.0.0.2:2380";
 const C: &str = "10.0.0.3:2380";
 const D: &str = "10.0.0.4:2380";
 
-/// The inputs of one decision of the node `c`.
+/// A test case of the decision how to start etcd: its inputs on the node `c`.
 #[derive(Clone)]
 struct DecisionCase {
     mode: BootstrapMode,

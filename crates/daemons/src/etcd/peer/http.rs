@@ -17,8 +17,8 @@ use super::PeerTlsConnector;
 const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_HEAD_BYTES: usize = 1 << 16;
 
-/// The headers and the whole body of a response. Callers ignore the status code: they recognise etcd by its headers and
-/// its body.
+/// The headers and the whole body of an HTTP response from the etcd peer port of another node. Callers ignore the
+/// status code: they recognise etcd by its headers and its body.
 pub(crate) struct PeerHttpResponse {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// What the server does with the connection after its response.
+    /// What the fake HTTP server of a test does with the connection after its response.
     enum AfterResponse {
         KeepsOpen,
         Closes,

@@ -15,11 +15,12 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::der::oid::ObjectIdentifier;
 
-/// The client side: connects to a peer port with this node's certificate.
+/// Connects to the etcd peer port of another node over mutual TLS, with this node's certificate.
 #[derive(Clone)]
 pub(crate) struct PeerTlsConnector(TlsConnector);
 
-/// The server side: accepts only clients whose certificate the cluster's authority has signed.
+/// Accepts mutual TLS on this node's etcd peer port, until etcd itself needs the port. It accepts only clients whose
+/// certificate the cluster's authority has signed.
 #[derive(Clone)]
 pub(crate) struct PeerTlsAcceptor(TlsAcceptor);
 
