@@ -10,12 +10,12 @@ use tokio::process::{Child, Command};
 
 use crate::conclave;
 
-/// Runs `conclave` commands against one gateway.
+/// Runs `conclave` commands against one gateway in a test, as a user does.
 pub struct ConclaveCli {
     server: String,
 }
 
-/// The exit code and captured output of a command.
+/// The exit code and captured output of a command that a test ran.
 pub struct CommandOutput {
     /// As in a shell: 128 + N for a command that signal N ended.
     pub code: i32,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small tmpfs that a test can fill up. Unmounted when dropped. Mounting needs root.
+/// A small tmpfs that a test can fill up, for the data of a node. Unmounted when dropped. Mounting needs root.
 pub struct TmpfsDisk {
     folder: PathBuf,
 }
@@ -50,13 +50,13 @@ impl Drop for TmpfsDisk {
     }
 }
 
-/// An ext4 file system on its own loop device, which can be frozen and whose I/O is counted. While it is frozen, writers
-/// block in the kernel and cannot be killed. Thawed and unmounted when dropped. Mounting needs root.
+/// An ext4 file system on its own loop device, which a test can freeze and whose I/O it can count. While it is frozen,
+/// writers block in the kernel and cannot be killed. Thawed and unmounted when dropped. Mounting needs root.
 pub struct LoopDisk {
     folder: PathBuf,
 }
 
-/// I/O counters of a block device, since it was attached.
+/// The kernel's I/O counters of the block device of a test's file system, since it was attached.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockDeviceCounters {
     pub read_bytes: u64,

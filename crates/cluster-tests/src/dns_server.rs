@@ -14,7 +14,7 @@ use crate::LanHost;
 const STARTS: Duration = Duration::from_secs(20);
 const READS: Duration = Duration::from_secs(20);
 
-/// dnsmasq on its own virtual host, with answers set by the test.
+/// dnsmasq on a virtual host of a test cluster, with answers that the test sets.
 pub struct DnsServer {
     child: Child,
     hosts: PathBuf,

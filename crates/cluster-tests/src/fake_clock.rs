@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A wall clock with an offset that the test sets.
+/// A wall clock for the processes of a node under test, with an offset that the test sets (libfaketime).
 #[derive(Clone, Debug)]
 pub struct FakeClock {
     offset: PathBuf,

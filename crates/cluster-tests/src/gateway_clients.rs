@@ -13,7 +13,7 @@ const DONE: Duration = Duration::from_secs(60);
 /// A gateway that is stopped (SIGSTOP) or cut off accepts connections and never answers.
 const ANSWERS: Duration = Duration::from_secs(20);
 
-/// Clients of all gateways of a system, one of which is current. Clones fail over independently.
+/// HTTP clients of all gateways of a system under test, one of which is current. Clones fail over independently.
 #[derive(Debug)]
 pub struct GatewayClients {
     clients: Arc<Vec<HttpClient>>,

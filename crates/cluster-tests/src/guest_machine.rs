@@ -45,21 +45,21 @@ const ACCOUNTS: &str = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/ho
 const GROUPS: &str = "root:x:0:\nuser:x:1000:\n";
 const HOSTS: &str = "127.0.0.1 localhost\n127.0.1.1 guest\n";
 
-/// A virtual machine that is not yet started.
+/// A virtual machine, not yet started, in which a test runs commands on Debian's kernel with cgroup v2 only.
 pub struct GuestMachine {
     archive: CpioArchive,
     /// Holds intermediate files.
     folder: TempDir,
 }
 
-/// A command that the test runs in the guest, and its user.
+/// A command that a test runs in a virtual machine, and its user.
 pub struct GuestCommand {
     name: String,
     who: GuestUser,
     command: String,
 }
 
-/// The user that runs a command in the guest.
+/// The user that runs a command of a test in a virtual machine.
 enum GuestUser {
     Root,
     User,
@@ -219,7 +219,7 @@ impl Default for GuestMachine {
     }
 }
 
-/// The output and exit code of each command, by its name.
+/// The output and exit code of each command that a test ran in a virtual machine, by the command's name.
 #[derive(Debug)]
 pub struct GuestOutputs(Vec<(String, CommandOutput)>);
 

@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use nix::libc;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-/// The mounted file system. Dropping it unmounts it, which ends every hanging read. Needs root and `/dev/fuse`.
+/// A mounted FUSE file system for tests, whose one file never answers a read, so that the reader hangs. Dropping it
+/// unmounts it, which ends every hanging read. Needs root and `/dev/fuse`.
 pub struct HangingMount {
     folder: PathBuf,
     server: Option<JoinHandle<()>>,

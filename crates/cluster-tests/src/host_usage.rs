@@ -9,7 +9,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(5);
 const PAGE: u64 = 4096;
 
-/// Resource usage of a machine at one time, or the difference between two times.
+/// The resource usage of a whole test machine at one time, or the difference between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUsage {
     /// MemTotal - MemAvailable.
@@ -105,7 +105,7 @@ impl HostUsage {
     }
 }
 
-/// Samples the usage of this machine in a thread, and keeps the maximum of each counter.
+/// Samples the resource usage of the test machine in a thread, and keeps the maximum of each counter.
 pub struct HostUsageMonitor {
     before: HostUsage,
     stop: Arc<AtomicBool>,

@@ -27,7 +27,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tasks that are read at the same time in the final check.
 const PARALLEL_CHECKS: usize = 8;
 
-/// Running clients, and the tasks whose adds were acknowledged to them.
+/// Clients that keep adding tasks to a system under test, and the tasks whose adds were acknowledged to them.
 pub struct LoadGenerator {
     stop: Arc<AtomicBool>,
     counts: Arc<LoadCounters>,
@@ -36,7 +36,7 @@ pub struct LoadGenerator {
     others: Vec<AcknowledgedTask>,
 }
 
-/// How many clients there are, and their pauses.
+/// How many clients a test's load generator runs, and how long they pause.
 #[derive(Clone, Copy)]
 struct LoadProfile {
     /// Clients that wait for each task before they add the next.
@@ -65,14 +65,14 @@ const LOW_LOAD: LoadProfile = LoadProfile {
     pause: Duration::from_millis(200),
 };
 
-/// Progress of all clients.
+/// The progress of all clients of a test's load generator: acknowledged adds, done tasks, and the longest gap.
 struct LoadCounters {
     acknowledged: AtomicUsize,
     done: AtomicUsize,
     gap: LongestGap,
 }
 
-/// A task whose add was acknowledged to a client.
+/// A task whose add was acknowledged to a client of the load generator, so it must not get lost.
 struct AcknowledgedTask {
     id: TaskId,
     /// The task when it was first seen done; it must not change any more.
@@ -82,7 +82,7 @@ struct AcknowledgedTask {
 /// Size of a task's data, large enough to be stored as a blob.
 const BLOB: usize = 40 << 10;
 
-/// One client: adds, cancels and follows tasks until the calls succeed.
+/// One client of a test's load generator: adds, cancels and follows tasks, and repeats calls until they succeed.
 struct LoadClient {
     gateways: GatewayClients,
     counts: Arc<LoadCounters>,

@@ -30,7 +30,7 @@ pub fn conclave() -> PathBuf {
     binary
 }
 
-/// A running `conclave` process. Killed when dropped; its log is printed if the test fails.
+/// A `conclave` process that a test has started. Killed when dropped; its log is printed if the test fails.
 pub struct NodeProcess {
     name: String,
     child: Child,

@@ -10,13 +10,13 @@ use serde_json::Value;
 /// Longer than any `?wait=` of a test. A response that never comes must fail the test.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// An HTTP client of one gateway.
+/// An HTTP client of one gateway without the product's types, so that tests see the bytes on the wire.
 pub struct RawHttpClient {
     http: Client,
     base: String,
 }
 
-/// A complete HTTP response.
+/// A complete HTTP response of a gateway, as a test received it.
 #[derive(Debug)]
 pub struct HttpResponse {
     pub status: u16,

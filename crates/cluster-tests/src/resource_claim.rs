@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// A claim of this test process on one numbered resource, released when it is dropped or the process ends.
+/// A claim of this test process on one numbered resource of the machine, such as a port. It is released when it is
+/// dropped or the process ends.
 ///
 /// It is an abstract Unix socket, which is unique in the network namespace. So two tests cannot claim the same number,
 /// even if they run in different mount or pid namespaces.

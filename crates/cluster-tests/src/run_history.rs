@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The file in which tasks record their runs.
+/// The file in which the tasks of a test record when they run, so that the test knows which really ran.
 pub struct RunHistory {
     path: PathBuf,
 }
 
-/// One run of a task, as its processes recorded it.
+/// One run of a task in a test, as the task's processes recorded it in a file.
 #[derive(Clone, Debug)]
 pub struct TaskRun {
     pub task: String,

@@ -9,7 +9,7 @@ use crate::wait_until;
 /// Long, because killed processes take a while to end on a busy machine.
 const GONE: Duration = Duration::from_secs(20);
 
-/// What tasks may have left with one executor.
+/// Finds the processes, files and spooled results that tasks have left with one executor under test.
 pub struct TaskLeftovers {
     /// The data folder of the executor's node.
     data: PathBuf,

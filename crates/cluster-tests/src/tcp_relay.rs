@@ -7,13 +7,14 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A TCP relay that runs as long as the test's runtime.
+/// A TCP relay between two nodes under test that can stop forwarding without closing connections. It runs as long as
+/// the test's runtime.
 pub struct TcpRelay {
     pub address: String,
     forwarding: watch::Sender<Forwarding>,
 }
 
-/// Which connections the relay forwards.
+/// Which connections a test's TCP relay forwards.
 #[derive(Clone, Copy, PartialEq)]
 enum Forwarding {
     /// Connections of this generation. Silencing the current connections starts the next generation.

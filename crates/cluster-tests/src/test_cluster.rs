@@ -28,7 +28,8 @@ pub const ETCD: u16 = 2379;
 pub const ETCD_PEER: u16 = 2380;
 pub const MONGOD: u16 = 27017;
 
-/// A cluster under test. All its processes are killed, and its files removed, when it is dropped.
+/// A cluster of real `conclave` processes under test, with each node on its own virtual host. All its processes are
+/// killed, and its files removed, when it is dropped.
 pub struct TestCluster {
     nodes: Vec<ClusterNode>,
     /// A gateway outside of the cluster that is given the addresses of judicators. The test observes the cluster through it.

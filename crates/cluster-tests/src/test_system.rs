@@ -19,7 +19,7 @@ use crate::{NodeProcess, TaskLeftovers, conclave, wait_until};
 const SERVES: Duration = Duration::from_secs(30);
 const DONE: Duration = Duration::from_secs(60);
 
-/// A data folder and addresses for the nodes of one test.
+/// A system on one machine for a test: a data folder, and addresses for its `conclave` processes.
 pub struct TestSystem {
     pub folder: TempDir,
     http: String,

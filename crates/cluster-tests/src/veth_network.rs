@@ -12,7 +12,8 @@ use crate::resource_claim::ResourceClaim;
 const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const NETWORKS: u32 = 1 << 14;
 
-/// A veth pair and a network namespace, removed when dropped. Needs root and iproute2.
+/// A point-to-point test network that can be taken down: a veth pair and a network namespace. It is removed when
+/// dropped. Needs root and iproute2.
 pub struct VethNetwork {
     name: String,
     /// The first of its four addresses.

@@ -23,7 +23,8 @@ const NETWORKS: u32 = (1 << 16) / WIDTH;
 const CLAIM: &str = "lan";
 const LINKS: &str = "/sys/class/net";
 
-/// A virtual network, removed when dropped. Networks that killed tests left behind are removed by the next test.
+/// A virtual network for a test cluster: network namespaces as hosts, connected by a bridge. It is removed when
+/// dropped. Networks that killed tests left behind are removed by the next test.
 pub struct VirtualLan {
     number: u32,
     _claim: ResourceClaim,

@@ -8,14 +8,15 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An initramfs under construction. A later entry replaces an earlier one at the same path; root owns all of them.
+/// The initramfs of a test's virtual machine under construction, as a cpio archive. A later entry replaces an earlier
+/// one at the same path; root owns all of them.
 #[derive(Default)]
 pub(super) struct CpioArchive {
     /// Sorted, so that a folder comes before its contents.
     entries: BTreeMap<String, CpioEntry>,
 }
 
-/// One file, folder, link or device of the archive.
+/// A file, folder, link or device of the initramfs of a test's virtual machine.
 struct CpioEntry {
     mode: u32,
     content: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use crate::CommandOutput;
 
-/// The parsed transcript of a guest's run.
+/// The parsed transcript of a run of a test's virtual machine: the output of each command, up to its end.
 #[derive(Debug)]
 pub(super) enum GuestTranscript {
     /// All commands ended.

@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The longest time between two successes since the last reset.
+/// The longest time between two successes of a test's load generator since the last reset.
 #[derive(Debug)]
 pub(super) struct LongestGap(Mutex<GapState>);
 
-/// When the last success was, and the longest gap until then.
+/// When the last success of a test's load generator was, and the longest gap until then.
 #[derive(Clone, Copy, Debug)]
 struct GapState {
     last: Instant,

@@ -21,7 +21,8 @@ const SERVES: Duration = Duration::from_secs(90);
 /// How many lines of each log are printed when a test fails.
 const SHOWN: usize = 30;
 
-/// A node of a cluster under test. All its processes are killed when it is dropped.
+/// A node of a cluster under test: its virtual host, its data folder, and boot with its services. All its processes are
+/// killed when it is dropped.
 pub struct ClusterNode {
     name: String,
     boot: Option<NodeProcess>,
@@ -33,7 +34,7 @@ pub struct ClusterNode {
     host: LanHost,
 }
 
-/// One of the processes that make up a node.
+/// One of the processes that make up a node of a cluster under test: boot, a service, or etcd or mongod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterProcess {
     Boot,

@@ -3,7 +3,7 @@
 use super::{ClusterNode, ETCD, ETCD_PEER, HTTP, RPC, SERVICE, TestCluster};
 use crate::DnsServer;
 
-/// How the first judicators form a cluster.
+/// How the first judicators of a cluster under test form the cluster: join, static members or DNS discovery.
 #[derive(Clone, Copy, Debug)]
 pub enum FormationMethod {
     /// The first bootstraps, the others join it (`--first`, `--join`).

@@ -7,7 +7,7 @@ use api::{ClusterMemberState, JudicatorState};
 /// MongoDB's limit for a replica set.
 const MOST_VOTERS: usize = 7;
 
-/// The judicators of a cluster, as the API lists them.
+/// The judicators of a cluster under test with their etcd and MongoDB members, as the HTTP API lists them.
 #[derive(Clone, Debug)]
 pub struct JudicatorList(pub Vec<JudicatorState>);
 

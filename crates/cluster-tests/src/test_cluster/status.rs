@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-/// The status of a node as `conclave status --json` prints it.
+/// The status of a node under test, as parsed from the output of `conclave status --json`.
 #[derive(Clone, Debug)]
 pub struct NodeStatusJson {
     pub services: Vec<ServiceStatusJson>,
 }
 
-/// The status of one service of a node.
+/// The status of one service of a node under test, as parsed from the output of `conclave status --json`.
 #[derive(Clone, Debug)]
 pub struct ServiceStatusJson {
     pub name: String,

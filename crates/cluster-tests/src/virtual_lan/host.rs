@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 
 use crate::ip::{ip, try_ip};
 
-/// A host of a virtual network. Its processes are killed when it is dropped.
+/// A host of a test's virtual network: a network namespace with an address, in which a node's processes run. Its
+/// processes are killed when it is dropped.
 pub struct LanHost {
     /// The name of the namespace, and of the link's end at the bridge.
     name: String,

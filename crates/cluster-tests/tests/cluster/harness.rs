@@ -13,7 +13,7 @@ pub(crate) const LONGER_THAN_LEASES: Duration = Duration::from_secs(7);
 /// A node retries for a while before it reports an error.
 const LOG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster of three judicators, two executors and a gateway, and clients that keep it busy.
+/// A cluster under test (three judicators, two executors, a gateway), and clients that keep it busy.
 pub(crate) struct BusyCluster {
     pub(crate) cluster: TestCluster,
     pub(crate) load: LoadGenerator,
@@ -69,7 +69,7 @@ impl BusyCluster {
     }
 }
 
-/// A fault that was injected, for the printed durations.
+/// A fault that a test has injected into a busy cluster, and when, to print how long the recovery took.
 pub(crate) struct InjectedFault {
     what: String,
     begun: Instant,

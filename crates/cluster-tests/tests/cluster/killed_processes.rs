@@ -3,7 +3,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::BusyCluster;
 
-/// Which node is the victim.
+/// The role by which a test chooses the node whose processes it kills: leading judicator, or MongoDB primary.
 #[derive(Clone, Copy)]
 enum VictimRole {
     Leading,

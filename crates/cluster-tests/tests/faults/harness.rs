@@ -41,7 +41,7 @@ pub(crate) const MEDIUM_LEASE_FLAGS: [&str; 8] = [
 pub(crate) const LONG_LEASE_FLAGS: [&str; 4] =
     ["--set", "judicator.lease=10m", "--set", "executor.self_kill=9m"];
 
-/// A system on one machine, and the recorded runs of its tasks.
+/// A system on one machine for fault tests, and the recorded runs of its tasks.
 pub(crate) struct FaultHarness {
     pub(crate) system: TestSystem,
     pub(crate) history: RunHistory,
@@ -161,7 +161,7 @@ pub(crate) fn output(task: &Task) -> &str {
     &result.unwrap_or_else(|| panic!("no outcome: {task:?}")).stdout
 }
 
-/// A generator of pseudo-random pauses with a printed seed.
+/// A generator of pseudo-random pauses between the faults of a test, with a printed seed.
 pub(crate) struct RandomPauses(u64);
 
 impl RandomPauses {

@@ -7,7 +7,7 @@ use crate::harness::{FaultHarness, RandomPauses};
 const KILLS: u32 = 5;
 const ATTEMPTS: [&str; 2] = ["--set", "judicator.attempts=100"];
 
-/// A node of a system on one machine.
+/// A node of a system on one machine that a fault test starts and kills: judicator, executor or gateway.
 #[derive(Clone, Copy, PartialEq)]
 enum SystemNode {
     Judicator,

@@ -3,7 +3,7 @@ use model::TaskId;
 
 use crate::harness::{FaultHarness, MEDIUM_LEASE_FLAGS, SOON};
 
-/// A task that runs on an executor which reaches its judicator through a relay.
+/// A task that runs on an executor under test which reaches its judicator through a TCP relay.
 struct RelayedSystem {
     harness: FaultHarness,
     relay: TcpRelay,
@@ -11,7 +11,7 @@ struct RelayedSystem {
     task: TaskId,
 }
 
-/// Which addresses of the judicator the executor knows.
+/// Which addresses of the judicator the executor knows in a test of silent connections.
 #[derive(PartialEq)]
 enum KnownAddresses {
     RelayOnly,

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{FaultHarness, LONG_LEASE_FLAGS, SOON, output};
 
-/// How the executor ends.
+/// How a test ends the executor that holds a result which no judicator has received.
 #[derive(PartialEq)]
 enum ExecutorEnd {
     Killed,

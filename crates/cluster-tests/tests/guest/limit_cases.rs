@@ -2,7 +2,7 @@
 
 use cluster_tests::{GuestMachine, conclave};
 
-/// A command, its limits, and the expected reason.
+/// A test case of a step's resource limits: a command, its limits, and the reason with which it must end.
 pub(crate) struct LimitCase {
     pub(crate) name: &'static str,
     /// Flags that replace the default limits.

@@ -25,7 +25,7 @@ const TURNS: Duration = Duration::from_secs(60);
 /// A variable in the environment of every node, which no task may read.
 pub(crate) const SECRET: (&str, &str) = ("ZOO_KEEPER", "has-the-keys-to-all-cages");
 
-/// `conclave up` with cells, and its state when it is idle.
+/// A `conclave up` with cells that runs hostile programs in a test, and its state when it is idle.
 pub(crate) struct HostileTestNode {
     up: Option<NodeProcess>,
     web: RawHttpClient,
@@ -35,14 +35,14 @@ pub(crate) struct HostileTestNode {
     pub(crate) system: TestSystem,
 }
 
-/// A program and the limits with which it runs.
+/// A hostile program that a test runs in a cell, and the limits with which it runs.
 pub(crate) struct HostileProgram {
     pub(crate) name: &'static str,
     pub(crate) program: ProgramSource,
     pub(crate) limits: Value,
 }
 
-/// The source code of a program, by its language.
+/// The source code of a hostile program that a test runs in a cell, by its language.
 pub(crate) enum ProgramSource {
     C(&'static str),
     Python(&'static str),

@@ -9,7 +9,8 @@ use cluster_tests::{TestSystem, conclave, control_groups_beneath, control_groups
 
 use crate::harness::{WARDENS, first_user};
 
-/// The inventory of a node. It contains counts instead of ids, because a warden may be replaced by another.
+/// The processes, namespaces, mounts, control groups and files of a node under test, to find leftovers of tasks. It
+/// contains counts instead of ids, because a warden may be replaced by another.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NodeInventory {
     processes: BTreeMap<ProcessRole, usize>,
@@ -23,7 +24,7 @@ pub(crate) struct NodeInventory {
     files: Vec<PathBuf>,
 }
 
-/// What a process of the node is for.
+/// What a process of a node with cells is for, in the inventory that a test takes of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ProcessRole {
     Warden,
@@ -34,7 +35,7 @@ enum ProcessRole {
     Other,
 }
 
-/// A process of this machine.
+/// A process of the test machine, as a test reads it from `/proc`.
 pub(crate) struct ObservedProcess {
     pub(crate) pid: i32,
     parent: i32,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::harness::HostileTestNode;
 
-/// A program of one source file, and its expected output.
+/// An ordinary program of one source file that must work in a cell, and its expected output.
 struct OrdinaryProgram {
     file: &'static str,
     text: &'static str,

@@ -122,7 +122,8 @@ async fn an_interrupted_batch_prints_how_to_continue() {
     drop(stdin);
 }
 
-/// A proxy that forwards requests, and drops the responses to the first adds although they have succeeded.
+/// A proxy in front of a gateway that drops the responses to the first adds although they have succeeded. It forwards
+/// everything else.
 struct ResponseDropper {
     address: String,
     dropped: Arc<AtomicUsize>,

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::harness::{SingleNode, text};
 
-/// A test CA and a certificate of it for loopback.
+/// A test CA and a certificate of it for loopback, for the TLS proxy before a gateway under test.
 struct Certificates {
     authority: PathBuf,
     certificate: PathBuf,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::harness::text;
 
-/// A folder with a configuration file for `conclave config`.
+/// A folder with a configuration file, for tests of `conclave config`.
 struct ConfigFixture {
     cli: ConclaveCli,
     system: TestSystem,

@@ -7,7 +7,7 @@ use cluster_tests::{ConclaveCli, NodeProcess, RawHttpClient, TestSystem};
 /// On a busy machine a node may pause for seconds. With the default lease its tasks would run again, which other tests cover.
 const LONG_LEASE_FLAGS: [&str; 4] = ["--set", "executor.self_kill=20s", "--set", "judicator.lease=30s"];
 
-/// `conclave up` in a temporary folder, with clients for it.
+/// A running `conclave up` in a temporary folder, with the clients that a test needs for it.
 pub(crate) struct SingleNode {
     pub(crate) up: NodeProcess,
     pub(crate) web: RawHttpClient,
@@ -59,7 +59,7 @@ fn up(system: &TestSystem, flags: &[&str]) -> NodeProcess {
         .expect("conclave up serves")
 }
 
-/// A file that a task waits for, so that the test decides when the task continues.
+/// A file that a task of a test waits for, so that the test decides when the task continues.
 pub(crate) struct Gate {
     path: PathBuf,
 }

@@ -4,7 +4,7 @@ use cluster_tests::{HttpResponse, RawHttpClient};
 use serde_json::Value;
 
 #[derive(Default)]
-/// A `multipart/form-data` body under construction.
+/// A `multipart/form-data` body with a task under construction, for a test to send to a gateway.
 pub(crate) struct MultipartBuilder(Vec<u8>);
 
 const BOUNDARY: &str = "b0undary-of-the-tests";

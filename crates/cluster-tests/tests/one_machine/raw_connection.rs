@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A TCP connection to a gateway.
+/// A raw TCP connection of a test to a gateway, for requests that no HTTP client sends.
 pub(crate) struct RawConnection(TcpStream);
 
 impl RawConnection {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-/// A zip archive under construction.
+/// A zip archive under construction, valid or invalid, for a test to send to a gateway.
 pub(crate) struct ZipBuilder(ZipWriter<Cursor<Vec<u8>>>);
 
 impl ZipBuilder {
