@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The results of one measurement: starts per second, and median durations.
+/// One result of the `spawn_rate` example: process starts per second, and median durations of a run and its renewal.
 #[derive(Clone, Copy, Default)]
 struct SpawnTimes {
     rate: f64,

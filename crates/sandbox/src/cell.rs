@@ -73,7 +73,7 @@ use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandLimits;
 use crate::warden::child::NO_CORE_DUMPS;
 
-/// Creates the cells of one warden, one after another.
+/// Creates the cells of one warden, one after another, and holds what they share: cgroup, seccomp filter, networks.
 pub(crate) struct CellFactory {
     command_user: CommandUser,
     group: Option<Cgroup>,

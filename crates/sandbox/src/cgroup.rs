@@ -36,7 +36,7 @@ use stat_file::{StatFile, parse_keyed, parse_number};
 
 pub use root::{CgroupFeatures, CgroupRoot, CgroupRootError, CgroupVersion};
 
-/// A control group for one run at a time.
+/// A control group (cgroup v1 or v2) of a warden, which limits and measures one run of a command at a time.
 #[derive(Debug)]
 pub struct Cgroup {
     version: CgroupVersion,
@@ -47,8 +47,8 @@ pub struct Cgroup {
     baseline: CgroupCounters,
 }
 
-/// The limits of all processes of a group together. A limit is not enforced if its controller is missing: see
-/// [`CgroupRoot::features`].
+/// The memory and process limits of all processes of a control group together. A limit is not enforced if its
+/// controller is missing: see [`CgroupRoot::features`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupLimits {
     /// Bytes. A value below [`Cgroup::MIN_MEMORY_LIMIT`] is raised to it, so a caller with a lower limit must compare
@@ -59,7 +59,7 @@ pub struct CgroupLimits {
     pub processes: Option<u32>,
 }
 
-/// What the processes of a group have used since [`Cgroup::begin_run`].
+/// What the processes of a control group have used since [`Cgroup::begin_run`]: CPU time, peak memory, OOM kills.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
     /// CPU time. `None` if the controller is missing.
@@ -76,8 +76,8 @@ pub struct CgroupUsage {
     pub refused_forks: u64,
 }
 
-/// Why an operation on a control group failed. The platform is always the cause, and the group must not be used
-/// again.
+/// Why a warden's operation on its control group failed. The platform is always the cause, and the group must not be
+/// used again.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum CgroupError {
     #[error("cannot open the control group {path:?}, in which groups are created")]
@@ -317,7 +317,7 @@ fn reached_limit(peak: Option<u64>, limit: Option<u64>) -> bool {
     }
 }
 
-/// The counters of a control group that cannot be reset, so that a run's use is their difference to a baseline.
+/// Counters of a control group that cannot be reset, so that a run's use is their difference to a baseline.
 #[derive(Debug, Clone, Copy, Default)]
 struct CgroupCounters {
     cpu: Option<Duration>,
@@ -325,7 +325,7 @@ struct CgroupCounters {
     refused_forks: u64,
 }
 
-/// The open files of a group.
+/// The open directory and files of one control group, through which a warden enters, limits and measures it.
 #[derive(Debug)]
 struct CgroupFiles {
     directory: Option<OwnedFd>,
@@ -407,7 +407,7 @@ fn cpu_stat_file_name(version: CgroupVersion) -> &'static str {
     }
 }
 
-/// The files of the pids controller, which are the same in both versions.
+/// The open files of the pids controller of one control group, which are the same in cgroup v1 and v2.
 #[derive(Debug)]
 struct PidsFiles {
     max: File,
@@ -435,7 +435,7 @@ impl PidsFiles {
     }
 }
 
-/// A cgroup controller, named by what it does for this crate.
+/// A cgroup controller that limits or measures commands, named by what it does for the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum CgroupController {
     Pids,

@@ -71,7 +71,7 @@ impl ProtectionStatus {
     }
 }
 
-/// Everything that is needed to create cells on this machine.
+/// The sandbox of this machine after its checks: how to isolate commands, and the cgroup root and locks for it.
 #[derive(Debug)]
 pub struct PreparedSandbox {
     pub isolation: CommandIsolation,

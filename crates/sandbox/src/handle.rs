@@ -18,8 +18,8 @@ use crate::platform_error::PlatformError;
 use crate::spec::{CommandSpec, CommandSpecError};
 use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse, descriptors};
 
-/// A running warden process, seen from its owner. Dropping it ends the warden and its command and waits until both
-/// are gone.
+/// A running warden process, with which its owner (the process that started it, such as an executor) runs commands.
+/// Dropping it ends the warden and its command and waits until both are gone.
 #[derive(Debug)]
 pub struct Warden {
     child: Child,
@@ -47,21 +47,21 @@ enum TaskFolder {
     Ready(OwnedFd),
 }
 
-/// Identifies one run of a command and can kill it from any thread, also before it starts. After the run has ended,
-/// it has no effect. It never affects another run.
+/// Identifies one run of a command in a warden and can kill it from any thread, also before it starts. After the run
+/// has ended, it has no effect. It never affects another run.
 #[derive(Clone)]
 pub struct RunHandle {
     number: u64,
     channel: Arc<WardenChannel>,
 }
 
-/// Controls a warden from any thread: keeps it alive or kills it.
+/// Lets any thread of a warden's owner keep the warden alive or kill it.
 #[derive(Clone)]
 pub struct WardenControl {
     channel: Arc<WardenChannel>,
 }
 
-/// Why a warden could not run a command or serve another request.
+/// Why a warden could not run a command or serve another request of its owner.
 #[derive(Debug, thiserror::Error)]
 pub enum WardenError {
     #[error("the command is invalid")]
@@ -325,7 +325,7 @@ impl Drop for Warden {
     }
 }
 
-/// The urgent socket and the process of a warden, shared by all handles to it.
+/// The owner's connection for urgent messages to a warden, and the warden's pidfd, shared by all handles to the warden.
 struct WardenChannel {
     urgent_socket: OwnedFd,
     process: Option<PidFd>,

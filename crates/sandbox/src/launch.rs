@@ -18,7 +18,7 @@ use crate::platform_error::PlatformError;
 use crate::subordinate_ids::{IdMapError, SubordinateIds};
 use crate::wire::{self, WardenRequest, WardenResponse};
 
-/// How strictly commands are isolated from the machine.
+/// How a warden isolates commands from the machine: not at all, or each in its own cell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum CommandIsolation {
     /// No isolation: the command runs as the warden's user and sees what that user sees. The warden only enforces
@@ -81,7 +81,7 @@ impl CommandIsolation {
     }
 }
 
-/// Starts wardens; one launcher can start any number.
+/// Starts warden processes with the same isolation and program; one launcher can start any number.
 #[derive(Debug, Clone)]
 pub struct WardenLauncher {
     pub isolation: CommandIsolation,
@@ -93,7 +93,7 @@ pub struct WardenLauncher {
     pub lock: Option<Arc<OwnedFd>>,
 }
 
-/// Why a warden could not be started.
+/// Why a warden process could not be started or did not become ready.
 #[derive(Debug, thiserror::Error)]
 pub enum WardenLaunchError {
     #[error("cannot create the sockets for a warden")]

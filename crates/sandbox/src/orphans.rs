@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::pidfd::PidFd;
 
-/// Selects the processes of a command by their environment or working directory. Every process that matches either is
-/// killed, so while other wardens of the same owner run, the selector must match only the processes of the dead
-/// warden.
+/// Selects the processes that a dead warden left behind, by their environment or working directory. Every process that
+/// matches either is killed, so while other wardens of the same owner run, the selector must match only the processes
+/// of the dead warden.
 #[derive(Debug, Clone)]
 pub struct ProcessSelector {
     /// A variable of the process environment, name and value, as in the [`crate::CommandSpec`].
@@ -24,7 +24,7 @@ pub struct ProcessSelector {
     pub working_directory: Option<PathBuf>,
 }
 
-/// Why orphaned processes could not be killed.
+/// Why the processes that a dead warden left behind could not be killed.
 #[derive(Debug, thiserror::Error)]
 pub enum KillOrphansError {
     #[error("cannot find or kill orphaned processes of an earlier command")]
@@ -100,7 +100,7 @@ pub fn kill_orphans_while(
     }
 }
 
-/// A selector in the form in which `/proc` shows the values.
+/// A [`ProcessSelector`] whose values have the form in which `/proc` shows them.
 struct ResolvedSelector {
     entry: Option<Vec<u8>>,
     directory: Option<PathBuf>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// How one command ended, and what it used.
+/// How a command that a warden ran has ended, what it used and what it printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutcome {
     pub reason: CommandEndReason,
@@ -28,7 +28,7 @@ pub struct CommandOutcome {
     pub stderr: CapturedStream,
 }
 
-/// The captured part of one output stream: its first bytes.
+/// The captured part of a command's stdout or stderr in its [`CommandOutcome`]: the first bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedStream {
     #[serde(with = "wire::bytes")]
@@ -37,7 +37,7 @@ pub struct CapturedStream {
     pub truncated: bool,
 }
 
-/// Why a command ended.
+/// Why a command that a warden ran has ended: by itself, because of a limit, or because of the warden's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEndReason {
     Exited,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A process by its descriptor. Unlike a process id, it never refers to another process.
+/// A process by its descriptor (pidfd), which the sandbox uses to signal and await it. Unlike a process id, it never
+/// refers to another process.
 #[derive(Debug)]
 pub(crate) struct PidFd(OwnedFd);
 

@@ -10,7 +10,7 @@ use crate::cell::CellSetupError;
 use crate::cgroup::CgroupError;
 use crate::wire;
 
-/// Why the platform could not run a command; each variant is the operation that failed in the warden.
+/// Why the machine, and not the command, kept a warden from running a command; each variant is a failed operation.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum PlatformError {
     #[error("cannot create a pipe for the command's output")]
@@ -60,7 +60,7 @@ pub enum PlatformError {
     NoSuchNetwork { name: String },
 }
 
-/// An `errno` value that can be serialized, unlike `io::Error`.
+/// An `errno` value that a warden can send to its owner: it can be serialized, unlike `io::Error`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// A command to run. It inherits nothing from the warden's environment.
+/// A command for a warden to run: its arguments, environment, directory, input, limits and network. It inherits nothing
+/// from the warden's environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandSpec {
     /// The program and its arguments. A program name without a slash is looked up in the `PATH` of `env`.
@@ -27,7 +28,7 @@ pub struct CommandSpec {
     pub network: Option<String>,
 }
 
-/// What a command reads from its standard input.
+/// What a command that a warden runs reads from its standard input: given bytes or a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum CommandInput {
     /// The input itself. If it is empty, the command reads `/dev/null`.
@@ -36,7 +37,7 @@ pub enum CommandInput {
     File(#[serde(with = "wire::path")] PathBuf),
 }
 
-/// The limits of one command. `None` means no limit.
+/// The limits that a warden enforces on one command. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CommandLimits {
     pub wall: Option<Duration>,

@@ -23,7 +23,8 @@ use crate::platform_error::Errno;
 use crate::wire;
 use ranges::IdOwner;
 
-/// The subordinate ids of the wardens and the programs that map them. A warden uses the first id of each list.
+/// Subordinate user and group ids of the host for the commands of wardens, and the programs that map them. A warden
+/// uses the first id of each list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubordinateIds {
     users: Vec<u32>,
@@ -34,7 +35,7 @@ pub struct SubordinateIds {
     newgidmap: PathBuf,
 }
 
-/// Why there are no usable subordinate ids, and how to get them.
+/// Why this machine has no usable subordinate ids for the commands of wardens, and how to get them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SubordinateIdsError {
     #[error("{}: run `{}` as root", .missing.join(" and "), .remedies.join(" && "))]
@@ -48,7 +49,7 @@ pub(crate) enum SubordinateIdsError {
     Map(#[from] IdMapError),
 }
 
-/// Why the ids of a user namespace could not be mapped.
+/// Why subordinate ids could not be mapped into a user namespace with `newuidmap` and `newgidmap`.
 #[derive(Debug, thiserror::Error)]
 pub enum IdMapError {
     #[error("there is no subordinate id for this warden")]
@@ -124,7 +125,7 @@ impl SubordinateIds {
     }
 }
 
-/// What this machine offers: the files, the programs and the current user.
+/// What this machine offers for subordinate ids: /etc/subuid and /etc/subgid, newuidmap and newgidmap, and the user.
 struct SubordinateIdSources {
     user: IdOwner,
     /// The user and group ids of this process.

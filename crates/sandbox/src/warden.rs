@@ -65,7 +65,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Why a warden process has to end.
+/// Why a warden process stops serving its owner and ends.
 #[derive(Debug, thiserror::Error)]
 enum WardenServeError {
     #[error("cannot set up the warden")]
@@ -164,7 +164,7 @@ fn serve() -> Result<(), WardenServeError> {
     }
 }
 
-/// Runs commands with or without cells.
+/// The part of a warden that runs commands: in cells, or without them as process trees.
 #[allow(clippy::large_enum_variant, reason = "there is one in each process")]
 enum CommandRunner {
     ProcessTree {
@@ -241,7 +241,7 @@ fn send_response(
     }
 }
 
-/// The content of the owner's first request.
+/// The content of the first request that a warden gets from its owner: the isolation, the urgent socket and the lock.
 struct OwnerHello {
     isolation: CommandIsolation,
     urgent_socket: OwnedFd,

@@ -22,7 +22,8 @@ mod serde_with;
 
 pub(crate) use serde_with::{bytes, path};
 
-/// A request from the owner to the warden. The type parameter lets the owner send a borrowed spec.
+/// A request from a warden's owner, such as an executor, to the warden: to run a command, for example. The type
+/// parameter lets the owner send a borrowed spec.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenRequest<S = CommandSpec> {
     /// The first request. It comes with the descriptors that `descriptors` describes.
@@ -48,7 +49,7 @@ pub(crate) enum WardenRequest<S = CommandSpec> {
     IdsMapped,
 }
 
-/// What the warden does after it has sent the outcome of a run.
+/// What the warden does after it has sent the outcome of a run to its owner: keep the task, or reset for the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AfterRun {
     KeepTask,
@@ -56,7 +57,7 @@ pub(crate) enum AfterRun {
     ResetForNextTask,
 }
 
-/// A response from the warden to the owner, one for each request.
+/// A response from a warden to its owner, one for each request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenResponse {
     /// The warden is ready for a task. If commands run in cells, a descriptor of the task's folder comes with it.
@@ -67,7 +68,7 @@ pub(crate) enum WardenResponse {
     NeedsIdMapping,
 }
 
-/// A message from the owner to the warden that may come at any time and has no response.
+/// A message from the owner to its warden (kill or keep-alive) that may come at any time and has no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum UrgentMessage {
     /// Kills a run. The number keeps a late message from killing the next run.

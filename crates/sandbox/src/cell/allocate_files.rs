@@ -25,7 +25,8 @@ use crate::cgroup::Cgroup;
 use crate::platform_error::{Errno, PlatformError};
 use crate::wire;
 
-/// A file to allocate: it exists, and will have this many bytes.
+/// A file of a task whose memory is to be charged to the task's cgroup: its path and its size. The file exists and is
+/// empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAllocation {
     /// The path within the task's folder.

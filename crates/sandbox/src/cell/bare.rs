@@ -95,7 +95,7 @@ pub(super) fn bring_up_loopback() -> Result<(), Errno> {
     }
 }
 
-/// The arguments of one `mount` call.
+/// The arguments of one `mount` call that a process of a cell makes.
 pub(super) struct MountCall<'a> {
     pub(super) from: &'a CStr,
     pub(super) to: &'a CStr,
@@ -140,7 +140,7 @@ pub(super) fn set_user(id: u32) -> Result<(), Errno> {
 }
 
 pub(super) fn drop_capabilities() -> Result<(), Errno> {
-    /// The header that `capset` expects.
+    /// The kernel's `struct __user_cap_header_struct`, with which a cell's process drops its capabilities.
     #[repr(C)]
     struct CapabilityHeader {
         version: u32,
@@ -186,7 +186,7 @@ pub(super) fn install_seccomp_filter(filter: &[libc::sock_filter]) -> Result<(),
 
 /// Waits for a message with three descriptors. Returns `None` if the other end is closed.
 pub(super) fn receive_descriptors(socket: RawFd) -> Result<Option<[RawFd; 3]>, Errno> {
-    /// The control data of a message with three descriptors.
+    /// The control data (`SCM_RIGHTS`) of the message that brings a cell's stub the standard streams of its command.
     #[repr(C)]
     struct DescriptorMessage {
         header: libc::cmsghdr,
@@ -308,7 +308,7 @@ pub(super) fn write(to: RawFd, bytes: &[u8]) -> Result<(), Errno> {
     discard_value(unsafe { syscall!(Sysno::write, to, bytes.as_ptr(), bytes.len()) })
 }
 
-/// What a wait for children returned.
+/// What a wait for children returns to the init process of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitResult {
     Ended {
@@ -321,7 +321,7 @@ pub(super) enum WaitResult {
     NoChild,
 }
 
-/// What a process, and the descendants that it waited for, have used.
+/// CPU time and peak memory of an ended process in a cell, and of the descendants that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ResourceUsage {
     pub(crate) cpu_micros: u64,

@@ -12,7 +12,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use crate::platform_error::Errno;
 
-/// The namespaces and the control group in which a process starts.
+/// The namespaces and the control group in which `clone` starts a process of a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CloneOptions {
     /// The `clone` flags of the new namespaces.
@@ -96,7 +96,7 @@ pub(super) unsafe fn clone_sharing_memory<T>(
     }
 }
 
-/// The stack of one process that shares the warden's memory.
+/// The stack of a process that shares its parent's memory (`CLONE_VM`), such as the init and stub of a cell.
 #[derive(Debug)]
 pub(super) struct ProcessStack(NonNull<c_void>);
 

@@ -7,7 +7,7 @@ use nix::unistd::{Gid, Uid, getegid, geteuid};
 
 use super::settings::CellSettings;
 
-/// The user that the commands of a warden run as.
+/// The user that a warden's commands run as: a dedicated one, a subordinate id, or the warden's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandUser {
     /// The warden is root: commands run as a user that nothing else uses.
@@ -51,7 +51,8 @@ impl CommandUser {
     }
 }
 
-/// The user and group ids of this process. They must be read before the user namespace is created.
+/// The warden's own user and group ids, which it maps into its user namespace. They must be read before the user
+/// namespace is created.
 pub(super) struct OwnIds {
     uid: Uid,
     gid: Gid,

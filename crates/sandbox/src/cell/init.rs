@@ -18,7 +18,7 @@ use super::setup_step::{AtSetupStep, CellSetupError, CellSetupStep};
 use super::stub;
 use crate::platform_error::Errno;
 
-/// What the two processes of a cell need; they read it in the memory that they share with the warden. Descriptors are
+/// What the init and stub processes of a cell read from the memory that they share with the warden. Descriptors are
 /// plain numbers, because the processes have copies of all descriptors that the warden had when it started them.
 #[derive(Debug)]
 pub(super) struct CellContext {
@@ -44,7 +44,7 @@ pub(super) struct CellContext {
     pub(super) stacks: CellStacks,
 }
 
-/// The stacks of the two processes of a cell.
+/// The stacks of the init and stub processes of a cell.
 #[derive(Debug)]
 pub(super) struct CellStacks {
     init: ProcessStack,

@@ -18,7 +18,8 @@ use super::setup_step::{AtSetupStep, CellSetupError, CellSetupStep};
 use crate::platform_error::Errno;
 use crate::wire::descriptors;
 
-/// A cell for one command. Dropping it kills all its processes and waits until they have ended.
+/// A sandbox for one command, as the warden that created it sees it: its processes and the channels to them. Dropping
+/// it kills all its processes and waits until they have ended.
 pub(crate) struct Cell {
     pub(super) init: Pid,
     pub(super) streams: UnixStream,
@@ -32,7 +33,7 @@ pub(crate) struct Cell {
     pub(super) context: Option<Box<CellContext>>,
 }
 
-/// The state of a cell.
+/// The state of a cell, from the start of its processes until the warden has reaped them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CellState {
     /// Neither process has dropped its privileges yet.
@@ -45,7 +46,7 @@ pub(super) enum CellState {
     Reaped,
 }
 
-/// What is known about the command of a cell.
+/// What the warden knows about the command of a cell: that it runs, how it ended, or that its end is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandState {
     Running,

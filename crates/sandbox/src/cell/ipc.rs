@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use super::mount::make_detached;
 use crate::platform_error::Errno;
 
-/// The ipc namespace that this process and its cells are in.
+/// The IPC namespace that a warden shares with its cells; it is replaced if a task leaves objects in it.
 #[derive(Debug)]
 pub(super) struct IpcNamespace {
     /// The mounted POSIX message queues of the namespace.
@@ -53,7 +53,7 @@ impl IpcNamespace {
 fn system_v_objects() -> Result<c_int, Errno> {
     /// Some releases of `libc` lack this constant.
     const SHM_INFO: c_int = 14;
-    /// The kernel's `struct shm_info`.
+    /// The kernel's `struct shm_info`, in which `shmctl(SHM_INFO)` returns how many shared memory segments exist.
     #[repr(C)]
     struct ShmInfo {
         segments: c_int,

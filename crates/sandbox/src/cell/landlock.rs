@@ -41,7 +41,7 @@ pub(crate) fn version() -> Option<i32> {
     Some(version as i32).filter(|version| *version >= OLDEST_USEFUL_ABI)
 }
 
-/// The folders that are the same for all cells of a warden, opened once.
+/// The folders in the Landlock rules of every cell of a warden (the root and the devices), opened once.
 #[derive(Debug)]
 pub(super) struct SharedFolders {
     root: PathFd,
@@ -61,8 +61,9 @@ impl SharedFolders {
     }
 }
 
-/// The access rights of a command, by folder. They apply to the folders as they are now: a folder that is mounted
-/// over one of them later is a different folder, and one of them that is mounted elsewhere keeps its rules.
+/// A Landlock ruleset: what the command of a cell may do in which folders. The rules apply to the folders as they are
+/// now: a folder that is mounted over one of them later is a different folder, and one of them that is mounted
+/// elsewhere keeps its rules.
 #[derive(Debug)]
 pub(super) struct LandlockRules(OwnedFd);
 

@@ -12,7 +12,7 @@ use crate::platform_error::Errno;
 /// The name of the loopback network, which a command in any cell may ask for.
 pub const LOOPBACK_NETWORK: &str = "loopback";
 
-/// The network namespace in which a cell runs.
+/// The network namespace in which a cell runs: the warden's empty one, a new one, or one of the operator's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CellNetwork {
     /// The network namespace of the warden, which has no usable interface.

@@ -11,9 +11,10 @@ const FILE: &str = "/proc/self/oom_score_adj";
 /// The score of commands: the kernel kills them before all other processes.
 pub(super) const COMMAND_OOM_SCORE: &[u8] = b"1000";
 
-/// The warden's own OOM score. Until the stub executes its program it shares the warden's memory, and the kernel
-/// applies one score to all processes that share memory. So the stub sets the score for both and keeps it when it
-/// executes the program, and the warden restores its own score as soon as it notices that.
+/// The warden's own `oom_score_adj`, and the open file with which it restores it after a command has started. Until the
+/// stub executes its program it shares the warden's memory, and the kernel applies one score to all processes that
+/// share memory. So the stub sets the score for both and keeps it when it executes the program, and the warden restores
+/// its own score as soon as it notices that.
 #[derive(Debug)]
 pub(crate) struct OomScore {
     file: File,

@@ -11,9 +11,9 @@ use crate::warden::c_strings::{CStringArray, c_string};
 use crate::warden::child::Rlimit;
 use crate::warden::resolve::candidates;
 
-/// The command that a stub executes. The stub reads it in the memory that it shares with the warden; the three
-/// standard streams are sent as descriptors. Everything has the form that the kernel takes, because the stub cannot
-/// allocate.
+/// The command that the warden gives to the stub of a cell to execute. The stub reads it in the memory that it shares
+/// with the warden; the three standard streams are sent as descriptors. Everything has the form that the kernel takes,
+/// because the stub cannot allocate.
 #[derive(Debug)]
 pub(crate) struct ExecRequest {
     /// The paths to try, in this order, until one exists.
@@ -50,8 +50,8 @@ impl ExecRequest {
     }
 }
 
-/// A message from a process of the cell to the warden, on a pipe. After it got the exec request, the stub sends
-/// another message only if it fails.
+/// A message from the init or stub process of a cell to the warden, on a pipe. After it got the exec request, the stub
+/// sends another message only if it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CellMessage {
     /// The process has dropped all its privileges. Each of the two processes sends this.
@@ -65,7 +65,7 @@ pub(super) enum CellMessage {
     },
 }
 
-/// Whether processes other than init were left in the cell when the command ended.
+/// Whether processes other than init were left in a cell when its command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemainingProcesses {
     None,

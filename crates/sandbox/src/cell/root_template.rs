@@ -27,7 +27,7 @@ const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// An opened file or folder of the host, to be mounted in the root.
+/// A file or folder of the host that the warden has opened to mount it in the root file system of its cells.
 struct OpenedMount {
     tree: OwnedFd,
     to: PathBuf,

@@ -25,7 +25,8 @@ use libc::{c_int, sock_filter};
 
 use rules::{ALLOW, UNKNOWN};
 
-/// The two seccomp programs of a warden and its cells. Both must be installed after new privileges are forbidden.
+/// The two seccomp programs of a warden: one for itself and its cells, and one that a cell adds before its command.
+/// Both must be installed after new privileges are forbidden.
 #[derive(Debug)]
 pub(crate) struct SeccompFilter {
     warden_program: Vec<sock_filter>,
@@ -58,7 +59,7 @@ impl SeccompFilter {
     }
 }
 
-/// What the kernel does with a system call.
+/// What the seccomp filter makes the kernel do with a system call: allow it, return an error, or kill the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SeccompAction {
     Allow,
@@ -67,7 +68,7 @@ enum SeccompAction {
     KillProcess,
 }
 
-/// What happens to a system call, possibly depending on its arguments.
+/// The rule of the seccomp filter for one system call: an action, possibly depending on the call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SyscallRule {
     Always(SeccompAction),

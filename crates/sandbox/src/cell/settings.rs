@@ -14,7 +14,7 @@ use crate::wire;
 /// The path of the workspace in every cell.
 pub const WORKSPACE: &str = "/box";
 
-/// How a warden creates its cells.
+/// How a warden creates its cells: root file system, user, cgroup, default limits, space and networks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellSettings {
     /// The entries of the root file system, in addition to those that every cell has.
@@ -38,7 +38,7 @@ pub struct CellSettings {
     pub networks: Vec<NamedNetwork>,
 }
 
-/// The limits of commands that ask for none. `None` means no limit.
+/// The memory, process and open-file limits of commands in cells that ask for none. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefaultCommandLimits {
     pub memory: Option<u64>,
@@ -58,7 +58,7 @@ impl DefaultCommandLimits {
     }
 }
 
-/// A network that the operator has created: its name, and the file of its network namespace.
+/// A network for cells that the operator has created: its name, and the file of its network namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedNetwork {
     pub name: String,
@@ -66,7 +66,7 @@ pub struct NamedNetwork {
     pub namespace: PathBuf,
 }
 
-/// One entry of the root file system of every cell.
+/// One entry of the root file system of every cell: a read-only bind mount, a copied file or a symlink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootEntry {
     /// A file or folder of the host, mounted read-only.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::platform_error::Errno;
 
-/// A step of setting up a cell that failed.
+/// The step of setting up a cell that failed, and its `errno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("cannot {step}")]
 pub struct CellSetupError {
@@ -15,7 +15,7 @@ pub struct CellSetupError {
     pub errno: Errno,
 }
 
-/// A step of setting up a cell, in the order in which they are done.
+/// A step of setting up a cell, from the warden's namespaces to the exec of the command; the variants are in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CellSetupStep {
     // Done by the warden, once.
@@ -149,7 +149,7 @@ impl fmt::Display for CellSetupStep {
     }
 }
 
-/// Adds the step to the error of a failed call.
+/// Turns the error of a failed system call into a [`CellSetupError`] by adding the step of the cell setup.
 pub(crate) trait AtSetupStep<T> {
     fn at(self, step: CellSetupStep) -> Result<T, CellSetupError>;
 }

@@ -22,7 +22,7 @@ pub(super) extern "C" fn run(context: &CellContext) -> ! {
     }
 }
 
-/// The result of a successful exec, which never returns.
+/// The success type of a cell's stub: it has no value, because a successful exec does not return.
 enum Never {}
 
 fn become_command(context: &CellContext) -> Result<Never, CellSetupError> {

@@ -19,7 +19,7 @@ use super::setup_step::{AtSetupStep, CellSetupError, CellSetupStep};
 pub(super) const TASK_FOLDERS: [&str; 3] = ["/box/box", "/box/tmp", "/box/shm"];
 const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-/// The file system of the current task.
+/// The tmpfs that a warden mounts for the current task, with everything that the task's commands can write.
 #[derive(Debug)]
 pub(super) struct TaskFileSystem {
     command_user: CommandUser,

@@ -9,7 +9,8 @@ use super::bare;
 use super::clone::{CloneOptions, ProcessStack, clone_sharing_memory};
 use crate::platform_error::Errno;
 
-/// A process in a new user namespace that only sleeps. It ends when this value is dropped.
+/// A sleeping process in a new user namespace, with which the sandbox checks whether ids can be mapped into it. It ends
+/// when this value is dropped.
 pub(crate) struct UserNamespaceProbe {
     pid: Pid,
     /// The process runs on this stack.

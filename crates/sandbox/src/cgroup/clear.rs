@@ -25,7 +25,7 @@ pub(super) fn clear<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Resu
     }
 }
 
-/// The killed processes and the remaining groups while groups are cleared.
+/// What the removal of leftover control groups has done so far: killed processes, and groups that could not be removed.
 #[derive(Default)]
 struct ClearResult {
     killed: usize,

@@ -15,7 +15,7 @@ use super::stat_file::StatFile;
 use super::{CgroupController, CgroupError};
 use crate::platform_error::Errno;
 
-/// An open directory of the [`super::CgroupRoot`], in which groups are created.
+/// The open directory of a [`super::CgroupRoot`] in one cgroup hierarchy, in which a warden creates its control group.
 #[derive(Debug)]
 pub(super) struct OpenRootDirectory {
     fd: OwnedFd,
@@ -82,7 +82,7 @@ impl OpenRootDirectory {
     }
 }
 
-/// The open directory of one group.
+/// The open directory of a warden's control group in one cgroup hierarchy.
 #[derive(Debug)]
 pub(super) struct CgroupDirectory {
     pub(super) fd: OwnedFd,

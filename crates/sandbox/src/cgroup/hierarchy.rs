@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// A cgroup hierarchy.
+/// A cgroup hierarchy to look for on this machine: that of one v1 controller, or the single one of v2.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CgroupHierarchy {
     /// The hierarchy of version 1 that has this controller.
@@ -13,7 +13,7 @@ pub(super) enum CgroupHierarchy {
     Unified,
 }
 
-/// Where a hierarchy is mounted, and the group of this process in it.
+/// Where a cgroup hierarchy is mounted on this machine, and the control group of this process in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HierarchyMount {
     pub(super) mount: PathBuf,
@@ -61,7 +61,7 @@ fn resolve_group(mount_point: &Path, root: &Path, group: &Path) -> Option<PathBu
     Some(mount_point.join(rest).components().collect())
 }
 
-/// The fields of one line of `/proc/self/mountinfo` that matter here.
+/// The fields of a line of `/proc/self/mountinfo` from which the mount of a cgroup hierarchy is recognized.
 struct MountInfoLine<'a> {
     root: PathBuf,
     mount_point: PathBuf,

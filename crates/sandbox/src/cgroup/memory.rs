@@ -10,7 +10,7 @@ use super::stat_file::{StatFile, parse_keyed, parse_number};
 use super::{CgroupError, CgroupVersion};
 use crate::platform_error::Errno;
 
-/// The open files of the memory controller of one group.
+/// The open files of the memory controller of one control group, with the differences between cgroup v1 and v2.
 #[derive(Debug)]
 pub(super) struct MemoryFiles {
     limit: File,
@@ -23,7 +23,7 @@ pub(super) struct MemoryFiles {
     oom_notification: OomNotification,
 }
 
-/// Where the kernel reports the peak of a group's memory.
+/// Where the kernel reports the peak memory of a control group, if it does, and whether the peak can be reset.
 #[derive(Debug)]
 enum MemoryPeakFile {
     /// The peak since the last reset.
@@ -38,7 +38,7 @@ enum MemoryPeakFile {
 /// is a limit.
 const SOCKETS: u64 = 16 << 20;
 
-/// How the kernel notifies that memory ran out.
+/// How the kernel notifies the warden that a control group ran out of memory, if it does.
 #[derive(Debug)]
 enum OomNotification {
     None,

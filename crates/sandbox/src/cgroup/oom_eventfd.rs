@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use super::directory::{CgroupDirectory, write};
 use super::stat_file::StatFile;
 
-/// An eventfd that is registered for the OOM events of one group.
+/// An eventfd that is registered for the OOM events of one cgroup v1 control group.
 #[derive(Debug)]
 pub(super) struct OomEventFd(File);
 

@@ -21,7 +21,7 @@ pub struct CgroupRoot {
     pub(super) directories: Vec<RootDirectory>,
 }
 
-/// The version of the kernel's cgroup interface.
+/// The version of the kernel's cgroup interface that the sandbox uses on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CgroupVersion {
     V1,
@@ -37,7 +37,7 @@ impl fmt::Display for CgroupVersion {
     }
 }
 
-/// What the groups of a [`CgroupRoot`] can limit and measure.
+/// What the control groups of a [`CgroupRoot`] can limit and measure on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CgroupFeatures {
     pub version: CgroupVersion,
@@ -50,7 +50,8 @@ pub struct CgroupFeatures {
     pub memory_peak: bool,
 }
 
-/// A directory of a [`CgroupRoot`] in one hierarchy. This crate creates it and owns everything beneath it.
+/// The directory of a [`CgroupRoot`] in one cgroup hierarchy, with the controllers that are used there. This crate
+/// creates it and owns everything beneath it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RootDirectory {
     #[serde(with = "wire::path")]
@@ -58,7 +59,7 @@ pub(super) struct RootDirectory {
     pub(super) controllers: Vec<CgroupController>,
 }
 
-/// Why the control groups could not be prepared, cleared or removed.
+/// Why an executor could not prepare, clear or remove the [`CgroupRoot`] of its wardens.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupRootError {
     #[error("{0:?} is not a valid name of a control group: it must be a single path component")]

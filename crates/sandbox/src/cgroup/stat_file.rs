@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use super::CgroupError;
 use crate::platform_error::Errno;
 
-/// An open file with measurements, which is read many times.
+/// A file of a control group, such as `memory.current`, that the warden keeps open and reads repeatedly.
 #[derive(Debug)]
 pub(super) struct StatFile {
     pub(super) file: File,

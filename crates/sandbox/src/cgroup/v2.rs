@@ -27,7 +27,7 @@ const WEIGHT: &str = "50";
 /// The subgroup for the processes of a group that gets subgroups.
 const LEAF: &str = "conclave-main";
 
-/// The group in which a cgroup root is created, by what this process may change in it.
+/// The cgroup v2 group in which a cgroup root is created, by what this process may change in it.
 #[derive(Debug, PartialEq, Eq)]
 enum ParentGroup {
     /// The group was delegated to this process, with all processes in it.

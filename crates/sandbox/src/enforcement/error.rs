@@ -11,7 +11,7 @@ use crate::cgroup::CgroupRootError;
 use crate::launch::WardenLaunchError;
 use crate::platform_error::PlatformError;
 
-/// Why this machine cannot run commands in cells.
+/// Why this machine cannot run commands in cells, with a remedy for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforcementError {
     #[error("{}. To run without, start with {}", self.without_remedy(), waiver_flags(limits))]

@@ -9,7 +9,7 @@ use super::ProtectionStatus;
 use crate::subordinate_ids::SubordinateIds;
 use error_causes::with_causes;
 
-/// Which user of the host commands run as.
+/// Which users of the host the commands of an executor's wardens run as, so that per-user kernel limits are separate.
 #[derive(Debug)]
 pub(super) enum UserSeparation {
     /// The wardens run as root, and each warden's commands run as a user that nothing else uses.

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A limit that the operator may waive with `--allow-weaker`. No other protection of a cell can be waived.
+/// A limit on all processes of a cell together that the operator may waive with `--allow-weaker`. No other protection
+/// of a cell can be waived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaivableLimit {
     Memory,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A user to whom lines of these files assign ids.
+/// The user whose ranges are looked up in /etc/subuid and /etc/subgid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdOwner {
     pub(super) name: Option<String>,

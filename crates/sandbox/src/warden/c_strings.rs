@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::c_char;
 
-/// A list of C strings with a null-terminated array of pointers to them.
+/// The arguments or environment of a command as `execve` takes them: a null-terminated array of C strings.
 #[derive(Debug)]
 pub(crate) struct CStringArray {
     texts: Vec<CString>,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::signals::IGNORED;
 
-/// What the child needs between clone and exec. The pointers are valid until the call of `clone` returns.
+/// What the first process of a command without a cell needs between clone and exec. The pointers are valid until the
+/// call of `clone` returns.
 #[derive(Debug)]
 pub(super) struct ChildContext {
     pub(super) program: *const c_char,
@@ -27,7 +28,7 @@ pub(super) struct ChildContext {
     pub(super) failed: Option<(ChildStep, c_int)>,
 }
 
-/// A step of the child that can fail.
+/// A step that can fail in the first process of a command without a cell, between clone and exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildStep {
     DeathSignal,
@@ -38,10 +39,10 @@ pub(super) enum ChildStep {
     Execute,
 }
 
-/// The resource limits to set.
+/// The resource limits that the first process of a command without a cell sets before exec.
 pub(super) type Rlimits = [Option<Rlimit>; 5];
 
-/// The soft and hard limit of one resource.
+/// The soft and hard limit of one resource, which a command's first process sets with `setrlimit` before exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rlimit {
     pub(crate) resource: c_uint,

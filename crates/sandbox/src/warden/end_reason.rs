@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::outcome::CommandEndReason;
 use crate::spec::CommandLimits;
 
-/// How the first process ended.
+/// How the first process of a command ended: with an exit code or by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessExit {
     Code(i32),
@@ -36,7 +36,7 @@ impl ProcessExit {
     }
 }
 
-/// What is known about a run when all its processes are gone.
+/// What the warden knows about a command when all its processes are gone, to decide why it ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunMeasurements {
     /// Why the warden ended the command, if it did.

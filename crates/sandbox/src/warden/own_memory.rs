@@ -10,7 +10,7 @@ use std::io::Write;
 /// If more bytes than this passed through the warden's memory, its peak is reset.
 const RESET_THRESHOLD: usize = 64 << 10;
 
-/// The memory of the warden process itself.
+/// The memory of the warden process itself, which it keeps small because new processes inherit its peak.
 pub(super) struct WardenMemory {
     /// Writing to this file lowers the peak to the current value. Some kernels do not have it; then peaks are less
     /// exact.

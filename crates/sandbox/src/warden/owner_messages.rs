@@ -8,13 +8,14 @@ use crate::clock::boot_time;
 use crate::outcome::CommandEndReason;
 use crate::wire::{self, UrgentMessage};
 
-/// The urgent socket, and what the owner has requested through it.
+/// The warden's socket for urgent messages, and what its owner has requested through it.
 pub(super) struct OwnerMessages {
     socket: OwnedFd,
     requests: OwnerRequests,
 }
 
-/// What the owner has requested. It is separate from the socket so that it can be tested without one.
+/// The kills and the keep-alive that a warden's owner has requested by urgent messages. It is separate from the socket
+/// so that it can be tested without one.
 #[derive(Debug, Default)]
 struct OwnerRequests {
     /// Runs to kill that have not ended, including those that have not started.

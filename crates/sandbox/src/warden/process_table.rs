@@ -13,7 +13,7 @@ pub(super) use stat::ProcessStat;
 /// One scan lists at most this many processes.
 const MAX_PROCESSES: usize = 20_000;
 
-/// Reads the warden's descendants from `/proc`.
+/// Reads the warden's descendants from `/proc`, to measure and kill the process tree of a command without a cell.
 #[derive(Debug)]
 pub(super) struct ProcessTable {
     root: PathBuf,

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::signals;
 
-/// What the reaped processes of one run used together, and how the first of them ended.
+/// What the reaped processes of a command without a cell used together, and how the first of them ended.
 #[derive(Debug)]
 pub(super) struct ReapedUsage {
     first: i32,
@@ -19,7 +19,7 @@ pub(super) struct ReapedUsage {
     pub(super) peak: u64,
 }
 
-/// Whether the warden has children left.
+/// Whether the warden has children left after it has reaped those that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildrenLeft {
     /// All processes of the run are gone: the warden adopts their orphans, so they would be its children.

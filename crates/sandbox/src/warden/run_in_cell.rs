@@ -22,7 +22,7 @@ use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::{CommandLimits, CommandSpec};
 
-/// Runs commands in cells.
+/// Runs the commands of a warden in cells.
 pub(super) struct CellRunner {
     pub(super) cell_factory: CellFactory,
     read_buffer: Vec<u8>,
@@ -193,7 +193,7 @@ fn on_failed(
     }
 }
 
-/// A command in its cell, while it is watched.
+/// A running command in its cell, whose end and limits the warden's watch loop checks.
 struct WatchedCell<'a> {
     cell: &'a mut Cell,
     oom_score: &'a OomScore,

@@ -22,7 +22,7 @@ use crate::outcome::{CapturedStream, CommandEndReason, CommandOutcome};
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
 
-/// Runs commands without cells, as a tree of ordinary processes.
+/// Runs the commands of a warden without cells, as trees of ordinary processes.
 pub(super) struct ProcessTreeRunner {
     table: ProcessTable,
     spawner: ProcessSpawner,
@@ -30,7 +30,7 @@ pub(super) struct ProcessTreeRunner {
     read_buffer: Vec<u8>,
 }
 
-/// Why a run has no outcome.
+/// Why the warden has no outcome for a command: the platform failed, or the owner is gone.
 pub(super) enum CommandRunFailure {
     Platform(PlatformError),
     /// The owner is gone, and the command was killed.
@@ -43,7 +43,7 @@ impl From<PlatformError> for CommandRunFailure {
     }
 }
 
-/// The connection to the owner, which is watched while the command runs.
+/// The warden's connection to its owner, which it watches while a command runs.
 pub(super) struct OwnerConnection<'a> {
     pub(super) socket: &'a UnixStream,
     pub(super) messages: &'a mut OwnerMessages,
@@ -154,7 +154,7 @@ impl ProcessTreeRunner {
     }
 }
 
-/// The process tree of a command, while it is watched.
+/// The process tree of a running command without a cell, whose end and limits the warden's watch loop checks.
 struct WatchedTree<'a> {
     reaped: ReapedUsage,
     sampler: Option<LimitSampler>,

@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// enforced on a busy machine too.
 const MIN_PAUSE_PER_SAMPLE_TIME: u32 = 10;
 
-/// Samples the processes of one run and compares them with its limits.
+/// Samples the process tree of a command without a cell in `/proc` and compares it with the command's limits.
 #[derive(Debug)]
 pub(super) struct LimitSampler {
     limits: CommandLimits,
@@ -28,7 +28,7 @@ pub(super) struct LimitSampler {
     pub(super) peak: u64,
 }
 
-/// The totals of one sample over all processes.
+/// Threads, CPU time and memory of all processes of a command without a cell, summed in one sample of `/proc`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SampleTotals {
     /// Every process has at least one thread.

@@ -14,7 +14,7 @@ use super::own_memory;
 use super::process_table::ProcessTable;
 use super::signals::{self, SignalSetupError};
 
-/// Why a process could not become a warden.
+/// Why a new process could not become a warden.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WardenSetupError {
     #[error("cannot take the owner's socket from standard input")]

@@ -12,7 +12,7 @@ use nix::sys::time::TimeSpec;
 /// before it has cleaned up.
 pub(crate) const IGNORED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE];
 
-/// Why the signals could not be set up.
+/// Why a warden could not set up its signal handling.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignalSetupError {
     #[error("cannot set the action of {signal}")]

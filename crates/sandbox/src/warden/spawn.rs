@@ -16,7 +16,7 @@ use super::child::{self, ChildContext, ChildStep, NO_CORE_DUMPS, Rlimit, Rlimits
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandLimits;
 
-/// What is needed to start a process.
+/// What the warden needs to start the first process of a command without a cell.
 pub(super) struct SpawnRequest<'a> {
     pub(super) program: PathBuf,
     pub(super) argv: &'a [OsString],
@@ -26,14 +26,14 @@ pub(super) struct SpawnRequest<'a> {
     pub(super) limits: &'a CommandLimits,
 }
 
-/// Why a process was not started. In both cases there may be a child to reap.
+/// Why the first process of a command without a cell was not started. In both cases there may be a child to reap.
 pub(super) enum SpawnError {
     /// The program cannot be executed; the command is the cause.
     Exec(Errno),
     Platform(PlatformError),
 }
 
-/// Starts processes. Owns the stack on which each child runs until exec.
+/// Starts the first processes of commands without cells. Owns the stack on which each child runs until exec.
 pub(super) struct ProcessSpawner {
     stack: Vec<u128>,
     warden: libc::pid_t,

@@ -66,7 +66,7 @@ fn open_regular_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The pipe of one output stream, and the first bytes that came through it.
+/// The pipe from which the warden reads a command's stdout or stderr, and the first bytes that came through it.
 ///
 /// The writing end stays open here while the command runs. Otherwise the pipe would report a hang-up just before each
 /// process ends, and wake the warden twice for each run.

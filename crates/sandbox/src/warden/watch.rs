@@ -12,7 +12,7 @@ use crate::outcome::CommandEndReason;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandLimits;
 
-/// Watches one run: its limits, its output and its owner.
+/// The warden's watch over one running command: its limits, its output and the warden's owner.
 pub(super) struct CommandWatch<'a> {
     pub(super) owner: OwnerConnection<'a>,
     pub(super) number: u64,
@@ -21,7 +21,7 @@ pub(super) struct CommandWatch<'a> {
     pub(super) read_buffer: &'a mut [u8],
 }
 
-/// What is watched: a process tree or a cell.
+/// A running command, as a process tree or in a cell, in the form that the warden's watch loop needs.
 pub(super) trait WatchedCommand {
     /// Descriptors that wake the watch, besides the end of a child.
     fn event_descriptors(&self) -> impl Iterator<Item = PollFd<'_>>;
@@ -33,14 +33,14 @@ pub(super) trait WatchedCommand {
     fn check_limits(&mut self, events: PendingEvents) -> Option<CommandEndReason>;
 }
 
-/// Whether one of the event descriptors is ready.
+/// Whether a wait of the warden's watch loop found an event descriptor of the command ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingEvents {
     Some,
     None,
 }
 
-/// Why the watch ended.
+/// Why the warden's watch over a running command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchResult {
     /// The first process has ended. Others may be left; they no longer count as the command.
@@ -162,7 +162,7 @@ impl CommandWatch<'_> {
     }
 }
 
-/// Which descriptors a wait found ready.
+/// Which descriptors a wait of the warden's watch loop found ready.
 struct ReadyDescriptors {
     owner: bool,
     message: bool,

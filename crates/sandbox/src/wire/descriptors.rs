@@ -25,7 +25,7 @@ pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]
     to.write_all(&frame[sent..])
 }
 
-/// A reader of a stream socket that collects the descriptors received on the way.
+/// A reader of the socket between owner and warden that collects the descriptors sent with the bytes (`SCM_RIGHTS`).
 pub(crate) struct DescriptorReceiver<'a> {
     pub(crate) stream: &'a UnixStream,
     pub(crate) descriptors: Vec<OwnedFd>,

@@ -16,7 +16,7 @@ pub(crate) mod bytes {
         deserializer.deserialize_byte_buf(ByteStringVisitor)
     }
 
-    /// Accepts a borrowed or an owned byte string.
+    /// Deserializes a byte string, borrowed or owned, in the messages between owner and warden.
     struct ByteStringVisitor;
 
     impl Visitor<'_> for ByteStringVisitor {

@@ -14,7 +14,7 @@ use sandbox::{
 
 use super::harness::{command, launcher, limited, python, run_in, sh, stdout, try_run, wait_until};
 
-/// A warden with cells and its own cgroup root, which is removed when this is dropped.
+/// The fixture of the cell tests: a warden with cells and its own cgroup root, which is removed on drop.
 struct CellHarness {
     warden: Option<Warden>,
     cgroup_root: Option<CgroupRoot>,

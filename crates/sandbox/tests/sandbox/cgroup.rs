@@ -16,7 +16,7 @@ use crate::harness::{folder, is_alive, pid_in, wait_until};
 
 const MIB: u64 = 1 << 20;
 
-/// A cgroup root that is removed with everything in it, however the test ends.
+/// The fixture of the cgroup tests: a cgroup root that is removed with everything in it, however the test ends.
 struct CgroupHarness(Option<CgroupRoot>);
 
 impl CgroupHarness {

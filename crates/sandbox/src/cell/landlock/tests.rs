@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use super::{LandlockRules, SharedFolders, version};
 use crate::cell::bare;
 
-/// Two folders; processes may write only to the first.
+/// The fixture of the Landlock tests: two folders, and rules under which processes may write only to the first.
 struct LandlockHarness {
     _folder: tempfile::TempDir,
     writable: PathBuf,

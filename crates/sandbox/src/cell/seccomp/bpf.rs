@@ -68,11 +68,11 @@ fn ranges(rules_by_number: &BTreeMap<u32, SyscallRule>, others: SyscallRule) -> 
     ranges
 }
 
-/// A BPF program in reverse order: the last instruction comes first.
+/// The BPF program of a seccomp filter while it is assembled, in reverse order: the last instruction comes first.
 #[derive(Default)]
 struct BpfProgram(Vec<sock_filter>);
 
-/// The index of an instruction that was already written.
+/// The index of an instruction in a [`BpfProgram`], as a jump target of the instructions that are added later.
 #[derive(Clone, Copy)]
 struct InstructionIndex(usize);
 

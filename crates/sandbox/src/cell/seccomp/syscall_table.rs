@@ -13,7 +13,7 @@ use syscalls::Sysno;
 use super::SyscallRule;
 use super::rules::{self, ALLOW, FORBID, NOT_SUPPORTED, SUCCEED_WITHOUT_EFFECT};
 
-/// System calls with the same answer for the same reason.
+/// An entry of the seccomp filter's table: system calls that share one rule for the same reason.
 pub(super) struct SyscallGroup {
     /// The names of the calls. Not every architecture has all of them.
     pub(super) calls: &'static [&'static str],
@@ -39,7 +39,7 @@ fn number(call: &str) -> Option<u32> {
     Some(Sysno::from_str(call).ok()?.id() as u32)
 }
 
-/// The rules for one system call in the two seccomp filters: the filter of the warden and that of the stub.
+/// The rules for a system call that differ between the two seccomp filters, of the warden and of the stub.
 #[derive(Clone, Copy)]
 pub(super) struct RuleSplit {
     pub(super) in_warden: SyscallRule,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// The parsed fields of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` from which the warden measures the process tree of a command without a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::warden) struct ProcessStat {
     pub(in crate::warden) parent: i32,
