@@ -12,7 +12,7 @@ pub(crate) const WAIT_TIMEOUT: u8 = 124;
 /// The task succeeded, but its output was truncated.
 pub(crate) const OUTPUT_TRUNCATED: u8 = 119;
 
-/// The facts about a task or command from which its exit code follows.
+/// The facts about a task or command from which the exit code of `conclave run`, `watch`, `get` or `sandbox` follows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutcomeSummary {
     pub(crate) status: TaskStatus,

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use model::{TaskId, TaskStatus};
 
-/// Follows the status of one task and shows it on a progress line.
+/// Follows the status of one task for a client command such as `conclave run`, and shows it on a progress line.
 pub(crate) struct TaskFollower<'a> {
     id: TaskId,
     client: &'a HttpClient,

@@ -13,17 +13,17 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sandbox::RunHandle;
 
-/// Receives the signals that ask this process to end, instead of letting them end it.
+/// Receives SIGINT, SIGTERM and SIGHUP for a client command that cleans up, instead of letting them end it.
 pub(crate) struct InterruptSignals {
     signals: SignalFd,
 }
 
-/// A thread that kills the running command when a signal arrives.
+/// The thread of `conclave sandbox` that kills the running command when a signal arrives.
 pub(crate) struct KillOnSignal {
     state: Arc<KillState>,
 }
 
-/// State shared with the thread of [`KillOnSignal`].
+/// The state that `conclave sandbox` shares with its [`KillOnSignal`] thread.
 #[derive(Default)]
 struct KillState {
     /// The exit code for the signal that arrived; 0 if none has.

@@ -64,7 +64,7 @@ pub(crate) async fn print_end_messages(task: &Task, client: &HttpClient) -> Resu
     Ok(())
 }
 
-/// An output of which only the beginning is kept, because the step wrote more than the limit.
+/// An output of a task of which only the beginning is kept, because the step wrote more than the limit.
 pub(crate) struct TruncatedOutput<'a> {
     pub(crate) step: StepName,
     pub(crate) output: OutputName,

@@ -4,14 +4,14 @@ use api::{HttpClient, HttpClientError};
 use model::{NameError, TaskId, TaskIdPrefix, TaskQuery};
 use thiserror::Error;
 
-/// A task's id, or a prefix of it.
+/// A task on the command line of a client command: its id, or a prefix of the id.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskRef {
     Id(TaskId),
     Prefix(TaskIdPrefix),
 }
 
-/// Why no single task was found for a [`TaskRef`].
+/// Why the server has no single task for a [`TaskRef`] of the command line.
 #[derive(Debug, Error)]
 pub(crate) enum TaskLookupError {
     #[error("no task has an id that begins with {0}")]

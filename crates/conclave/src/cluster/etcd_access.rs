@@ -37,7 +37,7 @@ pub(super) fn etcd_access(config: &Config, secrets: &NodeSecrets, local: LocalEt
     }
 }
 
-/// Which etcd of this node a service connects to.
+/// Through which etcd a part of a cluster node connects: its member, its proxy, or the members saved on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LocalEtcd {
     Member,

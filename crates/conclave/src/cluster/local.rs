@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigLayers};
 use crate::node::NodeSecrets;
 use registry::etcd::EtcdAccess;
 
-/// The node whose data folder is on this machine. It need not be running.
+/// The node of a data folder on this machine, on which commands such as `conclave status` act. It need not be running.
 pub(crate) struct LocalNode {
     data: PathBuf,
 }

@@ -12,7 +12,8 @@ pub(crate) enum NodeKind {
     Gateway,
 }
 
-/// A service of a cluster node. The service named `etcd` is a member on judicator nodes and a proxy on the others.
+/// A service of a cluster node, which boot supervises as one process. The service named `etcd` is a member on judicator
+/// nodes and a proxy on the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceKind {
     EtcdMember,

@@ -21,7 +21,7 @@ pub(crate) struct ConfigArgs {
     json: bool,
 }
 
-/// One setting as it is printed.
+/// One setting as `conclave config` prints it: key, value, origin, default and documentation.
 #[derive(Serialize)]
 struct SettingRow {
     key: &'static str,

@@ -30,7 +30,7 @@ pub(crate) struct GetArgs {
     pub(crate) client: ClientFlags,
 }
 
-/// The output that `--only` selects.
+/// The output of a task that `conclave get --only` prints: stdout or stderr of one of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OutputSelection {
     Stdout,

@@ -83,7 +83,7 @@ pub(crate) fn run(args: SandboxArgs) -> Result<ExitCode> {
     }
 }
 
-/// How a run of `conclave sandbox` ended.
+/// How a run of `conclave sandbox` ended: only checked, interrupted by a signal, or with the outcome of the command.
 enum SandboxRunResult {
     Checked,
     Interrupted(ExitCode),

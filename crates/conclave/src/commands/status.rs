@@ -40,7 +40,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The status of a `conclave up` as JSON: its status file, and its current readiness.
+/// What `conclave status --json` prints for a `conclave up`: its status file, and its current readiness.
 #[derive(Serialize)]
 struct SingleNodeReport<'a> {
     #[serde(flatten)]

@@ -43,7 +43,7 @@ impl UpArgs {
     }
 }
 
-/// Whether other processes can connect by RPC.
+/// Whether executors and gateways of other processes can connect to a `conclave up` by RPC.
 #[derive(Clone, Copy, Debug)]
 enum RpcAccess {
     Open,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     node::run(layers, |config, reload| serve(config, reload, rpc))
 }
 
-/// The secrets, data folder and listeners of a node, prepared before it starts its components.
+/// The secrets, data folder and listeners of a `conclave up`, prepared before it starts its components.
 struct PreparedNode {
     secrets: NodeSecrets,
     folder: NodeFolder,

@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<LayerValue>> {
     Ok(reader.values)
 }
 
-/// Collects the values of a TOML file.
+/// Collects the values of a TOML configuration file, which is one layer of a node's configuration.
 struct TomlLayerReader<'a> {
     text: &'a str,
     path: &'a Path,

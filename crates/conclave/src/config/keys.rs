@@ -16,7 +16,7 @@ use super::value::{
     ProgramPath, ReplicaSetName, SlotCount, ThreadCount,
 };
 
-/// A configuration key.
+/// The declaration of one configuration key: its name, default, documentation and accepted values.
 #[derive(Debug)]
 pub(crate) struct ConfigKey {
     /// The name with its section: `executor.self_kill`.
@@ -39,14 +39,14 @@ macro_rules! keys {
             $( #[doc = $doc:literal] $key:ident: $kind:ty = $default:literal, )*
         }
     )*) => {
-        /// The complete configuration of a node, as typed values.
+        /// The complete configuration of a node as typed values, after all layers are merged.
         #[derive(Clone, Debug)]
         pub(crate) struct Config {
             $( pub(crate) $field: $section, )*
         }
 
         $(
-            #[doc = concat!("The section `", $prefix, "` of the configuration.")]
+            #[doc = concat!("The section `", $prefix, "` of a node's configuration, as typed values.")]
             #[derive(Clone, Debug)]
             pub(crate) struct $section {
                 $( #[doc = $doc] pub(crate) $key: $kind, )*

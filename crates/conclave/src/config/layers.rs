@@ -11,7 +11,7 @@ use super::suggest::closest_key;
 use super::value::ConfigValue;
 use super::{check, environment, file};
 
-/// Where a value was set.
+/// Where the value of a configuration key was set: default, file, environment variable, flag, or another key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueOrigin {
     Default,
@@ -25,7 +25,7 @@ pub(crate) enum ValueOrigin {
     Key(&'static str),
 }
 
-/// A value that one layer sets, as text.
+/// The value of a configuration key that one layer (file, environment or flags) sets, as text.
 #[derive(Clone, Debug)]
 pub(super) struct LayerValue {
     pub(super) key: &'static ConfigKey,
@@ -33,7 +33,7 @@ pub(super) struct LayerValue {
     pub(super) origin: ValueOrigin,
 }
 
-/// A value from the command line: the key, the flag that sets it, and the value.
+/// A configuration value from the command line: the key, the flag that sets it, and the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigFlag {
     pub(crate) key: String,
@@ -41,7 +41,7 @@ pub(crate) struct ConfigFlag {
     pub(crate) text: String,
 }
 
-/// A key with its value after all layers are merged.
+/// A configuration key with its value and origin after all layers are merged.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedSetting {
     pub(crate) key: &'static ConfigKey,
@@ -49,13 +49,13 @@ pub(crate) struct ResolvedSetting {
     pub(crate) origin: ValueOrigin,
 }
 
-/// The merged layers: a value for every key.
+/// The merged configuration layers (defaults, file, environment, flags): a value for every key.
 pub(crate) struct ConfigLayers {
     settings: BTreeMap<&'static str, ResolvedSetting>,
     source: LayersSource,
 }
 
-/// Where the values came from, so that they can be reloaded.
+/// Where [`ConfigLayers`] came from, so that a node can reload its configuration.
 #[derive(Clone, Debug)]
 enum LayersSource {
     Gathered {

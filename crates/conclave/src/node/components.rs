@@ -9,8 +9,8 @@ use tracing::{error, info, warn};
 
 use super::signals::StopSignals;
 
-/// A long-lived task, such as the gateway, that runs until it is stopped. If it ends before, the whole process stops with its
-/// error.
+/// A long-lived Tokio task of a node's process, such as the gateway, that runs until it is stopped. If it ends before,
+/// the whole process stops with its error.
 pub(crate) struct NodeComponent {
     name: &'static str,
     stop: CancellationToken,
@@ -60,7 +60,7 @@ impl NodeComponent {
 /// Upper bound of each stop timeout after a failure, so that the process is restarted soon.
 const STOP_TIMEOUT_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// The components of a process, in the order in which they stop.
+/// The long-lived Tokio tasks of a node's process, such as judicator and gateway, in the order in which they stop.
 pub(crate) struct NodeComponents(pub(crate) Vec<NodeComponent>);
 
 impl NodeComponents {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The data folder of a running node.
+/// The data folder of a node that is starting or running, with one subfolder for each service that stores something.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeFolder {
     pub(crate) path: PathBuf,

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, lookup_host};
 
 use crate::config::HostPort;
 
-/// An address to listen on, and whether its callers are authenticated.
+/// An address on which a node is about to listen, and whether its callers are authenticated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListenRequest<'a> {
     pub(crate) address: &'a HostPort,
@@ -21,7 +21,7 @@ pub(crate) struct ListenRequest<'a> {
     pub(crate) secret_key: &'static str,
 }
 
-/// Whether callers of an address are authenticated.
+/// Whether the callers of an address on which a node listens are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessControl {
     /// Callers need a secret or a token.

@@ -12,7 +12,7 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 use self::writer::LogWriter;
 use crate::config::{LogFormat, LogSetting};
 
-/// Changes the log level while the process runs.
+/// Changes the log level of a node while it runs.
 pub(crate) struct LogLevelHandle(reload::Handle<EnvFilter, Registry>);
 
 pub(super) fn start(log: &LogSetting) -> Result<LogLevelHandle> {

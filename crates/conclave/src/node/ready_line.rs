@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::print::{Stdout, is_closed_pipe};
 
-/// What a node prints when it is ready: its addresses, slots, data folder and process id.
+/// The line that a node prints to stdout when it is ready: its addresses, slots, data folder and process id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadyLine {
     pub(crate) command: &'static str,

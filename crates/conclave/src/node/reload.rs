@@ -9,14 +9,14 @@ use super::log::LogLevelHandle;
 use super::secrets::NodeSecrets;
 use crate::config::ConfigLayers;
 
-/// Reloads tokens, secrets and the log level at each SIGHUP, also at one that arrived while the node was starting.
+/// Reloads a node's tokens, secrets and log level at each SIGHUP, also at one that arrived while the node was starting.
 pub(crate) struct ReloadOnHangup {
     hangups: Signal,
     layers: ConfigLayers,
     level: LogLevelHandle,
 }
 
-/// The secret files that are reloaded besides the configuration.
+/// The tokens and cluster secret of a node that SIGHUP reloads from their files, besides the configuration.
 #[derive(Default)]
 pub(crate) struct ReloadedFiles {
     tokens: Option<gateway::Tokens>,

@@ -10,7 +10,7 @@ use super::listen::AccessControl;
 use super::{NodeFolder, StartProblems};
 use crate::config::Config;
 
-/// The cluster secret and the tokens of a node, if they are configured.
+/// The cluster secret and the API tokens of a node, if they are configured.
 pub(crate) struct NodeSecrets {
     pub(crate) cluster: Option<rpc::ClusterSecret>,
     pub(crate) tokens: Option<gateway::Tokens>,

@@ -19,7 +19,7 @@ pub(crate) fn catch_hangups() -> Result<()> {
     Ok(())
 }
 
-/// Receives the signals that stop a node.
+/// Receives the signals that stop a node: SIGINT, SIGTERM and the exit of boot.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,

@@ -8,7 +8,7 @@ use anyhow::{Error, Result};
 #[derive(Default)]
 pub(crate) struct StartProblems(Vec<Error>);
 
-/// An error that lists several problems.
+/// The error of a node that cannot start for several reasons, which it lists.
 #[derive(Debug)]
 struct MultipleStartProblems(Vec<Error>);
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::table::sanitize_cell;
 
-/// Names and their values, one pair on each line, with the values aligned.
+/// Names and values that a client command prints, one pair on each line, with the values aligned.
 #[derive(Default)]
 pub(crate) struct KeyValueList {
     pairs: Vec<(String, String)>,

@@ -5,14 +5,15 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::Serialize;
 
-/// Whether a command prints text for people or JSON.
+/// Whether a command of `conclave` prints text for people or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Text,
     Json,
 }
 
-/// Writes to stdout and returns errors. `println!` would panic when a reader such as `head` closes the pipe.
+/// The standard output of a command of `conclave`, which returns write errors. `println!` would panic when a reader
+/// such as `head` closes the pipe.
 pub(crate) struct Stdout {
     stdout: io::StdoutLock<'static>,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A table of text with headings and aligned columns, for the terminal.
+/// A table of text with headings and aligned columns, which commands of `conclave` print to the terminal.
 ///
 /// Trailing spaces are removed, so that a long last column does not pad every line.
 pub(crate) struct TextTable {

@@ -7,7 +7,7 @@ use model::TaskId;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// The key of a batch of tasks.
+/// The key of a batch of tasks for `conclave add --lines`, from which the ids of the tasks are derived.
 ///
 /// It is a UUID rather than free text: others who guess the key could add tasks with these ids first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewT
     Ok(task)
 }
 
-/// How many bytes of file content the task may still carry inline.
+/// How many bytes of file content a new task may still carry inline; other files are uploaded as blobs.
 struct InlineBudget(u64);
 
 impl InlineBudget {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use model::WorkspacePath;
 
-/// A file on this machine that becomes a file of the task.
+/// A file on this machine that becomes a file of the task that `conclave run` or `conclave add` adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LocalFile {
     pub(super) path: PathBuf,

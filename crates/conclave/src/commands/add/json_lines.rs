@@ -13,7 +13,7 @@ use crate::interrupt::InterruptSignals;
 use crate::print::{OutputFormat, Stdout, is_closed_pipe, print_error, print_message};
 use crate::task::BatchKey;
 
-/// Reads tasks from lines and adds them in batches.
+/// Reads the lines of `conclave add --lines`, one task on each, and adds the tasks in batches.
 struct LineBatchAdder<'a> {
     path: &'a Path,
     key: BatchKey,
@@ -31,10 +31,10 @@ struct LineBatchAdder<'a> {
     progress: SharedProgress,
 }
 
-/// The summary that the signal handler prints before it ends the process.
+/// The summary of `conclave add --lines` so far, which the signal handler prints before it ends the process.
 type SharedProgress = Arc<Mutex<String>>;
 
-/// A task, and the number of the line it was read from.
+/// A task that `conclave add --lines` has read, and the number of its line.
 struct TaskLine {
     number: usize,
     task: NewTask,

@@ -4,26 +4,26 @@ use std::path::PathBuf;
 
 use super::{ConfigValue, NodeName};
 
-/// `HOST:PORT`, an address to listen on or to connect to.
+/// A configuration value `HOST:PORT`, an address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort(pub(crate) String);
 
-/// A host name or IP address, without a port.
+/// A configuration value that is a host name or IP address, without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostAddress(pub(crate) String);
 
-/// An initial member of a new etcd cluster: the name of its node, and its peer address.
+/// A configuration value `NAME=HOST:PORT`: the node name and peer address of an initial member of a new etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InitialMember {
     pub(crate) name: String,
     pub(crate) peer: String,
 }
 
-/// A program: a name that is looked up in PATH, or an absolute path.
+/// A configuration value that names a program, such as etcd: a name that is looked up in PATH, or an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramPath(pub(crate) PathBuf);
 
-/// The path of a node's data folder.
+/// The configuration value with the path of a node's data folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataFolder(pub(crate) PathBuf);
 

@@ -7,30 +7,30 @@ use api::{ByteSize, HumanDuration};
 
 use super::ConfigValue;
 
-/// The number of tasks that an executor runs at the same time.
+/// The configuration value with the number of tasks that an executor runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotCount(pub(crate) u32);
 
-/// The number of threads that serve requests.
+/// The configuration value with the number of threads that serve a gateway's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadCount(pub(crate) usize);
 
-/// A value, or `auto` (`None`), with which the node chooses.
+/// A configuration value that may be `auto` (`None`), with which the node chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AutoOr<T>(pub(crate) Option<T>);
 
-/// The maximum of a limit, or `auto` (`None`), with which only the machines bound it.
+/// The configured maximum of a limit that tasks request, or `auto` (`None`), with which only the machines bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MaxLimit<T>(pub(crate) Option<T>);
 
-/// A limit on open files per process, or `auto` (`None`), with which it depends on this machine.
+/// The configured limit on open files per process in cells, or `auto` (`None`), with which it depends on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFileLimit(pub(crate) Option<u32>);
 
 /// A program needs its standard streams, a few libraries and a few files.
 const MIN_OPEN_FILES_PER_PROCESS: u32 = 16;
 
-/// A TCP port other than 0.
+/// A configuration value that is a TCP port other than 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortNumber(pub(crate) u16);
 

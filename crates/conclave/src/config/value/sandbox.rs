@@ -6,25 +6,25 @@ use sandbox::{LOOPBACK_NETWORK, NamedNetwork, WaivableLimit};
 
 use super::ConfigValue;
 
-/// How tasks are isolated.
+/// The configuration value that says how an executor isolates tasks: in cells, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IsolationMode {
     Cell,
     None,
 }
 
-/// A file or folder of this machine, and its path in cells.
+/// A configuration value that makes a file or folder of this machine visible in cells: its path here and in the cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BindMount {
     pub(crate) from: PathBuf,
     pub(crate) to: PathBuf,
 }
 
-/// The first user id of cells, beyond the ids that users and services have.
+/// The configuration value with the first of the user ids that tasks in cells run as, above all ordinary user ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstUserId(pub(crate) u32);
 
-/// A control group, as `/proc/self/cgroup` names it.
+/// A configuration value that names a control group, in the form of `/proc/self/cgroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupPath(pub(crate) PathBuf);
 

@@ -6,7 +6,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::ConfigValue;
 
-/// What is logged, and in which format.
+/// The configuration value that says what a node logs, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogSetting {
     /// A filter in the syntax of `tracing_subscriber::EnvFilter`.
@@ -14,7 +14,7 @@ pub(crate) struct LogSetting {
     pub(crate) format: LogFormat,
 }
 
-/// The format of log lines.
+/// The format of a node's log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     Text,
@@ -22,15 +22,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The name of a node.
+/// The configuration value with the name of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeName(pub(crate) String);
 
-/// The name of a MongoDB replica set.
+/// The configuration value with the name of the cluster's MongoDB replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaSetName(pub(crate) String);
 
-/// Who may read the metrics of a gateway.
+/// The configuration value that says who may read the metrics of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricsSetting {
     /// `Token` if there are tokens, else `Open`.

@@ -17,11 +17,11 @@ use crate::config::LogFormat;
 const MAX_WRITE_WAIT: Duration = Duration::from_millis(200);
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
-/// Queues log lines for a thread that writes them.
+/// The output of a node's log: queues the lines for a thread that writes them to stderr.
 #[derive(Clone)]
 pub(super) struct LogWriter(Arc<LogWriterShared>);
 
-/// What the threads that log and the thread that writes share.
+/// What the logging threads share with the thread that writes the log to stderr: the queue and its settings.
 struct LogWriterShared {
     /// How long a thread that logs waits for its line to be written.
     max_write_wait: Duration,
@@ -30,7 +30,7 @@ struct LogWriterShared {
     changed: Condvar,
 }
 
-/// The lines that are not written yet, and counters of lines.
+/// The queue of log lines between the logging threads and the thread that writes them to stderr.
 #[derive(Default)]
 struct LogQueue {
     lines: VecDeque<Vec<u8>>,
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that blocks until the other end of its channel is dropped.
+    /// A log output for the tests of [`LogWriter`] that blocks until the other end of its channel is dropped.
     struct HangingOutput(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for HangingOutput {
