@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::report::{FigureTable, rate};
 use crate::trivial_task;
 
-/// Durable adds per second at one number of concurrent callers.
+/// A figure of the benchmark: durable adds of tasks per second at one number of concurrent callers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct AddThroughput {
     pub(crate) concurrency: usize,

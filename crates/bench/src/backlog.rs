@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::trivial_task;
 use crate::up_process::UpProcess;
 
-/// A server without an executor, and the number of tasks queued on it.
+/// A `conclave up` without an executor that the benchmark has started, and the number of tasks queued on it.
 pub(crate) struct Backlog {
     pub(crate) server: UpProcess,
     pub(crate) tasks: usize,

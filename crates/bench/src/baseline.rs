@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::spawns;
 
-/// Rate and median duration of bare process spawns.
+/// The baseline of the benchmark: rate and median duration of bare process spawns on this machine.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SpawnBaseline {
     pub(crate) one_thread_per_second: f64,

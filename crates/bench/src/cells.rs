@@ -16,7 +16,7 @@ use crate::throughput::{self, TaskThroughput};
 use crate::up_process::UpProcess;
 use crate::{BenchSizes, burn, progress, spawns};
 
-/// The figures of runs in cells, beside bare spawns, tasks without cells, and bubblewrap.
+/// What `conclave bench --isolation cell` measures: runs in cells, bare spawns, tasks without cells, and bubblewrap.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CellFigures {
     pub(crate) spawn_p50_seconds: f64,
@@ -94,7 +94,7 @@ pub(crate) async fn measure(
     })
 }
 
-/// Durations of the same trivial program, run in each way.
+/// Durations that the benchmark measured of one trivial program, run bare, in a cell and in bubblewrap.
 struct RunDurations {
     bare: Vec<Duration>,
     cell: Vec<Duration>,
@@ -103,7 +103,7 @@ struct RunDurations {
     bwrap: Vec<Duration>,
 }
 
-/// One CPU-bound program outside and inside of a cell, and its CPU time by two measurements.
+/// The benchmark's times of a CPU-bound program outside and inside of a cell, and its CPU time by two measurements.
 struct BurnComparison {
     outside: Duration,
     inside: Duration,

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::backlog::Backlog;
 use crate::percentile::percentile;
 
-/// Median durations of claims from a backlog of one size.
+/// A figure of the benchmark: median durations of an executor's claims of 1 and of 16 tasks from a backlog of one size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct ClaimLatency {
     pub(crate) backlog: usize,
@@ -58,7 +58,7 @@ pub(crate) async fn measure(backlogs: &[Backlog]) -> Result<Vec<ClaimLatency>> {
     Ok(claims.collect())
 }
 
-/// An RPC client that claims tasks as an executor does, and reports each as done without running it.
+/// An RPC client of the benchmark that claims tasks as an executor does, and reports each as done without running it.
 struct ClaimingExecutor {
     calls: rpc::RpcClient,
     name: ExecutorName,

@@ -27,7 +27,7 @@ pub struct ServerPrograms {
     pub mongod: String,
 }
 
-/// The figures of a cluster on one machine.
+/// What `conclave bench --cluster` measures: a whole cluster on this machine, against one process.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClusterFigures {
     pub(crate) baseline: SpawnBaseline,
@@ -155,7 +155,7 @@ impl Figures for ClusterFigures {
     }
 }
 
-/// The processes of a running cluster, and a client for its gateway.
+/// The node processes of the cluster that the benchmark has started, and a client for its gateway.
 struct NodeProcesses {
     client: HttpClient,
     judicators: Vec<Child>,
@@ -308,7 +308,8 @@ fn absolute_program(name: &str) -> Result<String> {
     }
 }
 
-/// Free TCP ports. All are bound at the same time while they are chosen, so that no port is chosen twice.
+/// Free TCP ports for the nodes of the benchmark's cluster. All are bound at the same time while they are chosen, so
+/// that no port is chosen twice.
 struct FreePorts(std::vec::IntoIter<u16>);
 
 impl FreePorts {

@@ -10,7 +10,7 @@ use crate::percentile::percentile;
 use crate::report::{FigureTable, millis};
 use crate::trivial_task;
 
-/// Percentiles of the time from adding a task to an idle server until its result arrives.
+/// A figure of the benchmark: percentiles of the time from adding a task to an idle server until its result arrives.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct IdleLatency {
     pub(crate) rounds: usize,

@@ -37,7 +37,7 @@ pub use cluster::ServerPrograms;
 pub use report::{BenchReport, FigureTable, ReleaseTarget};
 pub use up_process::address_in_ready_line;
 
-/// What one run of the benchmark measures, and where.
+/// What one run of `conclave bench` measures, with which sizes and on which disk.
 pub struct BenchOptions {
     /// A folder on the disk to measure. The benchmark makes a temporary folder in it.
     pub data: PathBuf,
@@ -45,7 +45,7 @@ pub struct BenchOptions {
     pub subject: BenchSubject,
 }
 
-/// What the benchmark measures.
+/// What `conclave bench` measures: a single node, a cluster, the cost of cells, or hostile neighbours.
 pub enum BenchSubject {
     /// `conclave up`: throughput, latency, durable adds, claims, memory and start.
     SingleNode,
@@ -61,7 +61,7 @@ pub enum BenchSubject {
     Neighbours,
 }
 
-/// How many tasks, rounds and seconds each measurement takes.
+/// How many tasks, rounds and seconds each measurement of the benchmark takes.
 #[derive(Clone, Debug)]
 pub struct BenchSizes {
     pub tasks: usize,

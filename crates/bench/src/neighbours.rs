@@ -17,7 +17,7 @@ use crate::progress;
 use crate::report::{FigureTable, Figures, ReleaseTarget};
 use crate::up_process::UpProcess;
 
-/// The figures of a task beside each of the hostile programs.
+/// What `conclave bench --neighbours` measures: how much each hostile program slows down a task beside it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NeighbourFigures {
     pub(crate) cores: usize,
@@ -28,14 +28,14 @@ pub(crate) struct NeighbourFigures {
     pub(crate) neighbours: Vec<NeighbourImpact>,
 }
 
-/// CPU and wall time of the measuring task's execute step: medians of several runs.
+/// CPU and wall time of the execute step of the benchmark's measuring task: one run, or medians of several.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct StepTimes {
     pub(crate) cpu_seconds: f64,
     pub(crate) wall_seconds: f64,
 }
 
-/// How much slower the measuring task is beside one program.
+/// How much slower the benchmark's measuring task is beside one hostile program.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NeighbourImpact {
     pub(crate) name: &'static str,
@@ -46,14 +46,14 @@ pub(crate) struct NeighbourImpact {
     pub(crate) over_busy: StepTimeRatios,
 }
 
-/// CPU and wall time of a step over those of its baseline.
+/// CPU and wall time of the benchmark's measuring task beside a hostile program, as ratios to a baseline.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct StepTimeRatios {
     pub(crate) cpu: f64,
     pub(crate) wall: f64,
 }
 
-/// The task's times alone, and beside a CPU-bound program.
+/// The times of the benchmark's measuring task without a hostile neighbour: alone, and beside a CPU-bound program.
 #[derive(Clone, Copy, Debug)]
 struct BaselineTimes {
     alone: StepTimes,

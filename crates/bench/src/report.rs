@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-/// The figures that one kind of measurement produces.
+/// The figures that one kind of benchmark measurement produces, as a table and against the targets of a release.
 pub(crate) trait Figures: Serialize {
     fn table(&self) -> FigureTable;
 
@@ -15,7 +15,7 @@ pub(crate) trait Figures: Serialize {
     }
 }
 
-/// What a run of the benchmark found, ready to be printed.
+/// The result of one run of `conclave bench`, ready to be printed as tables or JSON.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
     /// One JSON object, with figures and targets.
@@ -33,7 +33,7 @@ pub struct FigureTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A figure that a release has to reach.
+/// A benchmark figure that a release has to reach, with the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReleaseTarget {
     pub what: &'static str,
@@ -42,7 +42,7 @@ pub struct ReleaseTarget {
     pub met: bool,
 }
 
-/// The JSON form of a report.
+/// The JSON form of a benchmark report: figures, ratio to the baseline, and targets.
 #[derive(Serialize)]
 struct ReportJson<'a, F: Serialize> {
     #[serde(flatten)]
@@ -132,7 +132,7 @@ pub(crate) fn mebibytes(bytes: u64) -> (String, &'static str) {
 mod tests {
     use super::*;
 
-    /// A measurement with one figure, which misses its target.
+    /// A benchmark measurement for the tests of the report, with one figure, which misses its target.
     #[derive(Serialize)]
     struct FakeFigures {
         per_second: f64,

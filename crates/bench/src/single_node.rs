@@ -16,7 +16,7 @@ use crate::throughput::{self, TaskThroughput};
 use crate::up_process::UpProcess;
 use crate::{ADD_CONCURRENCIES, BenchSizes, progress};
 
-/// The figures of `conclave up`, on one machine.
+/// What `conclave bench` measures of a `conclave up`: throughput, latency, adds, claims, memory and start.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SingleNodeFigures {
     /// Whether bare spawns were equally fast before and after. If not, the machine had other load and the figures mean little.
@@ -30,14 +30,14 @@ pub(crate) struct SingleNodeFigures {
     pub(crate) start: StartTimes,
 }
 
-/// Resident memory of a server with a number of queued tasks.
+/// A figure of the benchmark: resident memory of a `conclave up` with a number of queued tasks.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct BacklogMemory {
     pub(crate) queued: usize,
     pub(crate) resident_bytes: u64,
 }
 
-/// How long a server takes to start, with an empty store and with the largest backlog.
+/// How long a `conclave up` takes to start in the benchmark, with an empty store and with the largest backlog.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct StartTimes {
     pub(crate) empty_seconds: f64,

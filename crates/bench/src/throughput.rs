@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::trivial_task;
 
-/// Completed tasks per second.
+/// A figure of the benchmark: how many tasks per second a server completes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct TaskThroughput {
     pub(crate) tasks: usize,

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A running `conclave up`, and clients for it.
+/// A running `conclave up` that the benchmark has started as a child process, and clients for it.
 pub(crate) struct UpProcess {
     child: Child,
     pid: u32,
