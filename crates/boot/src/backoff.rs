@@ -4,7 +4,7 @@ use std::time::Duration;
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 
-/// The restart backoff of one service: the number of consecutive exits soon after a start.
+/// How often in a row a service has exited soon after its start, from which boot derives the delay of its restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RestartBackoff(u32);
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nix::sys::stat::{SFlag, fstat};
 use tokio::net::UnixStream;
 
-/// A message from a service to boot.
+/// A message from a service to boot: that it is ready, what it is doing, its server's pid, or why it exits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceMessage {
     /// The service is ready; services that need it may start.
@@ -46,7 +46,8 @@ impl ServiceMessage {
     }
 }
 
-/// A service's end of the connection. Without boot (a service that was started by hand) it sends nothing.
+/// A service's end of its connection to boot, over which it reports its state. Without boot (a service that was started
+/// by hand) it sends nothing.
 #[derive(Clone, Debug)]
 pub struct BootConnection(Option<Arc<UnixStream>>);
 

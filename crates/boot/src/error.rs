@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why boot cannot start or has to stop. A service that fails is never such an error: boot restarts it.
+/// Why boot, the supervisor of a node's services, cannot start or has to stop. A service that fails is never such an
+/// error: boot restarts it.
 #[derive(Debug, Error)]
 pub enum BootError {
     #[error(transparent)]
@@ -31,7 +32,7 @@ pub enum BootError {
     SupervisorTask(#[source] tokio::task::JoinError),
 }
 
-/// A mistake in a boot plan. Boot checks the plan before it starts anything.
+/// A mistake in a boot plan, the list of the services to supervise. Boot checks the plan before it starts anything.
 #[derive(Debug, Error)]
 pub enum PlanError {
     #[error("the plan has no services")]

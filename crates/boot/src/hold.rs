@@ -41,7 +41,7 @@ pub(crate) fn lock_pid_file_unless_held(folder: &RunFolder, service: &str) -> io
     }
 }
 
-/// A service that boot watches for holds, and where it publishes the result.
+/// A service that boot watches for holds of the operator, and the channels on which it publishes them.
 pub(crate) struct HoldWatch {
     pub(crate) service: String,
     pub(crate) held: watch::Sender<bool>,

@@ -12,7 +12,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A flock has no timeout, so it is tried at this interval.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The locked `boot.pid`; boot holds it until it exits.
+/// The locked `boot.pid`, held by boot or a `conclave up` until it exits, so that a data folder has one running node.
 #[derive(Debug)]
 pub(crate) struct BootLock {
     _file: PidFile,

@@ -15,7 +15,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// A longer line is printed in parts.
 const MAX_LINE: usize = 64 * 1024;
 
-/// The thread that prints logs.
+/// The thread of boot that prints the logs of services to the terminal, for `--print-log`.
 #[derive(Debug)]
 pub(crate) struct LogPrinter {
     /// Dropped to make the thread print the rest and end.
@@ -52,7 +52,7 @@ impl LogPrinter {
     }
 }
 
-/// One log that is printed, and its incomplete last line.
+/// One service's log that boot prints to the terminal, and its incomplete last line.
 struct FollowedLog {
     tail: LogFollower,
     lines: LinePrefixer,
@@ -86,7 +86,7 @@ fn write(text: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prefixes each complete line with the name of its service.
+/// Prefixes each complete log line that boot prints to the terminal with the name of its service.
 struct LinePrefixer {
     prefix: String,
     partial_line: Vec<u8>,

@@ -10,7 +10,7 @@ use crate::ServiceMessage;
 /// A longer line is discarded, so that a service cannot fill boot's memory.
 const MAX_LINE: usize = 64 * 1024;
 
-/// Boot's end of the connection to one service.
+/// Boot's end of the connection to one service, from which it reads the service's messages.
 #[derive(Debug)]
 pub(crate) struct ServiceMessageStream {
     stream: UnixStream,

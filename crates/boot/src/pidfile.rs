@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::process::ProcessIdentity;
 
-/// A locked pid file. The lock is released on drop, and child processes do not inherit it.
+/// A locked pid file in the run folder of a node: of boot itself, or of one of the services that it supervises. The
+/// lock is released on drop, and child processes do not inherit it.
 #[derive(Debug)]
 pub(crate) struct PidFile(File);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::PlanError;
 
-/// What boot supervises, and where it keeps its files.
+/// The services that boot supervises on a cluster node, how it supervises them, and where it keeps its files.
 #[derive(Clone, Debug)]
 pub struct BootPlan {
     pub node: NodeIdentity,
@@ -27,7 +27,7 @@ pub struct NodeIdentity {
     pub name: String,
 }
 
-/// How to start one service.
+/// How boot starts one service of a cluster node: its program, arguments and the service that it needs.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
     /// Also part of file names: letters, digits, `-` and `_`.
@@ -38,7 +38,7 @@ pub struct ServiceSpec {
     pub needs: Option<String>,
 }
 
-/// Timeouts and log limits that apply to all services.
+/// Timeouts and log limits that boot applies to all services.
 #[derive(Clone, Copy, Debug)]
 pub struct BootSettings {
     /// How long a service may take to exit after SIGTERM before it is killed.
@@ -51,7 +51,7 @@ pub struct BootSettings {
     pub rotated_logs_kept: u32,
 }
 
-/// Which services' logs are also printed to the terminal.
+/// Which services' logs boot also prints to the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrintLog {
     None,

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// are not its children.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Identifies one process, even after its pid is reused.
+/// Identifies a process of a node by pid, start time and kernel boot id, even after its pid is reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessIdentity {
     pub pid: u32,
@@ -83,7 +83,7 @@ impl fmt::Display for ProcessIdentity {
     }
 }
 
-/// A handle (pidfd) on a process: a signal through it can never reach another process.
+/// A handle (pidfd) on a process of a node: a signal through it can never reach another process.
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: u32,
@@ -140,7 +140,7 @@ impl ProcessHandle {
     }
 }
 
-/// The fields of `/proc/PID/stat` that identify a process and its state.
+/// The fields of `/proc/PID/stat` from which boot sees the state of a process and when it started.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStat {
     state: u8,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A repeated message is logged again after this time.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Remembers the last message, so that a service that fails for the same reason again and again logs it once a minute.
+/// Lets boot log a message that repeats, such as the failure of a service, only once a minute.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedMessageFilter {
     last: Option<(String, Instant)>,

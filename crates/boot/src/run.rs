@@ -15,7 +15,7 @@ use crate::shared_status::SharedNodeStatus;
 use crate::signals::{BootSignal, BootSignals};
 use crate::{BootError, BootPlan};
 
-/// How boot has shut down.
+/// How boot has shut down: gracefully, or by killing its services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownKind {
     /// After one signal: every service had its grace period.
@@ -108,7 +108,7 @@ async fn stop_in_order(commands: &[watch::Sender<SupervisorCommand>]) {
     }
 }
 
-/// The running supervisors, and the channels to them.
+/// The running supervisor tasks of boot, one for each service, and the channels to them.
 struct ServiceSupervisors {
     tasks: JoinSet<()>,
     /// In start order.

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The paths in the run folder of a node.
+/// The paths in the run folder of a node, where boot keeps pid files, holds and `status.json`.
 #[derive(Clone, Debug)]
 pub(crate) struct RunFolder(PathBuf);
 

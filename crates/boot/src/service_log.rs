@@ -18,7 +18,7 @@ use crate::repeat_filter::RepeatedMessageFilter;
 /// How often boot checks the size of the logs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The log file of one service, and its rotated files `NAME.log.1`, `NAME.log.2` and so on.
+/// The log file of one service, which boot rotates to `NAME.log.1`, `NAME.log.2` and so on.
 #[derive(Debug)]
 pub(crate) struct ServiceLog {
     path: PathBuf,
@@ -136,7 +136,7 @@ pub(crate) async fn rotate_large_logs(logs: Vec<Arc<ServiceLog>>) {
     }
 }
 
-/// Reads a log as it grows, across rotations.
+/// Reads the log of a service as it grows, across the rotations by boot.
 #[derive(Debug)]
 pub(crate) struct LogFollower {
     log: Arc<ServiceLog>,
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// The log of a service in a temporary folder, and the log file as the service's process has it open.
+    /// The fixture of the log tests: a service's log in a temporary folder, opened as the service's process has it.
     struct LogFixture {
         _folder: tempfile::TempDir,
         log: Arc<ServiceLog>,

@@ -18,14 +18,14 @@ use crate::{ServiceMessage, ServiceSpec};
 /// How long the wrapped server of a service may take to exit after the service.
 const SERVER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running process of a service, and the connection to it.
+/// The running process of a service that boot has started, and the connection to it.
 pub(crate) struct ServiceProcess {
     process: tokio::process::Child,
     pub(crate) identity: Option<ProcessIdentity>,
     messages: ServiceMessageStream,
 }
 
-/// What a service's process did.
+/// What the process of a service did, as its supervisor sees it: it sent a message, or exited.
 pub(crate) enum ServiceProcessEvent {
     Message(ServiceMessage),
     Exited(io::Result<ExitStatus>),

@@ -19,7 +19,7 @@ use crate::service_process::{self, ServiceProcess, ServiceProcessEvent};
 use crate::shared_status::ServiceStatusUpdater;
 use crate::{BootSettings, ServiceMessage, ServiceSpec, ServiceState};
 
-/// What a supervisor has to do with its service.
+/// What boot tells the supervisor of a service to do with it: keep it running, stop it or kill it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorCommand {
     KeepRunning,
@@ -28,7 +28,7 @@ pub(crate) enum SupervisorCommand {
     Kill,
 }
 
-/// Supervises one service.
+/// The task of boot that supervises one service: it starts it, waits for its exit and restarts it.
 pub(crate) struct ServiceSupervisor {
     pub(crate) service: ServiceSpec,
     pub(crate) settings: BootSettings,
@@ -38,7 +38,7 @@ pub(crate) struct ServiceSupervisor {
     pub(crate) channels: SupervisorChannels,
 }
 
-/// The channels between a supervisor and the rest of boot.
+/// The channels between a service's supervisor and the rest of boot.
 pub(crate) struct SupervisorChannels {
     pub(crate) command: watch::Receiver<SupervisorCommand>,
     /// Changes at every SIGHUP that has to be forwarded.
@@ -50,7 +50,7 @@ pub(crate) struct SupervisorChannels {
     pub(crate) ready: watch::Sender<bool>,
 }
 
-/// What a supervisor remembers across restarts.
+/// What a service's supervisor remembers across restarts: the backoff, and failures that are logged already.
 #[derive(Default)]
 struct RestartHistory {
     backoff: RestartBackoff,
@@ -60,7 +60,7 @@ struct RestartHistory {
     logged_exits: RepeatedMessageFilter,
 }
 
-/// What the current process of a service has sent so far.
+/// What the current process of a service has told its supervisor in boot so far.
 #[derive(Default)]
 struct ReceivedMessages {
     /// A service installs its signal handlers before its first message. Before that, SIGHUP would kill it.

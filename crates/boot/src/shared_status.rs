@@ -15,11 +15,11 @@ use crate::{BootPlan, NodeStatus, ServiceState, ServiceStatus};
 /// The shortest time between two writes of the file.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The node status that all supervisors share.
+/// The node status in boot's memory, which all supervisors update and one task writes to `status.json`.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedNodeStatus(Arc<watch::Sender<StatusWithHolds>>);
 
-/// The published status, and what it is computed from.
+/// The node status that boot publishes, and the actual states and holds that it is computed from.
 #[derive(Clone, Debug)]
 struct StatusWithHolds {
     published: NodeStatus,
@@ -27,7 +27,7 @@ struct StatusWithHolds {
     states: Vec<StateAndHold>,
 }
 
-/// The actual state of a service, which a hold hides in the published status.
+/// The actual state of a service of boot, which a hold of the operator hides in the published status.
 #[derive(Clone, Copy, Debug)]
 struct StateAndHold {
     state: ServiceState,
@@ -99,7 +99,7 @@ impl SharedNodeStatus {
     }
 }
 
-/// Updates the status of one service.
+/// Updates the status of one service in the [`SharedNodeStatus`]; its supervisor and the hold watch have one.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceStatusUpdater {
     status: SharedNodeStatus,

@@ -4,14 +4,14 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signal handlers of boot.
+/// The signal handlers of boot, for SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct BootSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-/// A signal that boot has received.
+/// A signal that boot has received: a request to shut down, or SIGHUP, which it forwards to services.
 pub(crate) enum BootSignal {
     /// SIGINT or SIGTERM, with its number.
     Shutdown(i32),

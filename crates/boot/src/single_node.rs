@@ -8,7 +8,7 @@ use crate::process::ProcessIdentity;
 use crate::run_folder::RunFolder;
 use crate::{BootError, NodeStatus, run_folder, shared_status};
 
-/// The lock and the status file of a single-process node; released on drop.
+/// The lock and the status file of a node that is a single process (`conclave up`); released on drop.
 #[derive(Debug)]
 pub struct SingleProcessNode {
     folder: RunFolder,

@@ -12,7 +12,7 @@ use crate::process::ProcessIdentity;
 use crate::run_folder::RunFolder;
 use crate::{NodeError, lock};
 
-/// The content of `status.json`.
+/// The status of a node and its services: the content of `status.json`, which `conclave status` reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The process of boot; `None` if it does not run.
@@ -35,7 +35,7 @@ pub struct NodeStatus {
     pub services: Vec<ServiceStatus>,
 }
 
-/// The status of one service.
+/// The status of one service of a node in `status.json`: state, processes, restarts and last exit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
     pub name: String,
@@ -59,7 +59,7 @@ pub struct ServiceStatus {
     pub doing: Option<String>,
 }
 
-/// The state of one service.
+/// The state of a service that boot supervises, such as starting or running, as `conclave status` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceState {

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 pub(crate) const FIXTURE: &str = env!("CARGO_BIN_EXE_boot-fixture");
 
-/// A data folder with a plan, on which boots are started one after another. Kills all of its processes on drop.
+/// The fixture of the boot tests: a data folder with a plan, on which boots are started one after another. Kills all of
+/// its processes on drop.
 pub(crate) struct BootHarness {
     folder: TempDir,
     boots: Vec<Child>,

@@ -116,7 +116,7 @@ fn boot_can_be_stopped_while_it_waits_for_a_surviving_service() {
     assert_eq!(harness.wait_for_boot_exit().code(), Some(0));
 }
 
-/// A process that does not belong to the harness.
+/// A process of the takeover tests that boot has not started and must never signal.
 struct UnrelatedProcess(Child);
 
 impl UnrelatedProcess {
