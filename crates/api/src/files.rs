@@ -145,7 +145,7 @@ impl Serialize for FileEntry<'_> {
     }
 }
 
-/// The content of a zip in a task's JSON, which is serialized as base64 or as a blob's hash, never as text.
+/// Serializes the content of a zip for a task's JSON: as base64 or as a blob's hash, never as text.
 struct ZipContent<'a>(&'a Content);
 
 impl Serialize for ZipContent<'_> {
