@@ -23,7 +23,7 @@ pub(crate) struct KillOnSignal {
     state: Arc<KillState>,
 }
 
-/// The state that `conclave sandbox` shares with its [`KillOnSignal`] thread.
+/// What `conclave sandbox` and its [`KillOnSignal`] thread tell each other: that a signal came, that all is cleaned up.
 #[derive(Default)]
 struct KillState {
     /// The exit code for the signal that arrived; 0 if none has.

@@ -8,7 +8,7 @@ use super::{ConfigValue, NodeName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort(pub(crate) String);
 
-/// A configuration value that is a host name or IP address, without a port.
+/// A configuration value that is a host name or IP address at which nodes can be reached, without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostAddress(pub(crate) String);
 
