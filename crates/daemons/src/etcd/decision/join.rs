@@ -2,7 +2,8 @@
 
 use super::{BootstrapRefusal, ListedMember, NamedPeer};
 
-/// Whether an etcd member answers on its client address.
+/// Whether a member of the etcd cluster that this node joins answers. A member with this node's name or address that
+/// does not answer is left from before the node lost its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Answering,
