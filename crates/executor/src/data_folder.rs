@@ -30,7 +30,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 /// A flock has no timeout, so it is tried at this interval.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The executor's data folder, locked by this process, and what it says about earlier executor processes.
+/// The executor's data folder, locked by this process, and the sessions and last attempts of earlier processes in it.
 pub(crate) struct ExecutorDataFolder {
     pub(crate) name: ExecutorName,
     pub(crate) host: String,
