@@ -37,7 +37,7 @@ pub struct Warden {
     last_used: u64,
 }
 
-/// The folder for the files of the current task, as the warden's owner (the executor) knows it.
+/// Whether the warden's owner (the executor) has a descriptor of the folder for the files of the current task.
 #[derive(Debug)]
 enum TaskFolder {
     /// Commands run without cells, so there is no folder.

@@ -49,7 +49,7 @@ pub(crate) enum WardenRequest<S = CommandSpec> {
     IdsMapped,
 }
 
-/// What the warden does after it has sent the outcome of a run to its owner: keep the task, or reset for the next.
+/// In a request to run a command: whether the warden then keeps the task, or resets after it has sent the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AfterRun {
     KeepTask,

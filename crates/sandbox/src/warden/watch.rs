@@ -33,7 +33,7 @@ pub(super) trait WatchedCommand {
     fn check_limits(&mut self, events: PendingEvents) -> Option<CommandEndReason>;
 }
 
-/// Whether a wait of the warden's watch loop found an event descriptor of the command ready.
+/// Whether an event, such as memory running out, makes the warden's watch loop check the limits of the command now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingEvents {
     Some,
