@@ -70,7 +70,7 @@ struct ExecuteDocument<'a> {
     limits: LimitsDocument,
 }
 
-/// The encoded form of a step's command (`StepCommand`) in a stored task spec.
+/// The encoded form of a step's command (`StepCommand`) in the task spec that both stores write.
 #[derive(Serialize, Deserialize)]
 enum CommandDocument<'a> {
     Shell(&'a str),

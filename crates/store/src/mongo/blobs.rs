@@ -54,7 +54,7 @@ fn is_false(value: &bool) -> bool {
 /// How many blobs one transaction removes.
 const BLOBS_PER_TRANSACTION: usize = 50;
 
-/// The blobs that the MongoDB store found for a set of hashes.
+/// Which blobs of a set of hashes the MongoDB store has, for `has_blobs` and before it adds tasks that need them.
 #[derive(Debug, Default)]
 pub(super) struct BlobLookup {
     /// Blobs that are not known to be damaged.

@@ -31,7 +31,7 @@ pub(in crate::mongo) struct AddBatcher {
     failures: FailureWatch,
 }
 
-/// The tasks of one call of `add` in the queue of the [`AddBatcher`], and the channel for the reply.
+/// One call of `add` in the queue of the MongoDB store's [`AddBatcher`]: its tasks, and the channel for the reply.
 struct AddRequest {
     queued_at: Instant,
     tasks: Vec<PreparedTask>,
