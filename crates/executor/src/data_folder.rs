@@ -40,7 +40,7 @@ pub(crate) struct ExecutorDataFolder {
     pub(crate) process_marker: (OsString, OsString),
     pub(crate) previous_sessions: Vec<SessionId>,
     /// The last attempt of each warden of the earlier process. If it had ended, its result is in the spool or acknowledged.
-    pub(crate) interrupted_attempts: Vec<AttemptId>,
+    pub(crate) last_attempts: Vec<AttemptId>,
 }
 
 impl ExecutorDataFolder {
@@ -72,7 +72,7 @@ impl ExecutorDataFolder {
             ),
             Err(error) => return Err(ExecutorError::OrphanedProcesses(error)),
         }
-        let interrupted_attempts = workspace::last_attempts(&work).map_err(folder_error("read", &work))?;
+        let last_attempts = workspace::last_attempts(&work).map_err(folder_error("read", &work))?;
         let host = host_name();
         let name = options.name.clone().unwrap_or_else(|| default_name(&host, &id));
         let previous_sessions = read_sessions(&root)?;
@@ -83,7 +83,7 @@ impl ExecutorDataFolder {
             lock,
             process_marker,
             previous_sessions,
-            interrupted_attempts,
+            last_attempts,
         })
     }
 

@@ -101,7 +101,7 @@ impl ReportLoop {
         let cache = BlobCache::open(cache_folder.clone(), options.cache_bytes)
             .map_err(folder_error("open the cache", &cache_folder))?;
         let spool_file = data_folder.root.join("spool");
-        let spool = Spool::open(&spool_file, &data_folder.interrupted_attempts)
+        let spool = Spool::open(&spool_file, &data_folder.last_attempts)
             .map_err(folder_error("open the spool", &spool_file))?;
         // The workspaces record which attempts were interrupted, so they are cleared only after the spool has those.
         workspace::clear(&data_folder.workspaces())

@@ -122,7 +122,7 @@ struct QuotaHoldingBody {
 /// end before it sends the last chunks.
 struct QuotaHoldingBytes {
     bytes: Bytes,
-    _admission: RequestQuota,
+    _quota: RequestQuota,
 }
 
 impl AsRef<[u8]> for QuotaHoldingBytes {
@@ -143,7 +143,7 @@ impl HttpBody for QuotaHoldingBody {
         let hold = |bytes| {
             Bytes::from_owner(QuotaHoldingBytes {
                 bytes,
-                _admission: self.quota.clone(),
+                _quota: self.quota.clone(),
             })
         };
         frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(hold))))

@@ -5,7 +5,7 @@
 //!
 //! 1. Each founder shows its *proposal* on its peer port: the list of founders that it would found a cluster with.
 //! 2. When all founders propose the same list, each *promises* it: it writes the promise to disk, and keeps it
-//! whatever DNS says later.
+//!    whatever DNS says later.
 //! 3. When all founders have promised, each *decides*, writes that to disk, and starts etcd.
 //!
 //! So of two lists that share a node at most one can be founded. A node that finds a founder's etcd already running,

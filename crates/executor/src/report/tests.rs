@@ -57,7 +57,7 @@ fn data_folder(root: &Path) -> ExecutorDataFolder {
         lock: Arc::new(OwnedFd::from(std::fs::File::open(root).unwrap())),
         process_marker: ("CONCLAVE_EXECUTOR".into(), "test".into()),
         previous_sessions: vec![SessionId(uuid::Uuid::now_v7())],
-        interrupted_attempts: Vec::new(),
+        last_attempts: Vec::new(),
     }
 }
 
