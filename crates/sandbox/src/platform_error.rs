@@ -1,4 +1,4 @@
-//! Errors of the platform that keep a warden from running a command. The command itself causes none of them.
+//! Errors of the platform that keep a warden from running a command. The command itself causes only one of them.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,8 @@ use crate::cell::CellSetupError;
 use crate::cgroup::CgroupError;
 use crate::wire;
 
-/// Why the machine, and not the command, kept a warden from running a command; each variant is a failed operation.
+/// Why a warden could not run a command to its end. The machine is the cause and not the command, except for
+/// [`PlatformError::NoSuchNetwork`].
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum PlatformError {
     #[error("cannot create a pipe for the command's output")]

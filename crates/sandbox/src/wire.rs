@@ -22,8 +22,8 @@ mod serde_with;
 
 pub(crate) use serde_with::{bytes, path};
 
-/// A request from a warden's owner, such as an executor, to the warden: to run a command, for example. The type
-/// parameter lets the owner send a borrowed spec.
+/// A request from a warden's owner, such as an executor, that the warden answers: to run a command, for example. Kills
+/// are [`UrgentMessage`]s. The type parameter lets the owner send a borrowed spec.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenRequest<S = CommandSpec> {
     /// The first request. It comes with the descriptors that `descriptors` describes.

@@ -20,7 +20,7 @@ pub(crate) struct EtcdMemberAddress {
     pub(crate) extra_client_ip: Option<IpAddr>,
 }
 
-/// How etcd is started: with its data, or with the `--initial-cluster` of a new or an existing cluster.
+/// The cluster in which an etcd member is started: the one that its data names, a new one, or one that it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitialClusterState {
     /// etcd has data, which names its cluster.

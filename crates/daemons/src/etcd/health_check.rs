@@ -13,7 +13,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most that one failed check counts. If a check took longer than this, the daemon itself was paused.
 const MAX_PER_CHECK: Duration = Duration::from_secs(10);
 
-/// For how long an etcd server has not answered the daemon's health checks, and the limit.
+/// The total time of an etcd server's failed health checks since it last answered, and the limit. A very long check
+/// counts only in part, because then the daemon itself was paused.
 struct UnansweredTime {
     limit: Duration,
     total: Duration,

@@ -83,7 +83,7 @@ pub(crate) struct HelloReply {
     pub(crate) topology_version: Option<Document>,
 }
 
-/// The role of a mongod in its replica set.
+/// The role of a mongod in its replica set, according to its answer to `hello`: primary, secondary, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberRole {
     Primary,

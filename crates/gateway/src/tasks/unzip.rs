@@ -147,7 +147,8 @@ fn check_entry(field: &str, entry: &ZipFileEntry<'_>) -> Result<Option<(Workspac
     Ok(Some((path, mode & 0o111 != 0)))
 }
 
-/// Why the gateway cannot unpack an entry of a zip in a new task.
+/// Why the gateway stopped unpacking an entry of a zip in a new task: the entry is refused, with the error for the
+/// client, or all zips of the request together are too large.
 enum EntryError {
     Refused(RequestError),
     /// The entry exceeds the limit for all zips of the request.

@@ -14,7 +14,8 @@ use nix::sys::stat::Mode;
 use super::mount::make_detached;
 use crate::platform_error::Errno;
 
-/// The IPC namespace that a warden shares with its cells; it is replaced if a task leaves objects in it.
+/// The IPC namespace that a warden is in and its cells inherit; it is replaced before the next cell if a command has
+/// left objects in it.
 #[derive(Debug)]
 pub(super) struct IpcNamespace {
     /// The mounted POSIX message queues of the namespace.

@@ -46,7 +46,7 @@ struct WriteCommand {
     items: Vec<WriteItem>,
 }
 
-/// One insert, update or delete within a [`WriteCommand`] of a MongoDB transaction.
+/// The document of one insert, update or delete in a MongoDB transaction. The kind of its [`WriteCommand`] says which.
 #[derive(Debug)]
 struct WriteItem {
     document: RawDocumentBuf,

@@ -10,7 +10,7 @@ pub(crate) enum Liveness {
     NotAnswering,
 }
 
-/// What a node without data does next to become a member of a running etcd cluster.
+/// What a node without data does next to join a running etcd cluster: remove its former member, add itself, or give up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JoinStep {
     /// Remove this member: it is the one that the node had before it lost its data.
