@@ -80,7 +80,7 @@ pub(super) async fn wait_until<T: Clone + Debug>(
 ) {
     let mut value = value.clone();
     let waited = tokio::time::timeout(DEADLINE, value.wait_for(good)).await.is_ok();
-    assert!(waited, "{what} assert_stays_registered {:?}", *value.borrow());
+    assert!(waited, "{what} stays {:?}", *value.borrow());
 }
 
 /// Waits until a registry lists exactly these addresses, in any order.
