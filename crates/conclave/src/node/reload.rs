@@ -79,7 +79,7 @@ pub(crate) fn reload_log_level(layers: &mut ConfigLayers, level: &LogLevelHandle
     need_restart.retain(|name| *name != "node.log");
     level.set(&new)?;
     if old.filter != new.filter {
-        info!(level = new.filter, "log level changed");
+        info!(filter = new.filter, "log level changed");
     }
     if old.format != new.format {
         warn!("the log format has changed; restart the node to apply it");
