@@ -62,7 +62,7 @@ pub struct JudicatorsResponse {
     pub judicators: Vec<JudicatorState>,
 }
 
-/// A judicator: a node that keeps the tasks and assigns them to executors.
+/// A row of the list of judicators, the nodes that keep the tasks and assign them to executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Judicator)]
 pub struct JudicatorState {

@@ -32,7 +32,7 @@ pub enum Health {
     Gone,
 }
 
-/// A judicator with its etcd member and its member of the replica set, for people to read.
+/// A row of the list of judicators for people: one judicator with its etcd member and its replica set member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudicatorState {
     pub name: String,

@@ -12,7 +12,7 @@ use super::config_change::ConfigMember;
 use super::record_store::RecordStore;
 use super::records::MemberRecord;
 
-/// A node that is registered in etcd as a member of the MongoDB replica set.
+/// The name and address of a mongod that is registered in etcd, with which clients connect to the replica set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredMongod {
     pub name: String,
