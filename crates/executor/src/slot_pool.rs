@@ -343,14 +343,7 @@ impl SlotPool {
     /// Returns an attempt to the queue, because another slot may have a working warden.
     fn put_back(&self, prepared: PreparedAttempt) {
         prepared.control.on_put_back();
-        let mut state = self.lock_queue();
-        if self.reserve.is_low() {
-            drop(state);
-            return self.give_back(prepared);
-        }
-        state.queue.put_back(prepared, now());
-        drop(state);
-        self.ready.notify_one();
+        self.queue_unless_memory_is_low(prepared, AttemptQueue::put_back);
     }
 
     /// Drops an attempt that has not started. The next report does not name it, so the judicator hands it out again.
@@ -386,15 +379,24 @@ impl SlotPool {
         }
     }
 
-    /// Queues an attempt for a slot. While memory is low it is given back, because it would be the first to be killed.
+    /// Queues an attempt for a slot.
     pub(crate) fn enqueue(&self, prepared: PreparedAttempt) {
+        self.queue_unless_memory_is_low(prepared, AttemptQueue::push);
+    }
+
+    /// While memory is low the attempt is given back instead, because it would be the first to be killed.
+    fn queue_unless_memory_is_low(
+        &self,
+        prepared: PreparedAttempt,
+        insert: fn(&mut AttemptQueue<PreparedAttempt>, PreparedAttempt, Instant),
+    ) {
         let mut state = self.lock_queue();
         // Checked under the lock: the report loop finds everything that was queued before memory became low.
         if self.reserve.is_low() {
             drop(state);
             return self.give_back(prepared);
         }
-        state.queue.push(prepared, now());
+        insert(&mut state.queue, prepared, now());
         drop(state);
         self.ready.notify_one();
     }
