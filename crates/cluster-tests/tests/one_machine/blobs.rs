@@ -3,13 +3,12 @@
 use cluster_tests::{HttpResponse, RawHttpClient, wait_until};
 use futures::stream;
 use serde_json::json;
-use sha2::Digest;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, sha256_hex};
 
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -158,10 +157,7 @@ fn walk(folder: &std::path::Path) -> Vec<String> {
 async fn concurrent_uploads_of_the_same_blob_succeed() {
     let node = SingleNode::up(&[]);
     let bytes = vec![7; 1 << 20];
-    let hash: String = sha2::Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = sha256_hex(&bytes);
     let puts = futures::future::join_all((0..8).map(|_| put(&node.web, &hash, &bytes))).await;
     let statuses: Vec<_> = puts.iter().map(|answer| answer.status).collect();
     assert!(
@@ -183,11 +179,6 @@ fn damage(node: &SingleNode, hash: &str) {
     let mut bytes = std::fs::read(&path).expect("the blob's file");
     bytes[0] ^= 1;
     std::fs::write(&path, bytes).expect("it is damaged");
-}
-
-fn name_of(bytes: &[u8]) -> String {
-    let digest = sha2::Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]
@@ -214,7 +205,7 @@ async fn a_damaged_blob_is_reported_and_uploading_it_again_repairs_it() {
 
     // A blob that is larger than one read: the download is incomplete.
     let large = vec![b'x'; 3 << 20];
-    let hash = name_of(&large);
+    let hash = sha256_hex(&large);
     put(web, &hash, &large).await;
     damage(&node, &hash);
     let got = web.request("GET", &at(&hash)).send().await.expect("an answer");
@@ -296,7 +287,7 @@ async fn a_task_with_the_bytes_in_its_request_repairs_a_damaged_blob() {
         assert_eq!(task["result"]["execute"]["stdout"], "2097152\n", "{task}");
     };
     whole().await;
-    let hash = name_of(input.as_bytes());
+    let hash = sha256_hex(input.as_bytes());
     damage(&node, &hash);
     // The executor would not fetch what it has cached.
     let cached = node.system.data().join("executor/cache").join(&hash);
@@ -331,7 +322,7 @@ async fn a_scan_finds_damage_and_removes_orphans() {
     let web = &node.web;
     put(web, ABC, b"abc").await;
     put(web, EMPTY, b"").await;
-    let orphan = file_of(&node, &name_of(b"orphan"));
+    let orphan = file_of(&node, &sha256_hex(b"orphan"));
     std::fs::create_dir_all(orphan.parent().unwrap()).expect("a folder");
     std::fs::write(&orphan, "orphan").expect("a file");
     damage(&node, ABC);

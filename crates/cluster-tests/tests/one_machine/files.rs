@@ -2,24 +2,16 @@
 
 use cluster_tests::{HttpResponse, RawHttpClient};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, sha256_hex};
 use crate::multipart_builder::MultipartBuilder;
 use crate::zip_builder::{ZipBuilder, base64, inline};
 
 /// Prints each file with its mode and content.
 const SHOW: &str = "find . -type f | LC_ALL=C sort | while read -r f; do echo \"$f $(stat -c %a \"$f\") $(cat \"$f\")\"; done";
 
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 async fn put(web: &RawHttpClient, bytes: &[u8]) -> String {
-    let hash = hash(bytes);
+    let hash = sha256_hex(bytes);
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
     assert_eq!(HttpResponse::of(request.body(bytes.to_vec())).await.status, 201);
     hash
@@ -140,12 +132,22 @@ async fn large_files_become_blobs() {
         }))
         .await;
     let hashes: Vec<_> = stdout(&task).lines().map(|line| &line[..64]).collect();
-    assert_eq!(hashes, [&hash(&large), &hash(&large), &hash(middle.as_bytes())]);
+    assert_eq!(
+        hashes,
+        [
+            &sha256_hex(&large),
+            &sha256_hex(&large),
+            &sha256_hex(middle.as_bytes())
+        ]
+    );
     // The task shows it as a blob.
-    assert_eq!(task["source"]["large"], json!({"blob": hash(&large)}));
-    assert_eq!(task["execute"]["input"], json!({"blob": hash(middle.as_bytes())}));
+    assert_eq!(task["source"]["large"], json!({"blob": sha256_hex(&large)}));
+    assert_eq!(
+        task["execute"]["input"],
+        json!({"blob": sha256_hex(middle.as_bytes())})
+    );
     assert_eq!(task["source"]["small"], "s");
-    let answer = web.get(&format!("/api/v1/blobs/{}", hash(&large))).await;
+    let answer = web.get(&format!("/api/v1/blobs/{}", sha256_hex(&large))).await;
     assert!(answer.body == large, "the blob is not what was sent");
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cluster_tests::{ConclaveCli, NodeProcess, RawHttpClient, TestSystem};
+use sha2::{Digest, Sha256};
 
 /// On a busy machine a node may pause for seconds. With the default lease its tasks would run again, which other tests cover.
 const LONG_LEASE_FLAGS: [&str; 4] = ["--set", "executor.self_kill=20s", "--set", "judicator.lease=30s"];
@@ -86,4 +87,10 @@ impl Gate {
 
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
+}
+
+/// The name of a blob with these bytes. Computed here instead of by the product's own function.
+pub(crate) fn sha256_hex(bytes: impl AsRef<[u8]>) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,9 +6,8 @@ use cluster_tests::{HttpResponse, wait_until};
 use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, sha256_hex};
 use crate::raw_connection::RawConnection;
 use crate::slow_clients::other;
 
@@ -70,10 +69,7 @@ async fn requests_beyond_the_total_are_refused() {
     let node = SingleNode::up(&["--set", "gateway.max_requests=4", "--set", "gateway.share=100"]);
     // More than the kernel buffers for a client that does not read.
     let blob = vec![0; 32 << 20];
-    let hash: String = Sha256::digest(&blob)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = sha256_hex(&blob);
     let path = format!("/api/v1/blobs/{hash}");
     let put = node.web.request("PUT", &path).body(blob);
     assert_eq!(HttpResponse::of(put).await.status, 201);

@@ -5,19 +5,13 @@ use std::time::Duration;
 
 use cluster_tests::{FakeClock, HttpResponse, NodeProcess, RawHttpClient, TestSystem, wait_until};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, sha256_hex};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 async fn put(web: &RawHttpClient, text: &str) -> String {
-    let hash = hash(text);
+    let hash = sha256_hex(text);
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
     assert_eq!(HttpResponse::of(request.body(text.to_string())).await.status, 201);
     hash

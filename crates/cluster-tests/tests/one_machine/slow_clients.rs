@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
-use crate::harness::{SingleNode, text};
+use crate::harness::{SingleNode, sha256_hex, text};
 use crate::raw_connection::RawConnection;
 use crate::zip_builder::{ZipBuilder, inline};
 
@@ -31,10 +31,6 @@ async fn metric(web: &RawHttpClient, name: &str) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     value.unwrap_or(0)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]
@@ -94,7 +90,7 @@ async fn a_slow_but_steady_upload_is_accepted() {
     let node = SingleNode::up(&["--set", "gateway.body_stall=10s"]);
     let piece = vec![b'x'; 4 << 10];
     let pieces = 48;
-    let hash = hex(&Sha256::digest(piece.repeat(pieces)));
+    let hash = sha256_hex(piece.repeat(pieces));
     let head = format!(
         "PUT /api/v1/blobs/{hash} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
         piece.len() * pieces
@@ -178,7 +174,7 @@ async fn zips_of_one_caller_do_not_delay_another() {
         zip = zip.file(&format!("zeros{n}"), 0o644, &vec![0; 7 << 20]);
     }
     let zip = zip.link("z", "/etc/passwd").bytes();
-    let hash = hex(&Sha256::digest(&zip));
+    let hash = sha256_hex(&zip);
     let put = node
         .web
         .request("PUT", &format!("/api/v1/blobs/{hash}"))
@@ -234,7 +230,7 @@ async fn a_zip_shared_by_all_tasks_of_a_batch_is_in_memory_once() {
     // Bytes before the zip are part of the blob, but not of the archive.
     let mut blob = vec![7; 8 << 20];
     blob.extend(ZipBuilder::new().file("hello", 0o644, b"hello").bytes());
-    let hash = hex(&Sha256::digest(&blob));
+    let hash = sha256_hex(&blob);
     let put = node
         .web
         .request("PUT", &format!("/api/v1/blobs/{hash}"))

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use cluster_tests::{HttpResponse, RawHttpClient, wait_until};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, sha256_hex};
 
 /// Lists everything that an earlier task could have left in the workspace and around it.
 const LOOK: &str = "ls -A . \"$TMPDIR\" ..; stat -c '%a %u %F' . \"$TMPDIR\" ..";
@@ -20,10 +19,7 @@ async fn run(web: &RawHttpClient, command: &str) -> String {
 }
 
 async fn put(web: &RawHttpClient, text: &str) -> Value {
-    let hash: String = Sha256::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = sha256_hex(text);
     let request = web.request("PUT", &format!("/api/v1/blobs/{hash}"));
     let status = HttpResponse::of(request.body(text.to_string())).await.status;
     assert!(matches!(status, 200 | 201), "{status}");
