@@ -1,32 +1,38 @@
-//! A client of the HTTP API, with one method for each call.
+//! A client of the HTTP API, with one method for each call. The calls are in the files `tasks`, `outputs`, `files`,
+//! `groups` and `blobs`; this file sends requests and reads responses.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, Stream, StreamExt};
-use model::{BlobHash, TaskId, TaskQuery};
+use futures::stream::Stream;
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
-use utoipa::ToSchema;
 
-use crate::{
-    AddedTasks, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, NewTask, NewTasks,
-    Page, Stats, Task, TaskEvent, TaskSummary, query_pairs,
-};
+use crate::{ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Stats};
 
+mod blobs;
 mod error;
 mod events;
+mod files;
+mod groups;
 mod options;
+mod outputs;
 mod progress;
 mod request;
+mod resume;
 mod retry;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tls;
 
+pub use blobs::BlobDownload;
 pub use error::HttpClientError;
+pub use events::{ReceivedTaskEvent, TaskStreamEvent};
+pub use files::FileDownloadError;
 pub use options::HttpClientOptions;
+pub use outputs::OutputDownload;
 
 use progress::TransferProgress;
 use request::{RepeatableRequest, ResponseKind};
@@ -48,25 +54,6 @@ struct ResponseTimeouts {
     /// When the whole response must have arrived. A response that has begun has at least `idle_timeout`.
     deadline: Option<Instant>,
 }
-
-/// A step of a task: `compile` or `execute`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
-#[schema(rename_all = "lowercase")]
-pub enum StepName {
-    Compile,
-    Execute,
-}
-
-/// An output stream of a step: `stdout` or `stderr`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
-#[schema(rename_all = "lowercase")]
-pub enum OutputName {
-    Stdout,
-    Stderr,
-}
-
-/// The bytes of a blob that the HTTP client downloads from a gateway, as a stream.
-pub type BlobDownload = BoxStream<'static, Result<Bytes, HttpClientError>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -123,104 +110,6 @@ impl HttpClient {
         })
     }
 
-    /// Adds a task. With `wait`, returns when the task is done or the wait is over.
-    /// Only a task with an id can be added again safely after an error.
-    pub async fn add(&self, task: &NewTask, wait: Option<Duration>) -> Result<Task, HttpClientError> {
-        let call = self.call(Method::POST, "/api/v1/tasks");
-        self.json(call.with_json(task).with_wait(wait)).await
-    }
-
-    /// Adds all tasks or none, in one request.
-    pub async fn add_many(&self, tasks: Vec<NewTask>) -> Result<Vec<TaskSummary>, HttpClientError> {
-        let call = self.call(Method::POST, "/api/v1/tasks/batch");
-        let added: AddedTasks = self.json(call.with_json(&NewTasks { tasks })).await?;
-        Ok(added.tasks)
-    }
-
-    /// Gets a task. With `wait`, returns when the task is done or the wait is over.
-    pub async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, HttpClientError> {
-        let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}"));
-        self.json(call.with_wait(wait)).await
-    }
-
-    pub async fn search(&self, query: &TaskQuery) -> Result<Page, HttpClientError> {
-        let mut call = self.call(Method::GET, "/api/v1/tasks");
-        call.url.query_pairs_mut().extend_pairs(query_pairs(query));
-        self.json(call).await
-    }
-
-    /// Returns the cancelled task. A task that has ended with another status is refused with status 409.
-    pub async fn cancel(&self, id: TaskId) -> Result<Task, HttpClientError> {
-        self.json(self.call(Method::DELETE, &format!("/api/v1/tasks/{id}")))
-            .await
-    }
-
-    /// The task's current status, then every change until it is done. The request is not repeated.
-    pub async fn events(
-        &self,
-        id: TaskId,
-    ) -> Result<BoxStream<'static, Result<TaskEvent, HttpClientError>>, HttpClientError> {
-        let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}/events"));
-        let response = self.open(&call).await?;
-        Ok(events::read(self.stream_body(response, EVENTS_IDLE_TIMEOUT)).boxed())
-    }
-
-    /// The exact bytes that a step wrote, up to the number that is kept.
-    pub async fn output(
-        &self,
-        id: TaskId,
-        step: StepName,
-        output: OutputName,
-    ) -> Result<Bytes, HttpClientError> {
-        let path = format!("/api/v1/tasks/{id}/{}/{}", step.as_str(), output.as_str());
-        let mut call = self.call(Method::GET, &path);
-        call.response = ResponseKind::Bytes;
-        let (_, body) = self.send_with_retries(call).await?;
-        Ok(body)
-    }
-
-    /// Stores a blob; `hash` must be the hash of the bytes. A stream cannot be sent again: see `should_retry`.
-    pub async fn put_blob<S, E>(&self, hash: BlobHash, bytes: S) -> Result<(), HttpClientError>
-    where
-        S: Stream<Item = Result<Bytes, E>> + Send + 'static,
-        E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
-    {
-        let progress = TransferProgress::start();
-        let request = self
-            .http
-            .put(self.url(&format!("/api/v1/blobs/{hash}")))
-            .header(header::CONTENT_TYPE, "application/octet-stream")
-            .body(reqwest::Body::wrap_stream(progress.clone().recording(bytes)));
-        let response = self.send(request, &progress, self.idle_timeout).await?;
-        self.check_status(response, &progress, self.single_attempt_timeouts())
-            .await
-            .map(drop)
-            .map_err(|failed| failed.error)
-    }
-
-    /// The blob's size, if it exists.
-    pub async fn has_blob(&self, hash: BlobHash) -> Result<Option<u64>, HttpClientError> {
-        let call = self.call(Method::HEAD, &format!("/api/v1/blobs/{hash}"));
-        match self.send_with_retries(call).await {
-            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
-            Err(error) => Err(error),
-            Ok((headers, _)) => {
-                let length = headers.get(header::CONTENT_LENGTH);
-                let size = length.and_then(|length| length.to_str().ok()?.parse().ok());
-                size.map(Some).ok_or(HttpClientError::UnexpectedResponse {
-                    server: self.base.to_string(),
-                    problem: "the Content-Length of a blob is missing".into(),
-                })
-            }
-        }
-    }
-
-    pub async fn get_blob(&self, hash: BlobHash) -> Result<BlobDownload, HttpClientError> {
-        let call = self.call(Method::GET, &format!("/api/v1/blobs/{hash}"));
-        let response = self.open(&call).await?;
-        Ok(self.stream_body(response, self.idle_timeout).boxed())
-    }
-
     pub async fn executors(&self) -> Result<Vec<ExecutorState>, HttpClientError> {
         let list: ExecutorsResponse = self.json(self.call(Method::GET, "/api/v1/executors")).await?;
         Ok(list.executors)
@@ -252,10 +141,20 @@ impl HttpClient {
         url
     }
 
+    /// The URL of a path with names of users in it, such as groups and files, which may contain any character.
+    fn url_below<'a>(&self, path: &str, names: impl IntoIterator<Item = &'a str>) -> Url {
+        let mut url = self.url(path);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(names);
+        }
+        url
+    }
+
     fn call(&self, method: Method, path: &str) -> RepeatableRequest {
         RepeatableRequest {
             method,
             url: self.url(path),
+            headers: HeaderMap::new(),
             body: None,
             wait: Duration::ZERO,
             response: ResponseKind::Json,
@@ -327,6 +226,7 @@ impl HttpClient {
                 .append_pair("wait", &call.wait.as_secs_f64().to_string());
         }
         let request = self.http.request(call.method.clone(), url);
+        let request = request.headers(call.headers.clone());
         let Some(body) = &call.body else { return request };
         let request = request.header(header::CONTENT_TYPE, "application/json");
         if body.len() <= MAX_SINGLE_CHUNK_BODY {
@@ -449,24 +349,6 @@ impl HttpClient {
         HttpClientError::Timeout {
             server: self.base.to_string(),
             idle_timeout,
-        }
-    }
-}
-
-impl StepName {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StepName::Compile => "compile",
-            StepName::Execute => "execute",
-        }
-    }
-}
-
-impl OutputName {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OutputName::Stdout => "stdout",
-            OutputName::Stderr => "stderr",
         }
     }
 }

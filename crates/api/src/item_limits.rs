@@ -13,7 +13,8 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 
 use crate::NewTask;
 
-/// The limit for each list: files of `source` or `data`, words of a command, arguments, variables of one step.
+/// The limit for each list: files of `source` or `data`, words of a command, arguments, variables of one step, patterns of
+/// files to keep, labels.
 pub(crate) const MAX_ITEMS_PER_LIST: usize = 10_000;
 
 /// The limit for the items of all tasks of a request together.
@@ -48,6 +49,8 @@ pub(crate) enum CountedItem {
     Files,
     Words,
     Variables,
+    Patterns,
+    Labels,
 }
 
 impl CountedItem {
@@ -58,6 +61,8 @@ impl CountedItem {
             CountedItem::Files => "has too many files",
             CountedItem::Words => "has too many words",
             CountedItem::Variables => "has too many variables",
+            CountedItem::Patterns => "has too many patterns",
+            CountedItem::Labels => "has too many labels",
         }
     }
 }
@@ -74,7 +79,7 @@ impl ItemCounter {
         let limit = match (BUDGET.get(), kind) {
             (None, _) => usize::MAX,
             (Some(budget), CountedItem::Tasks) => budget.tasks,
-            (Some(_), CountedItem::Files | CountedItem::Words | CountedItem::Variables) => MAX_ITEMS_PER_LIST,
+            (Some(_), _) => MAX_ITEMS_PER_LIST,
         };
         ItemCounter { kind, limit, read: 0 }
     }
@@ -86,9 +91,7 @@ impl ItemCounter {
     /// Counts an item that was parsed.
     pub(crate) fn add<E: Error>(&mut self) -> Result<(), E> {
         self.read += 1;
-        let (Some(budget), CountedItem::Files | CountedItem::Words | CountedItem::Variables) =
-            (BUDGET.get(), self.kind)
-        else {
+        let Some(budget) = BUDGET.get().filter(|_| !matches!(self.kind, CountedItem::Tasks)) else {
             return Ok(());
         };
         let Some(items) = budget.items.checked_sub(1) else {
@@ -161,13 +164,13 @@ where
 }
 
 /// A serde visitor that parses a list in the JSON of a request with a limited number of items.
-struct ListVisitor<T> {
+pub(crate) struct ListVisitor<T> {
     kind: CountedItem,
     item: PhantomData<T>,
 }
 
 impl<T> ListVisitor<T> {
-    fn new(kind: CountedItem) -> ListVisitor<T> {
+    pub(crate) fn new(kind: CountedItem) -> ListVisitor<T> {
         let item = PhantomData;
         ListVisitor { kind, item }
     }
@@ -188,10 +191,17 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
 pub(crate) fn variables<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    /// A serde visitor that parses a limited number of environment variables of a step from JSON.
-    struct VariablesVisitor;
+    text_by_name(CountedItem::Variables, deserializer)
+}
 
-    impl<'de> Visitor<'de> for VariablesVisitor {
+pub(crate) fn text_by_name<'de, D: Deserializer<'de>>(
+    kind: CountedItem,
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    /// A serde visitor that parses a limited number of environment variables or labels from JSON.
+    struct TextByNameVisitor(CountedItem);
+
+    impl<'de> Visitor<'de> for TextByNameVisitor {
         type Value = BTreeMap<String, String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,7 +209,7 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut count = ItemCounter::new(CountedItem::Variables);
+            let mut count = ItemCounter::new(self.0);
             let mut variables = BTreeMap::new();
             while !count.is_full() {
                 match map.next_entry()? {
@@ -213,7 +223,7 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
         }
     }
 
-    deserializer.deserialize_map(VariablesVisitor)
+    deserializer.deserialize_map(TextByNameVisitor(kind))
 }
 
 #[cfg(test)]

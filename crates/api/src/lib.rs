@@ -16,13 +16,17 @@ mod command;
 mod content;
 mod duration;
 mod files;
+mod group;
 mod integer;
 mod item_limits;
+mod labels;
+mod limit_value;
 mod limits;
 mod new_task;
 mod node;
 mod object;
 mod outcome;
+mod output_event;
 mod parse;
 mod problem;
 mod search;
@@ -33,17 +37,22 @@ mod time;
 pub mod schema;
 
 pub use byte_size::ByteSize;
-pub use client::{BlobDownload, HttpClient, HttpClientError, HttpClientOptions, OutputName, StepName};
+pub use client::{
+    BlobDownload, FileDownloadError, HttpClient, HttpClientError, HttpClientOptions, OutputDownload,
+    ReceivedTaskEvent, TaskStreamEvent,
+};
 pub use duration::HumanDuration;
 pub use files::FilesOrZip;
+pub use group::{CancelledTasks, GroupCursor, GroupPage, GroupState, RetriedTasks, parse_group_query};
 pub use limits::Limits;
 pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};
 pub use node::{
     ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Stats,
 };
-pub use outcome::{Outcome, TaskResult};
+pub use outcome::{FilesLeftOut, KeptFile, Outcome, TaskResult, cut_character};
+pub use output_event::OutputEvent;
 pub use parse::{ParseError, closest_match, parse_json, parse_task_batch};
 pub use problem::Problem;
-pub use search::{AddedTasks, Page, TaskSummary, parse_query, query_pairs};
-pub use task::{Task, TaskEvent};
+pub use search::{AddedTasks, Page, TaskSummary, parse_filter, parse_query, query_pairs};
+pub use task::{AttemptRecord, Task, TaskEvent};
 pub use time::{format_time, parse_time};

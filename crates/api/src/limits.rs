@@ -4,39 +4,47 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::object::impl_json_objects;
-use crate::{ByteSize, HumanDuration, integer, schema};
+use crate::{ByteSize, HumanDuration, limit_value, schema};
 
-/// The resource limits of a step. A limit that is left out or null is the operator's default.
+/// The resource limits of a step. In a request, a limit that is left out, null or `"none"` is the operator's default. A
+/// response contains the limits that apply; a limit that does not exist is `"none"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Limits {
     /// Wall clock time from start to end.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Duration>)]
     pub wall: Option<HumanDuration>,
     /// CPU time of all processes of the step together.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Duration>)]
     pub cpu: Option<HumanDuration>,
     /// Memory of all processes of the step together.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Size>)]
     pub memory: Option<ByteSize>,
     /// Bytes on each of stdout and stderr. A step that writes more is ended.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Size>)]
     pub output: Option<ByteSize>,
     /// Processes and threads at one time.
-    #[serde(deserialize_with = "integer::deserialize_optional")]
-    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4294967295i64)]
+    #[serde(with = "limit_value")]
+    #[schema(value_type = Option<schema::ProcessCount>)]
     pub processes: Option<u32>,
     /// Size of the largest file that the step may write. A process that writes more is killed.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Size>)]
     pub file_size: Option<ByteSize>,
     /// Files that a process may have open at one time.
-    #[serde(deserialize_with = "integer::deserialize_optional")]
-    #[schema(value_type = Option<u64>, minimum = 4, maximum = 4294967295i64)]
+    #[serde(with = "limit_value")]
+    #[schema(value_type = Option<schema::OpenFileCount>)]
     pub open_files: Option<u32>,
     /// Stack size of each process.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::StackSize>)]
     pub stack: Option<ByteSize>,
     /// Size of all the task's files together. Both steps share these files, so the larger limit of the two applies.
+    #[serde(with = "limit_value")]
     #[schema(value_type = Option<schema::Size>)]
     pub space: Option<ByteSize>,
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::{Content, NetworkName, StepCommand, TaskId, UserName};
+use model::{Content, GroupName, KeepPattern, Labels, NetworkName, StepCommand, TaskId, UserName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::object::impl_json_objects;
-use crate::{FilesOrZip, Limits, command, content, integer, item_limits, schema, serde_text};
+use crate::{FilesOrZip, Limits, command, content, integer, item_limits, labels, schema, serde_text};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,6 +44,31 @@ pub struct NewTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile: Option<CompileStep>,
     pub execute: ExecuteStep,
+    /// Which files of the workspace are kept when the execute step has ended, also when it failed.
+    #[serde(with = "labels::keep", default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::KeepPattern>, max_items = 100, example = json!(["out/*.csv", "report.pdf"]))]
+    pub keep: Vec<KeepPattern>,
+    /// Pairs of text to search by.
+    #[serde(with = "labels", default, skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = schema::Labels)]
+    pub labels: Labels,
+    /// The name of a set of tasks of this user that is followed as one.
+    #[serde(
+        with = "serde_text::optional::group",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::GroupName>)]
+    pub group: Option<GroupName>,
+    /// How many attempts may be lost, because their executor died or the task brought it down, before the task ends as
+    /// `system_error`. The operator has a default and a maximum.
+    #[serde(
+        default,
+        deserialize_with = "integer::deserialize_optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 4294967295i64)]
+    pub attempts: Option<u32>,
 }
 
 /// A batch of tasks: either all are added or none.
@@ -127,6 +152,10 @@ impl NewTask {
                 network: None,
                 limits: Limits::default(),
             },
+            keep: Vec::new(),
+            labels: Labels::default(),
+            group: None,
+            attempts: None,
         }
     }
 }

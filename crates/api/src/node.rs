@@ -77,6 +77,10 @@ pub struct JudicatorState {
     #[schema(example = "sqlite")]
     pub store: String,
     pub version: String,
+    /// The newest form of tasks that it has met and does not know. It leaves these tasks to judicators of a newer version,
+    /// so upgrade it. Missing if it knows all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer_form: Option<u32>,
     /// When it started to serve.
     #[serde(
         default,
@@ -168,6 +172,7 @@ impl From<model::JudicatorState> for JudicatorState {
             leader,
             store,
             version,
+            newer_form,
             since,
             etcd,
             mongodb,
@@ -179,6 +184,7 @@ impl From<model::JudicatorState> for JudicatorState {
             leader,
             store,
             version,
+            newer_form: newer_form.map(|form| form.0),
             since,
             etcd: etcd.map(Into::into),
             mongodb: mongodb.map(Into::into),

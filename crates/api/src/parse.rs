@@ -251,6 +251,20 @@ mod tests {
             "execute.network",
             "a network's name",
         );
+        check(
+            r#"{"keep": ["a", "../x"]}"#,
+            "keep[1]",
+            "'..' between its slashes",
+        );
+        check(r#"{"keep": "a"}"#, "keep", "expected a list");
+        check(
+            r#"{"labels": {"a b": ""}}"#,
+            "labels",
+            "'a b' a key may contain only",
+        );
+        check(r#"{"labels": {"a": 1}}"#, "labels.a", "expected a string");
+        check(r#"{"group": "a/b"}"#, "group", "must not contain '/'");
+        check(r#"{"attempts": "many"}"#, "attempts", "whole number");
         check(r#"{"priority": 4000000000}"#, "priority", "whole number");
         check(r#"{"id": "x"}"#, "id", "UUID");
         check(r#"{"user": ""}"#, "user", "empty");

@@ -13,7 +13,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::{byte_size, duration};
+use crate::{byte_size, duration, limit_value};
 
 /// Declares types that only define a schema component of the same name.
 macro_rules! schemas {
@@ -56,11 +56,53 @@ schemas! {
         .enum_values(Some(model::TaskStatus::ALL.map(model::TaskStatus::as_str)));
     Reason = text("Why a step ended.")
         .enum_values(Some(model::OutcomeReason::ALL.map(model::OutcomeReason::as_str)));
+    Step = text("A step of a task.")
+        .enum_values(Some([model::StepName::Compile, model::StepName::Execute].map(model::StepName::as_str)));
+    Stream = text("An output stream of a step.")
+        .enum_values(Some([model::StreamName::Stdout, model::StreamName::Stderr].map(model::StreamName::as_str)));
+    AttemptEnd = text("How an attempt ended.")
+        .enum_values(Some(model::RecordedEnd::ALL.map(model::RecordedEnd::as_str)));
+    LeftOutReason = text("Why a file was not kept.")
+        .enum_values(Some(model::LeftOutReason::ALL.map(model::LeftOutReason::as_str)));
     Order = text("The sort order of tasks.").enum_values(Some(["newest", "oldest"]));
     User = text("A user's name, of up to 128 characters.")
         .min_length(Some(1)).max_length(Some(128))
         .pattern(Some(format!("^[^{CONTROL}]+$")))
         .examples(["alice"]);
+    GroupName = text("A group's name, of up to 128 characters without `/`.")
+        .min_length(Some(1)).max_length(Some(128))
+        .pattern(Some(format!("^{}$", group_name_pattern())))
+        .examples(["sweep-17"]);
+    GroupCursor = text("The `next` of the previous page, unchanged.")
+        .max_length(Some(257))
+        .pattern(Some(format!("^[^{CONTROL}]{{1,128}}/{}$", group_name_pattern())));
+    Label = text("A label as `key:value`.")
+        .pattern(Some(format!("^{LABEL_KEY}:[^{CONTROL}]{{0,256}}$")))
+        .examples(["assignment:hw3"]);
+    Labels = ObjectBuilder::new()
+        .description(Some(
+            "Up to 16 labels. A key has letters, digits, `.`, `_`, `-` and `/`; a value has up to 256 characters.",
+        ))
+        .property_names(Some(text("A key of up to 64 characters.").pattern(Some(format!("^{LABEL_KEY}$")))))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::from(
+            text("A value.").max_length(Some(model::Labels::MAX_VALUE)).pattern(Some(format!("^[^{CONTROL}]*$"))),
+        )))))
+        .max_properties(Some(model::Labels::MAX_COUNT))
+        .examples([serde_json::json!({"assignment": "hw3"})]);
+    KeepPattern = text(
+        "A pattern of files beneath the workspace, of up to 1024 bytes. `?` is one character and `*` any number of them \
+         within a name; `**` as a whole name is any number of folders.",
+    )
+        .max_length(Some(model::KeepPattern::MAX_BYTES / 4))
+        .pattern(Some(keep_pattern()))
+        .examples(["out/*.csv", "report.pdf", "logs/**"]);
+    Flag = text("Whether to do it.").enum_values(Some(["true", "false"]));
+    // A server ignores ranges and conditions that it does not understand, so any text is allowed.
+    Etag = text("An entity tag.").pattern(Some(HEADER_TEXT)).examples(["\"2cf24dba5fb0a30e\""]);
+    ByteRange = text("One range of bytes. Other values are ignored.").pattern(Some(HEADER_TEXT))
+        .examples(["bytes=0-1023"]);
+    FilePath = text("The path of a kept file.").max_length(Some(1024))
+        .pattern(Some(format!("^[^/{CONTROL}]+(?:/[^/{CONTROL}]+)*$")));
     ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$"));
     Network = text("A network's name.").pattern(Some("^[a-z0-9._-]{1,64}$")).examples(["loopback"]);
     Sha256 = text("SHA-256 in lower-case hexadecimal digits.").pattern(Some(SHA256))
@@ -70,10 +112,13 @@ schemas! {
     Bytes = text("Any bytes.").format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     StreamEvent = ObjectBuilder::new()
         .description(Some(
-            "One server-sent event. The data of a `status` event is an `Event`, the data of a `problem` event is a \
-             `Problem`; both are JSON on one line.",
+            "One server-sent event. The data of a `status` event is an `Event`, of an `output` event an `Output`, of a \
+             `group` event a `Group`, of a `problem` event a `Problem`; all are JSON on one line.",
         ))
-        .property("event", text("The type of the data.").enum_values(Some(["status", "problem"])))
+        .property(
+            "event",
+            text("The type of the data.").enum_values(Some(["status", "output", "group", "problem"])),
+        )
         .property("data", text("JSON.").content_media_type("application/json"))
         .required("event")
         .required("data");
@@ -82,16 +127,19 @@ schemas! {
         .examples(["10", "1m30s"]);
     Duration = OneOfBuilder::new()
         .description(Some(
-            "Seconds, or text with units: ns, us, ms, s, m, h, d. More than zero. Responses contain seconds.",
+            "Seconds, or text with units: ns, us, ms, s, m, h, d. More than zero. Responses contain seconds, or `none`.",
         ))
         .item(
             ObjectBuilder::new().schema_type(Type::Number)
                 .minimum(Some(1e-9)).maximum(Some(duration::MAX.as_secs_f64()))
                 .examples([2]),
         )
-        .item(text("Numbers with units.").pattern(Some(duration::pattern())).examples(["2s", "250ms", "1m30s"]));
+        .item(text("Numbers with units.").pattern(Some(duration::pattern())).examples(["2s", "250ms", "1m30s"]))
+        .item(no_limit());
     Size = byte_size_schema(1, byte_size::pattern(), ["1MiB", "64k"]);
     StackSize = byte_size_schema(model::Limits::MIN_STACK, byte_size::stack_pattern(), ["8MiB", "64k"]);
+    ProcessCount = count_schema(1);
+    OpenFileCount = count_schema(model::Limits::MIN_OPEN_FILES);
     Command = command(&TaskSizeLimits::default());
     Word = word(&TaskSizeLimits::default());
     Environment = environment(&TaskSizeLimits::default());
@@ -203,6 +251,9 @@ const UUID: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}
 const UUID_BUT_5: &str =
     "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-46-9a-fA-F][0-9a-fA-F]{3}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
 const SHA256: &str = "^[0-9a-f]{64}$";
+/// Printable ASCII. HTTP removes white space at the start and the end of a header.
+const HEADER_TEXT: &str = "^[!-~](?:[ -~]*[!-~])?$";
+const LABEL_KEY: &str = "[A-Za-z0-9._/-]{1,64}";
 const NUL: &str = "\\u0000";
 const CONTROL: &str = "\\u0000-\\u001f\\u007f-\\u009f";
 /// White space as Unicode defines it. `\s` matches different characters in JavaScript, Python and Rust.
@@ -225,7 +276,7 @@ fn byte_size_schema(least: u64, pattern: String, examples: [&str; 2]) -> OneOfBu
     OneOfBuilder::new()
         .description(Some(
             "Bytes, or text with a unit: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB; a letter alone counts in powers of 1024. \
-             More than zero. Responses contain bytes.",
+             More than zero. Responses contain bytes, or `none`.",
         ))
         .item(
             ObjectBuilder::new()
@@ -239,6 +290,42 @@ fn byte_size_schema(least: u64, pattern: String, examples: [&str; 2]) -> OneOfBu
                 .pattern(Some(pattern))
                 .examples(examples),
         )
+        .item(no_limit())
+}
+
+/// A limit that is a number.
+fn count_schema(least: u32) -> OneOfBuilder {
+    OneOfBuilder::new()
+        .description(Some("A number. Responses contain a number, or `none`."))
+        .item(
+            ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .minimum(Some(least))
+                .maximum(Some(u32::MAX)),
+        )
+        .item(no_limit())
+}
+
+/// The word for a limit that does not exist.
+fn no_limit() -> ObjectBuilder {
+    text("No limit. In a request, the same as null.").enum_values(Some([limit_value::NONE]))
+}
+
+/// A pattern of files to keep, as [`model::KeepPattern`] accepts it: names that are not empty, `.` or `..`, and have two
+/// stars in a row only as the whole name `**`.
+fn keep_pattern() -> String {
+    let (any, not_dot) = (format!("[^/*{CONTROL}]"), format!("[^./*{CONTROL}]"));
+    let rest = format!(r"(?:{any}\*?)*");
+    let name = format!(
+        r"(?:\*\*|\*{rest}|{not_dot}\*?{rest}|\.(?:\*{rest}|{not_dot}\*?{rest}|\.(?:\*{rest}|{any}\*?{rest})))"
+    );
+    format!("^{name}(?:/{name})*$")
+}
+
+/// A group's name, which is not `.` or `..`.
+fn group_name_pattern() -> String {
+    let rest = format!("[^/{CONTROL}]");
+    format!(r"(?:[^./{CONTROL}]{rest}{{0,127}}|\.[^./{CONTROL}]{rest}{{0,126}}|\.\.{rest}{{1,126}})")
 }
 
 /// A relative path without `.`, `..` and empty parts.

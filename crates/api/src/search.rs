@@ -1,10 +1,13 @@
 //! Searching for tasks: the query parameters and the page of results.
 
-use model::{ExecutorName, InvalidField, SearchCursor, TaskId, TaskQuery, TaskStatus, UnixTime, UserName};
+use model::{
+    ExecutorName, GroupName, InvalidField, Labels, OutcomeReason, SearchCursor, TaskId, TaskQuery,
+    TaskStatus, UnixTime, UserName,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{format_time, parse, parse_time, schema, serde_text};
+use crate::{format_time, labels, parse, parse_time, schema, serde_text};
 
 /// A page of search results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -50,6 +53,17 @@ pub struct TaskSummary {
     #[schema(value_type = schema::Status)]
     pub status: TaskStatus,
     pub done: bool,
+    /// Why the last step of a finished task ended. Null for tasks that are not done, were cancelled, or that the platform
+    /// could not run.
+    #[serde(with = "serde_text::optional::reason", default)]
+    #[schema(value_type = Option<schema::Reason>, required = true)]
+    pub reason: Option<OutcomeReason>,
+    #[serde(with = "labels", default)]
+    #[schema(value_type = schema::Labels, required = true)]
+    pub labels: Labels,
+    #[serde(with = "serde_text::optional::group", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub group: Option<GroupName>,
     #[serde(with = "serde_text::optional::executor")]
     #[schema(value_type = Option<String>)]
     pub executor: Option<ExecutorName>,
@@ -88,6 +102,9 @@ impl From<model::TaskSummary> for TaskSummary {
             priority,
             command,
             status,
+            reason,
+            labels,
+            group,
             executor,
             attempt,
             add_time,
@@ -101,6 +118,9 @@ impl From<model::TaskSummary> for TaskSummary {
             command,
             status,
             done: status.is_done(),
+            reason,
+            labels,
+            group,
             executor,
             attempt: attempt.0,
             add_time,
@@ -113,11 +133,16 @@ impl From<model::TaskSummary> for TaskSummary {
 /// The length of a page if `limit` is not given.
 const DEFAULT_LIMIT: usize = 100;
 
-const PARAMETERS: [&str; 11] = [
+/// The parameters of a search: first the filters, then the parameters of the page.
+const PARAMETERS: [&str; 15] = [
     "id",
     "id_prefix",
     "user",
     "status",
+    "reason",
+    "label",
+    "group",
+    "retried",
     "executor",
     "from",
     "until",
@@ -127,6 +152,27 @@ const PARAMETERS: [&str; 11] = [
     "after",
 ];
 
+const FILTERS: usize = PARAMETERS.len() - 3;
+
+/// Parses the query parameters that choose the tasks of a change. At least one is required, so that a mistake does not
+/// change all tasks.
+pub fn parse_filter<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<TaskQuery, InvalidField> {
+    let mut query = TaskQuery::default();
+    if !set_parameters(&mut query, pairs, &PARAMETERS[..FILTERS])? {
+        return Err(InvalidField::new(
+            "query",
+            format!(
+                "has no filter; give at least one of {}",
+                PARAMETERS[..FILTERS].join(", ")
+            ),
+        ));
+    }
+    query.check()?;
+    Ok(query)
+}
+
 /// Parses the query parameters of a search. An empty value counts as not given, as HTML forms send empty fields.
 pub fn parse_query<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -135,17 +181,7 @@ pub fn parse_query<'a>(
         limit: DEFAULT_LIMIT,
         ..TaskQuery::default()
     };
-    for (name, value) in pairs {
-        if !PARAMETERS.contains(&name) {
-            return Err(InvalidField::new(
-                name,
-                parse::unknown_name("parameter", name, &PARAMETERS),
-            ));
-        }
-        if !value.is_empty() {
-            set_parameter(&mut query, name, value).map_err(|problem| InvalidField::new(name, problem))?;
-        }
-    }
+    set_parameters(&mut query, pairs, &PARAMETERS)?;
     if query.limit == 0 || query.limit > TaskQuery::MAX_PAGE {
         return Err(InvalidField::over_limit(
             "limit",
@@ -156,6 +192,28 @@ pub fn parse_query<'a>(
     }
     query.check()?;
     Ok(query)
+}
+
+/// Returns whether a parameter has a value.
+fn set_parameters<'a>(
+    query: &mut TaskQuery,
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    known: &[&str],
+) -> Result<bool, InvalidField> {
+    let mut is_set = false;
+    for (name, value) in pairs {
+        if !known.contains(&name) {
+            return Err(InvalidField::new(
+                name,
+                parse::unknown_name("parameter", name, known),
+            ));
+        }
+        if !value.is_empty() {
+            set_parameter(query, name, value).map_err(|problem| InvalidField::new(name, problem))?;
+            is_set = true;
+        }
+    }
+    Ok(is_set)
 }
 
 fn set_parameter(query: &mut TaskQuery, name: &str, value: &str) -> Result<(), String> {
@@ -172,6 +230,20 @@ fn set_parameter(query: &mut TaskQuery, name: &str, value: &str) -> Result<(), S
             for status in value.split(',') {
                 query.statuses.push(status.trim().parse()?);
             }
+        }
+        "reason" => {
+            for reason in value.split(',') {
+                query.reasons.push(reason.trim().parse()?);
+            }
+        }
+        "label" => add_label(&mut query.labels, value)?,
+        "group" => query.group = Some(GroupName::new(value).map_err(|error| error.to_string())?),
+        "retried" => {
+            query.retried = Some(
+                value
+                    .parse()
+                    .map_err(|_| format!("'{value}' is not true or false"))?,
+            );
         }
         "id_prefix" => {
             query.id_prefix = Some(value.parse().map_err(|error| format!("'{value}' {error}"))?);
@@ -195,6 +267,23 @@ fn set_parameter(query: &mut TaskQuery, name: &str, value: &str) -> Result<(), S
     Ok(())
 }
 
+/// Adds a label of the form `key:value`. A key has no colon, but a value may have one.
+fn add_label(labels: &mut Labels, text: &str) -> Result<(), String> {
+    let Some((key, value)) = text.split_once(':') else {
+        return Err(format!("'{text}' is not a label; write it as key:value"));
+    };
+    let mut all = std::mem::take(labels).into_map();
+    if let Some(other) = all.insert(key.to_string(), value.to_string())
+        && other != value
+    {
+        return Err(format!(
+            "'{key}' is given as both '{other}' and '{value}', and a task has only one"
+        ));
+    }
+    *labels = Labels::new(all).map_err(|invalid| invalid.problem)?;
+    Ok(())
+}
+
 /// Writes a search as the parameters that `parse_query` reads.
 pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
     let TaskQuery {
@@ -202,6 +291,10 @@ pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
         id_prefix,
         user,
         statuses,
+        reasons,
+        labels,
+        group,
+        retried,
         executor,
         from,
         until,
@@ -216,6 +309,12 @@ pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
     put("id_prefix", id_prefix.as_ref().map(ToString::to_string));
     put("user", user.as_ref().map(ToString::to_string));
     put("status", join_with_commas(statuses));
+    put("reason", join_with_commas(reasons));
+    for (key, value) in labels.iter() {
+        put("label", Some(format!("{key}:{value}")));
+    }
+    put("group", group.as_ref().map(ToString::to_string));
+    put("retried", retried.map(|retried| retried.to_string()));
     put("executor", executor.as_ref().map(ToString::to_string));
     put("from", from.map(format_time));
     put("until", until.map(format_time));
@@ -243,6 +342,10 @@ mod tests {
             id_prefix: Some("01890a5d-ac".parse().unwrap()),
             user: Some(UserName::new("Ada L").unwrap()),
             statuses: vec![TaskStatus::Pending, TaskStatus::RunFailed],
+            reasons: vec![OutcomeReason::TimeLimit, OutcomeReason::Exited],
+            labels: Labels::new([("a/b".into(), "x:y".into()), ("c".into(), String::new())].into()).unwrap(),
+            group: Some(GroupName::new("sweep 17").unwrap()),
+            retried: Some(false),
             executor: Some(ExecutorName::new("e-1").unwrap()),
             from: Some(UnixTime(5)),
             until: Some(UnixTime(1_767_225_600_123_456)),
@@ -277,6 +380,13 @@ mod tests {
         check("limit", "1001", "from 1 to 1000");
         check("limit", "-1", "whole number");
         check("order", "random", "oldest or newest");
+        check("reason", "tired", "'tired' is no reason");
+        check("label", "hw3", "write it as key:value");
+        check("label", "a b:c", "may contain only letters");
+        check("group", "a/b", "must not contain '/'");
+        check("retried", "yes", "not true or false");
+        let twice = parse_query([("label", "a:1"), ("label", "a:2")]).unwrap_err();
+        assert!(twice.problem.contains("has only one"), "{twice}");
         check("from", "now", "not a time");
         check("after", "x", "not a cursor");
         check("executor", "a b", "letters");
@@ -284,5 +394,26 @@ mod tests {
         assert!(parse_query([("user", ""), ("text", "")]).is_ok());
         check("text", &"é".repeat(1025), "up to 1024 characters");
         assert!(parse_query([("text", "é".repeat(1024).as_str())]).is_ok());
+    }
+
+    #[test]
+    fn a_filter_is_required() {
+        let filter = |pairs: &[(&str, &str)]| parse_filter(pairs.iter().copied());
+        assert_eq!(
+            filter(&[("group", "g")]).unwrap().group,
+            Some(GroupName::new("g").unwrap())
+        );
+        assert!(filter(&[("user", "ada"), ("status", "")]).is_ok());
+        for none in [&[][..], &[("user", ""), ("label", "")]] {
+            let invalid = filter(none).unwrap_err();
+            assert!(
+                invalid.problem.contains("at least one of id, id_prefix, user"),
+                "{invalid}"
+            );
+        }
+        assert_eq!(
+            filter(&[("group", "g"), ("limit", "7")]).unwrap_err().field,
+            "limit"
+        );
     }
 }

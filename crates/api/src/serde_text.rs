@@ -68,6 +68,20 @@ as_text! {
         |name: &model::ExecutorName| name.clone();
     network: model::NetworkName, "a network's name as text", |text| model::NetworkName::new(text),
         |name: &model::NetworkName| name.clone();
+    group: model::GroupName, "a group's name as text", |text| model::GroupName::new(text),
+        |name: &model::GroupName| name.clone();
+    path: model::WorkspacePath, "a path as text", |text| model::WorkspacePath::new(text),
+        |path: &model::WorkspacePath| path.clone();
+    blob: model::BlobHash, "a SHA-256 in hex", |text| text.parse::<model::BlobHash>(),
+        |hash: &model::BlobHash| *hash;
+    step: model::StepName, "a step as text", |text| text.parse::<model::StepName>(),
+        |step: &model::StepName| *step;
+    stream: model::StreamName, "a stream as text", |text| text.parse::<model::StreamName>(),
+        |stream: &model::StreamName| *stream;
+    recorded_end: model::RecordedEnd, "the end of an attempt as text", |text| text.parse::<model::RecordedEnd>(),
+        |end: &model::RecordedEnd| end.as_str();
+    left_out_reason: model::LeftOutReason, "a reason as text", |text| text.parse::<model::LeftOutReason>(),
+        |reason: &model::LeftOutReason| reason.as_str();
     status: model::TaskStatus, "a status as text", |text| text.parse::<model::TaskStatus>(),
         |status: &model::TaskStatus| *status;
     reason: model::OutcomeReason, "a reason as text", |text| text.parse::<model::OutcomeReason>(),
@@ -116,6 +130,10 @@ pub(crate) mod optional {
         user: model::UserName, "crate::serde_text::user";
         executor: model::ExecutorName, "crate::serde_text::executor";
         network: model::NetworkName, "crate::serde_text::network";
+        group: model::GroupName, "crate::serde_text::group";
+        reason: model::OutcomeReason, "crate::serde_text::reason";
+        recorded_end: model::RecordedEnd, "crate::serde_text::recorded_end";
+        left_out_reason: model::LeftOutReason, "crate::serde_text::left_out_reason";
         time: model::UnixTime, "crate::serde_text::time";
         cursor: model::SearchCursor, "crate::serde_text::cursor";
     }

@@ -1,10 +1,12 @@
 //! A task in a response.
 
-use model::{ExecutorName, TaskId, TaskStatus, UnixTime, UserName};
+use model::{
+    ExecutorName, GroupName, KeepPattern, Labels, RecordedEnd, TaskId, TaskStatus, UnixTime, UserName,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CompileStep, ExecuteStep, FilesOrZip, TaskResult, schema, serde_text};
+use crate::{CompileStep, ExecuteStep, FilesOrZip, TaskResult, labels, schema, serde_text};
 
 /// A task with its status, its specification and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -27,6 +29,21 @@ pub struct Task {
     pub executor: Option<ExecutorName>,
     /// How many times the task was handed to an executor.
     pub attempt: u32,
+    /// How many attempts may be lost before the task ends as `system_error`.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub attempts: Option<u32>,
+    #[serde(with = "labels", default)]
+    #[schema(value_type = schema::Labels, required = true)]
+    pub labels: Labels,
+    /// The set of this user's tasks that the task belongs to.
+    #[serde(with = "serde_text::optional::group", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub group: Option<GroupName>,
+    /// The task that this one repeats.
+    #[serde(with = "serde_text::optional::task", default)]
+    #[schema(value_type = Option<schema::Id>, required = true)]
+    pub retry_of: Option<TaskId>,
     #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
     pub add_time: UnixTime,
@@ -41,16 +58,47 @@ pub struct Task {
     #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
     pub finish_time: Option<UnixTime>,
+    /// The attempts that began, oldest first; of many, the newest 20.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub ran_on: Vec<AttemptRecord>,
     #[schema(value_type = schema::Files)]
     pub source: FilesOrZip,
     #[schema(value_type = schema::Files)]
     pub data: FilesOrZip,
     pub compile: Option<CompileStep>,
     pub execute: ExecuteStep,
-    /// The outcomes of the steps.
+    /// Which files of the workspace are kept when the execute step has ended.
+    #[serde(with = "labels::keep", default)]
+    #[schema(value_type = Vec<String>, required = true)]
+    pub keep: Vec<KeepPattern>,
+    /// The outcomes of the steps, and the kept files.
     pub result: Option<TaskResult>,
     /// Why the platform could not run the task. Null for all other tasks.
     pub trouble: Option<String>,
+}
+
+/// An attempt of a task that began: where it ran, when, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Attempt)]
+pub struct AttemptRecord {
+    #[serde(with = "serde_text::executor")]
+    #[schema(value_type = String)]
+    pub executor: ExecutorName,
+    pub attempt: u32,
+    #[serde(with = "serde_text::time")]
+    #[schema(value_type = schema::Time)]
+    pub start_time: UnixTime,
+    /// Null while the attempt runs.
+    #[serde(with = "serde_text::optional::time")]
+    #[schema(value_type = Option<schema::Time>)]
+    pub end_time: Option<UnixTime>,
+    /// `finished`: it has the task's result. `lost`: its executor died or went silent. `given_back`: its executor stopped
+    /// in an orderly way. `broken`: its executor could not run it to an end. `cancelled`: the task was cancelled. Null
+    /// while the attempt runs.
+    #[serde(with = "serde_text::optional::recorded_end")]
+    #[schema(value_type = Option<schema::AttemptEnd>)]
+    pub end: Option<RecordedEnd>,
 }
 
 /// A change of a task's status, as an event of the stream of a task's events.
@@ -85,6 +133,7 @@ impl From<model::Task> for Task {
             start_time,
             report_time,
             finish_time,
+            ran_on,
             result,
             trouble,
         } = task;
@@ -96,16 +145,40 @@ impl From<model::Task> for Task {
             done: status.is_done(),
             executor,
             attempt: attempt.0,
+            attempts: spec.attempts,
+            labels: spec.labels,
+            group: spec.group,
+            retry_of: spec.retry_of,
             add_time,
             start_time,
             report_time,
             finish_time,
+            ran_on: ran_on.into_iter().map(Into::into).collect(),
             source: spec.source.into(),
             data: spec.data.into(),
             compile: spec.compile.map(Into::into),
             execute: spec.execute.into(),
+            keep: spec.keep,
             result: result.map(Into::into),
             trouble,
+        }
+    }
+}
+
+impl From<model::AttemptRecord> for AttemptRecord {
+    fn from(record: model::AttemptRecord) -> AttemptRecord {
+        let model::AttemptRecord {
+            executor,
+            attempt,
+            start_time,
+            end,
+        } = record;
+        AttemptRecord {
+            executor,
+            attempt: attempt.0,
+            start_time,
+            end_time: end.map(|(time, _)| time),
+            end: end.map(|(_, end)| end),
         }
     }
 }
@@ -115,7 +188,10 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use model::{AttemptNumber, CapturedOutput, Outcome, OutcomeReason, TaskSpec};
+    use model::{
+        AttemptNumber, BlobHash, CapturedOutput, FilesLeftOut, KeptFile, LeftOutReason, Outcome,
+        OutcomeReason, TaskSpec, WorkspacePath,
+    };
 
     use super::*;
     use crate::{NewTask, parse_json};
@@ -127,7 +203,8 @@ mod tests {
         "compile": {"command": "g++ -O2 -o main main.cpp", "limits": {"wall": "10s"}},
         "execute": {"command": ["./main"], "args": ["-v"], "env": {"A": "b"}, "input": "Hello", "network": "loopback",
                     "limits": {"wall": "2s", "cpu": "500ms", "memory": "256MiB", "output": "1MiB", "processes": 64,
-                               "file_size": "16MiB", "open_files": 256, "stack": "8MiB", "space": "1GiB"}}
+                               "file_size": "16MiB", "open_files": 256, "stack": "8MiB", "space": "1GiB"}},
+        "keep": ["out/*.csv"], "labels": {"assignment": "hw3"}, "group": "sweep-17", "attempts": 10
     }"#;
 
     fn task() -> Task {
@@ -144,6 +221,11 @@ mod tests {
                 execute: new.execute.into(),
                 source,
                 data,
+                keep: new.keep,
+                labels: new.labels,
+                group: new.group,
+                attempts: new.attempts,
+                retry_of: Some(TaskId(uuid_of(6))),
             },
             status: TaskStatus::RunFailed,
             executor: None,
@@ -153,6 +235,20 @@ mod tests {
             start_time: Some(UnixTime(1_767_225_600_000_002)),
             report_time: None,
             finish_time: Some(UnixTime(1_767_225_600_100_000)),
+            ran_on: vec![
+                model::AttemptRecord {
+                    executor: ExecutorName::new("w1").unwrap(),
+                    attempt: AttemptNumber(1),
+                    start_time: UnixTime(1_767_225_600_000_002),
+                    end: Some((UnixTime(1_767_225_600_100_000), RecordedEnd::GivenBack)),
+                },
+                model::AttemptRecord {
+                    executor: ExecutorName::new("w2").unwrap(),
+                    attempt: AttemptNumber(2),
+                    start_time: UnixTime(1_767_225_600_200_000),
+                    end: None,
+                },
+            ],
             result: Some(model::TaskResult {
                 compile: None,
                 execute: Some(Outcome {
@@ -163,11 +259,29 @@ mod tests {
                     cpu: Duration::from_millis(1),
                     memory: 1_234_567,
                     stdout: CapturedOutput {
-                        bytes: Bytes::from_static(b"caf\xc3\xa9 \xff"),
+                        head: Bytes::from_static(b"caf\xc3\xa9 \xff"),
+                        size: 7,
+                        blob: None,
                         truncated: true,
                     },
-                    stderr: CapturedOutput::default(),
+                    stderr: CapturedOutput {
+                        head: Bytes::from_static(b"caf\xc3"),
+                        size: 70_000,
+                        blob: Some(BlobHash([1; 32])),
+                        truncated: false,
+                    },
                 }),
+                files: vec![KeptFile {
+                    path: WorkspacePath::new("out/a.csv").unwrap(),
+                    size: 123,
+                    blob: BlobHash([2; 32]),
+                    executable: false,
+                }],
+                files_left_out: FilesLeftOut {
+                    count: 2,
+                    bytes: 7,
+                    why: Some(LeftOutReason::TooMany),
+                },
             }),
             trouble: None,
         }
@@ -198,6 +312,10 @@ mod tests {
             data: read.data,
             compile: read.compile,
             execute: read.execute,
+            keep: read.keep,
+            labels: read.labels,
+            group: read.group,
+            attempts: read.attempts,
         };
         let sent: NewTask = parse_json(serde_json::to_string(&again).unwrap().as_bytes()).unwrap();
         assert_eq!(sent, parse_json(WRITTEN.as_bytes()).unwrap());

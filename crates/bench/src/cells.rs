@@ -200,7 +200,7 @@ fn burn_once(warden: &mut Warden) -> Result<BurnComparison> {
     );
     let run_handle = warden.new_run();
     let outcome = warden.run(&run_handle, &spec(&[&["./burn"], &arguments[..]].concat()))?;
-    let printed = String::from_utf8_lossy(&outcome.stdout.bytes).trim().to_string();
+    let printed = String::from_utf8_lossy(&outcome.stdout.head).trim().to_string();
     let own_cpu_seconds = printed.parse().with_context(|| {
         format!("the CPU-bound program printed '{printed}' in a cell instead of its CPU time: {outcome:?}")
     })?;

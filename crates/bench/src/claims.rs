@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use model::{
     Assignment, AttemptEnd, CapturedOutput, CompletedAttempt, ExecutorInfo, ExecutorName, Outcome,
-    OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskResult,
+    OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskForm,
+    TaskResult,
 };
 use rpc::Calls;
 use serde::Serialize;
@@ -121,6 +122,7 @@ impl ClaimingExecutor {
                 version: env!("CARGO_PKG_VERSION").to_string(),
                 self_kill: Duration::from_secs(7),
                 capacity: None,
+                newest_form: TaskForm::NEWEST,
             },
             intent,
         };
@@ -144,9 +146,11 @@ fn completed(assignment: &Assignment) -> CompletedAttempt {
     };
     CompletedAttempt {
         attempt_id: assignment.attempt_id,
+        form: TaskForm::CURRENT,
         end: AttemptEnd::Result(TaskResult {
             compile: None,
             execute: Some(outcome),
+            ..TaskResult::default()
         }),
     }
 }

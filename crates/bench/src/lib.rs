@@ -14,12 +14,17 @@ pub mod burn;
 mod cells;
 mod claims;
 mod cluster;
+mod kept_files;
 mod latency;
+mod live_output;
 mod neighbours;
 mod percentile;
+mod raw_http;
 mod report;
+mod results;
 mod single_node;
 pub mod spawns;
+pub mod task_program;
 mod throughput;
 mod up_process;
 
@@ -57,6 +62,8 @@ pub enum BenchSubject {
         /// The `bwrap` program to compare cells with.
         bwrap: String,
     },
+    /// What tasks give back: kept files, large outputs, live output and groups.
+    Results,
     /// What a task in a cell loses to hostile programs in the slot beside it.
     Neighbours,
 }
@@ -72,6 +79,13 @@ pub struct BenchSizes {
     pub backlogs: Vec<usize>,
     /// How often a task is measured beside each hostile program.
     pub neighbour_rounds: usize,
+    /// How many tasks keep files.
+    pub keeping_tasks: usize,
+    pub followers: usize,
+    /// Bytes of output of one task.
+    pub large_output: u64,
+    /// How many tasks a group has.
+    pub group_tasks: usize,
 }
 
 impl BenchSizes {
@@ -84,6 +98,10 @@ impl BenchSizes {
             adds_time: Duration::from_secs(3),
             backlogs: vec![1000, 100_000, 1_000_000],
             neighbour_rounds: 3,
+            keeping_tasks: 1000,
+            followers: 500,
+            large_output: 1 << 30,
+            group_tasks: 1_000_000,
         }
     }
 
@@ -96,6 +114,10 @@ impl BenchSizes {
             adds_time: Duration::from_secs(1),
             backlogs: vec![1000, 10_000, 50_000],
             neighbour_rounds: 1,
+            keeping_tasks: 100,
+            followers: 100,
+            large_output: 128 << 20,
+            group_tasks: 20_000,
         }
     }
 }
@@ -127,6 +149,7 @@ pub async fn run(options: BenchOptions) -> Result<BenchReport> {
         BenchSubject::Cells { sandbox, bwrap } => {
             BenchReport::of(&cells::measure(&sizes, &sandbox, &bwrap, folder.path()).await?)
         }
+        BenchSubject::Results => BenchReport::of(&results::measure(&sizes, folder.path()).await?),
         BenchSubject::Neighbours => {
             BenchReport::of(&neighbours::measure(sizes.neighbour_rounds, folder.path()).await?)
         }

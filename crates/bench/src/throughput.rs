@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use api::{HttpClient, NewTask, Stats};
 use model::{TaskId, TaskStatus};
 use serde::Serialize;
@@ -30,19 +30,32 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) async fn measure(client: &HttpClient, tasks: usize) -> Result<TaskThroughput> {
-    let before = client.stats().await?;
-    let ids: Vec<_> = (0..tasks).map(|_| TaskId(uuid::Uuid::now_v7())).collect();
+    let batch = vec![trivial_task(); tasks];
     let began = Instant::now();
-    for batch in ids.chunks(BATCH_SIZE) {
-        let batch = batch.iter().map(|id| NewTask {
+    run_all(client, batch).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(TaskThroughput {
+        tasks,
+        seconds,
+        per_second: tasks as f64 / seconds,
+    })
+}
+
+/// Adds the tasks, waits until all of them have succeeded, and returns the last one.
+pub(crate) async fn run_all(client: &HttpClient, tasks: Vec<NewTask>) -> Result<TaskId> {
+    let before = client.stats().await?;
+    let ids: Vec<_> = tasks.iter().map(|_| TaskId(uuid::Uuid::now_v7())).collect();
+    let last = *ids.last().context("there is no task to run")?;
+    let tasks: Vec<_> = std::iter::zip(&ids, tasks)
+        .map(|(id, task)| NewTask {
             id: Some(*id),
-            ..trivial_task()
-        });
-        client.add_many(batch.collect()).await?;
+            ..task
+        })
+        .collect();
+    for batch in tasks.chunks(BATCH_SIZE) {
+        client.add_many(batch.to_vec()).await?;
     }
-    if let Some(last) = ids.last() {
-        while !client.get(*last, Some(MAX_WAIT)).await?.done {}
-    }
+    while !client.get(last, Some(MAX_WAIT)).await?.done {}
     // The task added last is usually the last to end, so this loop runs only a few times.
     let after = loop {
         let stats = client.stats().await?;
@@ -51,17 +64,13 @@ pub(crate) async fn measure(client: &HttpClient, tasks: usize) -> Result<TaskThr
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     };
-    let seconds = began.elapsed().as_secs_f64();
     let succeeded = count(&after, TaskStatus::Success) - count(&before, TaskStatus::Success);
     ensure!(
-        succeeded == tasks as u64,
-        "only {succeeded} of {tasks} tasks succeeded"
+        succeeded == tasks.len() as u64,
+        "only {succeeded} of {} tasks succeeded",
+        tasks.len()
     );
-    Ok(TaskThroughput {
-        tasks,
-        seconds,
-        per_second: tasks as f64 / seconds,
-    })
+    Ok(last)
 }
 
 fn unfinished(stats: &Stats) -> u64 {

@@ -16,6 +16,7 @@ pub(crate) struct UpProcess {
     child: Child,
     pid: u32,
     pub(crate) client: HttpClient,
+    pub(crate) http_address: String,
     pub(crate) rpc_address: String,
     /// Time from the start of the process to its first answer.
     pub(crate) start_time: Duration,
@@ -31,6 +32,10 @@ impl UpProcess {
     }
 
     pub(crate) async fn start_with_isolation(data: &Path, slots: &str, isolation: &str) -> Result<UpProcess> {
+        Self::start_with(data, &["--slots", slots, "--isolation", isolation]).await
+    }
+
+    pub(crate) async fn start_with(data: &Path, flags: &[&str]) -> Result<UpProcess> {
         let began = Instant::now();
         let mut command = Command::new("/proc/self/exe");
         command
@@ -43,7 +48,7 @@ impl UpProcess {
                 "--log",
                 "warn",
             ])
-            .args(["--slots", slots, "--isolation", isolation])
+            .args(flags)
             .arg("--data")
             .arg(data)
             .stdin(Stdio::null())
@@ -68,11 +73,13 @@ impl UpProcess {
                 .map(str::to_string)
                 .ok_or_else(|| anyhow!("`conclave up` did not start; see its error message above"))
         };
-        let client = HttpClient::new(&address("http")?, None)?;
+        let http_address = address("http")?;
+        let client = HttpClient::new(&http_address, None)?;
         client.judicators().await?;
         Ok(UpProcess {
             pid,
             client,
+            http_address,
             rpc_address: address("rpc")?,
             start_time: began.elapsed(),
             child,
@@ -81,9 +88,18 @@ impl UpProcess {
 
     /// Current resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.memory_line("VmRSS")
+    }
+
+    /// The largest resident memory since its start, in bytes.
+    pub(crate) fn peak_resident_bytes(&self) -> Result<u64> {
+        self.memory_line("VmHWM")
+    }
+
+    fn memory_line(&self, name: &str) -> Result<u64> {
         let path = format!("/proc/{}/status", self.pid);
         let status = std::fs::read_to_string(&path).with_context(|| format!("could not read {path}"))?;
-        parse_resident_bytes(&status).ok_or_else(|| anyhow!("{path} has no VmRSS line"))
+        parse_memory_line(&status, name).ok_or_else(|| anyhow!("{path} has no {name} line"))
     }
 
     pub(crate) async fn stop(mut self) -> Result<()> {
@@ -112,8 +128,9 @@ pub fn address_in_ready_line<'a>(line: &'a str, scheme: &str) -> Option<&'a str>
     rest.split(',').next()
 }
 
-fn parse_resident_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+fn parse_memory_line(status: &str, name: &str) -> Option<u64> {
+    let is_named = |line: &&str| line.split(':').next() == Some(name);
+    let line = status.lines().find(is_named)?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib << 10)
 }
@@ -125,9 +142,9 @@ mod tests {
     #[test]
     fn resident_memory_is_read_from_proc_status() {
         assert_eq!(
-            parse_resident_bytes("Name:\tx\nVmRSS:\t    2048 kB\nThreads: 1"),
+            parse_memory_line("Name:\tx\nVmRSS:\t    2048 kB\nThreads: 1", "VmRSS"),
             Some(2 << 20)
         );
-        assert_eq!(parse_resident_bytes("Name:\tx"), None);
+        assert_eq!(parse_memory_line("Name:\tx", "VmRSS"), None);
     }
 }

@@ -30,6 +30,21 @@ pub fn conclave() -> PathBuf {
     binary
 }
 
+/// The binary with the made-up next form of tasks, which nextest builds for the tests of versions.
+pub fn next_form_conclave() -> PathBuf {
+    let current = conclave();
+    // Beside target/PROFILE/conclave is target/next-form/debug/conclave.
+    let target = current.ancestors().nth(2).unwrap_or(Path::new("."));
+    let binary = target.join("next-form/debug/conclave");
+    assert!(
+        binary.exists(),
+        "{} is missing: build it with `cargo build -p conclave --features next-form --target-dir {}/next-form`",
+        binary.display(),
+        target.display()
+    );
+    binary
+}
+
 /// A `conclave` process that a test has started. Killed when dropped; its log is printed if the test fails.
 pub struct NodeProcess {
     name: String,

@@ -171,13 +171,20 @@ impl TestCluster {
 
     /// An executor that is given the addresses of judicators and runs no etcd.
     pub fn plain_executor(&self, name: &str, judicators: &[&str]) -> NodeProcess {
+        self.plain_executor_of(&conclave(), name, judicators)
+    }
+
+    /// As `plain_executor`, of this binary.
+    pub fn plain_executor_of(&self, program: &Path, name: &str, judicators: &[&str]) -> NodeProcess {
         let config = self.config().display().to_string();
         let data = self.folder().join(name).display().to_string();
         let mut args = vec!["executor", "--name", name, "--config", &config, "--data", &data];
         judicators
             .iter()
             .for_each(|address| args.extend(["--judicator", address]));
-        NodeProcess::start(name, self.folder(), &args).expect("an executor")
+        let mut command = std::process::Command::new(program);
+        command.args(args);
+        NodeProcess::launch(name, self.folder(), command).expect("an executor")
     }
 
     /// An HTTP client of the observer.

@@ -2,26 +2,31 @@
 
 mod client;
 mod cluster;
+mod filter;
 mod missing_dashes;
 mod node;
 mod task;
 mod task_ref;
+mod task_set;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    add, backup, bench, cancel, completions, config, credentials, executor, executors, gateway, get, hold,
-    judicator, judicators, leave, remove, run, sandbox, search, service, stats, status, stop, up, watch,
+    add, backup, bench, cancel, completions, config, credentials, executor, executors, export, gateway, get,
+    groups, hold, judicator, judicators, leave, remove, retry, run, sandbox, search, service, stats, status,
+    stop, up, wait, watch,
 };
 
 pub(crate) use client::{ClientFlags, ServerFlags};
 pub(crate) use cluster::{BootstrapFlags, ClusterFlags, NodeNameFlag};
+pub(crate) use filter::{CancelFilterFlags, TaskFilterFlags};
 pub(crate) use node::{
     ExecutorFlags, GatewayFlags, LocalNodeFlags, NodeFlags, config_flag, config_list_flag,
 };
 pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags, executor_name, user_name};
 pub(crate) use task_ref::{TaskLookupError, TaskRef, task_ref};
+pub(crate) use task_set::{TaskSetFlags, group_name};
 
 /// The parsed command line of `conclave`.
 #[derive(Debug, Parser)]
@@ -95,18 +100,26 @@ pub(crate) enum CliCommand {
     /// Run one service of a cluster node; boot starts it
     #[command(hide = true)]
     Service(service::ServiceArgs),
-    /// Add a task, wait for it, print its output and exit with its exit code
+    /// Add a task, pass its output on while it is written, and exit with its exit code
     Run(run::RunArgs),
     /// Add one or more tasks and print their ids
     Add(add::AddArgs),
-    /// Show a task, or print its output
+    /// Show a task, print its output, or download the files that it kept
     Get(get::GetArgs),
     /// List tasks
     Search(search::SearchArgs),
-    /// Cancel tasks
+    /// Cancel tasks by their ids, or all that match a filter
     Cancel(cancel::CancelArgs),
-    /// Print each status of a task until it is done
+    /// Add tasks that repeat others, by their ids or what did not succeed in a group
+    Retry(retry::RetryArgs),
+    /// Pass the output of a task on while it is written, and print each status until it is done
     Watch(watch::WatchArgs),
+    /// Wait until all tasks of a group are done, and show the progress
+    Wait(wait::WaitArgs),
+    /// List groups of tasks
+    Groups(groups::GroupsArgs),
+    /// Write the results of many tasks as CSV or JSON Lines
+    Export(export::ExportArgs),
     /// List executors
     Executors(executors::ExecutorsArgs),
     /// List judicators
@@ -132,7 +145,11 @@ impl CliCommand {
             CliCommand::Get(args) => Some(&mut args.client),
             CliCommand::Search(args) => Some(&mut args.client),
             CliCommand::Cancel(args) => Some(&mut args.client),
+            CliCommand::Retry(args) => Some(&mut args.client),
             CliCommand::Watch(args) => Some(&mut args.client),
+            CliCommand::Wait(args) => Some(&mut args.client),
+            CliCommand::Groups(args) => Some(&mut args.client),
+            CliCommand::Export(args) => Some(&mut args.client),
             CliCommand::Executors(args) => Some(&mut args.client),
             CliCommand::Judicators(args) => Some(&mut args.client),
             CliCommand::Stats(args) => Some(&mut args.client),
@@ -191,6 +208,23 @@ mod tests {
             "conclave run --data table.csv --input - --env A=1 --env B=2 --priority -3 -- cat",
             "conclave add --file task.json",
             "conclave add --lines tasks.jsonl",
+            "conclave add --lines tasks.jsonl --resume ids --group g --label a=b --keep out/* --attempts 9",
+            "conclave run -i --keep out/*.csv --keep **/x --to results --force --label a= --group g -- cat",
+            "conclave get 01890a5d --follow --only stdout",
+            "conclave get 01890a5d --files --to . --force --wait 9s",
+            "conclave get 01890a5d --files --json",
+            "conclave wait sweep-17 --wait 10m --user ada",
+            "conclave wait 01890a5d-ac96-774b-bcce-b302099a8057 01890a5d-ac96-774b-bcce-b302099a8058",
+            "conclave wait --group 01890a5d-ac96-774b-bcce-b302099a8057",
+            "conclave cancel --group g --yes",
+            "conclave cancel --status pending --user ada -y",
+            "conclave cancel --label a=b --json",
+            "conclave retry 01890a5d 01890a5e",
+            "conclave retry --group g --user ada",
+            "conclave search --label a=b --label c=d --group g --reason time_limit --reason exited",
+            "conclave groups --user ada --json",
+            "conclave export --group g --format jsonl --output results.jsonl",
+            "conclave export --status run_failed --retried",
             "conclave add --lines - --key 01890a5d-ac96-774b-bcce-b302099a8057",
             "conclave --server https://h --ca-file ca.pem --token-file t --timeout 5s run -- true",
             "conclave run --compile cc --compile-wall 9s --compile-network loopback --shell ./main",
@@ -224,6 +258,27 @@ mod tests {
             "conclave add --file a --wall 1s",
             "conclave add --lines a --memory 1MiB",
             "conclave add --lines a --compile-wall 1s",
+            "conclave add --resume ids -- true",
+            "conclave add --lines a --resume b --key 01890a5d-ac96-774b-bcce-b302099a8057",
+            "conclave add --attempts 0 -- true",
+            "conclave add --label nonsense -- true",
+            "conclave add --keep ../x -- true",
+            "conclave add --group a/b -- true",
+            "conclave run -i --input file -- true",
+            "conclave run --to results -- true",
+            "conclave run --keep x --force -- true",
+            "conclave get 01890a5d --to results",
+            "conclave get 01890a5d --follow --files",
+            "conclave get 01890a5d --follow --json",
+            "conclave wait",
+            "conclave wait g --group g",
+            "conclave cancel",
+            "conclave cancel 01890a5d --group g",
+            "conclave cancel --status success",
+            "conclave retry",
+            "conclave retry 01890a5d --group g",
+            "conclave search --reason tired",
+            "conclave export --format xlsx",
             "conclave get not-an-id",
             "conclave get 018",
             "conclave add --key 01890a5d-ac96-774b-bcce-b302099a8057 -- true",

@@ -9,13 +9,16 @@ pub(crate) mod config;
 pub(crate) mod credentials;
 pub(crate) mod executor;
 pub(crate) mod executors;
+pub(crate) mod export;
 pub(crate) mod gateway;
 pub(crate) mod get;
+pub(crate) mod groups;
 pub(crate) mod hold;
 pub(crate) mod judicator;
 pub(crate) mod judicators;
 pub(crate) mod leave;
 pub(crate) mod remove;
+pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod search;
@@ -24,6 +27,7 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod up;
+pub(crate) mod wait;
 pub(crate) mod watch;
 
 use std::process::ExitCode;
@@ -52,7 +56,11 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitCode> {
         CliCommand::Get(args) => block_on(get::run(args)),
         CliCommand::Search(args) => block_on(search::run(args)),
         CliCommand::Cancel(args) => block_on(cancel::run(args)),
+        CliCommand::Retry(args) => block_on(retry::run(args)),
         CliCommand::Watch(args) => block_on(watch::run(args)),
+        CliCommand::Wait(args) => block_on(wait::run(args)),
+        CliCommand::Groups(args) => block_on(groups::run(args)),
+        CliCommand::Export(args) => block_on(export::run(args)),
         CliCommand::Executors(args) => block_on(executors::run(args)),
         CliCommand::Judicators(args) => block_on(judicators::run(args)),
         CliCommand::Stats(args) => block_on(stats::run(args)),

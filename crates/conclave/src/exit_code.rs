@@ -1,4 +1,4 @@
-//! The exit code of the commands that exit as a task did (`run`, `watch`, `get --wait`, `sandbox`).
+//! The exit code of the commands that exit as a task did (`run`, `watch`, `get --wait`, `get --follow`, `sandbox`).
 
 use api::Task;
 use model::{OutcomeReason, TaskStatus};
@@ -58,13 +58,13 @@ Exit codes:
 
 /// The section of `get --help` on exit codes.
 pub(crate) const GET_EXIT_CODES_HELP: &str = "\
-Exit codes without --wait:
+Exit codes without --wait and --follow:
   0      the task exists, however it ended
   119    the task exists, but a part of the printed output was cut off
   1      there is no such task, or no response from the server
   2      invalid command line
 
-Exit codes with --wait are those of `conclave run`: the exit code of the task, 110 to 119 for how it ended,
+Exit codes with --wait or --follow are those of `conclave run`: the exit code of the task, 110 to 119 for how it ended,
 124 if it is not done in time, 125 if there is no such task or no response from the server.";
 
 /// Codes from 110 to 119 are conclave's own. A command may use them too; only `--json` shows for certain how it ended.

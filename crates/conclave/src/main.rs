@@ -6,8 +6,12 @@ mod commands;
 mod config;
 mod exit_code;
 mod follow;
+mod group_progress;
 mod interrupt;
+mod kept_files;
 mod node;
+mod output_printer;
+mod output_tracker;
 mod print;
 mod task;
 mod task_output;
@@ -22,6 +26,7 @@ fn main() -> ExitCode {
         Some(name) if name == "leash" => return boot::parent_death::exec_from_args(),
         Some(name) if name == bench::spawns::SUBCOMMAND => return bench::spawns::run(),
         Some(name) if name == bench::burn::SUBCOMMAND => return bench::burn::run(),
+        Some(name) if name == bench::task_program::SUBCOMMAND => return bench::task_program::run(),
         Some(name) if node::NODE_COMMANDS.iter().any(|node| name == *node) => {
             if let Err(error) = node::catch_hangups() {
                 print::print_error(&error);
@@ -32,8 +37,10 @@ fn main() -> ExitCode {
     }
     let command = args::CommandLine::parse_or_exit();
     let failure = match &command {
-        args::CliCommand::Run(_) | args::CliCommand::Watch(_) => exit_code::CLIENT_FAILURE,
-        args::CliCommand::Get(get) if get.wait.is_some() => exit_code::CLIENT_FAILURE,
+        args::CliCommand::Run(_) | args::CliCommand::Watch(_) | args::CliCommand::Wait(_) => {
+            exit_code::CLIENT_FAILURE
+        }
+        args::CliCommand::Get(get) if get.wait.is_some() || get.follow => exit_code::CLIENT_FAILURE,
         args::CliCommand::Sandbox(sandbox) if !sandbox.check => exit_code::CLIENT_FAILURE,
         _ => 1,
     };

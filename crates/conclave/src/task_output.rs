@@ -1,111 +1,52 @@
-//! Prints a task's outputs byte for byte, and messages on how the task ended.
+//! Messages on how a task ended, and on what was cut off.
 
-use std::io::{self, Write};
+use api::{Outcome, Task};
+use model::{OutcomeReason, OutputSource, StepName, StreamName, TaskStatus};
 
-use anyhow::Result;
-use api::{HttpClient, Outcome, OutputName, StepName, Task};
-use bytes::Bytes;
-use model::{OutcomeReason, TaskStatus};
-
-use crate::print::{Stdout, print_message};
-
-/// Prints the outputs of both steps. Both outputs of the compile step go to stderr, so that stdout has only the execute step's.
-pub(crate) async fn print_outputs(task: &Task, client: &HttpClient) -> Result<()> {
-    let Some(result) = &task.result else {
-        return Ok(());
-    };
-    if let Some(outcome) = &result.compile {
-        for output in [OutputName::Stdout, OutputName::Stderr] {
-            let bytes = exact_output(task, StepName::Compile, output, outcome, client).await?;
-            io::stderr().write_all(&bytes)?;
-        }
-    }
-    if let Some(outcome) = &result.execute {
-        let stdout = exact_output(task, StepName::Execute, OutputName::Stdout, outcome, client).await?;
-        let stderr = exact_output(task, StepName::Execute, OutputName::Stderr, outcome, client).await?;
-        io::stderr().write_all(&stderr)?;
-        Stdout::open().bytes(&stdout)?;
-    }
-    Ok(())
-}
-
-/// The bytes of an output. The task has it as text; a second request is made only where the text has a replacement character.
-pub(crate) async fn exact_output(
-    task: &Task,
-    step: StepName,
-    output: OutputName,
-    outcome: &Outcome,
-    client: &HttpClient,
-) -> Result<Bytes> {
-    let text = match output {
-        OutputName::Stdout => &outcome.stdout,
-        OutputName::Stderr => &outcome.stderr,
-    };
-    if text.contains(char::REPLACEMENT_CHARACTER) {
-        return Ok(client.output(task.id, step, output).await?);
-    }
-    Ok(Bytes::from(text.clone()))
-}
+use crate::output_printer::{KeptOutput, outcome_of};
+use crate::print::print_message;
 
 /// Prints which outputs were truncated, and how the task ended where the exit code does not say it.
-pub(crate) async fn print_end_messages(task: &Task, client: &HttpClient) -> Result<()> {
-    for TruncatedOutput {
-        step,
-        output,
-        outcome,
-    } in truncated_outputs(task)
-    {
-        let kept = exact_output(task, step, output, outcome, client).await?.len();
-        print_truncated(step, output, kept);
+pub(crate) fn print_end_messages(task: &Task) {
+    for cut in truncated_outputs(task) {
+        print_truncated(&cut);
     }
     for message in end_messages(task) {
         print_message(message);
     }
-    Ok(())
 }
 
 /// An output of a task of which only the beginning is kept, because the step wrote more than the limit.
-pub(crate) struct TruncatedOutput<'a> {
+pub(crate) struct TruncatedOutput {
     pub(crate) step: StepName,
-    pub(crate) output: OutputName,
-    pub(crate) outcome: &'a Outcome,
+    pub(crate) stream: StreamName,
+    /// How many bytes are kept.
+    kept: u64,
 }
 
-pub(crate) fn truncated_outputs(task: &Task) -> Vec<TruncatedOutput<'_>> {
-    let Some(result) = &task.result else {
-        return Vec::new();
-    };
-    let steps = [
-        (StepName::Compile, &result.compile),
-        (StepName::Execute, &result.execute),
-    ];
+pub(crate) fn truncated_outputs(task: &Task) -> Vec<TruncatedOutput> {
     let mut found = Vec::new();
-    for (step, outcome) in steps {
-        let Some(outcome) = outcome else { continue };
-        let outputs = [
-            (OutputName::Stdout, outcome.stdout_truncated),
-            (OutputName::Stderr, outcome.stderr_truncated),
-        ];
-        for (output, _) in outputs.into_iter().filter(|(_, truncated)| *truncated) {
+    for OutputSource { step, stream } in OutputSource::ALL {
+        let Some(outcome) = outcome_of(task, step) else {
+            continue;
+        };
+        let kept = KeptOutput::of(outcome, stream);
+        if kept.truncated {
             found.push(TruncatedOutput {
                 step,
-                output,
-                outcome,
+                stream,
+                kept: kept.size,
             });
         }
     }
     found
 }
 
-pub(crate) fn print_truncated(step: StepName, output: OutputName, kept: usize) {
-    let flag = match step {
-        StepName::Compile => "--compile-output",
-        StepName::Execute => "--output",
-    };
-    let (step, output) = (step.as_str(), output.as_str());
+pub(crate) fn print_truncated(cut: &TruncatedOutput) {
+    let TruncatedOutput { step, stream, kept } = cut;
     print_message(format_args!(
-        "the {step} step's {output} was cut off after {kept} bytes; to keep more, add the task with a higher output limit \
-         ({flag} SIZE, or {step}.limits.output)"
+        "the {step} step's {stream} was cut off after {kept} bytes; to keep more, write it to a file and keep that \
+         (--keep), or have the operator raise executor.keep_output"
     ));
 }
 
@@ -174,17 +115,25 @@ mod tests {
             done: true,
             executor: None,
             attempt: 1,
+            attempts: Some(3),
+            labels: Default::default(),
+            group: None,
+            retry_of: None,
             add_time: UnixTime(0),
             start_time: None,
             report_time: None,
             finish_time: None,
+            ran_on: Vec::new(),
             source: Default::default(),
             data: Default::default(),
             compile: None,
             execute: step,
+            keep: Vec::new(),
             result: execute.map(|execute| TaskResult {
                 compile: None,
                 execute: Some(execute),
+                files: Vec::new(),
+                files_left_out: Default::default(),
             }),
             trouble: None,
         }
@@ -200,6 +149,8 @@ mod tests {
             memory_bytes: 7,
             stdout: String::new(),
             stderr: String::new(),
+            stdout_bytes: 0,
+            stderr_bytes: 0,
             stdout_truncated: false,
             stderr_truncated: false,
         }
@@ -239,15 +190,16 @@ mod tests {
             &["could not run the task: no disk"],
         );
         let flood = Outcome {
+            stdout_bytes: 7,
             stdout_truncated: true,
             ..outcome(OutcomeReason::OutputLimit)
         };
         let flood = task(TaskStatus::RunFailed, Some(flood));
         let outputs: Vec<_> = truncated_outputs(&flood)
             .iter()
-            .map(|cut| (cut.step, cut.output))
+            .map(|cut| (cut.step, cut.stream, cut.kept))
             .collect();
-        assert_eq!(outputs, [(StepName::Execute, OutputName::Stdout)]);
+        assert_eq!(outputs, [(StepName::Execute, StreamName::Stdout, 7)]);
         check(flood, &["output limit"]);
     }
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use model::TaskForm;
 use sandbox::{RunHandle, WardenControl};
 use thiserror::Error;
 
@@ -23,6 +24,8 @@ use crate::now;
 /// The executor's control handle on one attempt (one run of a task), with which the report loop revokes it. The report
 /// loop shares it with the slot that runs the attempt, and detects with it that the slot is stuck.
 pub(crate) struct AttemptControl {
+    /// The form of the attempt's task, which the report of its end names.
+    pub(crate) form: TaskForm,
     /// How long an operation of the slot may take beyond its own limit.
     stall: Duration,
     state: Mutex<AttemptControlState>,
@@ -107,8 +110,9 @@ impl PauseDetector {
 }
 
 impl AttemptControl {
-    pub(crate) fn new(stall: Duration) -> AttemptControl {
+    pub(crate) fn new(form: TaskForm, stall: Duration) -> AttemptControl {
         AttemptControl {
+            form,
             stall,
             state: Mutex::default(),
         }
@@ -288,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_stuck_attempt_is_escalated_stage_by_stage() {
-        let control = AttemptControl::new(STALL);
+        let control = AttemptControl::new(TaskForm::CURRENT, STALL);
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // No deadline applies before a slot has taken the attempt.
@@ -315,7 +319,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_failed_as_platform_starts_no_operation() {
-        let control = AttemptControl::new(STALL);
+        let control = AttemptControl::new(TaskForm::CURRENT, STALL);
         assert!(control.start_operation("lay out the files").is_ok());
         control
             .fail_as_platform("the machine was short of memory".into())
@@ -325,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_pause_of_the_executor_process_extends_the_deadlines() {
-        let control = AttemptControl::new(STALL);
+        let control = AttemptControl::new(TaskForm::CURRENT, STALL);
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut pause_detector = PauseDetector::new(Duration::from_secs(5), start);
@@ -349,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_new_operation_and_one_without_a_limit_extend_the_deadline() {
-        let control = AttemptControl::new(STALL);
+        let control = AttemptControl::new(TaskForm::CURRENT, STALL);
         let start = Instant::now();
         control.on_limited_operation_at(start, "lay out the files", Some(Duration::ZERO));
         let later = start + Duration::from_secs(29);

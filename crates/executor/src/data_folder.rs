@@ -5,6 +5,7 @@
 //! id         a random id that makes the default name unique
 //! sessions   the sessions whose end no judicator has confirmed, the newest last
 //! spool      results that no judicator has acknowledged
+//! outgoing/  output and kept files that wait for their upload
 //! work/      a workspace for each warden
 //! cache/     blobs
 //! ```
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{AttemptId, ExecutorName, SessionId};
+use model::{AttemptId, ExecutorName, SessionId, TaskForm};
 use sandbox::{KillOrphansError, ProcessSelector, kill_orphans};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -39,8 +40,9 @@ pub(crate) struct ExecutorDataFolder {
     /// An environment variable that every process of every task has, by which orphans are found.
     pub(crate) process_marker: (OsString, OsString),
     pub(crate) previous_sessions: Vec<SessionId>,
-    /// The last attempt of each warden of the earlier process. If it had ended, its result is in the spool or acknowledged.
-    pub(crate) last_attempts: Vec<AttemptId>,
+    /// The last attempt of each warden of the earlier process, with the form of its task. If it had ended, its result is in
+    /// the spool or acknowledged.
+    pub(crate) last_attempts: Vec<(AttemptId, TaskForm)>,
 }
 
 impl ExecutorDataFolder {
@@ -90,6 +92,10 @@ impl ExecutorDataFolder {
     /// The name of this executor's control groups; the id makes it unique on the machine.
     pub(crate) fn cgroup_name(&self) -> String {
         format!("conclave-{}", self.process_marker.1.to_string_lossy())
+    }
+
+    pub(crate) fn outgoing(&self) -> PathBuf {
+        self.root.join("outgoing")
     }
 
     pub(crate) fn workspaces(&self) -> PathBuf {

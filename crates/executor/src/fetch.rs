@@ -76,9 +76,12 @@ impl BlobFetcher {
                             _ => AttemptEnd::PlatformFailure(why),
                         };
                         let pause = retry_delay(&end, platform_losses);
-                        fetcher
-                            .slot_pool
-                            .spool_end(CompletedAttempt { attempt_id, end }, pause);
+                        let complete = CompletedAttempt {
+                            attempt_id,
+                            form: control.form,
+                            end,
+                        };
+                        fetcher.slot_pool.spool_end(complete, None, pause);
                         cause
                     }
                 };

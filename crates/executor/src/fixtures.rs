@@ -1,10 +1,11 @@
 //! Values that tests of several modules need.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::{
-    AttemptId, AttemptNumber, Content, ExecuteStep, Limits, SessionId, StepCommand, TaskId, TaskSpec,
-    UserName,
+    AttemptId, AttemptNumber, CapturedOutput, Content, ExecuteStep, Labels, Limits, Outcome, OutcomeReason,
+    SessionId, StepCommand, TaskId, TaskSpec, UserName,
 };
 
 /// The first attempt of a new task.
@@ -32,5 +33,24 @@ pub(crate) fn spec(input: Content) -> TaskSpec {
         },
         source: BTreeMap::new(),
         data: BTreeMap::new(),
+        keep: Vec::new(),
+        labels: Labels::default(),
+        group: None,
+        attempts: None,
+        retry_of: None,
+    }
+}
+
+/// The outcome of a command that did nothing.
+pub(crate) fn outcome() -> Outcome {
+    Outcome {
+        reason: OutcomeReason::Exited,
+        exit_code: Some(0),
+        signal: None,
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        memory: 0,
+        stdout: CapturedOutput::default(),
+        stderr: CapturedOutput::default(),
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Reading order follows a task. `report` is the loop that asks for work. `attempt_table` lists the attempts that this
 //! executor holds. `fetch` downloads their blobs. `queue` and `slot_pool` pass them to the thread of a slot. `run` writes
-//! the task's files, compiles, executes and cleans up. `spool` keeps each result on disk until a judicator has acknowledged
-//! it. `attempt_control` stops an attempt and detects a slot that makes no progress.
+//! the task's files, compiles, executes and cleans up; `collect` keeps files of the task. `spool` keeps each result on disk
+//! until a judicator has acknowledged it. What is too long for a result waits in `outgoing` until `uploader` has uploaded it.
+//! `live_output` passes on what a task writes while it runs. `attempt_control` stops an attempt and detects a slot that makes no progress.
 //! This crate knows nothing of stores, of HTTP or of how a cell is built.
 #![cfg_attr(
     test,
@@ -13,19 +14,25 @@
 mod attempt_control;
 mod attempt_table;
 mod cache;
+mod collect;
 mod data_folder;
 mod error;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
+mod live_output;
 mod machine;
 mod memory_reserve;
 mod options;
+mod outcome;
+mod outgoing;
 mod queue;
 mod report;
 mod run;
 mod slot_pool;
 mod spool;
+mod upload_queue;
+mod uploader;
 mod workspace;
 
 use std::sync::Arc;
@@ -41,7 +48,8 @@ use tokio_util::sync::CancellationToken;
 pub use error::ExecutorError;
 pub use machine::{MachinePartitioning, MachineResources};
 pub use options::{ExecutorOptions, JudicatorLocation};
-pub use run::{default_environment, limits_for_sandbox, outcome_from_sandbox};
+pub use outcome::{limits_for_sandbox, outcome_from_sandbox};
+pub use run::default_environment;
 pub use slot_pool::WARDENS_PER_SLOT;
 
 /// The current time of Tokio's clock, which a test can pause and advance.
@@ -150,6 +158,7 @@ fn prepare_cells(
             program,
             args,
             lock: None,
+            overflow_folder: data_folder.workspaces(),
         };
         let started = launcher.start().map(drop).map_err(EnforcementError::from);
         remove_sandbox(Some(prepared_sandbox));

@@ -31,6 +31,12 @@ pub struct ExecutorOptions {
     pub cache_bytes: u64,
     /// How many bytes of each output stream are kept if the task sets no limit.
     pub keep_output: u64,
+    /// How many files of a task are kept at most.
+    pub keep_files: u32,
+    /// How many bytes the kept files of a task have at most, together.
+    pub keep_bytes: u64,
+    /// How many bytes of output and kept files may wait for their upload.
+    pub outgoing_bytes: u64,
     pub version: String,
     /// How cells are created. `None`: tasks run without isolation and are trusted.
     pub cells: Option<SandboxOptions>,

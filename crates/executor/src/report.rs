@@ -3,6 +3,8 @@
 //! There is at most one report in flight. The loop sends one when something has changed (an attempt ended, a hint
 //! arrived), and otherwise at the heartbeat. Changes during a report go into the next one.
 
+mod apply_answer;
+mod compose_report;
 mod failure_backoff;
 mod hint_watch;
 mod revoke;
@@ -17,15 +19,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::{
-    AttemptId, Content, ExecutingAttempt, ExecutorInfo, Report, ReportAnswer, ReportInstructions,
-    ReportIntent,
-};
+use model::{AttemptId, ReportAnswer, ReportInstructions, ReportIntent};
 use rpc::{CallError, Calls};
 use sandbox::{CommandIsolation, WardenLauncher};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use self::compose_report::REPORT_BYTES;
 use self::failure_backoff::FailureBackoff;
 use self::hint_watch::HintWatch;
 use self::schedule::ReportSchedule;
@@ -36,22 +36,19 @@ use self::stop_phase::{GOODBYE_TIMEOUT, StopPhase};
 use crate::attempt_control::{AttemptControl, PauseDetector};
 use crate::attempt_table::AttemptTable;
 use crate::cache::BlobCache;
+use crate::collect::KeepLimits;
 use crate::data_folder::{ExecutorDataFolder, SessionFile, folder_error};
 use crate::fetch::BlobFetcher;
+use crate::live_output::OutputServer;
+use crate::outgoing::OutgoingFolder;
 use crate::run::shell_in_root;
 use crate::slot_pool::{AttemptEndCause, SlotEvent, SlotPool, SlotPoolSetup};
-use crate::spool::{ReportBatch, Spool};
+use crate::spool::Spool;
+use crate::uploader::UploaderTask;
 use crate::{ExecutorError, ExecutorOptions, JudicatorLocation, now, workspace};
 
-/// The limit on the bytes of results in one report; further results go into the next report.
-const REPORT_BYTES: usize = 32 << 20;
-/// The limit for the first report of a session. That report ends the previous session, and tasks whose results it does not
-/// carry run again, so it carries as much as one message can hold.
-const FIRST_REPORT_BYTES: usize = 96 << 20;
-/// The limit on the number of results in one report.
-const REPORT_RESULTS: usize = 1000;
-/// An answer with more bytes of task files than this may have been cut short by the judicator.
-const LARGE_ANSWER: u64 = 8 << 20;
+/// How many entries of a workspace's folders are looked at for files to keep.
+const MAX_KEEP_ENTRIES: usize = 2_000_000;
 
 /// The executor's main loop, which sends reports to a judicator and applies the answers, with all state that it owns.
 pub(crate) struct ReportLoop {
@@ -72,6 +69,8 @@ pub(crate) struct ReportLoop {
     failure_backoff: FailureBackoff,
     /// Whether the last report could not carry all results.
     results_left_over: bool,
+    /// The results that the last report carried.
+    reported: Vec<AttemptId>,
     /// How many bytes of results the next report may carry. The loop halves it when an answer times out, because the
     /// report may have been too large for the network.
     result_bytes_limit: usize,
@@ -80,6 +79,13 @@ pub(crate) struct ReportLoop {
     /// Whether the loop has logged that the wardens' deadline has passed.
     logged_deadline_passed: bool,
     stopping: Option<StopPhase>,
+}
+
+/// The executor's files on disk that outlive a process, opened.
+struct ExecutorStorage {
+    cache: Arc<BlobCache>,
+    spool: Spool,
+    outgoing: Arc<OutgoingFolder>,
 }
 
 /// What became of one report that the report loop sent to a judicator.
@@ -101,12 +107,19 @@ impl ReportLoop {
         let cache = BlobCache::open(cache_folder.clone(), options.cache_bytes)
             .map_err(folder_error("open the cache", &cache_folder))?;
         let spool_file = data_folder.root.join("spool");
-        let spool = Spool::open(&spool_file, &data_folder.last_attempts)
+        let outgoing = OutgoingFolder::open(data_folder.outgoing(), options.outgoing_bytes)
+            .map_err(folder_error("open", &data_folder.outgoing()))?;
+        let spool = Spool::open(&spool_file, &data_folder.last_attempts, &outgoing)
             .map_err(folder_error("open the spool", &spool_file))?;
         // The workspaces record which attempts were interrupted, so they are cleared only after the spool has those.
         workspace::clear(&data_folder.workspaces())
             .map_err(folder_error("clear", &data_folder.workspaces()))?;
-        ReportLoop::assemble(options, data_folder, isolation, calls, (cache, spool))
+        let storage = ExecutorStorage {
+            cache,
+            spool,
+            outgoing,
+        };
+        ReportLoop::assemble(options, data_folder, isolation, calls, storage)
     }
 
     fn assemble(
@@ -114,7 +127,11 @@ impl ReportLoop {
         data_folder: ExecutorDataFolder,
         isolation: CommandIsolation,
         calls: Arc<dyn Calls>,
-        (cache, spool): (Arc<BlobCache>, Spool),
+        ExecutorStorage {
+            cache,
+            spool,
+            outgoing,
+        }: ExecutorStorage,
     ) -> Result<ReportLoop, ExecutorError> {
         let (program, args) = options.warden.clone();
         let lock = Some(data_folder.lock.clone());
@@ -123,8 +140,14 @@ impl ReportLoop {
             work: data_folder.workspaces(),
             cache,
             spool,
+            outgoing,
             process_marker: data_folder.process_marker.clone(),
             keep_output: options.keep_output,
+            keep_limits: KeepLimits {
+                files: options.keep_files as usize,
+                bytes: options.keep_bytes,
+                entries: MAX_KEEP_ENTRIES,
+            },
             shell: shell_in_root(options.root()),
             reserve: options.reserve,
             launcher: WardenLauncher {
@@ -132,6 +155,7 @@ impl ReportLoop {
                 program,
                 args,
                 lock,
+                overflow_folder: data_folder.workspaces(),
             },
         };
         let (sender, events) = mpsc::unbounded_channel();
@@ -152,7 +176,8 @@ impl ReportLoop {
             pause_detector: PauseDetector::new((options.heartbeat + options.self_kill / 2) * 3 / 2, now()),
             failure_backoff: FailureBackoff::default(),
             results_left_over: false,
-            result_bytes_limit: FIRST_REPORT_BYTES,
+            reported: Vec::new(),
+            result_bytes_limit: REPORT_BYTES,
             controls: HashMap::new(),
             given_up: HashSet::new(),
             hint: Arc::new(Notify::new()),
@@ -184,6 +209,12 @@ impl ReportLoop {
         let (name, session) = (&self.data_folder.name, self.session.id);
         tracing::info!(%name, %session, slots = self.attempts.total_slots(), "executor started");
         let mut hint_watch = HintWatch::start(&self.calls, name, session, &self.hint);
+        let mut output_server = OutputServer::start(&self.calls, &self.slot_pool, name, session);
+        let uploader = UploaderTask::start(
+            self.calls.clone(),
+            self.slot_pool.clone(),
+            &self.slot_pool.spool.supervisor,
+        );
         let ended = loop {
             tokio::select! {
                 () = self.wait_until_due(&stop) => {}
@@ -199,19 +230,19 @@ impl ReportLoop {
                 Err(error) => break Err(error),
                 Ok(ReportDelivery::GoodbyeAnswered) => break Ok(()),
                 Ok(ReportDelivery::Answered | ReportDelivery::Unanswered) if self.is_goodbye_overdue() => {
-                    tracing::warn!(
-                        "no judicator acknowledged the last report; exiting, results stay in the spool"
-                    );
+                    self.log_unfinished_stop();
                     break Ok(());
                 }
                 Ok(ReportDelivery::Answered | ReportDelivery::Unanswered) => {}
             }
             if self.session.id != before {
-                hint_watch =
-                    HintWatch::start(&self.calls, &self.data_folder.name, self.session.id, &self.hint);
+                let (name, session) = (&self.data_folder.name, self.session.id);
+                hint_watch = HintWatch::start(&self.calls, name, session, &self.hint);
+                output_server = OutputServer::start(&self.calls, &self.slot_pool, name, session);
             }
         };
-        drop(hint_watch);
+        drop((hint_watch, uploader));
+        output_server.stop().await;
         self.revoke_all();
         self.slot_pool.close();
         self.shut_down(slots).await;
@@ -299,6 +330,7 @@ impl ReportLoop {
                 }
                 self.schedule.request_report();
             }
+            SlotEvent::ResultUploaded => self.schedule.on_ended(now),
         }
     }
 
@@ -370,89 +402,6 @@ impl ReportLoop {
         self.schedule.on_failed(now);
         self.log_if_deadline_passed(now);
         ReportDelivery::Unanswered
-    }
-
-    fn compose_report(&mut self, now: Instant) -> Report {
-        let ReportBatch {
-            complete,
-            left_over,
-            paused,
-        } = self
-            .slot_pool
-            .spool
-            .next_batch(self.result_bytes_limit, REPORT_RESULTS);
-        self.results_left_over = !left_over.is_empty();
-        let mut executing: Vec<_> = self.attempts.executing().collect();
-        // The judicator releases an attempt that the report does not name.
-        executing.extend(
-            left_over
-                .into_iter()
-                .chain(paused)
-                .map(|attempt_id| ExecutingAttempt {
-                    attempt_id,
-                    status: None,
-                }),
-        );
-        let (vacant, intent) = match &self.stopping {
-            // Taking no tasks while results are left over bounds the spool.
-            None if self.results_left_over || self.slot_pool.reserve.is_low() => (0, ReportIntent::Stay),
-            None => (
-                self.failure_backoff.limit_vacant(self.attempts.vacant(now)),
-                ReportIntent::Stay,
-            ),
-            // The last report is sent when there is nothing left to report afterwards.
-            Some(_) if executing.is_empty() && self.attempts.is_empty() => (0, ReportIntent::Leave),
-            Some(_) => (0, ReportIntent::Stay),
-        };
-        let executor_info = ExecutorInfo {
-            slots: self.options.slots,
-            host: self.data_folder.host.clone(),
-            version: self.options.version.clone(),
-            self_kill: self.options.self_kill,
-            capacity: Some(self.options.capacity),
-        };
-        let header = self
-            .session
-            .next_report(self.data_folder.name.clone(), executor_info);
-        Report {
-            complete,
-            executing,
-            vacant,
-            intent,
-            ..header
-        }
-    }
-
-    fn on_answer(&mut self, answer: ReportInstructions, sent: Instant, intent: ReportIntent) {
-        self.session.on_answered(intent);
-        self.result_bytes_limit = REPORT_BYTES;
-        self.attempts.on_report_answered(now() - sent);
-        self.attempts.on_reported();
-        self.extend_warden_deadline(sent);
-        for attempt_id in &answer.delete {
-            self.revoke(attempt_id);
-        }
-        self.slot_pool.spool.on_answered(&answer.delete);
-        self.schedule.on_answered(self.results_left_over);
-        let mut bytes = 0;
-        // The judicator repeats assignments of an answer that was lost, even while this executor stops. An assignment that
-        // is not taken is missing in the next report, and the judicator releases it.
-        let takes = self.stopping.is_none() && !self.slot_pool.reserve.is_low();
-        let assigned = if takes { answer.assign } else { Vec::new() };
-        for assignment in assigned {
-            let attempt_id = assignment.attempt_id;
-            bytes += assignment.spec.contents().map(Content::inline_len).sum::<u64>();
-            if self.slot_pool.spool.contains(&attempt_id) || !self.attempts.on_assigned(attempt_id, now()) {
-                continue;
-            }
-            let control = Arc::new(AttemptControl::new(self.options.stall));
-            self.controls.insert(attempt_id, control.clone());
-            self.fetcher.fetch_and_enqueue(assignment, control);
-        }
-        // The judicator may have left out tasks to bound the answer, and sends no hint for those.
-        if bytes > LARGE_ANSWER {
-            self.schedule.request_report();
-        }
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use error_causes::with_causes;
 use model::{
-    AttemptId, CapturedOutput, Content, Limits, NetworkName, Outcome, OutcomeReason, StepCommand, TaskResult,
-    TaskStatus,
+    AttemptId, CapturedOutput, Content, Limits, NetworkName, Outcome, OutcomeReason, StepCommand, StepName,
+    TaskResult, TaskStatus,
 };
 use sandbox::{
     CommandInput, CommandSpec, KillOrphansError, PlatformError, ProcessSelector, Warden, WardenError,
@@ -18,12 +18,11 @@ use sandbox::{
 };
 
 use crate::attempt_control::{AttemptControl, AttemptRevoked};
+use crate::collect::{CollectedFiles, FileCollector};
+use crate::outcome::{StepOutcome, keep_long_output, limits_for_sandbox};
+use crate::outgoing::OutgoingFiles;
 use crate::slot_pool::{PreparedAttempt, SlotEvent, SlotPool};
 use crate::workspace::{TaskFileSource, Workspace, WorkspaceError};
-
-/// The maximum bytes that are kept of each output stream, whatever limit the operator allows. A result has up to four output
-/// streams and must fit into one report.
-const MAX_KEPT_OUTPUT: u64 = 16 << 20;
 
 /// Why a slot of the executor ran an attempt without getting a result.
 pub(crate) enum RunFailure {
@@ -37,20 +36,29 @@ pub(crate) enum RunFailure {
 
 /// The compile or execute step of a task, with all that a slot passes to the warden to run it.
 struct StepRun<'a> {
+    name: StepName,
     command: &'a StepCommand,
     args: &'a [String],
     env: &'a BTreeMap<String, String>,
     input: CommandInput,
     network: Option<&'a NetworkName>,
     limits: Limits,
-    position: StepPosition,
+    afterwards: WorkspaceUse,
 }
 
-/// Whether another step of the task follows in the same workspace, which a slot tells the warden.
+/// Whether a slot needs the workspace after a step of a task, which it tells the warden.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum StepPosition {
-    First,
-    Last,
+enum WorkspaceUse {
+    /// Another step follows, or files of the workspace are kept.
+    Needed,
+    NotNeeded,
+}
+
+/// The result of an attempt that a slot of the executor has run.
+pub(crate) struct RunResult {
+    pub(crate) result: TaskResult,
+    /// The contents that the result names, on the way to the judicator.
+    pub(crate) files: OutgoingFiles,
 }
 
 pub(crate) fn run(
@@ -58,7 +66,7 @@ pub(crate) fn run(
     warden: &mut Warden,
     workspace: &mut Workspace,
     prepared: &PreparedAttempt,
-) -> Result<TaskResult, RunFailure> {
+) -> Result<RunResult, RunFailure> {
     if prepared.control.is_revoked() {
         return Err(RunFailure::Revoked);
     }
@@ -86,10 +94,11 @@ pub(crate) fn run(
         Err(WorkspaceError::Revoked(AttemptRevoked)) => Err(RunFailure::Revoked),
         Err(error @ WorkspaceError::Failed { .. }) => Err(RunFailure::ExecutorFailure(error.to_string())),
         Err(error @ (WorkspaceError::NoSpace { .. } | WorkspaceError::TooManyFiles { .. })) => {
-            Ok(result_of_first_step(
-                prepared,
-                outcome_of_unstarted_step(OutcomeReason::DiskLimit, &error),
-            ))
+            let outcome = outcome_of_unstarted_step(OutcomeReason::DiskLimit, &error);
+            Ok(RunResult {
+                result: result_of_first_step(prepared, outcome),
+                files: OutgoingFiles::new(&slot_pool.outgoing),
+            })
         }
     };
     let progress = || prepared.control.on_operation("clear the workspace");
@@ -103,23 +112,26 @@ fn run_steps(
     warden: &mut Warden,
     workspace: &Workspace,
     prepared: &PreparedAttempt,
-) -> Result<TaskResult, RunFailure> {
+) -> Result<RunResult, RunFailure> {
     let mut result = TaskResult::default();
+    let mut files = OutgoingFiles::new(&slot_pool.outgoing);
     if let Some(compile) = &prepared.spec.compile {
         let step = StepRun {
+            name: StepName::Compile,
             command: &compile.command,
             args: &[],
             env: &compile.env,
             input: CommandInput::Bytes(Vec::new()),
             network: compile.network.as_ref(),
             limits: compile.limits,
-            position: StepPosition::First,
+            afterwards: WorkspaceUse::Needed,
         };
         let outcome = run_step(slot_pool, warden, workspace, prepared, step)?;
+        let outcome = keep_outcome(slot_pool, prepared, outcome, &mut files)?;
         let succeeded = outcome.succeeded();
         result.compile = Some(outcome);
         if !succeeded {
-            return Ok(result);
+            return Ok(RunResult { result, files });
         }
         slot_pool.send_event(SlotEvent::AttemptStarted(
             prepared.attempt_id,
@@ -128,16 +140,66 @@ fn run_steps(
     }
     let execute = &prepared.spec.execute;
     let step = StepRun {
+        name: StepName::Execute,
         command: &execute.command,
         args: &execute.args,
         env: &execute.env,
         input: input(workspace, &execute.input),
         network: execute.network.as_ref(),
         limits: execute.limits,
-        position: StepPosition::Last,
+        afterwards: match prepared.spec.keep.is_empty() {
+            true => WorkspaceUse::NotNeeded,
+            false => WorkspaceUse::Needed,
+        },
     };
-    result.execute = Some(run_step(slot_pool, warden, workspace, prepared, step)?);
-    Ok(result)
+    let outcome = run_step(slot_pool, warden, workspace, prepared, step)?;
+    result.execute = Some(keep_outcome(slot_pool, prepared, outcome, &mut files)?);
+    if !prepared.spec.keep.is_empty() {
+        let kept = keep_files(slot_pool, warden, workspace, prepared, &mut files)?;
+        (result.files, result.files_left_out) = (kept.files, kept.left_out);
+    }
+    Ok(RunResult { result, files })
+}
+
+/// Keeps the output of a step: moves what is too long for a result into the outgoing folder.
+fn keep_outcome(
+    slot_pool: &SlotPool,
+    prepared: &PreparedAttempt,
+    outcome: StepOutcome,
+    files: &mut OutgoingFiles,
+) -> Result<Outcome, RunFailure> {
+    let StepOutcome {
+        mut outcome,
+        stdout,
+        stderr,
+    } = outcome;
+    let progress = || prepared.control.start_operation("keep the output");
+    for (captured, file) in [(&mut outcome.stdout, stdout), (&mut outcome.stderr, stderr)] {
+        if let Some(file) = file {
+            keep_long_output(&slot_pool.outgoing, captured, &file, files, &progress)
+                .map_err(|AttemptRevoked| RunFailure::Revoked)?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Keeps the files of the workspace that match the task's patterns. Its processes have all exited: the warden answers only
+/// then.
+fn keep_files(
+    slot_pool: &SlotPool,
+    warden: &Warden,
+    workspace: &Workspace,
+    prepared: &PreparedAttempt,
+    files: &mut OutgoingFiles,
+) -> Result<CollectedFiles, RunFailure> {
+    let collector = FileCollector {
+        patterns: &prepared.spec.keep,
+        limits: slot_pool.keep_limits,
+        outgoing: &slot_pool.outgoing,
+        progress: &|| prepared.control.start_operation("keep the files"),
+    };
+    let collected = collector.collect(workspace.open_directory(warden), files);
+    collected.map_err(|AttemptRevoked| RunFailure::Revoked)
 }
 
 /// The result of a task whose first step failed, so that no other step runs.
@@ -146,7 +208,11 @@ fn result_of_first_step(prepared: &PreparedAttempt, outcome: Outcome) -> TaskRes
         Some(_) => (Some(outcome), None),
         None => (None, Some(outcome)),
     };
-    TaskResult { compile, execute }
+    TaskResult {
+        compile,
+        execute,
+        ..TaskResult::default()
+    }
 }
 
 fn run_step(
@@ -155,18 +221,14 @@ fn run_step(
     workspace: &Workspace,
     prepared: &PreparedAttempt,
     step: StepRun<'_>,
-) -> Result<Outcome, RunFailure> {
+) -> Result<StepOutcome, RunFailure> {
     let spec = CommandSpec {
         argv: argv(slot_pool.shell, step.command, step.args),
         env: environment(slot_pool, prepared, workspace, step.env),
         directory: workspace.directory(),
         input: step.input,
         limits: limits_for_sandbox(&step.limits),
-        max_captured_bytes: step
-            .limits
-            .output
-            .unwrap_or(slot_pool.keep_output)
-            .min(MAX_KEPT_OUTPUT),
+        max_captured_bytes: step.limits.output.unwrap_or(slot_pool.keep_output),
         network: step.network.map(NetworkName::to_string),
     };
     let run_handle = warden.new_run();
@@ -176,20 +238,27 @@ fn run_step(
     prepared
         .control
         .on_limited_operation("end the command", step.limits.wall);
-    let ran = match step.position {
-        StepPosition::First => warden.run(&run_handle, &spec),
-        StepPosition::Last => warden.run_last(&run_handle, &spec),
+    let live_outputs = &slot_pool.live_outputs;
+    let (attempt_id, run) = (&prepared.attempt_id, run_handle.number());
+    live_outputs.on_step_begun(attempt_id, step.name, warden.live_output(), run);
+    let ran = match step.afterwards {
+        WorkspaceUse::Needed => warden.run(&run_handle, &spec),
+        WorkspaceUse::NotNeeded => warden.run_last(&run_handle, &spec),
     };
-    match ran {
+    let outcome = match ran {
         // The executor killed the command, or the warden did when its deadline passed: the attempt is no longer ours.
-        Ok(outcome) => outcome_from_sandbox(outcome).ok_or(RunFailure::Revoked),
+        Ok(outcome) => StepOutcome::from_sandbox(outcome).ok_or(RunFailure::Revoked)?,
         // Reported like a program that cannot be executed: the task asked for something that does not exist.
-        Err(WardenError::Run(fault @ PlatformError::NoSuchNetwork { .. })) => Ok(Outcome {
-            exit_code: Some(NOT_EXECUTED),
-            ..outcome_of_unstarted_step(OutcomeReason::Exited, &fault)
-        }),
-        Err(error) => Err(on_warden_error(slot_pool, prepared, workspace, error)),
-    }
+        Err(WardenError::Run(fault @ PlatformError::NoSuchNetwork { .. })) => {
+            StepOutcome::without_long_output(Outcome {
+                exit_code: Some(NOT_EXECUTED),
+                ..outcome_of_unstarted_step(OutcomeReason::Exited, &fault)
+            })
+        }
+        Err(error) => return Err(on_warden_error(slot_pool, prepared, workspace, error)),
+    };
+    live_outputs.on_step_ended(attempt_id, step.name, &outcome);
+    Ok(outcome)
 }
 
 /// The exit code of a shell for a program that exists but cannot be executed.
@@ -205,54 +274,8 @@ fn outcome_of_unstarted_step(reason: OutcomeReason, why: &dyn Error) -> Outcome 
         cpu: Duration::ZERO,
         memory: 0,
         stdout: CapturedOutput::default(),
-        stderr: CapturedOutput {
-            bytes: format!("conclave: {why}\n").into(),
-            truncated: false,
-        },
+        stderr: CapturedOutput::small(format!("conclave: {why}\n")),
     }
-}
-
-/// Converts the limits of a step into those of the sandbox.
-pub fn limits_for_sandbox(limits: &Limits) -> sandbox::CommandLimits {
-    sandbox::CommandLimits {
-        wall: limits.wall,
-        cpu: limits.cpu,
-        memory: limits.memory,
-        output: limits.output,
-        processes: limits.processes,
-        file_size: limits.file_size,
-        open_files: limits.open_files.map(u64::from),
-        stack: limits.stack,
-    }
-}
-
-/// Converts the outcome of the sandbox. `None` if the command was killed by the executor and not by itself or its limits.
-pub fn outcome_from_sandbox(outcome: sandbox::CommandOutcome) -> Option<Outcome> {
-    let reason = match outcome.reason {
-        sandbox::CommandEndReason::Exited => OutcomeReason::Exited,
-        sandbox::CommandEndReason::Signalled => OutcomeReason::Signalled,
-        sandbox::CommandEndReason::TimeLimit => OutcomeReason::TimeLimit,
-        sandbox::CommandEndReason::WallLimit => OutcomeReason::WallLimit,
-        sandbox::CommandEndReason::MemoryLimit => OutcomeReason::MemoryLimit,
-        sandbox::CommandEndReason::OutputLimit => OutcomeReason::OutputLimit,
-        sandbox::CommandEndReason::ProcessLimit => OutcomeReason::ProcessLimit,
-        sandbox::CommandEndReason::DiskLimit => OutcomeReason::DiskLimit,
-        sandbox::CommandEndReason::Cancelled | sandbox::CommandEndReason::Abandoned => return None,
-    };
-    let captured = |captured: sandbox::CapturedStream| CapturedOutput {
-        bytes: captured.bytes.into(),
-        truncated: captured.truncated,
-    };
-    Some(Outcome {
-        reason,
-        exit_code: outcome.exit_code,
-        signal: outcome.signal,
-        wall: outcome.wall,
-        cpu: outcome.cpu,
-        memory: outcome.memory,
-        stdout: captured(outcome.stdout),
-        stderr: captured(outcome.stderr),
-    })
 }
 
 fn on_warden_error(
@@ -402,7 +425,7 @@ mod tests {
         let mut sleep = std::process::Command::new("sleep");
         let mut next_attempt = sleep.arg("60").current_dir(folder.path()).spawn().unwrap();
         // The attempt that was stuck has ended.
-        let control = AttemptControl::new(Duration::from_secs(30));
+        let control = AttemptControl::new(model::TaskForm::CURRENT, Duration::from_secs(30));
         assert!(!control.is_slot_stuck());
         let ended = kill_processes_in_folder(folder.path().to_path_buf(), &control);
         let ended_by_us = next_attempt.try_wait().unwrap();

@@ -3,26 +3,31 @@
 //! These are threads and not async tasks, because an attempt consists of file operations and of waiting for one process.
 
 mod kill;
+mod waiting;
 mod wardens;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::{AttemptEnd, AttemptId, CompletedAttempt, TaskResult, TaskSpec, TaskStatus, retry_delay};
+use model::{AttemptEnd, AttemptId, BlobHash, CompletedAttempt, TaskSpec, TaskStatus, retry_delay};
 use sandbox::{CommandIsolation, EnforcementError, Warden, WardenControl, WardenLauncher};
 use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
 
 use crate::attempt_control::AttemptControl;
 use crate::cache::{BlobCache, BlobPins};
+use crate::collect::KeepLimits;
+use crate::live_output::LiveOutputs;
 use crate::memory_reserve::MemoryReserve;
+use crate::outgoing::{OutgoingFiles, OutgoingFolder};
 use crate::queue::AttemptQueue;
-use crate::run::{RunFailure, run};
+use crate::run::{RunFailure, RunResult, run};
 use crate::spool::Spool;
+use crate::uploader::Uploads;
 use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
 use wardens::on_not_ready;
@@ -56,6 +61,8 @@ pub(crate) enum SlotEvent {
     ProcessesKilled(AttemptId),
     /// The machine became short of memory, or has recovered.
     MemoryReserveChanged,
+    /// A result that waited for its uploads can be reported.
+    ResultUploaded,
 }
 
 /// Why an attempt ended, as far as the report loop needs it to decide about taking further tasks.
@@ -78,12 +85,16 @@ pub(crate) struct SlotPool {
     pub(crate) work: PathBuf,
     pub(crate) cache: Arc<BlobCache>,
     pub(crate) spool: Spool,
+    pub(crate) outgoing: Arc<OutgoingFolder>,
+    pub(crate) uploads: Uploads,
     pub(crate) process_marker: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
+    pub(crate) keep_limits: KeepLimits,
     /// The shell for commands that are given as text.
     pub(crate) shell: &'static str,
     pub(crate) events: mpsc::UnboundedSender<(Instant, SlotEvent)>,
     pub(crate) reserve: MemoryReserve,
+    pub(crate) live_outputs: LiveOutputs,
     launcher: WardenLauncher,
     queue_state: Mutex<QueueState>,
     /// Signalled when an attempt is queued.
@@ -118,8 +129,10 @@ pub(crate) struct SlotPoolSetup {
     pub(crate) work: PathBuf,
     pub(crate) cache: Arc<BlobCache>,
     pub(crate) spool: Spool,
+    pub(crate) outgoing: Arc<OutgoingFolder>,
     pub(crate) process_marker: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
+    pub(crate) keep_limits: KeepLimits,
     pub(crate) shell: &'static str,
     /// Bytes of memory that must stay available to other processes.
     pub(crate) reserve: u64,
@@ -136,22 +149,33 @@ impl SlotPool {
             work,
             cache,
             spool,
+            outgoing,
             process_marker,
             keep_output,
+            keep_limits,
             shell,
             reserve,
             launcher,
         } = setup;
+        let uploads = Uploads::default();
+        // Uploads of an earlier process go on.
+        for (attempt_id, blobs) in spool.uploads() {
+            uploads.add(attempt_id, blobs);
+        }
         Arc::new(SlotPool {
             slots,
             work,
             cache,
             spool,
+            outgoing,
+            uploads,
             process_marker,
             keep_output,
+            keep_limits,
             shell,
             events,
             reserve: MemoryReserve::new(reserve),
+            live_outputs: LiveOutputs::default(),
             launcher,
             queue_state: Mutex::new(QueueState {
                 queue: AttemptQueue::new(slots as usize),
@@ -283,7 +307,7 @@ impl SlotPool {
     fn on_attempt_end(
         &self,
         prepared: &PreparedAttempt,
-        end: Result<TaskResult, RunFailure>,
+        end: Result<RunResult, RunFailure>,
         took: Duration,
     ) -> AttemptEndCause {
         let AttemptId { task, attempt, .. } = prepared.attempt_id;
@@ -291,11 +315,12 @@ impl SlotPool {
             return AttemptEndCause::NoResult;
         }
         let platform_failure = prepared.control.platform_failure();
+        let mut outgoing_files = None;
         let end = match (end, platform_failure.clone(), prepared.control.stuck_reason()) {
-            (Ok(result), ..) => {
-                let last = result.execute.as_ref().or(result.compile.as_ref());
-                let reason = last.map(|outcome| outcome.reason);
+            (Ok(RunResult { result, files }), ..) => {
+                let reason = result.last_outcome().map(|outcome| outcome.reason);
                 tracing::debug!(%task, %attempt, ?reason, ?took, "attempt ended");
+                outgoing_files = Some(files).filter(|files| !files.is_empty());
                 AttemptEnd::Result(result)
             }
             // The executor has killed the attempt; how it ended after that does not matter.
@@ -322,139 +347,51 @@ impl SlotPool {
                 AttemptEndCause::ExecutorFailure
             }
         };
-        self.spool_end(CompletedAttempt { attempt_id, end }, pause);
+        let complete = CompletedAttempt {
+            attempt_id,
+            form: prepared.control.form,
+            end,
+        };
+        self.spool_end(complete, outgoing_files, pause);
         cause
     }
 
-    /// Puts the end of an attempt into the spool; it is reported after the pause. Callers send the event afterwards.
-    pub(crate) fn spool_end(&self, complete: CompletedAttempt, pause: Duration) {
+    /// Puts the end of an attempt into the spool; it is reported after the pause and the uploads of its files. Callers send
+    /// the event afterwards.
+    pub(crate) fn spool_end(
+        &self,
+        complete: CompletedAttempt,
+        files: Option<OutgoingFiles>,
+        pause: Duration,
+    ) {
         if let AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) = &complete.end {
             let AttemptId { task, attempt, .. } = complete.attempt_id;
             tracing::warn!(%task, %attempt, why, "could not run the attempt");
         }
-        self.spool.add(complete, pause);
+        let attempt_id = complete.attempt_id;
+        let blobs = files.as_ref().map(|files| files.hashes().clone());
+        self.spool.add(complete, files, pause);
+        if let Some(blobs) = blobs {
+            self.add_uploads_if_wanted(attempt_id, blobs);
+        }
+    }
+
+    /// Uploads the blobs of a result in the spool, unless the judicator has revoked it since. The report loop removes a
+    /// revoked result first from the spool and then from the uploads, so one of both sides sees the other's change.
+    fn add_uploads_if_wanted(&self, attempt_id: AttemptId, blobs: impl IntoIterator<Item = BlobHash>) {
+        self.uploads.add(attempt_id, blobs);
+        if !self.spool.contains(&attempt_id) {
+            self.uploads.remove(&attempt_id);
+        }
     }
 
     /// An error means that the report loop has ended; then the event does not matter.
     pub(crate) fn send_event(&self, event: SlotEvent) {
+        // The result, if there is one, is in the spool.
+        if let SlotEvent::AttemptEnded(attempt_id, _) = &event {
+            self.live_outputs.on_attempt_ended(attempt_id);
+        }
         let _ = self.events.send((now(), event));
-    }
-
-    /// Returns an attempt to the queue, because another slot may have a working warden.
-    fn put_back(&self, prepared: PreparedAttempt) {
-        prepared.control.on_put_back();
-        self.queue_unless_memory_is_low(prepared, AttemptQueue::put_back);
-    }
-
-    /// Drops an attempt that has not started. The next report does not name it, so the judicator hands it out again.
-    fn give_back(&self, prepared: PreparedAttempt) {
-        let attempt_id = prepared.attempt_id;
-        drop(prepared);
-        self.send_event(SlotEvent::AttemptEnded(attempt_id, AttemptEndCause::NoResult));
-        self.cache.evict_in_background();
-    }
-
-    /// Wakes the slots. When memory has become low, the report loop gives back the queued attempts.
-    pub(crate) fn on_memory_reserve_changed(&self) {
-        // Under the lock: otherwise a slot could read the old state and then miss the notification.
-        let state = self.lock_queue();
-        self.ready.notify_all();
-        drop(state);
-        self.send_event(SlotEvent::MemoryReserveChanged);
-    }
-
-    /// Waits for `close`, up to this time. Returns whether the pool is closed.
-    pub(crate) fn wait_for_close(&self, time: Duration) -> bool {
-        let deadline = Instant::now() + time;
-        let mut state = self.lock_queue();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if state.closed || left.is_zero() {
-                return state.closed;
-            }
-            (state, _) = self
-                .closing
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Queues an attempt for a slot.
-    pub(crate) fn enqueue(&self, prepared: PreparedAttempt) {
-        self.queue_unless_memory_is_low(prepared, AttemptQueue::push);
-    }
-
-    /// While memory is low the attempt is given back instead, because it would be the first to be killed.
-    fn queue_unless_memory_is_low(
-        &self,
-        prepared: PreparedAttempt,
-        insert: fn(&mut AttemptQueue<PreparedAttempt>, PreparedAttempt, Instant),
-    ) {
-        let mut state = self.lock_queue();
-        // Checked under the lock: the report loop finds everything that was queued before memory became low.
-        if self.reserve.is_low() {
-            drop(state);
-            return self.give_back(prepared);
-        }
-        insert(&mut state.queue, prepared, now());
-        drop(state);
-        self.ready.notify_one();
-    }
-
-    /// Waits for an attempt to run; `None` when the pool is closed.
-    fn next_attempt(&self) -> Option<PreparedAttempt> {
-        let mut state = self.lock_queue();
-        loop {
-            if !self.reserve.is_low()
-                && let Some(prepared) = state.queue.pop_for_slot()
-            {
-                return Some(prepared);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// How many attempts wait for a slot.
-    pub(crate) fn waiting(&self) -> usize {
-        self.lock_queue().queue.len()
-    }
-
-    /// When an attempt will have waited for too long.
-    pub(crate) fn overdue_at(&self) -> Option<Instant> {
-        self.lock_queue().queue.overdue_at()
-    }
-
-    /// Removes the attempts that have waited for too long.
-    pub(crate) fn take_overdue(&self, now: Instant) -> Vec<AttemptId> {
-        let taken = self.lock_queue().queue.take_overdue(now);
-        self.release(taken)
-    }
-
-    /// Removes matching attempts that no slot has started.
-    pub(crate) fn remove_matching(&self, which: impl Fn(&PreparedAttempt) -> bool) -> Vec<AttemptId> {
-        let taken = self.lock_queue().queue.remove_matching(which);
-        self.release(taken)
-    }
-
-    fn release(&self, prepared: Vec<PreparedAttempt>) -> Vec<AttemptId> {
-        let attempt_ids = prepared.iter().map(|prepared| prepared.attempt_id).collect();
-        drop(prepared);
-        self.cache.evict_in_background();
-        attempt_ids
-    }
-
-    /// Ends the threads once the queue is empty.
-    pub(crate) fn close(&self) {
-        self.lock_queue().closed = true;
-        self.ready.notify_all();
-        self.closing.notify_all();
-    }
-
-    fn lock_queue(&self) -> MutexGuard<'_, QueueState> {
-        self.queue_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

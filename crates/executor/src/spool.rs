@@ -8,22 +8,31 @@
 //! When the process is killed, the next process reports the results of the journal again; the judicator ignores results that it
 //! already has. A result that was neither written nor reported is lost, and its task runs again. The journal is not
 //! synced to disk: a power failure also ends the attempts of the machine, whose tasks run again anyway.
+//!
+//! A result that names blobs is reported when all of them are uploaded. Until then it holds its files in the outgoing folder.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{AttemptEnd, AttemptId, CompletedAttempt};
+use model::{
+    AttemptEnd, AttemptId, BlobHash, CapturedOutput, CompletedAttempt, ExecutingAttempt, OutputSource,
+    ReportInstructions, TaskForm,
+};
 use supervise::{Component, Supervisor};
 
-use self::journal::{Journal, JournalFile};
+use self::journal::Journal;
+use self::result_size::{output_of, report_bytes, step_status};
 use crate::now;
+use crate::outgoing::OutgoingFiles;
 
 mod journal;
+mod open;
 mod record;
+mod result_size;
 
 /// A journal longer than this is rewritten when most of it is acknowledged.
 const COMPACT_BYTES: u64 = 64 << 20;
@@ -47,12 +56,16 @@ struct SpoolShared {
 
 /// The results in a [`Spool`], in memory. Their number is bounded by the attempts that the executor holds and by
 /// [`MAX_PAUSED`]: a judicator assigns tasks only in answers that also acknowledge results, and the executor takes none
-/// while its results, apart from paused ones, exceed one report.
+/// while its results, apart from paused ones, exceed one report, or too many of them wait for their uploads.
 #[derive(Default)]
 struct SpoolTable {
-    unanswered: BTreeMap<AttemptId, AttemptEnd>,
+    unanswered: BTreeMap<AttemptId, SpooledEnd>,
     /// Results, with the time until which no report carries them: platform failures whose tasks must not be retried yet.
     paused: BTreeMap<AttemptId, Instant>,
+    /// Results that an answered report has carried and that the answer did not name, with the time of the next try.
+    deferred: BTreeMap<AttemptId, Instant>,
+    /// The files of results that name blobs.
+    files: BTreeMap<AttemptId, ResultFiles>,
     /// Results that are not in the journal yet.
     unwritten: BTreeSet<AttemptId>,
     /// Results that the writer is writing.
@@ -64,6 +77,21 @@ struct SpoolTable {
     ended: bool,
 }
 
+/// The end of one attempt in a [`Spool`].
+struct SpooledEnd {
+    form: TaskForm,
+    end: AttemptEnd,
+    /// About how many bytes it has in a report.
+    bytes: usize,
+}
+
+/// The files of one result in a [`Spool`], whose contents the result names as blobs.
+struct ResultFiles {
+    /// Dropped only when the spool no longer needs them. At the end of the process the files stay for the next one.
+    files: ManuallyDrop<OutgoingFiles>,
+    is_uploaded: bool,
+}
+
 /// The results that a [`Spool`] gives to the report loop for the next report, and those that must wait.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ReportBatch {
@@ -72,6 +100,10 @@ pub(crate) struct ReportBatch {
     pub(crate) left_over: Vec<AttemptId>,
     /// Results whose pause is not over.
     pub(crate) paused: Vec<AttemptId>,
+    /// Results whose blobs are not uploaded.
+    pub(crate) uploading: Vec<ExecutingAttempt>,
+    /// The bytes of these results in memory.
+    pub(crate) uploading_bytes: usize,
 }
 
 /// How the last write to the spool's journal ended, which decides when the writer thread tries again.
@@ -92,27 +124,6 @@ enum JournalWork {
 }
 
 impl Spool {
-    /// Loads the results of an earlier process, adds the attempts that were interrupted when it was killed, and writes all of
-    /// them to the journal before it returns.
-    pub(crate) fn open(path: &Path, interrupted: &[AttemptId]) -> io::Result<Spool> {
-        let (mut journal, found) = JournalFile::open(path)?;
-        let mut unanswered: BTreeMap<_, _> = found
-            .into_iter()
-            .map(|complete| (complete.attempt_id, complete.end))
-            .collect();
-        for attempt_id in interrupted {
-            unanswered.entry(*attempt_id).or_insert_with(|| {
-                AttemptEnd::Broken("its executor was killed while the task was running".into())
-            });
-        }
-        let table = SpoolTable {
-            unanswered,
-            ..SpoolTable::default()
-        };
-        journal.rewrite(&table.all())?;
-        Spool::start(table, journal)
-    }
-
     fn start(table: SpoolTable, journal: impl Journal) -> io::Result<Spool> {
         let shared = Arc::new(SpoolShared {
             table: Mutex::new(table),
@@ -124,43 +135,122 @@ impl Spool {
         Ok(Spool { shared, supervisor })
     }
 
-    /// Adds the end of an attempt, unless it already has one. No report carries it before the pause is over.
-    pub(crate) fn add(&self, complete: CompletedAttempt, pause: Duration) {
+    /// Adds the end of an attempt, unless it already has one. No report carries it before the pause is over and its files are
+    /// uploaded.
+    pub(crate) fn add(&self, complete: CompletedAttempt, files: Option<OutgoingFiles>, pause: Duration) {
         let mut table = self.shared.table();
-        if let Entry::Vacant(entry) = table.unanswered.entry(complete.attempt_id) {
-            entry.insert(complete.end);
-            table.unwritten.insert(complete.attempt_id);
-            if !pause.is_zero() && table.paused.len() < MAX_PAUSED {
-                table.paused.insert(complete.attempt_id, now() + pause);
-            }
-            self.shared.changed.notify_all();
+        let Entry::Vacant(entry) = table.unanswered.entry(complete.attempt_id) else {
+            // Before the files are dropped, which takes another lock.
+            drop(table);
+            return;
+        };
+        entry.insert(SpooledEnd::new(complete.form, complete.end));
+        table.unwritten.insert(complete.attempt_id);
+        if let Some(files) = files {
+            table.files.insert(complete.attempt_id, ResultFiles::new(files));
         }
+        if !pause.is_zero() && table.paused.len() < MAX_PAUSED {
+            table.paused.insert(complete.attempt_id, now() + pause);
+        }
+        self.shared.changed.notify_all();
+    }
+
+    /// Replaces an end whose files are lost or refused. Returns false if the spool does not have it any more.
+    pub(crate) fn replace(
+        &self,
+        attempt_id: &AttemptId,
+        change: impl FnOnce(AttemptEnd) -> AttemptEnd,
+    ) -> bool {
+        let mut table = self.shared.table();
+        let Some(spooled) = table.unanswered.remove(attempt_id) else {
+            return false;
+        };
+        let replaced = SpooledEnd::new(spooled.form, change(spooled.end));
+        let needs_files = matches!(&replaced.end, AttemptEnd::Result(result) if !result.blobs().is_empty());
+        table.unanswered.insert(*attempt_id, replaced);
+        table.unwritten.insert(*attempt_id);
+        let files = match needs_files {
+            true => None,
+            false => table.files.remove(attempt_id),
+        };
+        drop(table);
+        self.shared.changed.notify_all();
+        drop(files.map(ResultFiles::release));
+        true
+    }
+
+    /// All blobs of the result are uploaded: the next report may carry it.
+    pub(crate) fn on_uploaded(&self, attempt_id: &AttemptId) {
+        if let Some(files) = self.shared.table().files.get_mut(attempt_id) {
+            files.is_uploaded = true;
+        }
+    }
+
+    /// The results whose blobs are to be uploaded.
+    pub(crate) fn uploads(&self) -> Vec<(AttemptId, Vec<BlobHash>)> {
+        let table = self.shared.table();
+        let waiting = table.files.iter().filter(|(_, files)| !files.is_uploaded);
+        let blobs = |files: &ResultFiles| files.files.hashes().iter().copied().collect();
+        waiting
+            .map(|(attempt_id, files)| (*attempt_id, blobs(files)))
+            .collect()
+    }
+
+    /// The blobs of a result that has any.
+    pub(crate) fn blobs(&self, attempt_id: &AttemptId) -> Option<BTreeSet<BlobHash>> {
+        let table = self.shared.table();
+        let files = table.files.get(attempt_id)?;
+        Some(files.files.hashes().clone())
+    }
+
+    pub(crate) fn has_uploads(&self) -> bool {
+        self.shared.table().files.values().any(|files| !files.is_uploaded)
     }
 
     /// When the next pause ends.
     pub(crate) fn next_pause_ends(&self) -> Option<Instant> {
-        self.shared.table().paused.values().min().copied()
+        let table = self.shared.table();
+        table
+            .paused
+            .values()
+            .chain(table.deferred.values())
+            .min()
+            .copied()
     }
 
     /// Ends the pauses that are over. Returns whether there were any: then a report is due.
     pub(crate) fn end_pauses_if_over(&self, now: Instant) -> bool {
-        self.end_pauses(|until| until <= now)
+        let mut table = self.shared.table();
+        let SpoolTable { paused, deferred, .. } = &mut *table;
+        let before = paused.len() + deferred.len();
+        paused.retain(|_, until| *until > now);
+        deferred.retain(|_, until| *until > now);
+        paused.len() + deferred.len() < before
     }
 
-    /// Ends all pauses, because an executor that stops does not wait for them.
+    /// Ends the pauses of platform failures, because an executor that stops does not wait for them.
     pub(crate) fn end_all_pauses(&self) -> bool {
-        self.end_pauses(|_| true)
+        let paused = std::mem::take(&mut self.shared.table().paused);
+        !paused.is_empty()
     }
 
-    fn end_pauses(&self, is_over: impl Fn(Instant) -> bool) -> bool {
-        let paused = &mut self.shared.table().paused;
-        let before = paused.len();
-        paused.retain(|_, until| !is_over(*until));
-        paused.len() < before
+    /// The last report carries all results.
+    pub(crate) fn end_all_deferrals(&self) {
+        self.shared.table().deferred.clear();
     }
 
     pub(crate) fn contains(&self, attempt_id: &AttemptId) -> bool {
         self.shared.table().unanswered.contains_key(attempt_id)
+    }
+
+    /// The output stream of a result; empty if its step did not run. `None` if there is no result.
+    pub(crate) fn captured_output(
+        &self,
+        attempt_id: &AttemptId,
+        source: OutputSource,
+    ) -> Option<CapturedOutput> {
+        let table = self.shared.table();
+        output_of(&table.unanswered.get(attempt_id)?.end, source)
     }
 
     /// At least one result, and more as long as they fit into these limits.
@@ -168,18 +258,23 @@ impl Spool {
         let mut batch = ReportBatch::default();
         let mut total = 0;
         let table = self.shared.table();
-        for (attempt_id, end) in &table.unanswered {
-            if table.paused.contains_key(attempt_id) {
+        for (attempt_id, spooled) in &table.unanswered {
+            if table.is_uploading(attempt_id) {
+                batch.uploading_bytes += spooled.bytes;
+                batch.uploading.push(ExecutingAttempt {
+                    attempt_id: *attempt_id,
+                    status: step_status(&spooled.end),
+                });
+                continue;
+            }
+            if table.paused.contains_key(attempt_id) || table.deferred.contains_key(attempt_id) {
                 batch.paused.push(*attempt_id);
                 continue;
             }
-            total += approximate_bytes(end);
+            total += spooled.bytes;
             let complete = &mut batch.complete;
             if complete.is_empty() || (total <= bytes && complete.len() < results) {
-                complete.push(CompletedAttempt {
-                    attempt_id: *attempt_id,
-                    end: end.clone(),
-                });
+                complete.push(spooled.complete(*attempt_id));
             } else {
                 batch.left_over.push(*attempt_id);
             }
@@ -187,19 +282,42 @@ impl Spool {
         batch
     }
 
-    /// Removes results that a judicator has acknowledged.
-    pub(crate) fn on_answered(&self, attempt_ids: &[AttemptId]) {
+    /// Removes results that a judicator has acknowledged, and defers reported ones that its answer does not name. Returns
+    /// the files of the removed ones; the caller ends their uploads before it drops them.
+    pub(crate) fn on_answered(
+        &self,
+        reported: &[AttemptId],
+        answer: &ReportInstructions,
+        again_at: Instant,
+    ) -> Vec<(AttemptId, OutgoingFiles)> {
+        let mut released = Vec::new();
         let mut table = self.shared.table();
-        for attempt_id in attempt_ids {
+        for attempt_id in &answer.delete {
             table.unanswered.remove(attempt_id);
             table.paused.remove(attempt_id);
+            table.deferred.remove(attempt_id);
             table.unwritten.remove(attempt_id);
             table.being_written.remove(attempt_id);
+            if let Some(files) = table.files.remove(attempt_id) {
+                released.push((*attempt_id, files.release()));
+            }
+        }
+        for attempt_id in &answer.upload_again {
+            if let Some(files) = table.files.get_mut(attempt_id) {
+                files.is_uploaded = false;
+            }
+        }
+        // A judicator that does not know the form of a task leaves its result to others.
+        for attempt_id in reported {
+            if table.unanswered.contains_key(attempt_id) && !table.is_uploading(attempt_id) {
+                table.deferred.insert(*attempt_id, again_at);
+            }
         }
         // In other cases the writer has nothing to do.
         if table.unanswered.is_empty() || table.large {
             self.shared.changed.notify_all();
         }
+        released
     }
 
     /// Waits until all results are written, up to this time or until a write fails. Returns how many are not written.
@@ -298,7 +416,12 @@ impl SpoolShared {
 impl SpoolTable {
     /// What to write to a journal of this length, if anything.
     fn pending_work(&mut self, length: u64) -> Option<JournalWork> {
-        let live = || self.unanswered.values().map(approximate_bytes).sum::<usize>() as u64;
+        let live = || {
+            self.unanswered
+                .values()
+                .map(|spooled| spooled.bytes)
+                .sum::<usize>() as u64
+        };
         if self.unanswered.is_empty() && length > 0 || self.large && live() < length / 2 {
             self.being_written = std::mem::take(&mut self.unwritten);
             return Some(JournalWork::Rewrite(self.all()));
@@ -319,25 +442,46 @@ impl SpoolTable {
             .collect()
     }
 
-    /// Cheap: the bytes of the outputs are shared, not copied.
     fn complete(&self, attempt_id: &AttemptId) -> Option<CompletedAttempt> {
-        let end = self.unanswered.get(attempt_id)?.clone();
-        Some(CompletedAttempt {
-            attempt_id: *attempt_id,
-            end,
-        })
+        let spooled = self.unanswered.get(attempt_id)?;
+        Some(spooled.complete(*attempt_id))
+    }
+
+    fn is_uploading(&self, attempt_id: &AttemptId) -> bool {
+        let files = self.files.get(attempt_id);
+        files.is_some_and(|files| !files.is_uploaded)
     }
 }
 
-/// About how many bytes a result has on the wire.
-fn approximate_bytes(end: &AttemptEnd) -> usize {
-    match end {
-        AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => why.len(),
-        AttemptEnd::Result(result) => [&result.compile, &result.execute]
-            .into_iter()
-            .flatten()
-            .map(|outcome| outcome.stdout.bytes.len() + outcome.stderr.bytes.len() + 100)
-            .sum(),
+impl ResultFiles {
+    fn new(files: OutgoingFiles) -> ResultFiles {
+        ResultFiles {
+            files: ManuallyDrop::new(files),
+            is_uploaded: false,
+        }
+    }
+
+    fn release(self) -> OutgoingFiles {
+        ManuallyDrop::into_inner(self.files)
+    }
+}
+
+impl SpooledEnd {
+    fn new(form: TaskForm, end: AttemptEnd) -> SpooledEnd {
+        SpooledEnd {
+            bytes: report_bytes(&end),
+            form,
+            end,
+        }
+    }
+
+    /// Cheap: the bytes of the outputs are shared, not copied.
+    fn complete(&self, attempt_id: AttemptId) -> CompletedAttempt {
+        CompletedAttempt {
+            attempt_id,
+            form: self.form,
+            end: self.end.clone(),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, AttemptNumber, Content, SessionId, TaskSpec};
+use model::{AttemptId, AttemptNumber, Content, SessionId, TaskForm, TaskSpec};
 use nix::fcntl::OFlag;
 use sandbox::{CommandIsolation, Warden, WardenError};
 use thiserror::Error;
@@ -113,6 +113,20 @@ impl Workspace {
         }
     }
 
+    /// Opens the working directory of the commands, to read what they left there.
+    pub(crate) fn open_directory(&self, warden: &Warden) -> io::Result<File> {
+        let directory = match self {
+            Workspace::OnDisk(workspace) => workspace.directory(),
+            Workspace::InCell(_) => in_cell::directory(warden)?,
+        };
+        // With `O_PATH`, a folder without permissions can be opened, and the error is that of its first entry.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(directory)
+    }
+
     pub(crate) fn temporary(&self) -> PathBuf {
         match self {
             Workspace::OnDisk(workspace) => workspace.temporary(),
@@ -163,14 +177,14 @@ fn make_folders(directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
 }
 
 /// Records the attempt, so that the next process knows what was running if this one is killed.
-fn write_attempt(file: &File, attempt_id: &AttemptId) -> io::Result<()> {
+fn write_attempt(file: &File, attempt_id: &AttemptId, form: TaskForm) -> io::Result<()> {
     let AttemptId {
         task,
         session,
         attempt,
     } = attempt_id;
     // All lines have the same length, so the file needs no truncation.
-    let line = format!("{task} {session} {attempt:>10}\n");
+    let line = format!("{task} {session} {attempt:>10} {form:>10}\n");
     file.write_all_at(line.as_bytes(), 0)
 }
 
@@ -219,7 +233,7 @@ fn copy(from: &File, to: &mut File, path: &Path, source: &TaskFileSource<'_>) ->
 }
 
 /// The attempt that started last in each workspace. It may have ended.
-pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<AttemptId>> {
+pub(crate) fn last_attempts(work: &Path) -> io::Result<Vec<(AttemptId, TaskForm)>> {
     let mut attempts = Vec::new();
     for entry in fs::read_dir(work)? {
         let path = entry?.path().join(ATTEMPT);
@@ -248,16 +262,19 @@ fn read_line(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-fn read_attempt(line: &str) -> Option<AttemptId> {
+/// Also reads the form of the attempt's task. Earlier versions did not write it.
+fn read_attempt(line: &str) -> Option<(AttemptId, TaskForm)> {
     let mut words = line.split_whitespace();
     let task = words.next()?.parse().ok()?;
     let session = SessionId(Uuid::try_parse(words.next()?).ok()?);
     let attempt = AttemptNumber(words.next()?.parse().ok()?);
-    Some(AttemptId {
+    let form = words.next().and_then(|form| form.parse().ok());
+    let attempt_id = AttemptId {
         task,
         session,
         attempt,
-    })
+    };
+    Some((attempt_id, form.map_or(TaskForm::UNRECORDED, TaskForm)))
 }
 
 fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
@@ -288,10 +305,14 @@ mod tests {
         workspace.create_folders(&|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
         let (first, second) = (attempt_id(4_000_000_000), attempt_id(2));
-        workspace.write_attempt(&first).unwrap();
-        assert_eq!(last_attempts(work.path()).unwrap(), [first]);
-        workspace.write_attempt(&second).unwrap();
-        assert_eq!(last_attempts(work.path()).unwrap(), [second]);
+        let (old, new) = (TaskForm::UNRECORDED, TaskForm(4_000_000_000));
+        workspace.write_attempt(&first, new).unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), [(first, new)]);
+        workspace.write_attempt(&second, TaskForm::CURRENT).unwrap();
+        assert_eq!(last_attempts(work.path()).unwrap(), [(second, TaskForm::CURRENT)]);
+        let AttemptId { task, session, .. } = first;
+        let of_earlier_version = format!("{task} {session} {:>10}\n", first.attempt);
+        assert_eq!(read_attempt(&of_earlier_version), Some((first, old)));
     }
 
     /// A task can have gigabytes of files.

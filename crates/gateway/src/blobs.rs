@@ -98,7 +98,7 @@ pub(crate) async fn put(
     let exceeded = Arc::new(AtomicBool::new(false));
     let put = gateway
         .calls
-        .put_blob(hash, limit_size(body, limit, exceeded.clone()))
+        .put_blob(hash, None, limit_size(body, limit, exceeded.clone()))
         .await;
     if exceeded.load(Ordering::Relaxed) {
         return Err(RequestError::BodyTooLarge { limit, actual: None });

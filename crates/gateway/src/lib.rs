@@ -12,9 +12,13 @@
 mod blobs;
 mod body;
 mod caller;
+mod content_disposition;
 mod cross_site;
 mod drain_refused_body;
+#[cfg(test)]
+mod fake_calls;
 mod gateway;
+mod groups;
 mod health;
 mod http_metrics;
 mod min_rate;
@@ -28,6 +32,7 @@ mod params;
 mod problem_response;
 mod quota_key;
 mod quota_pool;
+mod range_request;
 mod request_error;
 mod request_limits;
 mod request_quota;

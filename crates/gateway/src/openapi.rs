@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
 use crate::body::JSON;
 use crate::gateway::Gateway;
-use crate::{GatewayOptions, MetricsAccess, blobs, health, nodes, tasks};
+use crate::{GatewayOptions, MetricsAccess, blobs, groups, health, nodes, tasks};
 use errors::ErrorModifier;
 use example::ExampleModifier;
 use forms::FormModifier;
@@ -29,13 +29,19 @@ use forms::FormModifier;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        tasks::add, tasks::add_many, tasks::search, tasks::get, tasks::cancel, tasks::output, tasks::events,
+        tasks::add, tasks::add_many, tasks::search, tasks::get, tasks::cancel, tasks::cancel_many, tasks::retry,
+        tasks::output, tasks::events, tasks::file, tasks::files_zip, tasks::files_tar,
+        groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
         nodes::executors, nodes::judicators, nodes::stats,
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
-        api::TaskEvent, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, api::StepName, api::OutputName,
+        api::TaskEvent, api::OutputEvent, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, tasks::OutputEventId,
+        api::schema::Step, api::schema::Stream, api::schema::AttemptEnd, api::schema::LeftOutReason, api::schema::Flag,
+        api::schema::GroupName, api::schema::GroupCursor, api::schema::Label, api::schema::Labels,
+        api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
+        api::schema::ProcessCount, api::schema::OpenFileCount,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
         api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
@@ -44,6 +50,7 @@ use forms::FormModifier;
     )),
     tags(
         (name = "tasks", description = "Add tasks, follow them, get their output"),
+        (name = "groups", description = "Sets of tasks that are followed as one"),
         (name = "blobs", description = "Contents of files by hash: uploaded once, used by many tasks"),
         (name = "nodes", description = "Executors, judicators and statistics"),
         (name = "operations", description = "Health and metrics, for operators"),
@@ -75,20 +82,30 @@ pub(crate) fn document(options: &GatewayOptions) -> serde_json::Value {
         tasks.max_items = Some(options.max_batch);
     }
     let mut document = serde_json::to_value(document).unwrap_or_default();
-    allow_empty_search_parameters(&mut document);
+    allow_empty_parameters(&mut document);
     api::schema::set_task_size_limits(&mut document["components"]["schemas"], &options.task_size_limits);
     document
 }
 
-/// Allows empty parameters of a search, which HTML forms send. utoipa has no builder method for it.
-fn allow_empty_search_parameters(document: &mut serde_json::Value) {
-    let parameters = document.pointer_mut("/paths/~1api~1v1~1tasks/get/parameters");
-    for parameter in parameters
-        .and_then(|all| all.as_array_mut())
-        .into_iter()
-        .flatten()
-    {
-        parameter["allowEmptyValue"] = true.into();
+/// Allows empty parameters of a search, which HTML forms send, and flags without a value. utoipa has no builder method for
+/// it.
+fn allow_empty_parameters(document: &mut serde_json::Value) {
+    let paths = document["paths"].as_object_mut();
+    for (path, operations) in paths.into_iter().flatten() {
+        for operation in operations
+            .as_object_mut()
+            .into_iter()
+            .flat_map(|all| all.values_mut())
+        {
+            let parameters = operation.get_mut("parameters").and_then(|all| all.as_array_mut());
+            for parameter in parameters.into_iter().flatten() {
+                let is_search = matches!(path.as_str(), "/api/v1/tasks" | "/api/v1/groups");
+                let is_flag = matches!(parameter["name"].as_str(), Some("follow" | "output"));
+                if parameter["in"] == "query" && parameter["name"] != "wait" && (is_search || is_flag) {
+                    parameter["allowEmptyValue"] = true.into();
+                }
+            }
+        }
     }
 }
 
@@ -195,6 +212,8 @@ mod tests {
         };
         for (path, operations) in document["paths"].as_object().unwrap() {
             for operation in operations.as_object().unwrap().values() {
+                let parameters = operation.get("parameters");
+                assert!(parameters.is_none_or(|all| all.is_array()), "{path}: {operation}");
                 for parameter in operation["parameters"].as_array().into_iter().flatten() {
                     let schema = schema_of(parameter);
                     let name = parameter["name"].as_str().unwrap();
@@ -248,7 +267,7 @@ mod tests {
     fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 12, "{:?}", paths.keys());
+        assert_eq!(paths.len(), 20, "{:?}", paths.keys());
         for (path, operations) in paths {
             for (method, operation) in operations.as_object().unwrap() {
                 assert!(operation["summary"].is_string(), "{method} {path}");

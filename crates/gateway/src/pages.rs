@@ -2,12 +2,15 @@
 
 mod docs;
 mod format;
+mod groups;
+mod kept_files;
 mod layout;
 mod list;
 mod problem;
 mod task;
 
 pub(crate) use docs::docs;
+pub(crate) use groups::{group, groups};
 pub(crate) use list::list;
 pub(crate) use problem::{method_not_allowed, route_not_found, show_problem};
 pub(crate) use task::{cancel, task};

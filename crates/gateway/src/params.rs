@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use api::{HumanDuration, OutputName, StepName};
+use api::HumanDuration;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use model::{BlobHash, InvalidField, TaskId};
+use model::{BlobHash, GroupName, InvalidField, OutputSource, TaskId, UserName};
 use percent_encoding::percent_decode_str;
 
 use crate::GatewayOptions;
@@ -21,8 +21,37 @@ pub(crate) struct BlobPath(pub(crate) BlobHash);
 /// The path `{id}/{step}/{output}` of a gateway URL that names an output stream of a task, as an axum extractor.
 pub(crate) struct OutputPath {
     pub(crate) id: TaskId,
-    pub(crate) step: StepName,
-    pub(crate) output: OutputName,
+    pub(crate) source: OutputSource,
+}
+
+/// The path `{id}/files/{path}` of a gateway URL that names a kept file of a task, as an axum extractor.
+pub(crate) struct FilePath {
+    pub(crate) id: TaskId,
+    pub(crate) path: String,
+}
+
+/// The group `{group}` in the path of a gateway URL, as an axum extractor.
+pub(crate) struct GroupPath(pub(crate) GroupName);
+
+impl<S: Send + Sync> FromRequestParts<S> for FilePath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<FilePath, RequestError> {
+        let path = path_parameter(parts, state, "path").await?;
+        let TaskPath(id) = TaskPath::from_request_parts(parts, state).await?;
+        Ok(FilePath { id, path })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for GroupPath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<GroupPath, RequestError> {
+        let text = path_parameter(parts, state, "group").await?;
+        GroupName::new(text)
+            .map(GroupPath)
+            .map_err(|error| InvalidField::new("group", error.to_string()).into())
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for OutputPath {
@@ -34,15 +63,12 @@ impl<S: Send + Sync> FromRequestParts<S> for OutputPath {
             [output, step, ..] => (step, output),
             _ => return Err(not_found()),
         };
-        let step = [StepName::Compile, StepName::Execute]
+        let source = OutputSource::ALL
             .into_iter()
-            .find(|known| known.as_str() == step);
-        let output = [OutputName::Stdout, OutputName::Stderr]
-            .into_iter()
-            .find(|known| known.as_str() == output);
-        let (step, output) = step.zip(output).ok_or_else(not_found)?;
+            .find(|known| known.step.as_str() == step && known.stream.as_str() == output)
+            .ok_or_else(not_found)?;
         let TaskPath(id) = TaskPath::from_request_parts(parts, state).await?;
-        Ok(OutputPath { id, step, output })
+        Ok(OutputPath { id, source })
     }
 }
 
@@ -113,22 +139,75 @@ pub(crate) fn refuse_parameters(uri: &Uri) -> Result<(), InvalidField> {
     }
 }
 
+/// The query parameters of a route that has only these.
+pub(crate) fn known_parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, InvalidField> {
+    let parameters = query_parameters(uri)?;
+    match parameters
+        .iter()
+        .find(|(name, _)| !known.contains(&name.as_str()))
+    {
+        None => Ok(parameters),
+        Some((name, _)) => {
+            let known: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
+            let problem = format!(
+                "is not a known parameter; this call has only {}",
+                known.join(" and ")
+            );
+            Err(InvalidField::new(name, problem))
+        }
+    }
+}
+
+/// A parameter that is set or not. Its name alone sets it.
+pub(crate) fn flag(name: &str, value: &str) -> Result<bool, InvalidField> {
+    match value {
+        "" | "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(InvalidField::new(name, format!("'{value}' is not true or false"))),
+    }
+}
+
 /// The value of `wait`, which is the only query parameter of its routes.
 pub(crate) fn wait_parameter(uri: &Uri, options: &GatewayOptions) -> Result<Option<Duration>, InvalidField> {
-    let mut wait = None;
-    for (name, value) in query_parameters(uri)? {
-        if name != "wait" {
-            return Err(InvalidField::new(
-                name,
-                "is not a known parameter; this call has only 'wait'",
-            ));
+    let parameters = known_parameters(uri, &["wait"])?;
+    let last = parameters.last();
+    last.map(|(_, value)| parse_wait(value, options)).transpose()
+}
+
+fn parse_wait(value: &str, options: &GatewayOptions) -> Result<Duration, InvalidField> {
+    let HumanDuration(asked) = value
+        .parse()
+        .map_err(|problem: String| InvalidField::new("wait", problem))?;
+    Ok(asked.min(options.max_wait))
+}
+
+/// The query parameters of a call on a group.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupParameters {
+    pub(crate) user: Option<UserName>,
+    pub(crate) wait: Option<Duration>,
+}
+
+impl GroupParameters {
+    /// `known` is which of `user` and `wait` the call has.
+    pub(crate) fn read(
+        uri: &Uri,
+        known: &[&str],
+        options: &GatewayOptions,
+    ) -> Result<GroupParameters, InvalidField> {
+        let mut parameters = GroupParameters::default();
+        for (name, value) in known_parameters(uri, known)? {
+            match name.as_str() {
+                "wait" => parameters.wait = Some(parse_wait(&value, options)?),
+                _ => {
+                    let user = UserName::new(value);
+                    let user = user.map_err(|error| InvalidField::new("user", error.to_string()))?;
+                    parameters.user = Some(user);
+                }
+            }
         }
-        let HumanDuration(asked) = value
-            .parse()
-            .map_err(|problem: String| InvalidField::new("wait", problem))?;
-        wait = Some(asked.min(options.max_wait));
+        Ok(parameters)
     }
-    Ok(wait)
 }
 
 #[cfg(test)]
@@ -157,6 +236,30 @@ mod tests {
         check("wait=", Err("wait"));
         check("wait=soon", Err("wait"));
         check("wiat=1", Err("wiat"));
+    }
+
+    #[test]
+    fn the_parameters_of_a_group_are_read() {
+        let check = |query: &str, known: &[&str], expected: Result<GroupParameters, &str>| {
+            let uri: Uri = format!("/groups/g?{query}").parse().unwrap();
+            let found = GroupParameters::read(&uri, known, &GatewayOptions::default());
+            assert_eq!(
+                found.map_err(|invalid| invalid.field),
+                expected.map_err(String::from),
+                "{query}"
+            );
+        };
+        let user = Some(UserName::new("ada").unwrap());
+        let wait = Some(Duration::from_secs(10));
+        check(
+            "user=ada&wait=10",
+            &["user", "wait"],
+            Ok(GroupParameters { user, wait }),
+        );
+        check("", &["user"], Ok(GroupParameters::default()));
+        check("user=", &["user"], Err("user"));
+        check("wait=10", &["user"], Err("wait"));
+        check("user=%07", &["user"], Err("user"));
     }
 
     #[test]

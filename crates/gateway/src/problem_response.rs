@@ -18,7 +18,7 @@ pub(crate) struct ProblemKind {
 }
 
 /// Every kind, in the order in which the documentation lists them.
-pub(crate) const PROBLEM_KINDS: [&ProblemKind; 16] = [
+pub(crate) const PROBLEM_KINDS: [&ProblemKind; 19] = [
     &MALFORMED,
     &NO_TOKEN,
     &CROSS_SITE,
@@ -27,14 +27,17 @@ pub(crate) const PROBLEM_KINDS: [&ProblemKind; 16] = [
     &TOO_SLOW,
     &CONFLICT,
     &DONE,
+    &NOT_DONE,
     &TOO_LARGE,
     &MEDIA_TYPE,
+    &RANGE,
     &INVALID,
     &TOO_MANY,
     &INTERNAL,
     &BUSY,
     &UNAVAILABLE,
     &FULL,
+    &NEWER_FORM,
 ];
 
 const MALFORMED: ProblemKind = kind(StatusCode::BAD_REQUEST, "malformed", "Malformed request");
@@ -45,11 +48,17 @@ const NO_METHOD: ProblemKind = kind(StatusCode::METHOD_NOT_ALLOWED, "method", "M
 const TOO_SLOW: ProblemKind = kind(StatusCode::REQUEST_TIMEOUT, "too-slow", "Request body too slow");
 const CONFLICT: ProblemKind = kind(StatusCode::CONFLICT, "conflict", "Conflict with an existing task");
 const DONE: ProblemKind = kind(StatusCode::CONFLICT, "done", "Task already done");
+const NOT_DONE: ProblemKind = kind(StatusCode::CONFLICT, "not-done", "Task not done");
 const TOO_LARGE: ProblemKind = kind(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large");
 const MEDIA_TYPE: ProblemKind = kind(
     StatusCode::UNSUPPORTED_MEDIA_TYPE,
     "media-type",
     "Unsupported media type",
+);
+const RANGE: ProblemKind = kind(
+    StatusCode::RANGE_NOT_SATISFIABLE,
+    "range",
+    "Range not satisfiable",
 );
 const INVALID: ProblemKind = kind(
     StatusCode::UNPROCESSABLE_ENTITY,
@@ -66,6 +75,12 @@ const BUSY: ProblemKind = kind(StatusCode::SERVICE_UNAVAILABLE, "busy", "Busy");
 const UNAVAILABLE: ProblemKind = kind(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Unavailable");
 const FULL: ProblemKind = kind(StatusCode::SERVICE_UNAVAILABLE, "full", "The store is full");
 
+const NEWER_FORM: ProblemKind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "newer-form",
+    "Task of a newer version of Conclave",
+);
+
 const fn kind(status: StatusCode, name: &'static str, title: &'static str) -> ProblemKind {
     ProblemKind { status, name, title }
 }
@@ -78,8 +93,13 @@ impl RequestError {
         match self {
             RequestError::Call(error) => match error {
                 CallError::Invalid(_) | CallError::WrongHash { .. } => &INVALID,
-                CallError::NoTask(_) | CallError::NoBlob(_) | CallError::DamagedBlob(_) => &NOT_FOUND,
+                CallError::NoTask(_)
+                | CallError::NoGroup(_)
+                | CallError::NoBlob(_)
+                | CallError::DamagedBlob(_) => &NOT_FOUND,
                 CallError::Conflict(_) => &CONFLICT,
+                CallError::NotDone(_) => &NOT_DONE,
+                CallError::NewerForm(_) => &NEWER_FORM,
                 CallError::TooLarge { .. } => &TOO_LARGE,
                 CallError::Busy(_) => &BUSY,
                 CallError::Unavailable(_) => &UNAVAILABLE,
@@ -90,7 +110,10 @@ impl RequestError {
             RequestError::Malformed(_) | RequestError::BodyInterrupted(_) => &MALFORMED,
             RequestError::BodyTooLarge { .. } => &TOO_LARGE,
             RequestError::UnsupportedMediaType { .. } => &MEDIA_TYPE,
-            RequestError::RouteNotFound(_) | RequestError::NoOutcome { .. } => &NOT_FOUND,
+            RequestError::RouteNotFound(_) | RequestError::NoOutcome { .. } | RequestError::NoFile { .. } => {
+                &NOT_FOUND
+            }
+            RequestError::RangeNotSatisfiable { .. } => &RANGE,
             RequestError::MethodNotAllowed { .. } => &NO_METHOD,
             RequestError::Conflict { .. } => &CONFLICT,
             RequestError::AlreadyDone { .. } => &DONE,
@@ -193,6 +216,12 @@ impl IntoResponse for RequestError {
         {
             http_metrics::count_quota_exceeded(exceeded);
         }
+        let content_range = match self {
+            RequestError::RangeNotSatisfiable { size } => {
+                HeaderValue::try_from(format!("bytes */{size}")).ok()
+            }
+            _ => None,
+        };
         let problem = self.problem();
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
@@ -201,6 +230,9 @@ impl IntoResponse for RequestError {
             header::CONTENT_TYPE,
             HeaderValue::from_static(Problem::MEDIA_TYPE),
         );
+        if let Some(content_range) = content_range {
+            headers.insert(header::CONTENT_RANGE, content_range);
+        }
         match status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
@@ -241,6 +273,33 @@ mod tests {
         let id = TaskId(uuid::Uuid::now_v7());
         let hash = BlobHash([1; 32]);
         check(CallError::NoTask(id).into(), 404, None, "does not exist");
+        let group = model::GroupKey {
+            user: model::UserName::new("ada").unwrap(),
+            group: model::GroupName::new("sweep").unwrap(),
+        };
+        check(
+            CallError::NoGroup(group).into(),
+            404,
+            None,
+            "user ada has no task in the group sweep",
+        );
+        check(CallError::NotDone(id).into(), 409, None, "wait until it is done");
+        let newer = CallError::NewerForm(model::TaskForm(9));
+        check(newer.into(), 503, None, "upgrade Conclave");
+        check(
+            RequestError::RangeNotSatisfiable { size: 7 },
+            416,
+            None,
+            "7 bytes",
+        );
+        let status = TaskStatus::Running;
+        let path = "a.csv".to_string();
+        check(
+            RequestError::NoFile { id, path, status },
+            404,
+            None,
+            "when the task is done",
+        );
         check(CallError::NoBlob(hash).into(), 404, None, "put it first");
         check(CallError::DamagedBlob(hash).into(), 404, None, "put it again");
         check(CallError::Conflict(id).into(), 409, None, "other content");

@@ -44,6 +44,14 @@ pub(crate) enum RequestError {
         step: &'static str,
         status: TaskStatus,
     },
+    #[error("task {id} has no kept file '{path}'{}", why_no_file(*status))]
+    NoFile {
+        id: TaskId,
+        path: String,
+        status: TaskStatus,
+    },
+    #[error("the range is outside of the content, which has {size} bytes")]
+    RangeNotSatisfiable { size: u64 },
     #[error("task {id} cannot be cancelled: it is already done with status {status}")]
     AlreadyDone { id: TaskId, status: TaskStatus },
     #[error("a token is required; send it as `Authorization: Bearer TOKEN`")]
@@ -81,6 +89,14 @@ fn why_no_outcome(status: TaskStatus) -> &'static str {
         ": the task has no such step, or it ended before it"
     } else {
         " yet; get it when the task is done, or add tasks with ?wait="
+    }
+}
+
+fn why_no_file(status: TaskStatus) -> &'static str {
+    if status.is_done() {
+        "; `result.files` of the task lists them"
+    } else {
+        " yet; files are kept when the task is done"
     }
 }
 

@@ -162,16 +162,16 @@ fn is_read_only(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+/// A kept file may have this name, too.
 fn is_event_stream(uri: &Uri) -> bool {
-    uri.path().ends_with("/events")
+    uri.path().ends_with("/events") && !uri.path().contains("/files/")
 }
 
-/// Whether the request waits for a task or follows its events.
+/// Whether the request waits for a task or follows its events or its output.
 pub(crate) fn waits_for_task(uri: &Uri) -> bool {
-    is_event_stream(uri)
-        || uri
-            .query()
-            .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("wait=")))
+    let waits =
+        |pair: &str| pair.starts_with("wait=") || matches!(pair, "follow" | "follow=" | "follow=true");
+    is_event_stream(uri) || uri.query().is_some_and(|query| query.split('&').any(waits))
 }
 
 /// Text searches have their own limit: a store runs few of them at a time, in the order in which they arrive.
@@ -199,6 +199,11 @@ mod tests {
         check("/api/v1/tasks?wait=3", true);
         check("/api/v1/tasks/x?a=b&wait=3", true);
         check("/api/v1/tasks/x/events", true);
+        check("/api/v1/tasks/x/files/events", false);
+        check("/api/v1/groups/g/events", true);
+        check("/api/v1/tasks/x/execute/stdout?follow", true);
+        check("/api/v1/tasks/x/execute/stdout?offset=7&follow=true", true);
+        check("/api/v1/tasks/x/execute/stdout?follow=false", false);
         check("/api/v1/tasks?text=wait", false);
         check("/api/v1/tasks", false);
     }

@@ -10,17 +10,28 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    MetricsAccess, blobs, caller, cross_site, drain_refused_body, health, http_metrics, nodes, openapi,
-    pages, request_error, request_limits, tasks,
+    MetricsAccess, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics, nodes,
+    openapi, pages, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     let api = Router::new()
-        .route("/api/v1/tasks", post(tasks::add).get(tasks::search))
+        .route(
+            "/api/v1/tasks",
+            post(tasks::add).get(tasks::search).delete(tasks::cancel_many),
+        )
         .route("/api/v1/tasks/batch", post(tasks::add_many))
         .route("/api/v1/tasks/{id}", get(tasks::get).delete(tasks::cancel))
         .route("/api/v1/tasks/{id}/events", get(tasks::events))
+        .route("/api/v1/tasks/{id}/retry", post(tasks::retry))
+        .route("/api/v1/tasks/{id}/files/{*path}", get(tasks::file))
+        .route("/api/v1/tasks/{id}/files.zip", get(tasks::files_zip))
+        .route("/api/v1/tasks/{id}/files.tar", get(tasks::files_tar))
         .route("/api/v1/tasks/{id}/{step}/{output}", get(tasks::output))
+        .route("/api/v1/groups", get(groups::list))
+        .route("/api/v1/groups/{group}", get(groups::get).delete(groups::cancel))
+        .route("/api/v1/groups/{group}/retry", post(groups::retry))
+        .route("/api/v1/groups/{group}/events", get(groups::events))
         .route(
             "/api/v1/blobs/{sha256}",
             get(blobs::get).head(blobs::has).put(blobs::put),
@@ -32,7 +43,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     let pages = Router::new()
         .route("/", get(pages::list))
         .route("/tasks/{id}", get(pages::task))
-        .route("/tasks/{id}/cancel", post(pages::cancel));
+        .route("/tasks/{id}/cancel", post(pages::cancel))
+        .route("/groups", get(pages::groups))
+        .route("/groups/{group}", get(pages::group));
 
     // The last layer runs first: origin of the request, authentication, request limits.
     let guard = |routes: Router<Arc<Gateway>>| {

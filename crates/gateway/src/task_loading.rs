@@ -1,9 +1,12 @@
 //! Limits the number of tasks that are loaded from a judicator at one time.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
-use model::Task;
+use model::{Task, TaskId};
 use rpc::CallError;
+use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
 use crate::quota_pool::{QuotaExceeded, QuotaPermit};
@@ -36,6 +39,24 @@ impl Gateway {
         Ok(LoadedTask { task, permit })
     }
 
+    /// Loads a task for the body of a response, and returns what `extract` copies from it. In a task of its own, which ends
+    /// with the caller: the body is not polled while its client does not read, and would otherwise hold a permit meanwhile.
+    pub(crate) async fn load_for_body<T: Send + 'static>(
+        self: &Arc<Self>,
+        quota: &RequestQuota,
+        (id, wait): (TaskId, Duration),
+        extract: impl FnOnce(&Task) -> T + Send + 'static,
+    ) -> Result<T, RequestError> {
+        let (gateway, quota) = (self.clone(), quota.clone());
+        run_in_own_task(async move {
+            let call = gateway.calls.get(id, Some(wait));
+            let loaded = gateway.load_task(&quota, call).await?;
+            Ok(extract(&loaded.task))
+        })
+        .await
+        .unwrap_or_else(|| Err(CallError::Unavailable("the gateway stops; try again".into()).into()))
+    }
+
     pub(crate) async fn acquire_load_permit(
         &self,
         quota: &RequestQuota,
@@ -44,4 +65,14 @@ impl Gateway {
             .acquire_within(QUOTA_WAIT_TIMEOUT, quota.key(), 1)
             .await
     }
+}
+
+/// Runs a future in a task of its own, so that it goes on while the caller is not polled. Dropping the caller ends the task.
+/// `None` if the runtime stops.
+pub(crate) async fn run_in_own_task<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let mut task = JoinSet::new();
+    task.spawn(future);
+    task.join_next().await?.ok()
 }

@@ -1,25 +1,40 @@
-//! The API calls on tasks, one file for each, and the steps of adding a task.
+//! The API calls on tasks, one file for each, the steps of adding a task, and the parts of following one.
 
 mod add;
 mod add_many;
+mod archive;
 mod cancel;
+mod cancel_many;
 mod events;
+mod files;
+mod follow_output;
 mod get;
 mod idempotency_key;
+mod kept_bytes;
 mod multipart;
 mod offload;
 mod output;
+mod output_event_id;
+mod output_events;
 mod prepare;
+mod retry;
 mod search;
+mod task_follower;
 mod task_response;
 mod unzip;
+mod utf8_chunks;
 mod zip_unpacker;
 
 pub(crate) use add::{__path_add, add};
 pub(crate) use add_many::{__path_add_many, add_many};
+pub(crate) use archive::{__path_files_tar, __path_files_zip, files_tar, files_zip};
 pub(crate) use cancel::{__path_cancel, cancel, cancel_task};
-pub(crate) use events::{__path_events, events};
+pub(crate) use cancel_many::{__path_cancel_many, MAX_CHANGE_TIME, cancel_many, cancel_matching};
+pub(crate) use events::{__path_events, events, problem_event, sse_event, sse_response};
+pub(crate) use files::{__path_file, file};
 pub(crate) use get::{__path_get, get};
 pub(crate) use idempotency_key::IdempotencyKey;
 pub(crate) use output::{__path_output, output};
+pub(crate) use output_event_id::OutputEventId;
+pub(crate) use retry::{__path_retry, retry};
 pub(crate) use search::{__path_search, search};

@@ -1,5 +1,5 @@
-//! The blob scan: reads all blobs from time to time, so that damage is found before a task needs the blob, and has the
-//! store remove files that a crash left behind.
+//! The blob scan: reads all blobs from time to time, so that damage is found before a task needs the blob, and removes
+//! files that a crash or an interrupted upload left behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,25 @@ const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// most once a second.
 const COUNT_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 const COUNT_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+const REMOVE_PARTIAL_UPLOADS_EVERY: Duration = Duration::from_secs(3600);
 /// The read rate of the scan, in bytes per second.
 const RATE: u32 = 16 << 20;
 
 impl Judicator {
     pub(crate) async fn scan_blobs(self: Arc<Self>) {
-        tokio::join!(self.scan_parts(), self.count_damaged());
+        tokio::join!(
+            self.scan_parts(),
+            self.count_damaged(),
+            self.remove_old_partial_uploads()
+        );
+    }
+
+    /// Each judicator has its own folder of incoming blobs, so this needs no leader.
+    async fn remove_old_partial_uploads(&self) {
+        loop {
+            self.partial_uploads.remove_old().await;
+            tokio::time::sleep(REMOVE_PARTIAL_UPLOADS_EVERY).await;
+        }
     }
 
     async fn scan_parts(&self) {

@@ -3,11 +3,16 @@
 mod add;
 mod blobs;
 mod cancel;
+mod cancel_matching;
 mod check;
 mod events;
+mod follow;
 mod get;
+mod groups;
 mod nodes;
 mod report;
+mod retry;
+mod retry_group;
 
 pub(crate) use check::ReadinessChecks;
 
@@ -15,10 +20,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
-    SessionId, Stats, Task, TaskId, TaskQuery,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
+    GroupQuery, GroupState, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task, TaskId,
+    TaskQuery, UnixTime,
 };
-use rpc::{ByteStream, CallError, Calls, EventStream, HintStream, Readiness};
+use rpc::{
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
+    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+};
 
 use crate::Judicator;
 use crate::error::call_error;
@@ -31,6 +40,34 @@ impl Calls for Judicator {
 
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError> {
         self.on_cancel(id).await
+    }
+
+    async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
+        self.on_cancel_matching(query).await
+    }
+
+    async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError> {
+        self.on_retry(id, new_id).await
+    }
+
+    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+        self.on_retry_group(key, until).await
+    }
+
+    async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {
+        self.on_group(key, wait).await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, CallError> {
+        self.on_groups(query).await
+    }
+
+    async fn group_events(&self, key: GroupKey) -> Result<GroupStateStream, CallError> {
+        self.on_group_events(key).await
+    }
+
+    async fn follow(&self, id: TaskId, request: FollowRequest) -> Result<OutputEventStream, CallError> {
+        self.on_follow(id, request).await
     }
 
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
@@ -62,6 +99,15 @@ impl Calls for Judicator {
         Ok(self.hints.watch(executor, session))
     }
 
+    async fn serve_output(
+        &self,
+        executor: ExecutorName,
+        session: SessionId,
+        answers: OutputAnswerStream,
+    ) -> Result<OutputRequestStream, CallError> {
+        Ok(self.live_output.connect(executor, session, answers))
+    }
+
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
         self.store.executors().await.map_err(call_error)
     }
@@ -70,8 +116,21 @@ impl Calls for Judicator {
         self.on_judicators().await
     }
 
-    async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        self.on_put_blob(hash, bytes).await
+    async fn put_blob(
+        &self,
+        hash: BlobHash,
+        offset: Option<u64>,
+        bytes: ByteStream,
+    ) -> Result<u64, CallError> {
+        self.on_put_blob(hash, offset, bytes).await
+    }
+
+    async fn partial_blob(&self, hash: BlobHash) -> Result<u64, CallError> {
+        self.on_partial_blob(hash).await
+    }
+
+    async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {
+        self.on_put_blob_file(file).await
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {

@@ -1,5 +1,5 @@
-//! Passes the store's change events on: to executors as hints, and to calls that wait for a task. Executors receive
-//! tasks in the answers to their reports, not from here.
+//! Passes the store's change events on: to executors as hints, and to calls that wait for a task or a group. Executors
+//! receive tasks in the answers to their reports, not from here.
 
 use std::sync::Arc;
 
@@ -36,7 +36,9 @@ impl Judicator {
             ChangeEvent::EventsLost => {
                 self.hints.on_events_lost();
                 self.watchers.on_events_lost();
+                self.group_watchers.on_events_lost();
             }
+            ChangeEvent::GroupChanged(key) => self.group_watchers.on_changed(&key),
             ChangeEvent::StatusChanged {
                 id,
                 status,

@@ -10,6 +10,7 @@ pub(crate) fn call_error(error: StoreError) -> CallError {
         StoreError::Conflict(id) => CallError::Conflict(id),
         StoreError::BlobNotFound(hash) => CallError::NoBlob(hash),
         StoreError::DamagedBlob(hash) => CallError::DamagedBlob(hash),
+        StoreError::NewerForm(form) => CallError::NewerForm(form),
         StoreError::Unreadable { .. } => CallError::Unreadable(error.to_string()),
         StoreError::ForeignCursor => CallError::Invalid(InvalidField::new(
             "after",

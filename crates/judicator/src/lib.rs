@@ -11,7 +11,10 @@ mod options;
 
 mod capacity_cache;
 mod change_events;
+mod group_watchers;
 mod hints;
+mod live_output_hub;
+mod partial_uploads;
 mod report_tracker;
 mod task_watchers;
 mod throughput;
@@ -35,7 +38,10 @@ pub use options::{JudicatorLister, JudicatorOptions};
 
 use calls::ReadinessChecks;
 use capacity_cache::CapacityCache;
+use group_watchers::GroupWatchers;
 use hints::HintBroker;
+use live_output_hub::LiveOutputHub;
+use partial_uploads::PartialUploads;
 use report_tracker::ReportTracker;
 use system_error_log::SystemErrorLog;
 use task_watchers::TaskWatchers;
@@ -52,6 +58,9 @@ pub struct Judicator {
     /// Notified when a blob was put or found damaged.
     blobs_changed: Arc<Notify>,
     watchers: Arc<TaskWatchers>,
+    group_watchers: Arc<GroupWatchers>,
+    live_output: Arc<LiveOutputHub>,
+    partial_uploads: PartialUploads,
     throughput: Arc<ThroughputWindow>,
     readiness_checks: ReadinessChecks,
     capacity_cache: CapacityCache,
@@ -89,6 +98,9 @@ impl Judicator {
             report_tracker: ReportTracker::default(),
             blobs_changed: Arc::default(),
             watchers: Arc::default(),
+            group_watchers: Arc::default(),
+            live_output: Arc::default(),
+            partial_uploads: PartialUploads::new(store.incoming_folder()),
             throughput: Arc::default(),
             readiness_checks: ReadinessChecks::default(),
             capacity_cache: CapacityCache::default(),

@@ -9,6 +9,7 @@ pub(crate) const RETIRED: &str = "conclave_tasks_retired_total";
 pub(crate) const DAMAGED: &str = "conclave_blobs_damaged";
 pub(crate) const ORPHANED: &str = "conclave_blobs_orphaned_total";
 pub(crate) const EXPIRED: &str = "conclave_sessions_expired_total";
+pub(crate) const UPLOADS_REPEATED: &str = "conclave_uploads_repeated_total";
 pub(crate) const QUEUE_SECONDS: &str = "conclave_task_queue_seconds";
 pub(crate) const RUN_SECONDS: &str = "conclave_task_run_seconds";
 pub(crate) const REPORT_SECONDS: &str = "conclave_report_seconds";
@@ -26,6 +27,10 @@ pub(crate) fn describe() {
         "Rows of the store that cannot be read and are skipped"
     );
     describe_counter!(EXPIRED, "Sessions expired because their executor was silent");
+    describe_counter!(
+        UPLOADS_REPEATED,
+        "Results that executors must upload again because the store lacks blobs of them"
+    );
     describe_histogram!(
         QUEUE_SECONDS,
         Unit::Seconds,

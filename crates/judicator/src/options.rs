@@ -22,6 +22,10 @@ pub struct JudicatorOptions {
     /// reported its capacity.
     pub capacity: Option<Capacity>,
     pub task_size_limits: TaskSizeLimits,
+    /// How many attempts of a task may be lost before it ends as `system_error`, if the task does not say it.
+    pub attempts: u32,
+    /// The most attempts that a task may ask for.
+    pub max_attempts: u32,
     /// The largest blob, in bytes.
     pub max_blob: u64,
     /// The lease of an executor's session: how long the executor may be silent.

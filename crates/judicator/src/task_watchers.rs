@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::TaskId;
+use model::{AttemptId, TaskId};
 use rpc::TaskEvent;
 use tokio::sync::mpsc;
 
@@ -13,10 +13,12 @@ pub(crate) struct TaskWatchers {
     tasks: Mutex<HashMap<TaskId, Vec<mpsc::UnboundedSender<TaskUpdate>>>>,
 }
 
-/// An update for a call at a judicator that waits for a task: the new status, or the advice to read it again.
+/// An update for a call at a judicator that waits for a task: what has changed, or the advice to read it again.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskUpdate {
     StatusChanged(TaskEvent),
+    /// The answer to a report at this judicator has handed the task out. Its status changes when a step begins.
+    Assigned(AttemptId),
     /// Events may have been lost, so the call must read the task.
     Reread,
 }
@@ -46,6 +48,18 @@ impl TaskWatchers {
             for sender in senders {
                 // Sending fails only for a call that is ending.
                 let _ = sender.send(TaskUpdate::StatusChanged(event.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn on_assigned(&self, attempts: impl Iterator<Item = AttemptId>) {
+        let tasks = self.lock();
+        if tasks.is_empty() {
+            return;
+        }
+        for attempt_id in attempts {
+            for sender in tasks.get(&attempt_id.task).into_iter().flatten() {
+                let _ = sender.send(TaskUpdate::Assigned(attempt_id));
             }
         }
     }

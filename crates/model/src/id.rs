@@ -36,6 +36,10 @@ pub struct UserName(String);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutorName(String);
 
+/// The name of a group of tasks. Groups of different users are different groups.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(String);
+
 /// The name of a network that a step of a task may request. The operators of the executors define the networks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkName(String);
@@ -53,6 +57,8 @@ pub enum NameError {
     Charset,
     #[error("may contain only lower-case letters, digits, '.', '_' and '-'")]
     LowerCaseCharset,
+    #[error("must not contain '/', and must not be '.' or '..'")]
+    Slash,
     #[error("is not a UUID (like 01890a5d-ac96-774b-bcce-b302099a8057)")]
     Uuid,
     #[error(
@@ -124,6 +130,25 @@ impl UserName {
             return Err(NameError::Control);
         }
         Ok(UserName(name))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl GroupName {
+    /// A group is a part of URLs, so it is one path segment.
+    pub fn new(name: impl Into<String>) -> Result<GroupName, NameError> {
+        let name = name.into();
+        check_length(&name, NAME_LIMIT)?;
+        if name.chars().any(char::is_control) {
+            return Err(NameError::Control);
+        }
+        if name.contains('/') || name == "." || name == ".." {
+            return Err(NameError::Slash);
+        }
+        Ok(GroupName(name))
     }
 
     pub fn as_str(&self) -> &str {
@@ -243,6 +268,7 @@ display_as_inner!(
     AttemptNumber,
     ReportSeq,
     UserName,
+    GroupName,
     ExecutorName,
     NetworkName
 );
@@ -253,6 +279,7 @@ debug_as_display!(
     AttemptNumber,
     ReportSeq,
     UserName,
+    GroupName,
     ExecutorName,
     NetworkName
 );

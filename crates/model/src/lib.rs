@@ -6,8 +6,14 @@
 mod attempt;
 mod blob_hash;
 mod capacity;
+mod digest;
+mod form;
+mod group;
 mod id;
+mod keep_pattern;
+mod labels;
 mod limit_policy;
+mod live_output;
 mod node;
 mod outcome;
 mod report;
@@ -20,15 +26,26 @@ mod time;
 mod validate;
 mod workspace_path;
 
-pub use attempt::{AttemptEnd, AttemptId, CompletedAttempt, ExecutingAttempt};
+pub use attempt::{AttemptEnd, AttemptId, AttemptRecord, CompletedAttempt, ExecutingAttempt, RecordedEnd};
 pub use blob_hash::{BlobHash, BlobHasher};
 pub use capacity::{Capacity, MIN_OPEN_FILES_PER_PROCESS, ResourceRequest};
+pub use form::TaskForm;
+pub use group::{GroupKey, GroupPage, GroupQuery, GroupState};
 pub use id::{
-    AttemptNumber, ExecutorName, NameError, NetworkName, ReportSeq, SessionId, TaskId, TaskIdPrefix, UserName,
+    AttemptNumber, ExecutorName, GroupName, NameError, NetworkName, ReportSeq, SessionId, TaskId,
+    TaskIdPrefix, UserName,
 };
+pub use keep_pattern::{KeepPattern, KeepPatternError};
+pub use labels::Labels;
 pub use limit_policy::LimitPolicy;
+pub use live_output::{
+    FollowRequest, OutputAnswer, OutputContent, OutputEvent, OutputPosition, OutputRead, OutputRequest,
+    OutputSource, StepName, StreamName,
+};
 pub use node::{ClusterMemberState, ExecutorState, Health, JudicatorState, NO_EXECUTOR_MESSAGE, Stats};
-pub use outcome::{CapturedOutput, Outcome, OutcomeReason, TaskResult};
+pub use outcome::{
+    CapturedOutput, FilesLeftOut, KeptFile, LeftOutReason, Outcome, OutcomeReason, TaskResult,
+};
 pub use report::{
     Assignment, ExecutorInfo, HeldTask, ReconciledTasks, Report, ReportAnswer, ReportInstructions,
     ReportIntent, SessionCheck, StoredSession, check_session, reconcile_held_tasks,

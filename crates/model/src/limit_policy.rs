@@ -166,7 +166,7 @@ fn bound<T: Ord + Copy + Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Content, ExecuteStep, StepCommand, UserName};
+    use crate::{StepCommand, UserName};
 
     const CAPACITY: Capacity = Capacity {
         memory: 4 << 30,
@@ -401,25 +401,14 @@ mod tests {
     }
 
     fn spec(compile: Limits, execute: Limits) -> TaskSpec {
-        TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: Some(CompileStep {
-                command: StepCommand::Shell("cc".into()),
-                env: [].into(),
-                network: None,
-                limits: compile,
-            }),
-            execute: ExecuteStep {
-                command: StepCommand::Shell("true".into()),
-                args: vec![],
-                env: [].into(),
-                input: Content::empty(),
-                network: None,
-                limits: execute,
-            },
-            source: [].into(),
-            data: [].into(),
-        }
+        let mut spec = TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()));
+        spec.compile = Some(CompileStep {
+            command: StepCommand::Shell("cc".into()),
+            env: [].into(),
+            network: None,
+            limits: compile,
+        });
+        spec.execute.limits = execute;
+        spec
     }
 }

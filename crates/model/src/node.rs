@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Capacity, ExecutorName, SessionId, StatusCounts, UnixTime};
+use crate::{Capacity, ExecutorName, SessionId, StatusCounts, TaskForm, UnixTime};
 
 /// An executor as the store knows it, for people to read: its session, health, slots and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct JudicatorState {
     pub leader: bool,
     pub store: String,
     pub version: String,
+    /// The newest form of tasks that it has met and does not know: it leaves these tasks to newer judicators.
+    pub newer_form: Option<TaskForm>,
     /// When it registered; `None` if it is not registered.
     pub since: Option<UnixTime>,
     /// Its etcd member; `None` without etcd.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::TaskStatus;
+use crate::{BlobHash, TaskStatus, WorkspacePath};
 
 /// How a step of a task (compile or execute) ended, what it used, and what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +25,52 @@ pub struct Outcome {
 /// What a step of a task wrote to stdout or stderr, up to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CapturedOutput {
-    pub bytes: Bytes,
-    /// Whether the step wrote more than this.
+    /// The first bytes of what is kept, at most [`CapturedOutput::MAX_HEAD`].
+    pub head: Bytes,
+    /// How many bytes are kept.
+    pub size: u64,
+    /// The blob with everything that is kept. Present exactly if that is more than `head`.
+    pub blob: Option<BlobHash>,
+    /// Whether the step wrote more than is kept.
     pub truncated: bool,
 }
 
-/// Why a step of a task (compile or execute) ended, such as its exit, a signal or an exceeded limit.
+/// A file of the workspace that was kept when the execute step had ended, as a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFile {
+    pub path: WorkspacePath,
+    pub size: u64,
+    pub blob: BlobHash,
+    pub executable: bool,
+}
+
+/// The files that match a task's patterns but were not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FilesLeftOut {
+    pub count: u64,
+    /// Their size together, as far as it is known.
+    pub bytes: u64,
+    /// Why the first of them was left out.
+    pub why: Option<LeftOutReason>,
+}
+
+/// Why a file that matches a task's patterns was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LeftOutReason {
+    /// There are more files than the operator allows.
+    TooMany,
+    /// The files are larger together than the operator allows.
+    TooLarge,
+    /// It is a link, a pipe, a socket or a device.
+    NotRegular,
+    /// Its path is not UTF-8, or not a path that a task's file can have.
+    BadName,
+    /// The executor had no room for it, or could not read it.
+    NoSpace,
+}
+
+/// Why a step of a task (compile or execute) ended, such as its exit, a signal or an exceeded limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutcomeReason {
     Exited,
     Signalled,
@@ -51,6 +90,34 @@ pub enum OutcomeReason {
 pub struct TaskResult {
     pub compile: Option<Outcome>,
     pub execute: Option<Outcome>,
+    /// Sorted by path.
+    pub files: Vec<KeptFile>,
+    pub files_left_out: FilesLeftOut,
+}
+
+impl CapturedOutput {
+    /// The most bytes of an output stream that travel within a result. More of them are in a blob.
+    pub const MAX_HEAD: usize = 64 << 10;
+
+    /// Output that is small enough to be wholly in the result.
+    pub fn small(bytes: impl Into<Bytes>) -> CapturedOutput {
+        let head = bytes.into();
+        CapturedOutput {
+            size: head.len() as u64,
+            head,
+            blob: None,
+            truncated: false,
+        }
+    }
+}
+
+impl FilesLeftOut {
+    /// Counts one more file.
+    pub fn add(&mut self, bytes: u64, why: LeftOutReason) {
+        self.count = self.count.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.why.get_or_insert(why);
+    }
 }
 
 impl Outcome {
@@ -60,12 +127,62 @@ impl Outcome {
 }
 
 impl TaskResult {
+    /// The outcome of the last step that ran.
+    pub fn last_outcome(&self) -> Option<&Outcome> {
+        self.execute.as_ref().or(self.compile.as_ref())
+    }
+
+    /// The four output streams, as far as their steps ran.
+    pub fn outputs(&self) -> impl Iterator<Item = &CapturedOutput> {
+        let outcomes = self.compile.iter().chain(&self.execute);
+        outcomes.flat_map(|outcome| [&outcome.stdout, &outcome.stderr])
+    }
+
+    /// The blobs that the result names, each once.
+    pub fn blobs(&self) -> Vec<BlobHash> {
+        let outputs = self.outputs().filter_map(|output| output.blob);
+        let mut blobs: Vec<_> = outputs.chain(self.files.iter().map(|file| file.blob)).collect();
+        blobs.sort_unstable();
+        blobs.dedup();
+        blobs
+    }
+
     pub fn status(&self) -> TaskStatus {
         match (&self.compile, &self.execute) {
             (_, Some(execute)) if execute.succeeded() => TaskStatus::Success,
             (_, Some(_)) => TaskStatus::RunFailed,
             (_, None) => TaskStatus::CompileFailed,
         }
+    }
+}
+
+impl LeftOutReason {
+    pub const ALL: [LeftOutReason; 5] = [
+        LeftOutReason::TooMany,
+        LeftOutReason::TooLarge,
+        LeftOutReason::NotRegular,
+        LeftOutReason::BadName,
+        LeftOutReason::NoSpace,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LeftOutReason::TooMany => "too_many",
+            LeftOutReason::TooLarge => "too_large",
+            LeftOutReason::NotRegular => "not_regular",
+            LeftOutReason::BadName => "bad_name",
+            LeftOutReason::NoSpace => "no_space",
+        }
+    }
+}
+
+impl FromStr for LeftOutReason {
+    type Err = String;
+    fn from_str(text: &str) -> Result<LeftOutReason, String> {
+        LeftOutReason::ALL
+            .into_iter()
+            .find(|reason| reason.as_str() == text)
+            .ok_or_else(|| format!("'{text}' is no reason to leave a file out"))
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::{
-    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ReportSeq, SessionId, TaskSpec,
-    UnixTime,
+    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ReportSeq, SessionId, TaskForm,
+    TaskSpec, UnixTime,
 };
 
 /// What an executor sends to a judicator: its results, the tasks that it has, and how many more it can take.
@@ -41,6 +41,8 @@ pub struct ExecutorInfo {
     pub self_kill: Duration,
     /// What a slot can give to a task. `None` from an executor of an older version.
     pub capacity: Option<Capacity>,
+    /// The newest form of tasks that the executor knows. It gets no task of a newer one.
+    pub newest_form: TaskForm,
 }
 
 /// Whether the executor's session goes on after this report to a judicator, or ends with it.
@@ -71,6 +73,9 @@ pub enum ReportAnswer {
 pub struct ReportInstructions {
     /// Completed attempts that the executor may forget, and executing ones that it must kill.
     pub delete: Vec<AttemptId>,
+    /// Completed attempts whose results name blobs that the store does not have. The executor uploads them again and
+    /// reports the results after that. A completed attempt that is neither here nor in `delete` is reported again later.
+    pub upload_again: Vec<AttemptId>,
     pub assign: Vec<Assignment>,
 }
 
@@ -100,7 +105,8 @@ pub struct ReconciledTasks {
     pub reassign: Vec<AttemptId>,
 }
 
-/// Step 4 of a report: compares the tasks that the session holds, after steps 1 to 3, with those that the report names.
+/// Step 4 of a report: compares the tasks that the executor holds, after steps 1 to 3, with those that the report names.
+/// It may hold tasks of an earlier session, whose results it still has to deliver.
 pub fn reconcile_held_tasks(held: &[HeldTask], report: &Report) -> ReconciledTasks {
     let named: BTreeSet<_> = report
         .executing
@@ -110,8 +116,10 @@ pub fn reconcile_held_tasks(held: &[HeldTask], report: &Report) -> ReconciledTas
         .collect();
     let mut reconciled = ReconciledTasks::default();
     for task in held.iter().filter(|task| !named.contains(&task.attempt_id)) {
-        // An executor that leaves does not run a task that it has not received.
-        if task.assigned_in <= report.acked || report.intent == ReportIntent::Leave {
+        // An executor that leaves does not run a task that it has not received. The answers to an earlier session of the
+        // executor are not in `acked`, and the session that follows it can no longer run what they handed out.
+        let is_of_this_session = task.attempt_id.session == report.session;
+        if task.assigned_in <= report.acked || report.intent == ReportIntent::Leave || !is_of_this_session {
             reconciled.release.push(task.attempt_id);
         } else {
             reconciled.reassign.push(task.attempt_id);
@@ -192,6 +200,7 @@ mod tests {
                 version: "v".into(),
                 self_kill: Duration::from_secs(7),
                 capacity: None,
+                newest_form: TaskForm::NEWEST,
             },
             intent: ReportIntent::Stay,
         }
@@ -231,6 +240,12 @@ mod tests {
                 release: vec![forgotten.attempt_id],
                 reassign: vec![lost.attempt_id]
             }
+        );
+        let mut of_earlier_session = hold(9);
+        of_earlier_session.attempt_id.session = self::session(2);
+        assert_eq!(
+            reconcile_held_tasks(&[of_earlier_session], &report).release,
+            [of_earlier_session.attempt_id]
         );
         report.intent = ReportIntent::Leave;
         assert_eq!(

@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{
-    AttemptNumber, ExecutorName, InvalidField, TaskId, TaskIdPrefix, TaskStatus, UnixTime, UserName,
+    AttemptNumber, ExecutorName, GroupName, InvalidField, Labels, OutcomeReason, TaskId, TaskIdPrefix,
+    TaskStatus, UnixTime, UserName,
 };
 
 /// A search for tasks in the store: filters, order and page. A task must match every filter that is set.
@@ -18,6 +19,13 @@ pub struct TaskQuery {
     pub user: Option<UserName>,
     /// Matches any of these; empty matches all.
     pub statuses: Vec<TaskStatus>,
+    /// Matches tasks whose last step ended for any of these reasons; empty matches all.
+    pub reasons: Vec<OutcomeReason>,
+    /// Matches tasks that have all of these labels.
+    pub labels: Labels,
+    pub group: Option<GroupName>,
+    /// Matches tasks that another task repeats, or those that none does.
+    pub retried: Option<bool>,
     pub executor: Option<ExecutorName>,
     /// Matches tasks added at or after this time.
     pub from: Option<UnixTime>,
@@ -66,6 +74,10 @@ pub struct TaskSummary {
     /// The execute command on one line, shortened by `shorten_command`.
     pub command: String,
     pub status: TaskStatus,
+    /// Why the last step of a finished task ended.
+    pub reason: Option<OutcomeReason>,
+    pub labels: Labels,
+    pub group: Option<GroupName>,
     pub executor: Option<ExecutorName>,
     pub attempt: AttemptNumber,
     pub add_time: UnixTime,
@@ -122,6 +134,10 @@ impl TaskQuery {
             id_prefix,
             user,
             statuses,
+            reasons,
+            labels,
+            group,
+            retried,
             executor,
             from,
             until,
@@ -130,8 +146,8 @@ impl TaskQuery {
             limit: _,
             after: _,
         } = self;
-        // The names `Moment` and `IdPrefix` are those of the first version. They must stay, and the prefix is added only
-        // if it is set, so that cursors stay valid across versions.
+        // The names `Moment` and `IdPrefix` are those of the first version. They must stay, and later filters are added
+        // only if they are set, so that cursors stay valid across versions.
         let time = |time: &Option<UnixTime>| match time {
             Some(UnixTime(micros)) => format!("Some(Moment({micros}))"),
             None => "None".to_string(),
@@ -140,6 +156,18 @@ impl TaskQuery {
         let mut text = format!("{ids:?}{user:?}{statuses:?}{executor:?}{from}{until}{text:?}{order:?}");
         if let Some(prefix) = id_prefix {
             text += &format!("IdPrefix({prefix})");
+        }
+        if !reasons.is_empty() {
+            text += &format!("Reasons({reasons:?})");
+        }
+        for (key, value) in labels.iter() {
+            text += &format!("Label({key}:{value:?})");
+        }
+        if let Some(group) = group {
+            text += &format!("Group({group:?})");
+        }
+        if let Some(retried) = retried {
+            text += &format!("Retried({retried})");
         }
         // FNV-1a, because the value must be the same in every process and version. The hasher of std does not promise
         // that.

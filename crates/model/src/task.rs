@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    AttemptNumber, BlobHash, ExecutorName, NetworkName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime,
-    UserName, WorkspacePath,
+    AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupKey, GroupName, KeepPattern, Labels,
+    NetworkName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime, UserName, WorkspacePath,
 };
 
 /// What a user requests of a task: commands, files, input, limits and priority.
@@ -22,6 +22,16 @@ pub struct TaskSpec {
     pub source: TaskFiles,
     /// Files in `data/` of the workspace.
     pub data: TaskFiles,
+    /// Which files of the workspace are kept when the execute step has ended.
+    pub keep: Vec<KeepPattern>,
+    pub labels: Labels,
+    /// The set of this user's tasks that the task belongs to.
+    pub group: Option<GroupName>,
+    /// How many attempts may be lost before the task ends as `system_error`. In a request, `None` stands for the
+    /// operator's default.
+    pub attempts: Option<u32>,
+    /// The task that this one repeats.
+    pub retry_of: Option<TaskId>,
 }
 
 /// The optional first step of a task, which compiles the source.
@@ -128,6 +138,8 @@ pub struct Task {
     /// When its executor last reported a change.
     pub report_time: Option<UnixTime>,
     pub finish_time: Option<UnixTime>,
+    /// The newest attempts that began, oldest first, at most [`AttemptRecord::MAX_COUNT`].
+    pub ran_on: Vec<AttemptRecord>,
     pub result: Option<TaskResult>,
     /// Why the platform could not run it, if so.
     pub trouble: Option<String>,
@@ -171,6 +183,36 @@ impl Limits {
 }
 
 impl TaskSpec {
+    /// A task that runs one command, without files, limits and everything else.
+    pub fn new(user: UserName, command: StepCommand) -> TaskSpec {
+        TaskSpec {
+            user,
+            priority: 0,
+            compile: None,
+            execute: ExecuteStep {
+                command,
+                args: vec![],
+                env: BTreeMap::new(),
+                input: Content::empty(),
+                network: None,
+                limits: Limits::default(),
+            },
+            source: TaskFiles::new(),
+            data: TaskFiles::new(),
+            keep: vec![],
+            labels: Labels::default(),
+            group: None,
+            attempts: None,
+            retry_of: None,
+        }
+    }
+
+    pub fn group_key(&self) -> Option<GroupKey> {
+        let group = self.group.clone()?;
+        let user = self.user.clone();
+        Some(GroupKey { user, group })
+    }
+
     /// The limit on the files of the whole task.
     pub fn space(&self) -> Option<u64> {
         let compile = self.compile.as_ref().and_then(|step| step.limits.space);

@@ -3,14 +3,19 @@
 use std::borrow::Cow;
 
 use crate::{
-    AttemptId, AttemptNumber, ExecutorName, FailedAttempts, HeldTask, ReportSeq, ResourceRequest, SessionId,
-    TaskId, TaskStatus, UnixTime,
+    AttemptId, AttemptNumber, AttemptRecord, ExecutorName, FailedAttempts, GroupKey, HeldTask, OutcomeReason,
+    RecordedEnd, ReleaseDecision, ReleaseReason, ReportSeq, ResourceRequest, SessionId, TaskForm, TaskId,
+    TaskStatus, UnixTime,
 };
 
 /// The fields of a stored task that decide which status transitions it may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskState {
     pub id: TaskId,
+    pub form: TaskForm,
+    pub group: Option<GroupKey>,
+    /// Whether another task repeats this one. Then its group no longer counts it.
+    pub retried: bool,
     pub priority: i32,
     pub add_time: UnixTime,
     pub status: TaskStatus,
@@ -18,6 +23,10 @@ pub struct TaskState {
     pub session: Option<SessionId>,
     pub attempt: AttemptNumber,
     pub failed_attempts: FailedAttempts,
+    /// The bound on lost attempts. `None` for a task that was added before tasks had their own; the operator's applies.
+    pub max_attempts: Option<u32>,
+    /// Why the last step of a finished task ended.
+    pub reason: Option<OutcomeReason>,
     pub resources: ResourceRequest,
     /// The report whose answer handed out the current attempt.
     pub assigned_in: ReportSeq,
@@ -28,7 +37,11 @@ pub struct TaskState {
 /// How an attempt of a task ended, like [`AttemptEnd`](crate::AttemptEnd), with the result as a store writes it: `R`.
 #[derive(Debug)]
 pub enum EncodedEnd<R> {
-    Result { status: TaskStatus, result: R },
+    Result {
+        status: TaskStatus,
+        reason: Option<OutcomeReason>,
+        result: R,
+    },
     Broken(String),
     PlatformFailure(String),
 }
@@ -36,7 +49,11 @@ pub enum EncodedEnd<R> {
 /// The transition that a store applies to a task whose current attempt has ended: finish it, or release it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EndTransition<'a, R> {
-    Finish { status: TaskStatus, result: &'a R },
+    Finish {
+        status: TaskStatus,
+        reason: Option<OutcomeReason>,
+        result: &'a R,
+    },
     ReleaseAsLost(Cow<'a, str>),
     ReleaseAsPlatformFailure(&'a str),
 }
@@ -71,6 +88,48 @@ impl TaskState {
             && self.attempt == attempt_id.attempt
     }
 
+    /// Counts a release, and decides whether the task is tried again. `default_max` is the operator's bound for tasks that
+    /// have none of their own. A task of a form that this node does not know is always tried again: this node must not
+    /// end it.
+    pub fn after_release(&self, why: ReleaseReason<'_>, default_max: u32) -> ReleaseDecision {
+        match self.form.is_known() {
+            true => self
+                .failed_attempts
+                .after(why, self.max_attempts.unwrap_or(default_max)),
+            false => ReleaseDecision::Retry {
+                losses: self.failed_attempts,
+                trouble: None,
+            },
+        }
+    }
+
+    /// The record of the current attempt, if it began and now ends. An attempt that its executor returns before it
+    /// reported a step did not begin.
+    pub fn ended_attempt(&self, end: RecordedEnd, time: UnixTime) -> Option<AttemptRecord> {
+        let has_begun = matches!(self.status, TaskStatus::Compiling | TaskStatus::Running);
+        let counts = has_begun
+            || matches!(
+                end,
+                RecordedEnd::Finished | RecordedEnd::Lost | RecordedEnd::Broken
+            );
+        counts.then(|| self.current_attempt(Some((time, end)))).flatten()
+    }
+
+    /// The record of the current attempt, if one of its steps has begun.
+    pub fn running_attempt(&self) -> Option<AttemptRecord> {
+        let has_begun = matches!(self.status, TaskStatus::Compiling | TaskStatus::Running);
+        has_begun.then(|| self.current_attempt(None)).flatten()
+    }
+
+    fn current_attempt(&self, end: Option<(UnixTime, RecordedEnd)>) -> Option<AttemptRecord> {
+        Some(AttemptRecord {
+            executor: self.executor.clone()?,
+            attempt: self.attempt,
+            start_time: self.start_time.unwrap_or(self.add_time),
+            end,
+        })
+    }
+
     /// The latest time recorded for the task. The time of its next change must not be earlier.
     pub fn latest_time(&self) -> UnixTime {
         let later = [self.start_time, self.report_time];
@@ -82,12 +141,15 @@ impl<R> EncodedEnd<R> {
     /// The caller has checked that `executor` holds `task` in the attempt that ended.
     pub fn transition(&self, task: &TaskState, executor: &ExecutorName) -> EndTransition<'_, R> {
         match self {
-            EncodedEnd::Result { status, result } if task.status.may_become(*status) => {
-                EndTransition::Finish {
-                    status: *status,
-                    result,
-                }
-            }
+            EncodedEnd::Result {
+                status,
+                reason,
+                result,
+            } if task.status.may_become(*status) => EndTransition::Finish {
+                status: *status,
+                reason: *reason,
+                result,
+            },
             // The executor contradicts its earlier reports, so the store does not trust the result. The task runs
             // again, and the loss counts, so that this does not repeat for ever.
             EncodedEnd::Result { status, .. } => {
@@ -119,6 +181,9 @@ mod tests {
     fn held() -> TaskState {
         TaskState {
             id: TaskId(Uuid::from_u128(1)),
+            form: TaskForm::CURRENT,
+            group: None,
+            retried: false,
             priority: 0,
             add_time: UnixTime(1),
             status: TaskStatus::Running,
@@ -126,6 +191,8 @@ mod tests {
             session: Some(SessionId(Uuid::from_u128(2))),
             attempt: AttemptNumber(3),
             failed_attempts: FailedAttempts::default(),
+            max_attempts: None,
+            reason: None,
             resources: ResourceRequest::default(),
             assigned_in: ReportSeq(4),
             start_time: Some(UnixTime(5)),
@@ -165,11 +232,16 @@ mod tests {
         let check = |end: EncodedEnd<u8>, expected: EndTransition<'_, u8>| {
             assert_eq!(end.transition(&held(), &executor("e")), expected);
         };
-        let result = |status| EncodedEnd::Result { status, result: 7 };
+        let result = |status| EncodedEnd::Result {
+            status,
+            reason: None,
+            result: 7,
+        };
         check(
             result(TaskStatus::Success),
             EndTransition::Finish {
                 status: TaskStatus::Success,
+                reason: None,
                 result: &7,
             },
         );

@@ -17,6 +17,9 @@ pub struct InvalidField {
 
 impl std::error::Error for InvalidField {}
 
+/// Every file of the workspace is compared with every pattern.
+const MAX_KEEP_PATTERNS: usize = 100;
+
 /// The limits on the size of a new task: its files, inline bytes, command, arguments and variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskSizeLimits {
@@ -97,6 +100,10 @@ impl TaskSpec {
         check_args(&self.execute.args, bounds)?;
         check_env("execute.env", &self.execute.env, bounds)?;
         self.check_files(bounds)?;
+        self.check_keep()?;
+        if self.attempts == Some(0) {
+            return Err(InvalidField::new("attempts", "must be at least 1"));
+        }
         let command_bytes = self.command_bytes();
         if command_bytes > bounds.inline_bytes {
             return Err(InvalidField::over_limit(
@@ -127,6 +134,18 @@ impl TaskSpec {
         let env = variables.map(|(name, value)| name.len() + value.len());
         let all = compile.chain([execute.command.bytes()]).chain(args).chain(env);
         all.sum::<usize>() as u64
+    }
+
+    fn check_keep(&self) -> Result<(), InvalidField> {
+        match self.keep.len() {
+            count if count > MAX_KEEP_PATTERNS => Err(InvalidField::over_limit(
+                "keep",
+                "has too many patterns",
+                MAX_KEEP_PATTERNS,
+                count,
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_files(&self, bounds: &TaskSizeLimits) -> Result<(), InvalidField> {
@@ -309,24 +328,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{CompileStep, Content, ExecuteStep, TaskFile, UserName};
+    use crate::{CompileStep, Content, TaskFile, UserName};
 
     fn spec() -> TaskSpec {
-        TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: None,
-            execute: ExecuteStep {
-                command: StepCommand::Shell("true".into()),
-                args: vec![],
-                env: BTreeMap::new(),
-                input: Content::empty(),
-                network: None,
-                limits: Limits::default(),
-            },
-            source: BTreeMap::new(),
-            data: BTreeMap::new(),
-        }
+        TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()))
     }
 
     fn file(path: &str) -> (WorkspacePath, TaskFile) {

@@ -18,5 +18,5 @@ mod register;
 
 pub use access::{EtcdAccess, EtcdAccessError, EtcdLogin, EtcdTls};
 pub use follow::follow;
-pub use register::{LocalJudicator, register};
+pub use register::{LocalJudicator, NewerFormSource, register};
 pub use snapshot::{ListJudicatorsError, RegisteredJudicator, list_judicators};

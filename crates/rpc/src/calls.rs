@@ -1,13 +1,15 @@
 //! The calls that nodes make to a judicator.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
-    SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
+    GroupQuery, GroupState, JudicatorState, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
+    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
 };
 
 use crate::CallError;
@@ -19,6 +21,42 @@ pub type EventStream = BoxStream<'static, Result<TaskEvent, CallError>>;
 /// Hints that a judicator streams to an executor when there is work. Each item only means "report now". A hint may be
 /// lost, late or repeated; nothing depends on it.
 pub type HintStream = BoxStream<'static, Result<(), CallError>>;
+
+/// The states of a group, as a judicator streams them to a gateway: the current one, and later ones until it is done.
+pub type GroupStateStream = BoxStream<'static, Result<GroupState, CallError>>;
+/// The output of a task while it runs, as a judicator streams it to a gateway.
+pub type OutputEventStream = BoxStream<'static, Result<OutputEvent, CallError>>;
+/// A judicator's requests for output, as it streams them to an executor.
+pub type OutputRequestStream = BoxStream<'static, Result<OutputRequest, CallError>>;
+/// An executor's answers to a judicator's requests for output.
+pub type OutputAnswerStream = BoxStream<'static, OutputAnswer>;
+
+/// A local file whose content an executor puts as a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobFileSource {
+    /// The hash of the file's content. The caller has computed it from the file.
+    pub hash: BlobHash,
+    pub size: u64,
+    pub path: PathBuf,
+}
+
+/// The answer of a judicator to a request to cancel all tasks that match a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CancelledTasks {
+    pub cancelled: u64,
+    /// Whether more tasks match. One call is bounded; the caller repeats it.
+    pub more: bool,
+}
+
+/// The answer of a judicator to a request to retry a group: the new tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetriedTasks {
+    pub ids: Vec<TaskId>,
+    /// Whether more tasks are to be retried. One call is bounded; the caller repeats it.
+    pub more: bool,
+    /// For the repeated call.
+    pub until: Option<UnixTime>,
+}
 
 /// A change of a task's status, as a judicator streams it to a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +81,21 @@ pub trait Calls: Send + Sync + 'static {
     async fn add(&self, tasks: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError>;
     /// Cancels a task, unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError>;
+    /// Cancels tasks that match the filters of the query and are not done. Its order and page do not matter.
+    async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError>;
+    /// Adds a task that repeats a done one, under the new id, and returns it.
+    async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError>;
+    /// Adds a task for each task of the group that is done, has not succeeded and was not retried yet. A call that
+    /// continues another passes on its `until`, so that the tasks that the first one added are not retried in turn.
+    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError>;
+    /// Returns the state of the group at once, or with `wait` when all of its tasks are done or the wait is over.
+    async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError>;
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, CallError>;
+    /// Streams the current state of the group, and then changed ones, a few in a second, until all of its tasks are done.
+    async fn group_events(&self, key: GroupKey) -> Result<GroupStateStream, CallError>;
+    /// Streams the output of the task's current attempt, as far as its executor watches this judicator. The stream ends
+    /// when the task is done. What it leaves out is in the result.
+    async fn follow(&self, id: TaskId, request: FollowRequest) -> Result<OutputEventStream, CallError>;
     /// Returns the task at once, or with `wait` when it is done or the wait is over.
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError>;
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError>;
@@ -55,10 +108,29 @@ pub trait Calls: Send + Sync + 'static {
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError>;
     /// Streams hints to an executor.
     async fn watch(&self, executor: ExecutorName, session: SessionId) -> Result<HintStream, CallError>;
+    /// Connects an executor that answers requests for the output of its tasks.
+    async fn serve_output(
+        &self,
+        executor: ExecutorName,
+        session: SessionId,
+        answers: OutputAnswerStream,
+    ) -> Result<OutputRequestStream, CallError>;
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError>;
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError>;
-    /// Stores the bytes under their hash, and refuses them if the hash is wrong. Returns their number.
-    async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError>;
+    /// Stores the bytes under their hash, and refuses them if the hash is wrong. Returns the size of the blob. With an
+    /// offset, the judicator keeps the bytes if the call is interrupted, and a later call may continue at the offset where
+    /// this one has ended (`partial_blob`). Without one, an interrupted call leaves nothing.
+    async fn put_blob(
+        &self,
+        hash: BlobHash,
+        offset: Option<u64>,
+        bytes: ByteStream,
+    ) -> Result<u64, CallError>;
+    /// How many bytes an interrupted `put_blob` has left at this judicator.
+    async fn partial_blob(&self, hash: BlobHash) -> Result<u64, CallError>;
+    /// Stores the content of a local file, and continues an interrupted call where it ended. There is no limit on the
+    /// total time, only on the time without progress.
+    async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError>;
     /// The size of each blob that exists; `None` for the others.
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError>;
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError>;

@@ -1,30 +1,37 @@
 //! The RPC client: makes calls to judicators on other machines, with failover.
 
+mod blobs;
 mod channels;
 mod classify;
 mod failover_order;
+mod follow;
+mod live_output;
 mod replay;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt};
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, InvalidField, JudicatorState, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery,
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
+    GroupQuery, GroupState, InvalidField, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task,
+    TaskId, TaskQuery, UnixTime,
 };
 use tokio::sync::watch;
 use tonic::Status;
 
 use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
 use self::classify::{FailoverDecision, FailureCause, classify_status};
-use self::replay::{ReplayBudget, ReplayableStream};
-use crate::stall_timeout::{STALL_TIMEOUT, fail_if_sender_stalls};
-use crate::wire::{ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, proto};
-use crate::{ByteStream, CallError, Calls, ClusterSecret, EventStream, HintStream, Readiness};
+use self::replay::ReplayBudget;
+use crate::wire::{
+    GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, parse_form,
+    parse_id, proto,
+};
+use crate::{
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks,
+};
 
 /// How long one judicator may take to answer before the client tries the next.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,9 +40,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same for a probe of a suspended judicator. No caller waits for it.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The rate at which a judicator stores a blob, at least, in bytes per second.
-const MIN_STORE_RATE: u64 = 1 << 20;
 
 /// Makes gRPC calls to one judicator, and to the next one if that fails.
 #[derive(Clone)]
@@ -133,6 +137,17 @@ struct CallTimes {
     timeout: Duration,
 }
 
+impl CallTimes {
+    /// The times of a call that waits at the judicator.
+    fn with_wait(wait: Option<Duration>) -> CallTimes {
+        let wait = wait.unwrap_or_default();
+        CallTimes {
+            wait,
+            timeout: CALL_TIMEOUT.saturating_add(wait),
+        }
+    }
+}
+
 impl From<Duration> for CallTimes {
     fn from(timeout: Duration) -> CallTimes {
         CallTimes {
@@ -179,49 +194,18 @@ impl CallFailures {
     }
 }
 
-/// Waits as long as the judicator accepts bytes. After the last byte it still has to store the blob, so the time limit
-/// grows with the bytes sent.
-async fn await_with_progress<T>(
-    bytes: &AtomicU64,
-    call: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let mut call = std::pin::pin!(call);
-    let mut seen = 0;
-    loop {
-        let timeout = STALL_TIMEOUT + Duration::from_secs(seen / MIN_STORE_RATE);
-        if let Ok(answer) = tokio::time::timeout(timeout, &mut call).await {
-            return answer;
-        }
-        let now = bytes.load(Ordering::Relaxed);
-        if now == seen {
-            return Err(Status::unavailable(
-                "the judicator accepted no bytes of the blob for too long",
-            ));
-        }
-        seen = now;
-    }
-}
-
 /// An answer that cannot be parsed is an error of the judicator, not of the caller.
 fn parsed_answer<T>(parsed: Result<T, InvalidField>) -> Result<T, CallError> {
     parsed.map_err(|invalid| CallError::Internal(format!("could not parse a judicator's answer: {invalid}")))
 }
 
-/// The hash first, then the bytes. If the source fails, the stream ends early; the judicator then computes another hash
-/// than the named one, and stores nothing.
-fn blob_messages(
-    hash: BlobHash,
-    bytes: &ReplayableStream,
-) -> impl Stream<Item = proto::BlobPart> + Send + 'static {
-    let first = proto::BlobPart {
-        hash: encode_hash(hash),
-        bytes: Bytes::new(),
-    };
-    let rest = bytes.replay().map(|bytes| proto::BlobPart {
-        hash: Bytes::new(),
-        bytes,
-    });
-    stream::once(async { first }).chain(rest)
+/// A task of a form that this node does not know cannot be shown: fields would be missing.
+fn parsed_task(task: proto::Task) -> Result<Task, CallError> {
+    let form = parse_form(task.spec.as_ref().map_or(0, |spec| spec.form));
+    match form.is_known() {
+        true => parsed_answer(task.parse()),
+        false => Err(CallError::NewerForm(form)),
+    }
 }
 
 #[async_trait]
@@ -238,6 +222,102 @@ impl Calls for RpcClient {
         parsed_answer(parse_each("tasks", answer.tasks))
     }
 
+    async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
+        let request: proto::Query = query.into();
+        let answer = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.cancel_matching(request).await
+            })
+            .await?;
+        Ok(CancelledTasks {
+            cancelled: answer.cancelled,
+            more: answer.more,
+        })
+    }
+
+    async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError> {
+        let request = proto::RetryRequest {
+            id: encode_id(id.0),
+            new_id: encode_id(new_id.0),
+        };
+        let task = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.retry(request).await
+            })
+            .await?;
+        parsed_task(task)
+    }
+
+    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+        let proto::GroupKey { user, group } = key.into();
+        let request = proto::RetryGroupRequest {
+            user,
+            group,
+            until: until.map(|time| time.0),
+        };
+        let answer = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.retry_group(request).await
+            })
+            .await?;
+        let ids = answer.ids.iter().map(|id| parse_id("ids", id)).collect();
+        Ok(RetriedTasks {
+            ids: parsed_answer(ids)?,
+            more: answer.more,
+            until: answer.until.map(UnixTime),
+        })
+    }
+
+    async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {
+        let request: proto::GroupRequest = GroupWait { key, wait }.into();
+        let state = self
+            .call(
+                CallTimes::with_wait(wait),
+                request,
+                |mut connections, request| async move { connections.calls.group(request).await },
+            )
+            .await?;
+        parsed_answer(state.parse())
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, CallError> {
+        let request: proto::GroupQuery = query.into();
+        let page = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.groups(request).await
+            })
+            .await?;
+        parsed_answer(page.parse())
+    }
+
+    async fn group_events(&self, key: GroupKey) -> Result<GroupStateStream, CallError> {
+        let request: proto::GroupKey = key.into();
+        let (address, states) = self
+            .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.group_events(request).await
+            })
+            .await?;
+        let channels = self.channels.clone();
+        Ok(states
+            .map_err(error_from_status)
+            .inspect_err(move |error| channels.on_stream_failed(&address, error))
+            .map(|state| parsed_answer(state?.parse()))
+            .boxed())
+    }
+
+    async fn follow(&self, id: TaskId, request: FollowRequest) -> Result<OutputEventStream, CallError> {
+        follow::follow(self, id, request).await
+    }
+
+    async fn serve_output(
+        &self,
+        executor: ExecutorName,
+        session: SessionId,
+        answers: OutputAnswerStream,
+    ) -> Result<OutputRequestStream, CallError> {
+        live_output::serve(self, executor, session, answers).await
+    }
+
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError> {
         let request = proto::TaskRequest {
             id: encode_id(id.0),
@@ -248,7 +328,7 @@ impl Calls for RpcClient {
                 connections.calls.cancel(request).await
             })
             .await?;
-        parsed_answer(task.parse())
+        parsed_task(task)
     }
 
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
@@ -256,17 +336,14 @@ impl Calls for RpcClient {
             id: encode_id(id.0),
             wait: wait.map(micros),
         };
-        let wait = wait.unwrap_or_default();
-        let times = CallTimes {
-            wait,
-            timeout: CALL_TIMEOUT.saturating_add(wait),
-        };
         let task = self
-            .call(times, request, |mut connections, request| async move {
-                connections.calls.get(request).await
-            })
+            .call(
+                CallTimes::with_wait(wait),
+                request,
+                |mut connections, request| async move { connections.calls.get(request).await },
+            )
             .await?;
-        parsed_answer(task.parse())
+        parsed_task(task)
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {
@@ -375,31 +452,29 @@ impl Calls for RpcClient {
         parsed_answer(parse_each("judicators", answer.judicators))
     }
 
-    /// Fails over to the next judicator as long as the sent bytes can be sent again. There is no limit on the total time,
-    /// only on the time without progress.
-    async fn put_blob(&self, hash: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let bytes = ReplayableStream::new(bytes, self.replay_budget.clone());
-        let mut failures = CallFailures::default();
-        self.probe_if_due();
-        for (address, mut connections) in self.channels.in_failover_order() {
-            let pending = self.channels.begin_call(&address, Duration::ZERO);
-            let sent = Arc::new(AtomicU64::new(0));
-            let counted = sent.clone();
-            let parts = blob_messages(hash, &bytes).inspect(move |part| {
-                counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
-            });
-            match await_with_progress(&sent, connections.blobs.put_blob(parts)).await {
-                Ok(answer) => {
-                    pending.on_answered();
-                    return Ok(answer.into_inner().size);
-                }
-                Err(status) => failures.add(pending, &address, status)?,
-            }
-            if !bytes.can_replay().await {
-                break;
-            }
-        }
-        Err(failures.into_error())
+    async fn put_blob(
+        &self,
+        hash: BlobHash,
+        offset: Option<u64>,
+        bytes: ByteStream,
+    ) -> Result<u64, CallError> {
+        blobs::put(self, hash, offset, bytes).await
+    }
+
+    async fn partial_blob(&self, hash: BlobHash) -> Result<u64, CallError> {
+        let request = proto::BlobHashes {
+            hashes: vec![encode_hash(hash)],
+        };
+        let answer = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                connections.calls.partial_blob(request).await
+            })
+            .await?;
+        Ok(answer.size)
+    }
+
+    async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {
+        blobs::put_file(self, file).await
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
@@ -415,21 +490,6 @@ impl Calls for RpcClient {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        let request = proto::BlobHashes {
-            hashes: vec![encode_hash(hash)],
-        };
-        let (address, parts) = self
-            .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
-                connections.blobs.get_blob(request).await
-            })
-            .await?;
-        let channels = self.channels.clone();
-        let bytes = fail_if_sender_stalls(
-            parts.map_ok(|part| part.bytes).map_err(error_from_status),
-            STALL_TIMEOUT,
-        );
-        Ok(bytes
-            .inspect_err(move |error| channels.on_stream_failed(&address, error))
-            .boxed())
+        blobs::get(self, hash).await
     }
 }

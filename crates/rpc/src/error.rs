@@ -1,6 +1,6 @@
 //! The errors of calls, the same on both sides of the wire.
 
-use model::{BlobHash, InvalidField, TaskId};
+use model::{BlobHash, GroupKey, InvalidField, TaskForm, TaskId};
 use thiserror::Error;
 
 /// Why a call to a judicator failed, the same in the judicator and in the node that made the call.
@@ -10,6 +10,15 @@ pub enum CallError {
     Invalid(#[from] InvalidField),
     #[error("task {0} does not exist")]
     NoTask(TaskId),
+    #[error("user {} has no task in the group {}", .0.user, .0.group)]
+    NoGroup(GroupKey),
+    #[error("task {0} is not done; cancel it, or wait until it is done")]
+    NotDone(TaskId),
+    /// Another judicator may know it, in the middle of an upgrade.
+    #[error(
+        "the task has form {0}, which this version of Conclave does not know; upgrade Conclave on this node"
+    )]
+    NewerForm(TaskForm),
     #[error("blob {0} does not exist; put it first")]
     NoBlob(BlobHash),
     #[error("blob {0} is damaged; put it again")]
@@ -52,9 +61,13 @@ impl CallError {
     /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
-            CallError::Busy(_) | CallError::Unavailable(_) | CallError::Full(_) => true,
+            CallError::Busy(_) | CallError::Unavailable(_) | CallError::Full(_) | CallError::NewerForm(_) => {
+                true
+            }
             CallError::Invalid(_)
             | CallError::NoTask(_)
+            | CallError::NoGroup(_)
+            | CallError::NotDone(_)
             | CallError::NoBlob(_)
             | CallError::DamagedBlob(_)
             | CallError::Unreadable(_)

@@ -12,9 +12,12 @@ mod server;
 mod stall_timeout;
 mod wire;
 
-pub use calls::{ByteStream, Calls, EventStream, HintStream, Readiness, TaskEvent};
+pub use calls::{
+    BlobFileSource, ByteStream, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
+    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
+};
 pub use client::RpcClient;
 pub use error::CallError;
 pub use secret::{ClusterSecret, ClusterSecretError};
 pub use server::{RpcServeError, serve};
-pub use wire::spec_digest_bytes;
+pub use wire::legacy_digest_bytes;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use model::UnixTime;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +17,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
-use crate::wire::{ParseMessage, parse_each, parse_hash, parse_id, proto, status_from_error};
-use crate::{CallError, Calls, ClusterSecret};
+use crate::wire::{
+    GroupWait, ParseMessage, encode_id, parse_each, parse_form, parse_hash, parse_id, proto,
+    status_from_error,
+};
+use crate::{CallError, Calls, CancelledTasks, ClusterSecret, RetriedTasks};
 
 /// Why the gRPC server of a judicator stopped.
 #[derive(Debug, Error)]
@@ -50,7 +54,8 @@ pub async fn serve(
     Server::builder()
         // A client that disappeared without closing its connection must not keep its streams open for ever.
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        // On a slow line the answer to a ping waits behind the bytes of an upload.
+        .http2_keepalive_timeout(Some(STALL_TIMEOUT))
         .add_service(InterceptedService::new(service, guard))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
@@ -109,9 +114,19 @@ impl Judicator for RpcService {
     type EventsStream = RpcStream<proto::Event>;
     type WatchStream = RpcStream<proto::Nothing>;
     type GetBlobStream = RpcStream<proto::BlobPart>;
+    type GroupEventsStream = RpcStream<proto::GroupState>;
+    type FollowStream = RpcStream<proto::OutputEvent>;
+    type ServeOutputStream = RpcStream<proto::OutputRequest>;
 
     async fn add(&self, request: Request<proto::AddRequest>) -> RpcResult<proto::AddAnswer> {
-        let tasks = or_status(parse_each("tasks", request.into_inner().tasks))?;
+        let tasks = request.into_inner().tasks;
+        let forms = tasks
+            .iter()
+            .filter_map(|task| Some(parse_form(task.spec.as_ref()?.form)));
+        if let Some(form) = forms.max().filter(|form| !form.is_known()) {
+            return Err(status_from_error(CallError::NewerForm(form)));
+        }
+        let tasks = or_status(parse_each("tasks", tasks))?;
         let added = self.calls.add(tasks).await.map_err(status_from_error)?;
         Ok(Response::new(proto::AddAnswer {
             tasks: added.into_iter().map(Into::into).collect(),
@@ -121,6 +136,100 @@ impl Judicator for RpcService {
     async fn cancel(&self, request: Request<proto::TaskRequest>) -> RpcResult<proto::Task> {
         let id = or_status(parse_id("id", &request.get_ref().id))?;
         encode(self.calls.cancel(id).await)
+    }
+
+    async fn cancel_matching(&self, request: Request<proto::Query>) -> RpcResult<proto::CancelledTasks> {
+        let query = parse(request.into_inner())?;
+        let CancelledTasks { cancelled, more } = self
+            .calls
+            .cancel_matching(query)
+            .await
+            .map_err(status_from_error)?;
+        Ok(Response::new(proto::CancelledTasks { cancelled, more }))
+    }
+
+    async fn retry(&self, request: Request<proto::RetryRequest>) -> RpcResult<proto::Task> {
+        let request = request.into_inner();
+        let id = or_status(parse_id("id", &request.id))?;
+        let new_id = or_status(parse_id("new_id", &request.new_id))?;
+        encode(self.calls.retry(id, new_id).await)
+    }
+
+    async fn retry_group(
+        &self,
+        request: Request<proto::RetryGroupRequest>,
+    ) -> RpcResult<proto::RetriedTasks> {
+        let proto::RetryGroupRequest { user, group, until } = request.into_inner();
+        let key = parse(proto::GroupKey { user, group })?;
+        let retried = self.calls.retry_group(key, until.map(UnixTime)).await;
+        let RetriedTasks { ids, more, until } = retried.map_err(status_from_error)?;
+        let ids = ids.into_iter().map(|id| encode_id(id.0)).collect();
+        let until = until.map(|time| time.0);
+        Ok(Response::new(proto::RetriedTasks { ids, more, until }))
+    }
+
+    async fn group(&self, request: Request<proto::GroupRequest>) -> RpcResult<proto::GroupState> {
+        let GroupWait { key, wait } = parse(request.into_inner())?;
+        tokio::select! {
+            state = self.calls.group(key.clone(), wait) => encode(state),
+            () = self.stop.cancelled() => encode(self.calls.group(key, None).await),
+        }
+    }
+
+    async fn groups(&self, request: Request<proto::GroupQuery>) -> RpcResult<proto::GroupPage> {
+        let query = parse(request.into_inner())?;
+        encode(self.calls.groups(query).await)
+    }
+
+    async fn group_events(&self, request: Request<proto::GroupKey>) -> RpcResult<Self::GroupEventsStream> {
+        let key = parse(request.into_inner())?;
+        let states = self.calls.group_events(key).await.map_err(status_from_error)?;
+        self.stream(states, Into::into)
+    }
+
+    async fn follow(&self, request: Request<proto::FollowRequest>) -> RpcResult<Self::FollowStream> {
+        let request = request.into_inner();
+        let id = or_status(parse_id("id", &request.id))?;
+        let events = self
+            .calls
+            .follow(id, parse(request)?)
+            .await
+            .map_err(status_from_error)?;
+        // The end of the stream means that the task is done, so a stop must not look like it.
+        let stopping = CallError::Unavailable("the judicator is stopping".into());
+        let stopped = self.stop.clone().cancelled_owned();
+        let stopped = futures::stream::once(stopped.map(|()| Some(Err(stopping))));
+        let events = events.map(Some).chain(futures::stream::iter([None]));
+        let events = futures::stream::select(events, stopped.boxed());
+        let events = events.scan((), |(), event| std::future::ready(event));
+        Ok(Response::new(
+            events.map_ok(Into::into).map_err(status_from_error).boxed(),
+        ))
+    }
+
+    async fn serve_output(
+        &self,
+        request: Request<Streaming<proto::OutputAnswer>>,
+    ) -> RpcResult<Self::ServeOutputStream> {
+        let mut answers = request.into_inner();
+        let first = tokio::time::timeout(STALL_TIMEOUT, answers.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("received no message for too long"))?;
+        let from = first?.and_then(|first| first.from);
+        let from =
+            from.ok_or_else(|| Status::invalid_argument("the first message must name the executor"))?;
+        let (executor, session) = parse(from)?;
+        // An answer that cannot be parsed ends the stream: nothing is known about the next one.
+        let answers = answers
+            .map(|answer| answer.ok()?.parse().ok())
+            .take_while(|answer| std::future::ready(answer.is_some()))
+            .filter_map(std::future::ready)
+            .boxed();
+        let requests = self
+            .calls
+            .serve_output(executor, session, answers)
+            .await
+            .map_err(status_from_error)?;
+        self.stream(requests, Into::into)
     }
 
     async fn get(&self, request: Request<proto::TaskRequest>) -> RpcResult<proto::Task> {
@@ -198,9 +307,16 @@ impl Judicator for RpcService {
         );
         let size = self
             .calls
-            .put_blob(hash, bytes)
+            .put_blob(hash, first.offset, bytes)
             .await
             .map_err(status_from_error)?;
+        Ok(Response::new(proto::BlobSize { size }))
+    }
+
+    async fn partial_blob(&self, request: Request<proto::BlobHashes>) -> RpcResult<proto::BlobSize> {
+        let hash = request.get_ref().hashes.first().map_or(&[][..], |hash| hash);
+        let hash = or_status(parse_hash("hashes", hash))?;
+        let size = self.calls.partial_blob(hash).await.map_err(status_from_error)?;
         Ok(Response::new(proto::BlobSize { size }))
     }
 
@@ -231,6 +347,7 @@ impl Judicator for RpcService {
             proto::BlobPart {
                 hash: Bytes::new(),
                 bytes,
+                offset: None,
             }
         })
     }

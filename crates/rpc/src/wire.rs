@@ -1,9 +1,12 @@
 //! Conversion between wire messages and `model`. Encoding cannot fail. Parsing checks every field as untrusted input.
 
 mod error_status;
+mod groups;
 mod ids;
+mod live_output;
 mod nodes;
 mod report;
+mod result;
 mod search;
 mod task;
 
@@ -14,8 +17,11 @@ pub(crate) mod proto {
 }
 
 pub(crate) use error_status::{error_from_status, judicator_error, status_from_error};
+pub(crate) use groups::GroupWait;
 pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
-pub use task::spec_digest_bytes;
+pub(crate) use live_output::first_answer;
+pub use task::legacy_digest_bytes;
+pub(crate) use task::parse_form;
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! Measures the rate at which wardens start processes, with and without cells, compared to starting them directly.
 //!
-//!     cargo run --release -p sandbox --example spawn_rate
+//!     cargo run --release -p sandbox --example spawn_rate [PROGRAM ARGUMENT...]
+//!
+//! Without a program it starts `/bin/true`.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -8,6 +10,7 @@
 )]
 #![allow(clippy::print_stdout)]
 
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,11 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("warden") {
         return sandbox::warden::run();
     }
+    let mut argv: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if argv.is_empty() {
+        argv.push("/bin/true".into());
+    }
+    let argv = argv.as_slice();
     let cgroup_root = CgroupRoot::prepare("conclave-spawn-rate", None).expect("control groups");
     let cell = CommandIsolation::Cell(Box::new(CellSettings {
         root_entries: RootEntry::of_host().expect("the host's programs can be listed"),
@@ -40,9 +48,9 @@ fn main() -> ExitCode {
     for threads in [1, 2] {
         let mut best = [SpawnTimes::default(); 3];
         for _ in 0..ROUNDS {
-            best[0].keep(on_threads(threads, |_| raw(RUNS / threads)));
+            best[0].keep(on_threads(threads, |_| raw(argv, RUNS / threads)));
             for (index, isolation) in [(1, &none), (2, &cell)] {
-                let work = |thread| through_warden(&isolation.for_warden(thread), RUNS / threads);
+                let work = |thread| through_warden(&isolation.for_warden(thread), argv, RUNS / threads);
                 best[index].keep(on_threads(threads, work));
             }
         }
@@ -97,12 +105,12 @@ fn on_threads(threads: u32, work: impl Fn(u32) -> SpawnTimes + Sync) -> SpawnTim
     }
 }
 
-fn raw(runs: u32) -> SpawnTimes {
+fn raw(argv: &[OsString], runs: u32) -> SpawnTimes {
     let mut times = Vec::new();
     for _ in 0..runs {
         let start = Instant::now();
-        let status = Command::new("/bin/true").status().expect("/bin/true starts");
-        assert!(status.success());
+        let output = Command::new(&argv[0]).args(&argv[1..]).output();
+        assert!(output.expect("the program starts").status.success());
         times.push(start.elapsed());
     }
     SpawnTimes {
@@ -111,12 +119,12 @@ fn raw(runs: u32) -> SpawnTimes {
     }
 }
 
-fn through_warden(isolation: &CommandIsolation, runs: u32) -> SpawnTimes {
+fn through_warden(isolation: &CommandIsolation, argv: &[OsString], runs: u32) -> SpawnTimes {
     let mut warden = WardenLauncher::this_binary(isolation.clone())
         .start()
         .expect("a warden starts");
     let spec = CommandSpec {
-        argv: vec!["/bin/true".into()],
+        argv: argv.to_vec(),
         env: Vec::new(),
         directory: "/".into(),
         input: CommandInput::Bytes(Vec::new()),
@@ -134,7 +142,9 @@ fn through_warden(isolation: &CommandIsolation, runs: u32) -> SpawnTimes {
     for _ in 0..runs {
         let run_handle = warden.new_run();
         let start = Instant::now();
-        let outcome = warden.run(&run_handle, &spec).expect("the warden runs /bin/true");
+        let outcome = warden
+            .run(&run_handle, &spec)
+            .expect("the warden runs the program");
         run.push(start.elapsed());
         assert_eq!(outcome.exit_code, Some(0), "{outcome:?}");
         let start = Instant::now();

@@ -1,6 +1,7 @@
 //! The owner's side of a warden.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,10 +14,12 @@ use std::time::Duration;
 use crate::cell::FileAllocation;
 use crate::clock::boot_time;
 use crate::outcome::CommandOutcome;
+use crate::output::{LiveOutput, OwnerOutput, StandardStream};
 use crate::pidfd::PidFd;
 use crate::platform_error::PlatformError;
 use crate::spec::{CommandSpec, CommandSpecError};
-use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse, descriptors};
+use crate::wire::descriptors::{self, DescriptorReceiver};
+use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse};
 
 /// A running warden process, with which its owner (the process that started it, such as an executor) runs commands.
 /// Dropping it ends the warden and its command and waits until both are gone.
@@ -25,6 +28,7 @@ pub struct Warden {
     child: Child,
     socket: UnixStream,
     channel: Arc<WardenChannel>,
+    output: Arc<OwnerOutput>,
     buffer: Vec<u8>,
     /// Where the files of the next command go, if commands run in cells.
     folder: TaskFolder,
@@ -35,6 +39,18 @@ pub struct Warden {
     /// The numbers of the last run handle created and of the last one used.
     last_created: u64,
     last_used: u64,
+}
+
+/// What the launcher has after the handshake with a new warden.
+pub(crate) struct StartedWarden {
+    pub(crate) child: Child,
+    pub(crate) socket: UnixStream,
+    pub(crate) urgent_socket: OwnedFd,
+    pub(crate) output: OwnerOutput,
+    /// The folder of the first task, if commands run in cells.
+    pub(crate) folder: Option<OwnedFd>,
+    /// The space of a task until the owner sets another one.
+    pub(crate) default_space: u64,
 }
 
 /// Whether the warden's owner (the executor) has a descriptor of the folder for the files of the current task.
@@ -73,6 +89,8 @@ pub enum WardenError {
     Died { status: ExitStatus },
     #[error("the connection to the warden failed; start another one")]
     Socket(#[source] io::Error),
+    #[error("cannot create a file for long output")]
+    OverflowFile(#[source] io::Error),
     #[error("the warden could not run the command")]
     Run(#[from] PlatformError),
     #[error("the warden could not prepare for the next task; start another one")]
@@ -87,26 +105,20 @@ impl WardenError {
 }
 
 impl Warden {
-    /// `default_space` is the space of a task until the owner sets another one.
-    pub(crate) fn new(
-        child: Child,
-        socket: UnixStream,
-        urgent_socket: OwnedFd,
-        folder: Option<OwnedFd>,
-        default_space: u64,
-    ) -> Self {
+    pub(crate) fn new(started: StartedWarden) -> Self {
         let channel = WardenChannel {
-            urgent_socket,
-            process: PidFd::open(child.id() as i32).ok(),
+            urgent_socket: started.urgent_socket,
+            process: PidFd::open(started.child.id() as i32).ok(),
         };
         Self {
-            child,
-            socket,
+            child: started.child,
+            socket: started.socket,
             channel: Arc::new(channel),
+            output: Arc::new(started.output),
             buffer: Vec::new(),
-            folder: folder.map_or(TaskFolder::Unused, TaskFolder::Ready),
-            default_space,
-            space: default_space,
+            folder: started.folder.map_or(TaskFolder::Unused, TaskFolder::Ready),
+            default_space: started.default_space,
+            space: started.default_space,
             last_created: 0,
             last_used: 0,
         }
@@ -120,6 +132,11 @@ impl Warden {
         WardenControl {
             channel: Arc::clone(&self.channel),
         }
+    }
+
+    /// Reads the output of commands while they run. It can be used for all runs of this warden.
+    pub fn live_output(&self) -> LiveOutput {
+        LiveOutput::new(Arc::clone(&self.output))
     }
 
     /// Creates the handle of the next run. A handle may remain unused, for example if it was killed before its run
@@ -167,12 +184,24 @@ impl Warden {
         }
         self.last_used = run_handle.number;
         self.wait_until_ready()?;
+        let files = self.output.begin_run(run_handle.number);
+        let files = files.map_err(WardenError::OverflowFile)?;
+        let (overflow_files, files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
         let request = WardenRequest::Run {
             number: run_handle.number,
             spec,
             after,
+            overflow_files,
         };
-        match self.request(&request)? {
+        let mut outcome = self
+            .send_request_with(&request, &files)
+            .and_then(|()| self.receive());
+        if let Ok((WardenResponse::Ended(outcome), _)) = &mut outcome {
+            self.output.complete(StandardStream::Stdout, &mut outcome.stdout);
+            self.output.complete(StandardStream::Stderr, &mut outcome.stderr);
+        }
+        self.output.end_run(run_handle.number);
+        match outcome? {
             (WardenResponse::Ended(outcome), _) => Ok(outcome),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
@@ -270,11 +299,23 @@ impl Warden {
         }
     }
 
+    fn send_request_with(
+        &mut self,
+        request: &WardenRequest<&CommandSpec>,
+        files: &[Arc<File>],
+    ) -> Result<(), WardenError> {
+        // Only the first run, and a run after long output, comes with files.
+        if files.is_empty() {
+            return self.send_request(request);
+        }
+        let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        let sent = wire::encode(request, &mut self.buffer)
+            .and_then(|()| descriptors::send(&self.socket, &self.buffer, &files));
+        sent.map_err(|error| self.on_broken_socket(error))
+    }
+
     fn receive(&mut self) -> Result<(WardenResponse, Option<OwnedFd>), WardenError> {
-        let mut receiver = descriptors::DescriptorReceiver {
-            stream: &self.socket,
-            descriptors: Vec::new(),
-        };
+        let mut receiver = DescriptorReceiver::new(&self.socket);
         let response = wire::receive(&mut receiver, &mut self.buffer);
         let descriptor = receiver.descriptors.pop();
         match response {
@@ -302,11 +343,17 @@ impl Warden {
     /// it cannot be killed, and waiting for it could take forever.
     fn shut_down(&mut self) -> Option<ExitStatus> {
         const END_TIMEOUT: Duration = Duration::from_secs(5);
+        let status = self.end_process(END_TIMEOUT);
+        self.output.end_all_runs();
+        status
+    }
+
+    fn end_process(&mut self, timeout: Duration) -> Option<ExitStatus> {
         // Closing our end alone is not enough: a process that inherited it would keep the connection open.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Ok(None) = self.child.try_wait() {
             let pidfd = PidFd::open(self.child.id() as i32).ok();
-            let ended = || pidfd.as_ref().is_some_and(|pidfd| pidfd.wait(END_TIMEOUT));
+            let ended = || pidfd.as_ref().is_some_and(|pidfd| pidfd.wait(timeout));
             if !ended() {
                 // The warden is stopped or stuck. The parent-death signal kills its command.
                 let _ = self.child.kill();
@@ -348,6 +395,11 @@ impl fmt::Debug for WardenChannel {
 }
 
 impl RunHandle {
+    /// The number of the run, by which [`LiveOutput`] names it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Kills the run. Never blocks. An error means that the warden is gone or has been stopped for a long time.
     pub fn kill(&self) -> io::Result<()> {
         self.channel.send(UrgentMessage::Kill { number: self.number })

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::CellSettings;
-use crate::handle::Warden;
+use crate::handle::{StartedWarden, Warden};
 use crate::open_file_limit::restore_inherited_limit;
+use crate::output::OwnerOutput;
 use crate::platform_error::PlatformError;
 use crate::subordinate_ids::{IdMapError, SubordinateIds};
+use crate::wire::descriptors::DescriptorReceiver;
 use crate::wire::{self, WardenRequest, WardenResponse};
 
 /// How a warden isolates commands from the machine: not at all, or each in its own cell.
@@ -91,6 +93,9 @@ pub struct WardenLauncher {
     /// An open file with a `flock` on it. The warden keeps it open until it ends, so the lock is held as long as any
     /// process of any command is alive, even if the owner dies.
     pub lock: Option<Arc<OwnedFd>>,
+    /// An existing folder in which the owner creates files without names for output that is longer than
+    /// [`crate::STREAM_HEAD`].
+    pub overflow_folder: PathBuf,
 }
 
 /// Why a warden process could not be started or did not become ready.
@@ -98,6 +103,14 @@ pub struct WardenLauncher {
 pub enum WardenLaunchError {
     #[error("cannot create the sockets for a warden")]
     Sockets(#[source] io::Error),
+    #[error("cannot create the memory for the output of a warden's commands")]
+    CreateOutput(#[source] io::Error),
+    #[error("cannot create a file for long output in {folder:?}")]
+    OverflowFolder {
+        folder: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot start {program:?} as a warden")]
     Spawn {
         program: PathBuf,
@@ -125,19 +138,29 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl WardenLauncher {
     /// Starts the running binary again with the single argument `warden`. The path goes through `/proc`, so that it
-    /// is the same binary even after an upgrade has replaced the file.
+    /// is the same binary even after an upgrade has replaced the file. Long output goes to the folder for temporary
+    /// files.
     pub fn this_binary(isolation: CommandIsolation) -> Self {
         Self {
             isolation,
             program: "/proc/self/exe".into(),
             args: vec!["warden".into()],
             lock: None,
+            overflow_folder: std::env::temp_dir(),
         }
     }
 
     pub fn start(&self) -> Result<Warden, WardenLaunchError> {
         let (ours, theirs) = UnixStream::pair().map_err(WardenLaunchError::Sockets)?;
         let (urgent, their_urgent) = wire::urgent_pair().map_err(|e| WardenLaunchError::Sockets(e.into()))?;
+        let (output, memfd) =
+            OwnerOutput::create(self.overflow_folder.clone()).map_err(WardenLaunchError::CreateOutput)?;
+        output
+            .check_folder()
+            .map_err(|source| WardenLaunchError::OverflowFolder {
+                folder: self.overflow_folder.clone(),
+                source,
+            })?;
         // There is no `pre_exec`, because with one `std` uses fork, which costs more the larger the owner is. The
         // warden sets itself up instead. It gets no environment, because commands of the same user can read it and
         // the owner's environment may hold secrets.
@@ -154,12 +177,19 @@ impl WardenLauncher {
         // The warden waits for the handshake, so its limits can still be changed here.
         let handshake = restore_inherited_limit(child.id())
             .map_err(WardenLaunchError::OpenFiles)
-            .and_then(|()| self.handshake(child.id(), &ours, their_urgent));
+            .and_then(|()| {
+                let descriptors = [their_urgent.as_fd(), memfd.as_fd(), output.wakeup()];
+                self.handshake(child.id(), &ours, descriptors)
+            });
         match handshake {
-            Ok(folder) => {
-                let space = self.isolation.default_space();
-                Ok(Warden::new(child, ours, urgent, folder, space))
-            }
+            Ok(folder) => Ok(Warden::new(StartedWarden {
+                child,
+                socket: ours,
+                urgent_socket: urgent,
+                output,
+                folder,
+                default_space: self.isolation.default_space(),
+            })),
             Err(error) => {
                 kill_and_reap(&mut child);
                 Err(error)
@@ -171,24 +201,21 @@ impl WardenLauncher {
         &self,
         warden: u32,
         socket: &UnixStream,
-        their_urgent: OwnedFd,
+        descriptors: [BorrowedFd<'_>; 3],
     ) -> Result<Option<OwnedFd>, WardenLaunchError> {
         let mut buffer = Vec::new();
         let hello: WardenRequest<()> = WardenRequest::Hello {
             isolation: self.isolation.clone(),
         };
         wire::encode(&hello, &mut buffer).map_err(WardenLaunchError::Handshake)?;
-        let mut descriptors = vec![their_urgent.as_fd()];
+        let mut descriptors = descriptors.to_vec();
         descriptors.extend(self.lock.as_deref().map(AsFd::as_fd));
         wire::descriptors::send(socket, &buffer, &descriptors).map_err(WardenLaunchError::Handshake)?;
 
         socket
             .set_read_timeout(Some(HANDSHAKE_TIMEOUT))
             .map_err(WardenLaunchError::Handshake)?;
-        let mut receiver = wire::descriptors::DescriptorReceiver {
-            stream: socket,
-            descriptors: Vec::new(),
-        };
+        let mut receiver = DescriptorReceiver::new(socket);
         let mut received = wire::receive::<WardenResponse>(&mut receiver, &mut buffer);
         if let (Ok(Some(WardenResponse::NeedsIdMapping)), Some(ids)) =
             (&received, self.isolation.subordinate_ids())

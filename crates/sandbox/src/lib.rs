@@ -6,7 +6,7 @@
 //! could not run the command at all.
 //!
 //! The modules follow a run: `spec`, `launch` and `handle` are the owner's side, `wire` is the socket protocol,
-//! `warden` is the other side, and `outcome` is what comes back. `enforcement` checks what this machine can enforce,
+//! `warden` is the other side, and `outcome` is what comes back. `output` is the way that the command's output takes. `enforcement` checks what this machine can enforce,
 //! before the first run. `orphans` kills processes that outlived a warden that was killed.
 //!
 //! This crate must not know tasks, steps, workspaces or reports, so it uses no other crate of the workspace that
@@ -15,6 +15,7 @@
 #![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
 mod outcome;
+mod output;
 mod spec;
 
 mod handle;
@@ -49,6 +50,7 @@ pub use launch::{CommandIsolation, WardenLaunchError, WardenLauncher};
 pub use open_file_limit::raise_open_file_limit;
 pub use orphans::{KillOrphansError, ProcessSelector, kill_orphans, kill_orphans_while};
 pub use outcome::{CapturedStream, CommandEndReason, CommandOutcome};
+pub use output::{LiveOutput, STREAM_HEAD, StandardStream};
 pub use platform_error::{Errno, PlatformError};
 pub use spec::{CommandInput, CommandLimits, CommandSpec, CommandSpecError};
 pub use subordinate_ids::{IdMapError, SubordinateIds};

@@ -1,13 +1,13 @@
 //! How a command ended.
 
+use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire;
-
 /// How a command that a warden ran has ended, what it used and what it printed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandOutcome {
     pub reason: CommandEndReason,
     /// The exit code of the first process, if it exited. As in a shell, 127 also means that the program was not found
@@ -28,11 +28,19 @@ pub struct CommandOutcome {
     pub stderr: CapturedStream,
 }
 
-/// The captured part of a command's stdout or stderr in its [`CommandOutcome`]: the first bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The captured part of a command's stdout or stderr in its [`CommandOutcome`]. It is whole in `head` if it fits, and
+/// otherwise whole in `file`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CapturedStream {
-    #[serde(with = "wire::bytes")]
-    pub bytes: Vec<u8>,
+    /// The first captured bytes, [`crate::STREAM_HEAD`] at most. The owner takes them from the memory that it shares
+    /// with the warden.
+    #[serde(skip)]
+    pub head: Vec<u8>,
+    /// How many bytes were captured.
+    pub size: u64,
+    /// All captured bytes, if they are more than `head` can hold: a file without a name, whose position is its start.
+    #[serde(skip)]
+    pub file: Option<Arc<File>>,
     /// Whether the command wrote more than was captured.
     pub truncated: bool,
 }

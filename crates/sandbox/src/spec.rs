@@ -22,7 +22,7 @@ pub struct CommandSpec {
     pub directory: PathBuf,
     pub input: CommandInput,
     pub limits: CommandLimits,
-    /// How many bytes of each output stream are captured; the rest is discarded.
+    /// How many bytes of each output stream are captured; the rest is discarded. This may be more than fits into memory.
     pub max_captured_bytes: u64,
     /// The name of the network that a command in a cell may use. `None` means no network.
     pub network: Option<String>,

@@ -4,7 +4,7 @@
 //! It has one thread, no locks and little memory: starting a process costs in proportion to the parent's memory, and
 //! only a single-threaded process may share its memory with a child before exec.
 //!
-//! A run without a cell goes through these modules: `run_process_tree` prepares it (`streams`, `resolve`) and starts
+//! A run without a cell goes through these modules: `run_process_tree` prepares it (`streams`, `capture`, `resolve`) and starts
 //! it (`spawn`, `child`), `watch` waits for its end (`owner_messages`, `sample`), `kill_descendants` kills what is
 //! left (`reap`, `process_table`), and `end_reason` decides why it ended. `run_in_cell` is the same for a cell.
 
@@ -20,7 +20,8 @@ use crate::launch::CommandIsolation;
 use crate::outcome::CommandOutcome;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
-use crate::wire::{self, AfterRun, WardenRequest, WardenResponse, descriptors};
+use crate::wire::descriptors::{self, DescriptorReceiver};
+use crate::wire::{self, AfterRun, WardenRequest, WardenResponse};
 use error_causes::with_causes;
 
 mod setup;
@@ -28,6 +29,8 @@ pub(crate) mod signals;
 
 mod run_in_cell;
 mod run_process_tree;
+
+mod capture;
 
 pub(crate) mod c_strings;
 pub(crate) mod resolve;
@@ -47,6 +50,7 @@ mod reap;
 mod end_reason;
 mod own_memory;
 
+use capture::WardenOutput;
 use owner_messages::OwnerMessages;
 use run_in_cell::CellRunner;
 use run_process_tree::{CommandRunFailure, OwnerConnection, ProcessTreeRunner, outcome_without_start};
@@ -72,10 +76,10 @@ enum WardenServeError {
     Setup(#[from] WardenSetupError),
     #[error("cannot receive a request from the owner")]
     Receive(#[source] io::Error),
-    #[error(
-        "the owner did not send a hello with a socket for urgent messages; was this process started by hand?"
-    )]
+    #[error("the owner did not send a hello with its descriptors; was this process started by hand?")]
     Hello,
+    #[error("cannot map the memory for the output of commands")]
+    MapOutput(#[source] io::Error),
     #[error("cannot wait for the owner")]
     Wait(#[source] io::Error),
 }
@@ -86,6 +90,7 @@ fn serve() -> Result<(), WardenServeError> {
     let OwnerHello {
         isolation,
         urgent_socket,
+        mut output,
         lock,
     } = receive_hello(&socket, &mut buffer)?;
     let mut messages = OwnerMessages::new(urgent_socket);
@@ -118,18 +123,26 @@ fn serve() -> Result<(), WardenServeError> {
     loop {
         wait_for_owner(&socket, &mut messages)?;
         let mut after_run = AfterRun::KeepTask;
-        let request = match wire::receive(&socket, &mut buffer) {
+        let mut receiver = DescriptorReceiver::new(&socket);
+        let request = match wire::receive(&mut receiver, &mut buffer) {
             // The connection ends like this if the owner had not read our last response.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
             request => request.map_err(WardenServeError::Receive)?,
         };
         let response = match request {
-            Some(WardenRequest::Run { number, spec, after }) => {
+            Some(WardenRequest::Run {
+                number,
+                spec,
+                after,
+                overflow_files,
+            }) => {
+                output.take_files(overflow_files, receiver.descriptors);
                 let owner = OwnerConnection {
                     socket: &socket,
                     messages: &mut messages,
                 };
-                let ended = command_runner.run_command(owner, number, spec);
+                let ended = command_runner.run_command(owner, number, spec, &output);
+                output.close_used_files();
                 messages.forget_kills_up_to(number);
                 match ended {
                     Ok(outcome) => {
@@ -180,18 +193,20 @@ impl CommandRunner {
         &mut self,
         owner: OwnerConnection<'_>,
         number: u64,
-        mut spec: CommandSpec,
+        spec: CommandSpec,
+        output: &WardenOutput,
     ) -> Result<CommandOutcome, CommandRunFailure> {
         if let Some(reason) = owner.messages.stop_reason(number) {
             return Ok(outcome_without_start(reason));
         }
         // Output beyond its limit ends the command, so it need not be captured.
-        spec.max_captured_bytes = spec.limits.output.map_or(spec.max_captured_bytes, |limit| {
+        let max_captured = spec.limits.output.map_or(spec.max_captured_bytes, |limit| {
             limit.min(spec.max_captured_bytes)
         });
+        let captures = output.captures(max_captured);
         match self {
-            Self::ProcessTree { runner, .. } => runner.run_command(owner, number, spec),
-            Self::Cell(runner) => runner.run_command(owner, number, spec),
+            Self::ProcessTree { runner, .. } => runner.run_command(owner, number, spec, captures),
+            Self::Cell(runner) => runner.run_command(owner, number, spec, captures),
         }
     }
 
@@ -241,27 +256,27 @@ fn send_response(
     }
 }
 
-/// The content of the first request that a warden gets from its owner: the isolation, the urgent socket and the lock.
+/// The content of the first request that a warden gets from its owner.
 struct OwnerHello {
     isolation: CommandIsolation,
     urgent_socket: OwnedFd,
+    output: WardenOutput,
     lock: Option<OwnedFd>,
 }
 
 fn receive_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<OwnerHello, WardenServeError> {
-    let mut receiver = descriptors::DescriptorReceiver {
-        stream: socket,
-        descriptors: Vec::new(),
-    };
+    let mut receiver = DescriptorReceiver::new(socket);
     let isolation = match wire::receive(&mut receiver, buffer).map_err(WardenServeError::Receive)? {
         Some(WardenRequest::<()>::Hello { isolation }) => isolation,
         _ => return Err(WardenServeError::Hello),
     };
     let mut descriptors = receiver.descriptors.into_iter();
-    let urgent_socket = descriptors.next().ok_or(WardenServeError::Hello)?;
+    let mut next = || descriptors.next().ok_or(WardenServeError::Hello);
+    let (urgent_socket, memfd, wakeup) = (next()?, next()?, next()?);
     Ok(OwnerHello {
         isolation,
         urgent_socket,
+        output: WardenOutput::new(memfd, wakeup).map_err(WardenServeError::MapOutput)?,
         lock: descriptors.next(),
     })
 }

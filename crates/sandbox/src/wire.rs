@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::cell::FileAllocation;
 use crate::launch::CommandIsolation;
 use crate::outcome::CommandOutcome;
+use crate::output::StandardStream;
 use crate::platform_error::PlatformError;
 use crate::spec::CommandSpec;
 
@@ -27,22 +28,18 @@ pub(crate) use serde_with::{bytes, path};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenRequest<S = CommandSpec> {
     /// The first request. It comes with the descriptors that `descriptors` describes.
-    Hello {
-        isolation: CommandIsolation,
-    },
+    Hello { isolation: CommandIsolation },
+    /// Comes with an overflow file for each of these streams. The warden keeps a file until a run has written to it.
     Run {
         number: u64,
         spec: S,
         after: AfterRun,
+        overflow_files: Vec<StandardStream>,
     },
     /// Limits the total size of the task's files. Sent before any of them exists.
-    SetTaskSpace {
-        bytes: u64,
-    },
+    SetTaskSpace { bytes: u64 },
     /// Charges files of the task to its control group. The files exist and are empty.
-    AllocateFiles {
-        files: Vec<FileAllocation>,
-    },
+    AllocateFiles { files: Vec<FileAllocation> },
     /// The task has ended: the warden removes its files and prepares for the next task.
     ResetForNextTask,
     /// The owner has mapped the ids that the warden asked for with [`WardenResponse::NeedsIdMapping`].
@@ -62,6 +59,7 @@ pub(crate) enum AfterRun {
 pub(crate) enum WardenResponse {
     /// The warden is ready for a task. If commands run in cells, a descriptor of the task's folder comes with it.
     Ready,
+    /// The heads and files of the outcome's output do not travel in this frame.
     Ended(CommandOutcome),
     Failed(PlatformError),
     /// Sent before `Ready`: the warden is in a new user namespace, whose ids only a process outside of it can map.

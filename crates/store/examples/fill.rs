@@ -17,9 +17,9 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream;
 use model::{
-    AttemptId, Content, ExecuteStep, ExecutingAttempt, ExecutorInfo, ExecutorName, Limits, Report,
-    ReportAnswer, ReportIntent, ReportSeq, SessionId, SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec,
-    TaskStatus, UserName,
+    AttemptId, Content, ExecutingAttempt, ExecutorInfo, ExecutorName, Report, ReportAnswer, ReportIntent,
+    ReportSeq, SessionId, SortOrder, StepCommand, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus,
+    UserName,
 };
 use store::sqlite::{SqliteStore, SqliteStoreOptions};
 use store::{NewTaskRecord, TaskStore};
@@ -90,27 +90,18 @@ async fn fill(store: &SqliteStore, count: usize) -> anyhow::Result<f64> {
 }
 
 fn task(index: usize) -> NewTaskRecord {
-    let spec = TaskSpec {
-        user: UserName::new(format!("user-{}", index % 50)).expect("a good name"),
-        priority: (index % 3) as i32,
-        compile: None,
-        execute: ExecuteStep {
-            command: StepCommand::Shell(format!("./simulate --case {index}")),
-            args: vec!["--fast".into()],
-            env: [("LANG".to_string(), "C".to_string())].into(),
-            input: Content::Inline(Bytes::from_static(&[b'x'; 200])),
-            network: None,
-            limits: Limits {
-                wall: Some(Duration::from_secs(10)),
-                ..Limits::default()
-            },
-        },
-        source: Default::default(),
-        data: Default::default(),
-    };
+    let user = UserName::new(format!("user-{}", index % 50)).expect("a good name");
+    let command = StepCommand::Shell(format!("./simulate --case {index}"));
+    let mut spec = TaskSpec::new(user, command);
+    spec.priority = (index % 3) as i32;
+    spec.execute.args = vec!["--fast".into()];
+    spec.execute.env = [("LANG".to_string(), "C".to_string())].into();
+    spec.execute.input = Content::Inline(Bytes::from_static(&[b'x'; 200]));
+    spec.execute.limits.wall = Some(Duration::from_secs(10));
     NewTaskRecord {
         id: TaskId(uuid::Uuid::now_v7()),
         digest: [1; 32],
+        legacy_digest: None,
         spec,
     }
 }
@@ -132,6 +123,7 @@ async fn measure_claims(store: &SqliteStore) -> anyhow::Result<()> {
             version: "0".into(),
             self_kill: std::time::Duration::from_secs(7),
             capacity: None,
+            newest_form: TaskForm::NEWEST,
         },
         intent: ReportIntent::Stay,
     };

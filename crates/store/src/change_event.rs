@@ -1,6 +1,6 @@
 //! Events that a store publishes after a commit. Judicators turn them into hints; correctness never depends on one.
 
-use model::{ExecutorName, TaskId, TaskStatus, UnixTime};
+use model::{ExecutorName, GroupKey, TaskId, TaskStatus, UnixTime};
 
 /// A committed change of the task store, as the store sends it to its subscribers in the judicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum ChangeEvent {
         executor: Option<ExecutorName>,
         time: UnixTime,
     },
+    /// The counters of a group have changed. Several changes may be one event.
+    GroupChanged(GroupKey),
     /// The store may have missed events. A subscriber that needs the current state reads it from the store.
     EventsLost,
 }

@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use crate::TaskStore;
 
 pub mod add;
+pub mod attempts;
 pub mod blobs;
 pub mod cancel;
 pub mod change_events;
@@ -26,9 +27,12 @@ pub mod fake_executor;
 pub mod fencing;
 pub mod finish;
 pub mod fixtures;
+pub mod forms;
+pub mod groups;
 pub mod interleaving;
 pub mod lost_attempts;
 pub mod paging;
+pub mod result_blobs;
 pub mod retention;
 pub mod search;
 pub mod search_scan_limit;
@@ -134,6 +138,33 @@ macro_rules! for_each_contract_case {
                 only_the_current_holder_can_finish_a_task,
                 executing_attempts_that_are_not_held_are_deleted,
                 an_executor_name_is_free_after_expiry,
+                a_restarted_executor_keeps_the_attempts_that_it_names,
+                attempts_of_an_earlier_session_are_released,
+            }
+            attempts {
+                a_finished_attempt_is_recorded,
+                every_end_of_an_attempt_is_recorded,
+                an_attempt_that_had_not_begun_is_not_recorded_as_cancelled,
+                the_attempts_of_a_task_that_was_given_up_are_recorded,
+                only_the_newest_attempts_are_kept,
+                a_task_may_have_its_own_bound_on_attempts,
+            }
+            forms {
+                a_result_of_an_unknown_form_is_not_committed,
+            }
+            groups {
+                every_transition_is_counted,
+                groups_of_other_users_are_other_groups,
+                failures_are_counted_by_the_reason_of_the_last_step,
+                a_retried_task_leaves_the_counters_of_its_group,
+                many_tasks_are_cancelled_at_once,
+                a_group_ends_with_its_last_task,
+                groups_are_listed_by_user_and_name,
+            }
+            result_blobs {
+                a_result_is_committed_when_its_blobs_are_there,
+                the_blobs_of_a_late_result_are_not_needed,
+                the_blobs_of_a_result_are_kept_with_its_task,
             }
             lost_attempts {
                 tasks_of_a_lost_answer_are_assigned_again,
@@ -155,6 +186,10 @@ macro_rules! for_each_contract_case {
                 by_executor,
                 by_time,
                 by_text,
+                by_label,
+                by_group,
+                by_reason,
+                by_whether_it_was_retried,
                 by_all_fields_together,
             }
             search_scan_limit {
@@ -162,6 +197,7 @@ macro_rules! for_each_contract_case {
                 an_indexed_condition_narrows_a_text_search,
                 the_cursor_of_a_users_search_names_no_task_of_another_user,
                 a_condition_without_an_index_is_bounded_too,
+                labels_and_groups_narrow_a_search,
             }
             paging {
                 pages_are_stable_while_tasks_are_added,
@@ -199,6 +235,7 @@ macro_rules! for_each_contract_case {
                 status_changes_are_published,
                 revoked_attempts_are_published,
                 released_tasks_are_published,
+                changed_groups_are_published_once,
                 refused_adds_publish_nothing,
             }
         }

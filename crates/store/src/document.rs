@@ -1,17 +1,22 @@
 //! The encoded form of specs and results, which a store writes and must still be able to read years later.
 //!
 //! The first byte is the version. A version never changes; a new form is a new version. The store writes the newest
-//! version and reads all of them.
+//! version that a value needs and reads all versions up to its newest. The version of a spec is the form of its task
+//! (`model::TaskForm`). A newer version than the newest known one belongs to a newer node, so it is no damage.
 
+mod attempts;
+mod labels;
 mod raw_bytes;
 mod result;
 mod spec;
 
-use model::{AttemptId, EncodedEnd, Report, TaskResult, TaskSpec};
+use model::{AttemptId, AttemptRecord, BlobHash, EncodedEnd, Labels, Report, TaskForm, TaskResult, TaskSpec};
 use serde::Serialize;
 
-use self::result::ResultDocument;
-use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3};
+use self::attempts::AttemptDocument;
+use self::labels::LabelsDocument;
+use self::result::{ResultDocumentV1, ResultDocumentV2};
+use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3, SpecDocumentV4};
 use crate::StoreError;
 
 /// An executor's report with its results encoded as the store writes them. Encoding happens once, before the
@@ -26,55 +31,110 @@ pub(crate) struct EncodedReport<R> {
 #[derive(Debug)]
 pub(crate) struct EncodedAttempt<R> {
     pub(crate) attempt_id: AttemptId,
+    pub(crate) form: TaskForm,
+    /// The blobs that the result names, each once.
+    pub(crate) blobs: Vec<BlobHash>,
     pub(crate) end: EncodedEnd<R>,
 }
 
-const NEWEST_SPEC_VERSION: u8 = 3;
-const NEWEST_RESULT_VERSION: u8 = 1;
+const NEWEST_RESULT_VERSION: u8 = 2;
+const ATTEMPTS_VERSION: u8 = 1;
+const LABELS_VERSION: u8 = 1;
 
 pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
-    encode(NEWEST_SPEC_VERSION, &SpecDocumentV3::from(spec))
-        .map_err(|source| StoreError::Encode { what: "task", source })
+    u8::try_from(TaskForm::of(spec).0)
+        .map_err(|_| postcard::Error::SerdeSerCustom)
+        .and_then(|version| encode(version, &SpecDocumentV4::from(spec)))
+        .map_err(encoding_failed("task"))
 }
 
 pub(crate) fn decode_spec(document: &[u8]) -> Result<TaskSpec, StoreError> {
-    parse_spec(document)
-        .and_then(TaskSpec::try_from)
-        .map_err(|source| StoreError::Decode { what: "task", source })
+    match document.first() {
+        Some(version) if !TaskForm(u32::from(*version)).is_known() => {
+            Err(StoreError::NewerForm(TaskForm(u32::from(*version))))
+        }
+        _ => parse_spec(document)
+            .and_then(TaskSpec::try_from)
+            .map_err(decoding_failed("task")),
+    }
 }
 
 pub(crate) fn encode_result(result: &TaskResult) -> Result<Vec<u8>, StoreError> {
-    encode(NEWEST_RESULT_VERSION, &ResultDocument::from(result)).map_err(|source| StoreError::Encode {
-        what: "result",
-        source,
-    })
+    encode(NEWEST_RESULT_VERSION, &ResultDocumentV2::from(result)).map_err(encoding_failed("result"))
 }
 
 pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
-    parse_result(document)
-        .and_then(TaskResult::try_from)
-        .map_err(|source| StoreError::Decode {
-            what: "result",
-            source,
-        })
+    match document.first() {
+        // A result has the form of its task, so that is a newer form, too.
+        Some(version) if *version > NEWEST_RESULT_VERSION => {
+            let newer = u32::from(*version - NEWEST_RESULT_VERSION);
+            Err(StoreError::NewerForm(TaskForm(TaskForm::NEWEST.0 + newer)))
+        }
+        _ => parse_result(document)
+            .and_then(TaskResult::try_from)
+            .map_err(decoding_failed("result")),
+    }
+}
+
+/// Encodes the attempts of a task that have ended.
+pub(crate) fn encode_attempts(attempts: &[AttemptRecord]) -> Result<Vec<u8>, StoreError> {
+    let documents: Vec<_> = attempts.iter().map(AttemptDocument::from).collect();
+    encode(ATTEMPTS_VERSION, &documents).map_err(encoding_failed("list of attempts"))
+}
+
+pub(crate) fn decode_attempts(document: &[u8]) -> Result<Vec<AttemptRecord>, StoreError> {
+    let parse = |document| match split_version(document)? {
+        (ATTEMPTS_VERSION, rest) => postcard::from_bytes::<Vec<AttemptDocument>>(rest),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    };
+    parse(document)
+        .and_then(|attempts| attempts.into_iter().map(AttemptRecord::try_from).collect())
+        .map_err(decoding_failed("list of attempts"))
+}
+
+/// Encodes labels for lists, which do not read the spec.
+pub(crate) fn encode_labels(labels: &Labels) -> Result<Vec<u8>, StoreError> {
+    encode(LABELS_VERSION, &LabelsDocument::from(labels)).map_err(encoding_failed("labels"))
+}
+
+pub(crate) fn decode_labels(document: &[u8]) -> Result<Labels, StoreError> {
+    let parse = |document| match split_version(document)? {
+        (LABELS_VERSION, rest) => postcard::from_bytes::<LabelsDocument>(rest),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    };
+    parse(document)
+        .and_then(Labels::try_from)
+        .map_err(decoding_failed("labels"))
 }
 
 fn encode(version: u8, document: &impl Serialize) -> postcard::Result<Vec<u8>> {
     postcard::to_extend(document, vec![version])
 }
 
-fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV3<'_>> {
+fn encoding_failed(what: &'static str) -> impl Fn(postcard::Error) -> StoreError {
+    move |source| StoreError::Encode { what, source }
+}
+
+fn decoding_failed(what: &'static str) -> impl Fn(postcard::Error) -> StoreError {
+    move |source| StoreError::Decode { what, source }
+}
+
+/// The caller has checked that the version is known. All forms since version 4 have its body.
+fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV4<'_>> {
     match split_version(document)? {
-        (NEWEST_SPEC_VERSION, rest) => postcard::from_bytes(rest),
-        (2, rest) => postcard::from_bytes::<SpecDocumentV2>(rest).map(SpecDocumentV3::from),
-        (1, rest) => postcard::from_bytes::<SpecDocumentV1>(rest).map(|v1| SpecDocumentV2::from(v1).into()),
-        _ => Err(postcard::Error::DeserializeBadEncoding),
+        (0, _) => Err(postcard::Error::DeserializeBadEncoding),
+        (1, rest) => postcard::from_bytes::<SpecDocumentV1>(rest)
+            .map(|v1| SpecDocumentV3::from(SpecDocumentV2::from(v1)).into()),
+        (2, rest) => postcard::from_bytes::<SpecDocumentV2>(rest).map(|v2| SpecDocumentV3::from(v2).into()),
+        (3, rest) => postcard::from_bytes::<SpecDocumentV3>(rest).map(SpecDocumentV4::from),
+        (_, rest) => postcard::from_bytes(rest),
     }
 }
 
-fn parse_result(document: &[u8]) -> postcard::Result<ResultDocument<'_>> {
+fn parse_result(document: &[u8]) -> postcard::Result<ResultDocumentV2<'_>> {
     match split_version(document)? {
         (NEWEST_RESULT_VERSION, rest) => postcard::from_bytes(rest),
+        (1, rest) => postcard::from_bytes::<ResultDocumentV1>(rest).map(ResultDocumentV2::from),
         _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }
@@ -92,8 +152,9 @@ mod tests {
 
     use ::bytes::Bytes;
     use model::{
-        BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, Limits, NetworkName, Outcome,
-        OutcomeReason, StepCommand, TaskFile, UserName, WorkspacePath,
+        AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, ExecutorName,
+        FilesLeftOut, GroupName, KeepPattern, KeptFile, LeftOutReason, Limits, NetworkName, Outcome,
+        OutcomeReason, RecordedEnd, StepCommand, TaskFile, TaskId, UnixTime, UserName, WorkspacePath,
     };
 
     use super::*;
@@ -144,7 +205,20 @@ mod tests {
                 file(Content::Blob(BlobHash([1; 32]))),
             )]
             .into(),
+            keep: vec![
+                KeepPattern::new("out/*.csv").unwrap(),
+                KeepPattern::new("**").unwrap(),
+            ],
+            labels: labels(),
+            group: Some(GroupName::new("sweep 1").unwrap()),
+            attempts: Some(300),
+            retry_of: Some(TaskId(uuid::Uuid::from_bytes([3; 16]))),
         }
+    }
+
+    fn labels() -> Labels {
+        let pairs = [("hw", "3"), ("term", "")].map(|(key, value)| (key.to_string(), value.to_string()));
+        Labels::new(pairs.into()).unwrap()
     }
 
     #[test]
@@ -162,15 +236,27 @@ mod tests {
         assert_eq!(decode_spec(&encode_spec(&plain).unwrap()).unwrap(), plain);
     }
 
-    /// The spec that the older versions decode to: their compile step has the environment of the execute step.
+    /// The spec as version 3 decodes it.
+    fn version_3_spec() -> TaskSpec {
+        TaskSpec {
+            keep: vec![],
+            labels: Labels::default(),
+            group: None,
+            attempts: None,
+            retry_of: None,
+            ..spec()
+        }
+    }
+
+    /// The spec that versions 1 and 2 decode to: their compile step has the environment of the execute step.
     fn old_spec() -> TaskSpec {
-        let mut spec = spec();
+        let mut spec = version_3_spec();
         let env = spec.execute.env.clone();
         spec.compile.iter_mut().for_each(|step| step.env = env.clone());
         spec
     }
 
-    /// The bytes after the version byte of version 1, with which version 2 begins too.
+    /// The bytes after the version byte of version 1, with which all later versions begin.
     fn version_1_bytes() -> Vec<u8> {
         [
             &b"\x0cAda Lovelace\x05\x01\x01\x02\x02cc\x03a b"[..],
@@ -185,16 +271,58 @@ mod tests {
         .concat()
     }
 
-    #[test]
-    fn version_2_specs_are_still_decoded() {
-        let version_1 = version_1_bytes();
-        let version_2 = [
-            &b"\x02"[..],
-            &version_1,
+    fn version_2_bytes() -> Vec<u8> {
+        [
+            &version_1_bytes()[..],
             b"\x01\x03lab\x01\x80\x80\x80\x80\x80\x20\x01\xff\xff\xff\xff\x0f\x01\x80\x80\x80\x04\x01\x03",
             b"\x00\x00\x00\x01\x80\x80\x40\x00",
-        ];
-        assert_eq!(decode_spec(&version_2.concat()).unwrap(), old_spec());
+        ]
+        .concat()
+    }
+
+    fn version_3_bytes() -> Vec<u8> {
+        [&version_2_bytes()[..], b"\x01\x01B\x012"].concat()
+    }
+
+    fn version_4_bytes() -> Vec<u8> {
+        [
+            &version_3_bytes()[..],
+            b"\x02\x09out/*.csv\x02**\x02\x02hw\x013\x04term\x00\x01\x07sweep 1\x01\xac\x02\x01",
+            &[3; 16],
+        ]
+        .concat()
+    }
+
+    fn with_version(version: u8, rest: Vec<u8>) -> Vec<u8> {
+        [vec![version], rest].concat()
+    }
+
+    #[test]
+    fn version_4_specs_are_encoded_and_decoded() {
+        let version_4 = with_version(4, version_4_bytes());
+        assert_eq!(encode_spec(&spec()).unwrap(), version_4);
+        assert_eq!(decode_spec(&version_4).unwrap(), spec());
+    }
+
+    /// With the feature `next-form` of the model there is a made-up version 5, with the same body.
+    #[test]
+    fn specs_of_all_known_forms_are_decoded() {
+        for form in TaskForm::CURRENT.0..=TaskForm::NEWEST.0 {
+            let document = with_version(u8::try_from(form).unwrap(), version_4_bytes());
+            assert_eq!(decode_spec(&document).unwrap(), spec());
+        }
+    }
+
+    #[test]
+    fn version_3_specs_are_still_decoded() {
+        let version_3 = with_version(3, version_3_bytes());
+        assert_eq!(decode_spec(&version_3).unwrap(), version_3_spec());
+    }
+
+    #[test]
+    fn version_2_specs_are_still_decoded() {
+        let version_2 = with_version(2, version_2_bytes());
+        assert_eq!(decode_spec(&version_2).unwrap(), old_spec());
     }
 
     #[test]
@@ -213,43 +341,150 @@ mod tests {
                 ..*limits
             };
         }
-        assert_eq!(
-            decode_spec(&[&b"\x01"[..], &version_1_bytes()].concat()).unwrap(),
-            old
-        );
+        assert_eq!(decode_spec(&with_version(1, version_1_bytes())).unwrap(), old);
+    }
+
+    fn result(reason: OutcomeReason) -> TaskResult {
+        TaskResult {
+            compile: None,
+            execute: Some(Outcome {
+                reason,
+                exit_code: Some(-1),
+                signal: None,
+                wall: Duration::from_nanos(1),
+                cpu: Duration::new(3, 0),
+                memory: 1 << 40,
+                stdout: CapturedOutput {
+                    head: Bytes::from_static(b"xyz"),
+                    size: 70_000,
+                    blob: Some(BlobHash([5; 32])),
+                    truncated: true,
+                },
+                stderr: CapturedOutput::small("e"),
+            }),
+            files: vec![KeptFile {
+                path: WorkspacePath::new("out/a").unwrap(),
+                size: 300,
+                blob: BlobHash([6; 32]),
+                executable: true,
+            }],
+            files_left_out: FilesLeftOut {
+                count: 2,
+                bytes: 128,
+                why: Some(LeftOutReason::TooLarge),
+            },
+        }
     }
 
     #[test]
     fn results_are_decoded_as_they_were_encoded() {
         for reason in OutcomeReason::ALL {
-            let outcome = Outcome {
-                reason,
-                exit_code: Some(-1),
-                signal: None,
-                wall: Duration::from_nanos(1),
-                cpu: Duration::MAX,
-                memory: 1 << 40,
-                stdout: CapturedOutput {
-                    bytes: Bytes::from(vec![b'x'; 70_000]),
-                    truncated: true,
-                },
-                stderr: CapturedOutput::default(),
-            };
-            let result = TaskResult {
-                compile: None,
-                execute: Some(outcome),
-            };
+            let result = result(reason);
+            assert_eq!(decode_result(&encode_result(&result).unwrap()).unwrap(), result);
+        }
+        for why in LeftOutReason::ALL {
+            let mut result = result(OutcomeReason::Exited);
+            result.files_left_out.why = Some(why);
             assert_eq!(decode_result(&encode_result(&result).unwrap()).unwrap(), result);
         }
     }
 
+    /// The reason, exit code, times and memory, with which both versions of an outcome begin.
+    const OUTCOME_BYTES: &[u8] =
+        b"\x00\x01\x0atime_limit\x01\x01\x00\x00\x01\x03\x00\x80\x80\x80\x80\x80\x20";
+
     #[test]
-    fn damaged_documents_and_unknown_versions_are_errors() {
+    fn version_2_results_are_encoded_and_decoded() {
+        let version_2 = [
+            &b"\x02"[..],
+            OUTCOME_BYTES,
+            b"\x03xyz\xf0\xa2\x04\x01",
+            &[5; 32],
+            b"\x01\x01e\x01\x00\x00",
+            b"\x01\x05out/a\xac\x02",
+            &[6; 32],
+            b"\x01\x02\x80\x01\x01\x09too_large",
+        ]
+        .concat();
+        let result = result(OutcomeReason::TimeLimit);
+        assert_eq!(encode_result(&result).unwrap(), version_2);
+        assert_eq!(decode_result(&version_2).unwrap(), result);
+    }
+
+    #[test]
+    fn version_1_results_are_still_decoded() {
+        let long = vec![b'x'; CapturedOutput::MAX_HEAD + 1];
+        let version_1 = [
+            &b"\x01"[..],
+            OUTCOME_BYTES,
+            b"\x81\x80\x04",
+            &long,
+            b"\x01\x01e\x00",
+        ]
+        .concat();
+        let mut expected = result(OutcomeReason::TimeLimit);
+        expected.files.clear();
+        expected.files_left_out = FilesLeftOut::default();
+        expected.execute.as_mut().unwrap().stdout = CapturedOutput {
+            truncated: true,
+            ..CapturedOutput::small(long)
+        };
+        assert_eq!(decode_result(&version_1).unwrap(), expected);
+    }
+
+    #[test]
+    fn attempts_and_labels_are_encoded_and_decoded() {
+        let attempt = |end| AttemptRecord {
+            executor: ExecutorName::new("e-1").unwrap(),
+            attempt: AttemptNumber(300),
+            start_time: UnixTime(-1),
+            end,
+        };
+        let ends = RecordedEnd::ALL.map(|end| attempt(Some((UnixTime(7), end))));
+        let attempts = [&ends[..], &[attempt(None)]].concat();
+        assert_eq!(
+            decode_attempts(&encode_attempts(&attempts).unwrap()).unwrap(),
+            attempts
+        );
+        assert_eq!(
+            encode_attempts(&[attempt(Some((UnixTime(7), RecordedEnd::GivenBack)))]).unwrap(),
+            b"\x01\x01\x03e-1\xac\x02\x01\x01\x0e\x0agiven_back"
+        );
+        let encoded = encode_labels(&labels()).unwrap();
+        assert_eq!(encoded, b"\x01\x02\x02hw\x013\x04term\x00");
+        assert_eq!(decode_labels(&encoded).unwrap(), labels());
+    }
+
+    #[test]
+    fn damaged_documents_are_errors() {
         let good = encode_spec(&spec()).unwrap();
-        let mut newer = good.clone();
-        newer[0] = NEWEST_SPEC_VERSION + 1;
-        for bad in [&[][..], &good[..1], &good[..good.len() - 1], &newer] {
-            assert!(decode_spec(bad).is_err());
+        let mut without_version = good.clone();
+        without_version[0] = 0;
+        for bad in [&[][..], &good[..1], &good[..good.len() - 1], &without_version] {
+            let decoded = decode_spec(bad);
+            assert!(matches!(decoded, Err(StoreError::Decode { .. })), "{decoded:?}");
         }
+        for decoded in [decode_result(&[]).map(drop), decode_attempts(b"\x02").map(drop)] {
+            assert!(matches!(decoded, Err(StoreError::Decode { .. })), "{decoded:?}");
+        }
+    }
+
+    #[test]
+    fn newer_versions_are_left_to_newer_nodes() {
+        let newest = TaskForm::NEWEST.0;
+        let mut spec = encode_spec(&spec()).unwrap();
+        spec[0] = u8::try_from(newest).unwrap() + 2;
+        let decoded = decode_spec(&spec);
+        assert!(
+            matches!(decoded, Err(StoreError::NewerForm(TaskForm(form))) if form == newest + 2),
+            "{decoded:?}"
+        );
+        let mut result = encode_result(&result(OutcomeReason::Exited)).unwrap();
+        result[0] += 1;
+        let decoded = decode_result(&result);
+        assert!(
+            matches!(decoded, Err(StoreError::NewerForm(TaskForm(form))) if form == newest + 1),
+            "{decoded:?}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{BlobHash, TaskId};
+use model::{BlobHash, TaskForm, TaskId};
 use supervise::{ComponentFailure, FailureWatch};
 use thiserror::Error;
 
@@ -16,6 +16,9 @@ pub enum StoreError {
     BlobNotFound(BlobHash),
     #[error("blob {0} is damaged; put it again")]
     DamagedBlob(BlobHash),
+    /// The task is left to newer nodes.
+    #[error("the task has form {0}, which this version of Conclave does not know; upgrade Conclave")]
+    NewerForm(TaskForm),
     #[error("the cursor belongs to another search")]
     ForeignCursor,
     /// The search examined no task within the time limit.
@@ -163,6 +166,7 @@ impl StoreError {
             | StoreError::BatchTooLarge
             | StoreError::BlobNotFound(_)
             | StoreError::DamagedBlob(_)
+            | StoreError::NewerForm(_)
             | StoreError::ForeignCursor
             | StoreError::Corrupt { .. }
             | StoreError::FilesReplaced { .. }

@@ -11,7 +11,9 @@ pub mod contract;
 mod disk_probe;
 mod document;
 mod error;
+mod incoming_folder;
 pub mod mongo;
+mod newer_forms;
 mod search;
 pub mod sqlite;
 mod task_store;
@@ -21,6 +23,8 @@ mod verified_stream;
 /// A claim skips tasks that need more than the executor has, but no more than this many: so its cost does not depend
 /// on the length of the queue. The tasks behind them wait until larger executors have claimed some of the skipped ones.
 pub(crate) const MAX_SKIPPED_TASKS: usize = 1000;
+/// How many tasks one call of `TaskStore::cancel_many` cancels at most, so that other operations do not wait long.
+pub const MAX_CANCELLED_AT_ONCE: usize = 1000;
 /// How many tasks the answer to a report assigns at most. An answer is a single message; the next report claims the
 /// rest.
 pub(crate) const MAX_ANSWER_TASKS: u32 = 1000;

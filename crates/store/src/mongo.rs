@@ -20,6 +20,8 @@ mod failure;
 mod file_cleaner;
 mod get;
 mod gridfs;
+mod group_counters;
+mod groups;
 mod report;
 mod retention;
 mod retry;
@@ -31,16 +33,19 @@ mod totals;
 mod transaction;
 mod transition_batch;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use model::{
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
+    Task, TaskForm, TaskId, TaskQuery,
+};
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -54,10 +59,11 @@ use self::report::PreparedReport;
 use self::retry::RetryPolicy;
 use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::disk_probe;
+use crate::incoming_folder;
 use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES};
 use crate::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
-    RetentionSummary, StoreError, TaskStore, TaskTotals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, MAX_CANCELLED_AT_ONCE, NewTaskRecord,
+    ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
 /// The settings of a [`MongoStore`]: how to reach the replica set, and the limits of the store.
@@ -129,7 +135,7 @@ impl MongoStore {
             .run(|_| get::newest_add_time(context.clone()))
             .await?;
         context.advance_add_time(newest);
-        recreate_folder(&options.incoming_folder)?;
+        prepare_incoming_folder(&options.incoming_folder)?;
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         Ok(MongoStore {
             add_batcher: AddBatcher::start(context.clone(), &supervisor, &stop),
@@ -147,6 +153,13 @@ impl MongoStore {
             search_scan_limit: options.search_scan_limit,
             incoming_folder: options.incoming_folder,
         })
+    }
+
+    async fn remove_empty_groups(&self, keys: BTreeSet<GroupKey>) -> Result<(), StoreError> {
+        let keys = Arc::new(keys);
+        RetryPolicy::new("remove empty groups")
+            .run(|_| groups::remove_empty(self.context.clone(), keys.clone()))
+            .await
     }
 
     /// How many unreadable documents were found since the store was opened.
@@ -180,6 +193,48 @@ impl TaskStore for MongoStore {
             CancelOutcome::Found => get::get(&self.context, id).await,
             CancelOutcome::NotFound => Ok(None),
         }
+    }
+
+    async fn cancel_many(&self, ids: Vec<TaskId>) -> Result<u64, StoreError> {
+        let (mut left, mut cancelled) = (ids, 0);
+        left.truncate(MAX_CANCELLED_AT_ONCE);
+        let call_time = context::now();
+        while !left.is_empty() {
+            let ids = Arc::new(left.clone());
+            let batch = RetryPolicy::new("cancel tasks")
+                .run(|count| cancel::cancel_batch(self.context.clone(), ids.clone(), call_time, count))
+                .await?;
+            cancelled += batch.cancelled;
+            left.drain(..batch.handled);
+        }
+        Ok(cancelled)
+    }
+
+    async fn group(&self, key: GroupKey) -> Result<Option<GroupState>, StoreError> {
+        RetryPolicy::new("read a group")
+            .run(|_| groups::group(self.context.clone(), key.clone()))
+            .await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, StoreError> {
+        let permit = Arc::new(self.list_limiter.acquire().await?);
+        let query = Arc::new(query);
+        RetryPolicy::new("list groups")
+            .run(|_| {
+                let permit = permit.clone();
+                let list = groups::groups(self.context.clone(), query.clone());
+                // A try continues when its caller has gone, and keeps the permit until it ends.
+                async move {
+                    let listed = list.await;
+                    drop(permit);
+                    listed
+                }
+            })
+            .await
+    }
+
+    fn newer_form(&self) -> Option<TaskForm> {
+        self.context.newer_forms.newest()
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
@@ -282,11 +337,16 @@ impl TaskStore for MongoStore {
             let tasks = RetryPolicy::new("remove old tasks")
                 .run(|_| retention::remove_tasks(self.context.clone(), done_before, left))
                 .await?;
-            if tasks == 0 {
+            if tasks.count == 0 {
                 break;
             }
-            removed.tasks += tasks;
+            removed.tasks += tasks.count;
+            self.remove_empty_groups(tasks.groups).await?;
         }
+        let empty = RetryPolicy::new("look for empty groups")
+            .run(|_| groups::find_empty(self.context.clone()))
+            .await?;
+        self.remove_empty_groups(empty).await?;
         while removed.blobs < limit {
             let left = limit - removed.blobs;
             let blobs = RetryPolicy::new("remove unused blobs")
@@ -349,7 +409,7 @@ impl TaskStore for MongoStore {
 }
 
 /// Deletes the uploads that an earlier process left behind: they are incomplete and cannot be continued.
-fn recreate_folder(folder: &Path) -> Result<(), StoreError> {
+fn prepare_incoming_folder(folder: &Path) -> Result<(), StoreError> {
     let failed = |step| {
         move |source| StoreError::Io {
             step,
@@ -357,12 +417,7 @@ fn recreate_folder(folder: &Path) -> Result<(), StoreError> {
             source,
         }
     };
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("empty the folder")(error));
-        }
-        _ => {}
-    }
+    incoming_folder::remove_leftovers(folder).map_err(failed("empty the folder"))?;
     // Only this user may read the files of tasks.
     let mut private = fs::DirBuilder::new();
     private.recursive(true).mode(0o700);

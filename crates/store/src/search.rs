@@ -3,7 +3,7 @@
 
 mod text_matcher;
 
-use model::{StatusCounts, TaskQuery, TaskStatus};
+use model::{GroupQuery, StatusCounts, TaskQuery, TaskStatus};
 
 pub(crate) use self::text_matcher::TextMatcher;
 
@@ -26,6 +26,10 @@ pub(crate) enum SearchIndex {
     IdRange,
     /// Only held tasks have an executor, so this index is small.
     Executor,
+    /// The tasks of a group; if the query has a user, only those of the group of this user.
+    Group,
+    /// The tasks with the first label of the query; if the query has a user, only those of this user.
+    Label,
     User,
     /// One index scan for each status, merged.
     Statuses(Vec<TaskStatus>),
@@ -48,6 +52,12 @@ impl SearchIndex {
         if query.executor.is_some() {
             return SearchIndex::Executor;
         }
+        if query.group.is_some() {
+            return SearchIndex::Group;
+        }
+        if !query.labels.is_empty() {
+            return SearchIndex::Label;
+        }
         let with_status = || {
             statuses
                 .iter()
@@ -68,13 +78,16 @@ impl SearchIndex {
     /// must not reveal a task of another user. So a scan that can meet such tasks runs to its end: these indexes are
     /// small.
     pub(crate) fn may_stop_at_scan_limit(&self, query: &TaskQuery) -> bool {
-        query.user.is_none() || *self == SearchIndex::User
+        let has_only_own_tasks = matches!(self, SearchIndex::User | SearchIndex::Group | SearchIndex::Label);
+        query.user.is_none() || has_only_own_tasks
     }
 
     pub(crate) fn needs_counts(query: &TaskQuery) -> bool {
         query.ids.is_empty()
             && query.id_prefix.is_none()
             && query.executor.is_none()
+            && query.group.is_none()
+            && query.labels.is_empty()
             && query.user.is_some()
             && !query.statuses.is_empty()
     }
@@ -90,5 +103,12 @@ pub(crate) fn page_length(query: &TaskQuery) -> usize {
     match query.limit {
         0 => DEFAULT_PAGE_LENGTH,
         limit => limit.min(TaskQuery::MAX_PAGE),
+    }
+}
+
+pub(crate) fn group_page_length(query: &GroupQuery) -> usize {
+    match query.limit {
+        0 => DEFAULT_PAGE_LENGTH,
+        limit => limit.min(GroupQuery::MAX_PAGE),
     }
 }

@@ -12,6 +12,7 @@ mod connect;
 mod executors;
 mod failure;
 mod group_transaction;
+mod groups;
 mod ledger;
 mod read_pool;
 mod report;
@@ -26,12 +27,16 @@ mod transition;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use model::{
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
+    Task, TaskForm, TaskId, TaskQuery,
+};
 use supervise::FailureWatch;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio::task;
 
 pub use self::backup::{BackupError, BackupSummary, backup};
@@ -47,8 +52,8 @@ use crate::concurrency_limiter::ConcurrencyLimiter;
 use crate::disk_probe;
 use crate::search::{MAX_WAITING_LISTS, MAX_WAITING_TEXT_SEARCHES, SEARCH_SCAN_LIMIT};
 use crate::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
-    RetentionSummary, StoreError, TaskStore, TaskTotals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, MAX_CANCELLED_AT_ONCE, NewTaskRecord,
+    ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals,
 };
 
 /// The settings of a [`SqliteStore`]: how many attempts of a task may be lost, and how far a search scans.
@@ -79,6 +84,9 @@ const LIST_CONNECTIONS: usize = 2;
 const TEXT_SEARCH_CONNECTIONS: usize = 2;
 /// About how much a small operation writes.
 const SMALL_OPERATION_BYTES: usize = 512;
+/// How many files of blobs are synced at a time, each on a thread of its own. The more there are, the more syncs share a
+/// write to the disk.
+const MAX_FILE_SYNCS: usize = 64;
 /// How many orphaned files one transaction removes.
 const ORPHANS_PER_TRANSACTION: usize = 500;
 
@@ -91,6 +99,8 @@ pub struct SqliteStore {
     lists: ReadPool,
     text_searches: ReadPool,
     search_scan_limit: usize,
+    /// Permits to sync a file of a blob.
+    file_syncs: Arc<Semaphore>,
     writer: WriterHandle,
     folder: StoreFolder,
     open_files: OpenDatabaseFiles,
@@ -117,6 +127,7 @@ impl SqliteStore {
                 MAX_WAITING_TEXT_SEARCHES,
             ),
             search_scan_limit: options.search_scan_limit,
+            file_syncs: Arc::new(Semaphore::new(MAX_FILE_SYNCS)),
             writer,
             open_files: folder.open_files()?,
             folder,
@@ -154,6 +165,30 @@ impl TaskStore for SqliteStore {
                 cancel::cancel(transaction, id)
             })
             .await
+    }
+
+    async fn cancel_many(&self, ids: Vec<TaskId>) -> Result<u64, StoreError> {
+        let bytes = ids.len().min(MAX_CANCELLED_AT_ONCE) * SMALL_OPERATION_BYTES;
+        self.writer
+            .submit(bytes, move |transaction| cancel::cancel_many(transaction, &ids))
+            .await
+    }
+
+    async fn group(&self, key: GroupKey) -> Result<Option<GroupState>, StoreError> {
+        self.short_reads
+            .read(move |connection| groups::group(connection, &key))
+            .await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, StoreError> {
+        let folder = self.folder.clone();
+        self.short_reads
+            .read(move |connection| groups::groups(connection, &query, folder.unreadable_rows()))
+            .await
+    }
+
+    fn newer_form(&self) -> Option<TaskForm> {
+        self.folder.newer_forms().newest()
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
@@ -256,12 +291,28 @@ impl TaskStore for SqliteStore {
     }
 
     async fn put_blob(&self, file: BlobFile) -> Result<(), StoreError> {
-        blobs::sync_file(&file.path).await?;
-        self.writer
-            .submit(SMALL_OPERATION_BYTES, move |transaction| {
-                blobs::put(transaction, &file)
-            })
-            .await
+        let permit = self.file_syncs.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| StoreError::Closed)?;
+        let (folder, writer) = (self.folder.clone(), self.writer.downgrade());
+        let put = async move {
+            let moved = blobs::move_file(&folder, &file).await?;
+            drop(permit);
+            writer
+                .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                    blobs::put(transaction, &file, moved)
+                })
+                .await
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a file that is moved needs its row, also if the caller's future is dropped in between"
+        )]
+        let put = tokio::spawn(put).await;
+        put.map_err(|ended| match ended.is_panic() {
+            true => StoreError::Panicked { step: "put a blob" },
+            // The runtime is shutting down.
+            false => StoreError::Closed,
+        })?
     }
 
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
@@ -349,7 +400,7 @@ impl TaskStore for SqliteStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
+    use std::sync::Barrier;
 
     use futures::FutureExt;
     use futures::future::join_all;

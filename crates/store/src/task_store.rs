@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    AddedTask, AttemptNumber, BlobHash, ExecutorName, ExecutorState, Page, Report, ReportAnswer, ReportSeq,
-    SessionId, StatusCounts, StoreAge, Task, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
+    AddedTask, AttemptNumber, BlobHash, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
+    GroupState, Page, Report, ReportAnswer, ReportSeq, SessionId, StatusCounts, StoreAge, Task, TaskForm,
+    TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -21,6 +22,9 @@ use crate::{ChangeEvent, StoreError};
 pub struct NewTaskRecord {
     pub id: TaskId,
     pub digest: [u8; 32],
+    /// The digest that versions before `TaskForm::CURRENT` computed for the same request. A task that they added is
+    /// recognised by it.
+    pub legacy_digest: Option<[u8; 32]>,
     pub spec: TaskSpec,
 }
 
@@ -114,11 +118,24 @@ pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as
-    /// added.
+    /// added. A task that another one of these repeats (`TaskSpec::retry_of`) is marked as retried, and its group counts
+    /// the new task in its place.
     async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError>;
 
     /// Cancels the task unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
+
+    /// Cancels those of the tasks that exist and are not done, at most `MAX_CANCELLED_AT_ONCE`. Returns their number.
+    async fn cancel_many(&self, ids: Vec<TaskId>) -> Result<u64, StoreError>;
+
+    /// The state of the group, from counters that every transition keeps up to date. `None` if it has no tasks.
+    async fn group(&self, key: GroupKey) -> Result<Option<GroupState>, StoreError>;
+
+    /// Groups that have tasks, in the order of user and name.
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, StoreError>;
+
+    /// The newest form of tasks that a claim has met and that this program does not know, since the store was opened.
+    fn newer_form(&self) -> Option<TaskForm>;
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
 
@@ -138,6 +155,10 @@ pub trait TaskStore: Send + Sync + 'static {
     /// `system_error`. A `PlatformFailure` has its own counter, with the bound `MAX_PLATFORM_FAILURES`. An attempt that
     /// the report does not name is released without counting as a loss. The same is true of what the preceding session
     /// of the executor held: the new session's first report lists as `Broken` what had begun before the restart.
+    ///
+    /// A result whose blobs are not all in the store is not committed; the answer lists it under `upload_again`. The blobs
+    /// of a committed result belong to the task, like those of its spec. A task of a form that this program does not know
+    /// is neither claimed nor ended, and no executor gets a task of a form that it does not know.
     ///
     /// The size of an answer is bounded, so it may assign fewer than `vacant` tasks even if more are queued. The next
     /// report gets the rest.

@@ -59,7 +59,9 @@ components! {
     Slot,             "a slot of the executor",           EndProcess;
     Spool,            "the executor's spool writer",      EndProcess;
     MemoryReserve,    "the executor's memory reserve",    EndProcess;
+    Uploader,         "the executor's uploader",          EndProcess;
     HintWatch,        "the executor's watch for hints",   Restart;
+    OutputServer,     "the executor's server of output",  Restart;
     // In `registry`.
     LeadershipTimer,  "the timer that ends leadership",   EndProcess;
     // In `daemons`. Not in the table, because their failure is handled in place: the follower of the records in etcd

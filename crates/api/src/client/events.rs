@@ -2,9 +2,32 @@
 
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
+use serde::de::DeserializeOwned;
 
 use super::HttpClientError;
-use crate::{Problem, TaskEvent};
+use crate::{OutputEvent, Problem, TaskEvent};
+
+/// An event of a task that is followed together with its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskStreamEvent {
+    Status(TaskEvent),
+    Output(OutputEvent),
+}
+
+/// An event of a task that is followed together with its output, as the HTTP client received it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedTaskEvent {
+    /// A client that lost its connection continues after the last event that has an id. Those with a status have none.
+    pub id: Option<String>,
+    pub event: TaskStreamEvent,
+}
+
+/// A server-sent event as the HTTP client receives it from a gateway: its name, its id and its data in JSON.
+pub(super) struct ServerSentEvent<'a> {
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+    data: &'a str,
+}
 
 /// Splits the bytes of a gateway's response into server-sent events, for the HTTP client.
 struct EventReader<S> {
@@ -13,24 +36,29 @@ struct EventReader<S> {
 }
 
 /// Far larger than any event of a gateway.
-const MAX_EVENT_BYTES: usize = 1 << 20;
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
-pub(super) fn read<S>(bytes: S) -> impl Stream<Item = Result<TaskEvent, HttpClientError>> + Send + 'static
+/// Reads the events of a response with `parse`, which returns `None` for an event that it does not know.
+pub(super) fn read<S, T>(
+    bytes: S,
+    parse: fn(&ServerSentEvent<'_>) -> Result<Option<T>, serde_json::Error>,
+) -> impl Stream<Item = Result<T, HttpClientError>> + Send + 'static
 where
     S: Stream<Item = Result<Bytes, HttpClientError>> + Send + 'static,
+    T: Send + 'static,
 {
     let reader = EventReader {
         bytes: bytes.boxed(),
         buffer: Vec::new(),
     };
-    stream::unfold(Some(reader), |reader| async {
+    stream::unfold(Some(reader), move |reader| async move {
         let mut reader = reader?;
         loop {
             while let Some(block) = take_block(&mut reader.buffer) {
-                match parse_block(&block) {
-                    None => {}
-                    Some(Ok(event)) => return Some((Ok(event), Some(reader))),
-                    Some(Err(error)) => return Some((Err(error), None)),
+                match parse_block(&block, parse) {
+                    Ok(None) => {}
+                    Ok(Some(event)) => return Some((Ok(event), Some(reader))),
+                    Err(error) => return Some((Err(error), None)),
                 }
             }
             match reader.bytes.next().await? {
@@ -44,14 +72,37 @@ where
     })
 }
 
+/// For streams with a single kind of event.
+pub(super) fn parse_data<T: DeserializeOwned>(
+    event: &ServerSentEvent<'_>,
+) -> Result<Option<T>, serde_json::Error> {
+    serde_json::from_str(event.data).map(Some)
+}
+
+/// For a task that is followed together with its output.
+pub(super) fn parse_followed(
+    event: &ServerSentEvent<'_>,
+) -> Result<Option<ReceivedTaskEvent>, serde_json::Error> {
+    let id = event.id.map(str::to_string);
+    let event = match event.name {
+        Some("status") => TaskStreamEvent::Status(serde_json::from_str(event.data)?),
+        Some("output") => TaskStreamEvent::Output(serde_json::from_str(event.data)?),
+        _ => return Ok(None),
+    };
+    Ok(Some(ReceivedTaskEvent { id, event }))
+}
+
 fn take_block(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let end = buffer.windows(2).position(|pair| pair == b"\n\n")? + 2;
     let rest = buffer.split_off(end);
     Some(std::mem::replace(buffer, rest))
 }
 
-/// `None` for a comment, which the gateway sends to keep the connection open.
-fn parse_block(block: &[u8]) -> Option<Result<TaskEvent, HttpClientError>> {
+/// `None` for a comment, which the gateway sends to keep the connection open, and for an unknown event.
+fn parse_block<T>(
+    block: &[u8],
+    parse: fn(&ServerSentEvent<'_>) -> Result<Option<T>, serde_json::Error>,
+) -> Result<Option<T>, HttpClientError> {
     let text = String::from_utf8_lossy(block);
     let value = |name: &str| {
         text.lines().find_map(|line| {
@@ -59,14 +110,22 @@ fn parse_block(block: &[u8]) -> Option<Result<TaskEvent, HttpClientError>> {
             Some(value.strip_prefix(' ').unwrap_or(value))
         })
     };
-    let data = value("data")?;
-    Some(match value("event") {
-        Some("problem") => Err(match serde_json::from_str::<Problem>(data) {
-            Ok(problem) => HttpClientError::Problem(Box::new(problem)),
-            Err(error) => unexpected(&error.to_string()),
-        }),
-        _ => serde_json::from_str(data).map_err(|error| unexpected(&error.to_string())),
-    })
+    let Some(data) = value("data") else {
+        return Ok(None);
+    };
+    let event = ServerSentEvent {
+        id: value("id"),
+        name: value("event"),
+        data,
+    };
+    let unexpected = |error: serde_json::Error| unexpected(&error.to_string());
+    match event.name {
+        Some("problem") => {
+            let problem: Problem = serde_json::from_str(data).map_err(unexpected)?;
+            Err(HttpClientError::Problem(Box::new(problem)))
+        }
+        _ => parse(&event).map_err(unexpected),
+    }
 }
 
 fn unexpected(problem: &str) -> HttpClientError {
@@ -91,18 +150,34 @@ mod tests {
 
     #[test]
     fn blocks_are_parsed_as_events() {
-        assert!(parse_block(b": still here\n\n").is_none());
+        let parse = |block: &[u8]| parse_block::<TaskEvent>(block, parse_data);
+        assert!(parse(b": still here\n\n").unwrap().is_none());
         let id = model::TaskId(uuid::Uuid::now_v7());
         let block = format!(
             "event: status\ndata: {{\"id\":\"{id}\",\"status\":\"running\",\"done\":false,\
              \"executor\":null,\"time\":\"2026-01-01T00:00:00.000000Z\"}}\n\n"
         );
-        let event = parse_block(block.as_bytes()).unwrap().unwrap();
+        let event = parse(block.as_bytes()).unwrap().unwrap();
         assert_eq!((event.id, event.status), (id, model::TaskStatus::Running));
-        assert!(parse_block(b"data: {}\n\n").unwrap().is_err());
+        assert!(parse(b"data: {}\n\n").is_err());
         let block =
             b"event: problem\ndata: {\"type\":\"x\",\"title\":\"x\",\"status\":503,\"detail\":\"gone\"}\n\n";
-        let error = parse_block(block).unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "gone");
+        assert_eq!(parse(block).unwrap_err().to_string(), "gone");
+    }
+
+    #[test]
+    fn status_and_output_are_told_apart_and_unknown_events_are_skipped() {
+        let parse = |block: &[u8]| parse_block(block, parse_followed).unwrap();
+        assert_eq!(parse(b"event: news\ndata: {}\n\n"), None);
+        let block = b"event: output\nid: 1.0.0.7.0\ndata: {\"attempt\":1,\"step\":\"execute\",\"stream\":\"stdout\",\"offset\":5,\"text\":\"hi\"}\n\n";
+        let Some(ReceivedTaskEvent {
+            id: Some(id),
+            event: TaskStreamEvent::Output(output),
+        }) = parse(block)
+        else {
+            panic!("this is output with an id");
+        };
+        assert_eq!(id, "1.0.0.7.0");
+        assert_eq!((output.offset, output.text.as_deref()), (5, Some("hi")));
     }
 }

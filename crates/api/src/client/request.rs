@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Serialize;
 
 /// A request of the HTTP client to a gateway that can be sent again, because its body is not a stream.
+#[derive(Clone)]
 pub(super) struct RepeatableRequest {
     pub(super) method: Method,
     pub(super) url: Url,
+    /// In addition to those of every request.
+    pub(super) headers: HeaderMap,
     /// A body in JSON.
     pub(super) body: Option<Bytes>,
     /// The `wait` parameter: the server may wait this long before it responds.
@@ -34,6 +38,23 @@ impl RepeatableRequest {
             body: Some(body.into()),
             ..self
         }
+    }
+
+    pub(super) fn with_url(self, url: Url) -> RepeatableRequest {
+        RepeatableRequest { url, ..self }
+    }
+
+    /// Adds a query parameter, if it has a value.
+    pub(super) fn with_parameter(mut self, name: &str, value: Option<&str>) -> RepeatableRequest {
+        if let Some(value) = value {
+            self.url.query_pairs_mut().append_pair(name, value);
+        }
+        self
+    }
+
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> RepeatableRequest {
+        self.headers.insert(name, value);
+        self
     }
 
     pub(super) fn with_wait(self, wait: Option<Duration>) -> RepeatableRequest {

@@ -24,8 +24,8 @@ pub(super) struct HttpRetryPolicy {
 }
 
 /// The attempts of the HTTP client at one request to a gateway so far, which decide whether it tries again.
-pub(super) struct HttpAttempts<'a> {
-    retry_policy: &'a HttpRetryPolicy,
+pub(super) struct HttpAttempts {
+    retry_policy: HttpRetryPolicy,
     began: Instant,
     attempt_began: Instant,
     /// The `wait` parameter of the request: the server may wait this long before it responds.
@@ -77,10 +77,10 @@ impl HttpRetryPolicy {
     }
 
     /// Starts the attempts at a request. The time up to `wait` does not count towards the timeouts.
-    pub(super) fn begin(&self, wait: Duration) -> HttpAttempts<'_> {
+    pub(super) fn begin(&self, wait: Duration) -> HttpAttempts {
         let now = Instant::now();
         HttpAttempts {
-            retry_policy: self,
+            retry_policy: self.clone(),
             began: now,
             attempt_began: now,
             wait,
@@ -92,14 +92,14 @@ impl HttpRetryPolicy {
     }
 }
 
-impl HttpAttempts<'_> {
+impl HttpAttempts {
     /// The idle timeout of the next attempt.
     pub(super) fn idle_timeout(&self) -> Duration {
         let HttpRetryPolicy {
             idle_timeout,
             retry_for,
             ..
-        } = self.retry_policy;
+        } = &self.retry_policy;
         match self.count {
             0 => *idle_timeout,
             _ => retry_for.saturating_sub(self.spent()).min(*idle_timeout),

@@ -243,14 +243,7 @@ fn names_and_paths_match_their_pattern() {
 
 fn spec() -> model::TaskSpec {
     let new = crate::NewTask::new(model::StepCommand::Shell("true".into()));
-    model::TaskSpec {
-        user: model::UserName::new("ada").unwrap(),
-        priority: 0,
-        compile: None,
-        execute: new.execute.into(),
-        source: model::TaskFiles::new(),
-        data: model::TaskFiles::new(),
-    }
+    model::TaskSpec::new(model::UserName::new("ada").unwrap(), new.execute.command)
 }
 
 #[test]
@@ -363,7 +356,7 @@ fn examples_are_accepted() {
         (json::<StackSize>(), false),
     ] {
         for form in schema["oneOf"].as_array().unwrap() {
-            for example in form["examples"].as_array().unwrap() {
+            for example in form["examples"].as_array().into_iter().flatten() {
                 let accepted = match is_duration {
                     true => serde_json::from_value::<crate::HumanDuration>(example.clone()).is_ok(),
                     false => serde_json::from_value::<crate::ByteSize>(example.clone()).is_ok(),
@@ -371,5 +364,78 @@ fn examples_are_accepted() {
                 assert!(accepted, "{example}");
             }
         }
+    }
+}
+
+#[test]
+fn patterns_groups_and_labels_match_their_schema() {
+    check_schema(
+        &json::<KeepPattern>(),
+        |text| model::KeepPattern::new(text).is_ok(),
+        &[
+            "report.pdf",
+            "out/*.csv",
+            "*",
+            "**",
+            "**/*.log",
+            "a/**/b",
+            "?",
+            "a*b*c",
+            ".a",
+            "..a",
+            ".*",
+            "..*",
+            "...",
+            "*.*",
+            "é*",
+            "a/.b/..c/*",
+        ],
+        &[
+            "", ".", "..", "/a", "a/", "a//b", "a/./b", "../a", "a/..", "a**", "**a", "a**b", "***", ".**",
+            "..**", "a\nb", "*/",
+        ],
+    );
+    let longest = "x".repeat(128);
+    check_schema(
+        &json::<GroupName>(),
+        |text| model::GroupName::new(text).is_ok(),
+        &["a", "sweep 17", ".a", "..a", "...", "é", &longest],
+        &["", ".", "..", "a/b", "/", "a\nb", &format!("{longest}x")],
+    );
+    check_schema(
+        &json::<GroupCursor>(),
+        |text| text.parse::<crate::GroupCursor>().is_ok(),
+        &["ada/sweep-17", "lab/ada/.a", "a/..b"],
+        &["", "ada", "ada/", "/g", "ada/.", "ada/.."],
+    );
+    let parse_label = |text: &str| crate::parse_query([("label", text)]).is_ok();
+    check_schema(
+        &json::<Label>(),
+        parse_label,
+        &[
+            "a:b",
+            "a/b.c-d_e:",
+            "a:b:c",
+            "a:é ü",
+            &format!("{}:{}", "k".repeat(64), "v".repeat(256)),
+        ],
+        &[
+            "a",
+            ":b",
+            "a b:c",
+            "é:x",
+            "a:\n",
+            &format!("{}:", "k".repeat(65)),
+            &format!("a:{}", "v".repeat(257)),
+        ],
+    );
+    let labels = json::<Labels>();
+    assert_eq!(labels["maxProperties"], 16);
+    for pair in ["a:b", "a/b.c-d_e:"] {
+        let (key, value) = pair.split_once(':').unwrap();
+        assert!(
+            matches_schema(&labels["propertyNames"], key)
+                && matches_schema(&labels["additionalProperties"], value)
+        );
     }
 }

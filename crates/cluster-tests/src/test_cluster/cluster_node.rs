@@ -29,6 +29,8 @@ pub struct ClusterNode {
     folder: PathBuf,
     resolver: Option<PathBuf>,
     clock: Option<FakeClock>,
+    /// The binary under test, or one of another version.
+    program: PathBuf,
     /// The arguments of boot, the same for every start.
     args: Vec<OsString>,
     host: LanHost,
@@ -75,9 +77,15 @@ impl ClusterNode {
             folder: folder.to_path_buf(),
             resolver,
             clock: None,
+            program: conclave(),
             args: Vec::new(),
             host,
         }
+    }
+
+    /// Runs this binary from the next start on.
+    pub fn set_program(&mut self, program: &Path) {
+        self.program = program.to_path_buf();
     }
 
     /// Sets the arguments of boot; the data folder is added.
@@ -134,7 +142,7 @@ impl ClusterNode {
     }
 
     fn command(&self) -> Command {
-        let mut command = self.host.command(self.resolver.as_deref(), &conclave());
+        let mut command = self.host.command(self.resolver.as_deref(), &self.program);
         command.args(&self.args).arg("--data").arg(self.data());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CONCLAVE_") {
@@ -183,7 +191,7 @@ impl ClusterNode {
     pub async fn conclave(&self, words: &[&str]) -> CommandOutput {
         let data = self.data();
         let data = data.to_str().expect("a path in UTF-8");
-        let mut command = self.host.command(self.resolver.as_deref(), &conclave());
+        let mut command = self.host.command(self.resolver.as_deref(), &self.program);
         command.args(words).args(["--data", data]);
         let mut command = tokio::process::Command::from(command);
         ConclaveCli::prepare(&mut command);

@@ -31,6 +31,9 @@ mod rolling_restart;
 mod executors;
 mod fixed_addresses;
 
+mod groups;
+mod live_output;
+
 mod boot_supervision;
 
 mod invalid_start;

@@ -1,5 +1,5 @@
 use api::{HttpClientError, NewTask, Problem};
-use cluster_tests::{TestSystem, TmpfsDisk, shell, wait_until};
+use cluster_tests::{RawHttpClient, StreamedResponse, TestSystem, TmpfsDisk, shell, wait_until};
 use model::{TaskId, TaskStatus};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -143,4 +143,75 @@ async fn the_workspaces_may_be_on_a_separate_disk() {
     harness.wait_for_runs(id, 2).await;
     harness.finish(id).await;
     system.leftovers().wait_until_clean().await;
+}
+
+/// The disk becomes full while a task writes, so there is no room for its output and files. The task does not fail for
+/// that, nor does it run again: the result says what is missing.
+#[tokio::test]
+async fn what_does_not_fit_on_the_executors_disk_is_left_out_of_the_result() {
+    for isolation in ["none", "cell"] {
+        let harness = FaultHarness::new();
+        let system = &harness.system;
+        let disk = TmpfsDisk::mount(&system.data().join("executor"), "16m");
+        let gates = harness.path("gates");
+        std::fs::create_dir(&gates).unwrap();
+        let bind = format!("sandbox.binds={}", gates.display());
+        let flags = ["--isolation", isolation, "--set", &bind];
+        let _up = system.up(&[&LONG_LEASE_FLAGS[..], &flags].concat()).unwrap();
+        let web = RawHttpClient::new(&system.url(""));
+        let gate = gates.join("gate");
+        let command = format!(
+            "head -c 2000000 /dev/urandom > large; echo small > small; echo ready; \
+             until [ -e {} ]; do sleep 0.02; done; head -c 4000000 /dev/zero | tr '\\0' x",
+            gate.display()
+        );
+        let mut task = shell(&command);
+        task["keep"] = json!(["large", "small"]);
+        let id = system.add(task).await.id;
+        let path = format!("/api/v1/tasks/{id}/execute/stdout?follow=true");
+        let mut follower = StreamedResponse::open(web.request("GET", &path)).await;
+        follower
+            .wait_for("the task to be ready", |bytes| bytes == b"ready\n")
+            .await;
+        disk.fill(0);
+        std::fs::write(&gate, "").unwrap();
+        system.done(id).await;
+        let task = web.get(&format!("/api/v1/tasks/{id}")).await.json();
+        println!("{isolation}: {}", task["result"]["files_left_out"]);
+        assert_eq!(
+            (&task["status"], &task["attempt"]),
+            (&json!("success"), &json!(1)),
+            "{task:#}"
+        );
+        let outcome = &task["result"]["execute"];
+        assert_eq!(outcome["stdout_truncated"], true, "{task:#}");
+        let kept = outcome["stdout_bytes"].as_u64().unwrap();
+        assert!((65_536..4_000_006).contains(&kept), "{kept} bytes");
+        let stdout = web.get(&format!("/api/v1/tasks/{id}/execute/stdout")).await;
+        assert_eq!(stdout.body.len() as u64, kept);
+        // What was kept is whole. What was not is counted.
+        let files = task["result"]["files"].as_array().unwrap();
+        let left_out = &task["result"]["files_left_out"];
+        assert_eq!(
+            files.len() as u64 + left_out["count"].as_u64().unwrap(),
+            2,
+            "{task:#}"
+        );
+        if files.len() < 2 {
+            assert_eq!(left_out["why"], "no_space");
+        }
+        for file in files {
+            let path = format!("/api/v1/tasks/{id}/files/{}", file["path"].as_str().unwrap());
+            assert_eq!(
+                web.get(&path).await.body.len(),
+                file["size"].as_u64().unwrap() as usize
+            );
+        }
+        disk.free();
+        let next = json!({"keep": ["f"], "execute": {"command": "head -c 2000000 /dev/zero | tee f"}});
+        let next = web.run(&next).await;
+        assert_eq!(next["result"]["files"][0]["size"], 2_000_000, "{next:#}");
+        assert_eq!(next["result"]["execute"]["stdout_truncated"], false);
+        system.leftovers().wait_until_clean().await;
+    }
 }

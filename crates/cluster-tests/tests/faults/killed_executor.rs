@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use cluster_tests::NodeProcess;
-use model::TaskStatus;
+use model::{RecordedEnd, TaskStatus};
 
 use crate::harness::{FaultHarness, LONG_LEASE_FLAGS, MEDIUM_LEASE_FLAGS};
 
@@ -59,6 +59,20 @@ async fn a_task_whose_executors_are_killed_ends_after_three_attempts() {
     let task = system.done(id).await;
     assert_eq!((task.status, task.attempt), (TaskStatus::SystemError, 3));
     assert_eq!(task.result, None);
+    // The first went silent. The others were reported by their next session.
+    let ends: Vec<_> = task.ran_on.iter().filter_map(|attempt| attempt.end).collect();
+    assert_eq!(
+        ends,
+        [RecordedEnd::Lost, RecordedEnd::Broken, RecordedEnd::Broken],
+        "{:?}",
+        task.ran_on
+    );
+    let executors: Vec<_> = task
+        .ran_on
+        .iter()
+        .map(|attempt| attempt.executor.as_str())
+        .collect();
+    assert_eq!(executors, ["first", "second", "second"]);
     let trouble = task.trouble.unwrap();
     assert!(
         trouble.contains("lost 3 times: its executor was killed"),

@@ -21,6 +21,9 @@ mod killed_executor;
 mod killed_warden;
 mod spooled_results;
 
+mod large_results;
+mod live_output;
+
 mod network_partition;
 mod paused_processes;
 mod silent_connection;

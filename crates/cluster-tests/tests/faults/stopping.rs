@@ -125,14 +125,20 @@ async fn a_stop_does_not_wait_for_blobs() {
     assert_eq!((task.status, task.trouble), (TaskStatus::Success, None));
 }
 
+/// The store has a folder for each first byte of a hash.
 fn only_file_beneath(folder: &Path) -> PathBuf {
-    let only = |folder: &Path| -> PathBuf {
-        let mut entries = std::fs::read_dir(folder).expect("a folder");
-        let first = entries.next().expect("something in it").expect("an entry");
-        assert!(entries.next().is_none(), "more than one in {}", folder.display());
-        first.path()
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect()
     };
-    only(&only(folder))
+    let files: Vec<_> = entries(folder)
+        .iter()
+        .flat_map(|folder| entries(folder))
+        .collect();
+    let [file] = &files[..] else {
+        panic!("not one file beneath {}: {files:?}", folder.display());
+    };
+    file.clone()
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster_tests::{GuestCommand, GuestMachine, GuestOutputs};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cell_view;
 use crate::limit_cases::{self, DEFAULT_LIMITS, LIMIT_CASES};
@@ -104,6 +104,10 @@ find /sys/fs/cgroup -name 'conclave*' ! -name conclave-main
 const READER: &str = "conclave run --json --compile 'dd if=/dev/zero of=big bs=1M count=24' --memory 16MiB \
     --shell 'dd if=big of=/dev/null bs=64K 2>/dev/null && stat -c %s big'";
 
+/// Keeps files that belong to another user than the executor's, which nobody else may read.
+const KEEPS: &str = "conclave run --json --keep '**' --shell \
+    'mkdir out && echo kept >out/file && ln -s file out/link && echo tool >tool && chmod 755 tool'";
+
 const NEXT: &str = "conclave run --json --shell 'echo $((6 * 7)); ls -A /box /tmp /dev/shm'";
 const EXPECTED_OUTPUT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
 
@@ -172,6 +176,7 @@ fn restart_commands(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
     steps.extend([
         step("hold", &run("", "hold")),
         step("reader", READER),
+        step("keeps", KEEPS),
         look("old life at rest"),
         step("interrupted", INTERRUPTED),
         GuestCommand::root("kill", KILL),
@@ -236,6 +241,7 @@ fn assert_restarts(ran: &GuestOutputs, seen: &[String]) {
         "{said:#}\nexpected: {seen:#?}"
     );
     assert_measurements(ran);
+    assert_kept_files(ran);
     assert_output(ran, "old life at rest", IDLE_STATE);
     // All of them existed before the kill, and none of them afterwards.
     assert_output(ran, "kill", RUNNING_STATE);
@@ -243,6 +249,28 @@ fn assert_restarts(ran: &GuestOutputs, seen: &[String]) {
     assert_eq!(outcome(ran, "next")["stdout"], EXPECTED_OUTPUT);
     assert_output(ran, "new life at rest", IDLE_STATE);
     assert_output(ran, "stop", "");
+}
+
+fn assert_kept_files(ran: &GuestOutputs) {
+    let task: Value = ran["keeps"].json();
+    let result = &task["result"];
+    let kept: Vec<_> = result["files"]
+        .as_array()
+        .expect("files")
+        .iter()
+        .map(|file| (&file["path"], &file["size"], &file["executable"]))
+        .collect();
+    assert_eq!(
+        json!(kept),
+        json!([["out/file", 5, false], ["tool", 5, true]]),
+        "{task:#}"
+    );
+    let left_out = &result["files_left_out"];
+    assert_eq!(
+        (&left_out["count"], &left_out["why"]),
+        (&json!(1), &json!("not_regular")),
+        "{task:#}"
+    );
 }
 
 /// Asserts the measurements against what the program prints of itself.

@@ -58,7 +58,10 @@ async fn truncated_output_has_its_own_exit_code() {
     let node = SingleNode::up(&["--set", "executor.keep_output=1000B"]);
     let cli = &node.cli;
     let loud = "yes | head -c 5000; printf 'e\\377' >&2";
-    let words = ["execute step's stdout was cut off after 1000 bytes", "--output"];
+    let words = [
+        "execute step's stdout was cut off after 1000 bytes",
+        "executor.keep_output",
+    ];
     let said = cli.run(&["run", "--shell", loud]).await;
     said.assert_failure(119, &words);
     assert_eq!(said.stdout.len(), 1000);
@@ -76,7 +79,7 @@ async fn truncated_output_has_its_own_exit_code() {
     }
     // The output that is shown is complete.
     cli.run(&["get", "--only", "stderr", &id]).await.assert_success();
-    // The suggested flag helps, and a failure of the task has precedence.
+    // A higher limit of the step keeps more, and a failure of the task has precedence.
     cli.run(&["run", "--output", "5000", "--shell", loud])
         .await
         .assert_failure(0, &[]);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cluster_tests::{ConclaveCli, NodeProcess, RawHttpClient, TestSystem};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// On a busy machine a node may pause for seconds. With the default lease its tasks would run again, which other tests cover.
@@ -93,4 +94,35 @@ pub(crate) fn text(path: &Path) -> &str {
 pub(crate) fn sha256_hex(bytes: impl AsRef<[u8]>) -> String {
     let digest = Sha256::digest(bytes);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A path as a part of a URL: every byte but letters, digits and slashes is escaped.
+pub(crate) fn percent_encoded(path: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'/' => "/".to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    path.bytes().map(escape).collect()
+}
+
+/// The resident memory of a process, and the most that it ever had.
+pub(crate) fn resident_bytes(pid: i32) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("no {name} in {status}")) << 10
+    };
+    (kib("VmRSS:"), kib("VmHWM:"))
+}
+
+/// The paths of the kept files of a task in JSON.
+pub(crate) fn kept_paths(task: &Value) -> Vec<&str> {
+    let files = task["result"]["files"].as_array();
+    let files = files.unwrap_or_else(|| panic!("no files in {task:#}"));
+    files
+        .iter()
+        .map(|file| file["path"].as_str().expect("a path"))
+        .collect()
 }

@@ -222,7 +222,7 @@ async fn the_operators_defaults_and_maxima_apply() {
     assert_eq!(
         task["execute"]["limits"],
         json!({
-            "wall": 0.5, "cpu": null, "memory": 1 << 30, "output": 10, "processes": 100,
+            "wall": 0.5, "cpu": "none", "memory": 1 << 30, "output": 10, "processes": 100,
             "file_size": 1 << 20, "open_files": 64, "stack": 16 << 20, "space": 8 << 20,
         })
     );

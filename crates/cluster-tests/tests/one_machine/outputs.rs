@@ -26,7 +26,8 @@ async fn raw_output_is_returned_unchanged() {
             b"x\xff\xfey",
             "application/octet-stream",
         ),
-        ("\\303", "\u{fffd}", b"\xc3", "application/octet-stream"),
+        // A character that is cut at the end does not make the text binary.
+        ("\\303", "\u{fffd}", b"\xc3", "text/plain; charset=utf-8"),
         (
             "h\\303\\251\\033[31m",
             "hé\u{1b}[31m",
@@ -57,9 +58,12 @@ async fn raw_output_is_returned_unchanged() {
     }
 }
 
+/// How much of an output stream is in the JSON of a task.
+const HEAD: usize = 64 << 10;
+
 #[tokio::test]
 async fn long_output_is_truncated_and_marked() {
-    let node = SingleNode::up(&[]);
+    let node = SingleNode::up(&["--set", "executor.keep_output=1MiB"]);
     let web = &node.web;
     let line = "head -c 5000000 /dev/zero | tr '\\0' x";
     // (limit, reason, bytes kept)
@@ -75,19 +79,24 @@ async fn long_output_is_truncated_and_marked() {
         assert_eq!(outcome["reason"], reason, "{limit}");
         assert_eq!(outcome["stdout_truncated"], kept < 5_000_000, "{limit}");
         assert_eq!(outcome["stderr_truncated"], false);
+        assert_eq!(
+            (&outcome["stdout_bytes"], &outcome["stderr_bytes"]),
+            (&json!(kept), &json!(0))
+        );
         let answer = raw(web, &task, "execute/stdout").await;
         assert!(
             answer.body == vec![b'x'; kept],
             "{limit}: {} bytes",
             answer.body.len()
         );
-        assert_eq!(outcome["stdout"].as_str().unwrap().len(), kept);
+        assert_eq!(outcome["stdout"].as_str().unwrap().len(), HEAD);
     }
     // Each stream has its own limit, and a full one blocks neither the other nor the command.
     let both = format!("{line} & {line} >&2 & wait; echo end >&2");
     let task = execute(web, json!({"command": both})).await;
     for stream in ["stdout", "stderr"] {
         assert_eq!(task["result"]["execute"][format!("{stream}_truncated")], true);
+        assert_eq!(task["result"]["execute"][format!("{stream}_bytes")], 1 << 20);
         let answer = raw(web, &task, &format!("execute/{stream}")).await;
         assert_eq!(answer.body.len(), 1 << 20);
     }
@@ -102,6 +111,51 @@ async fn long_output_is_truncated_and_marked() {
             .unwrap()
             .ends_with("é\u{fffd}")
     );
+}
+
+/// JSON has the first 64 KiB, the URL everything. At the boundary, and with and without cells.
+#[tokio::test]
+async fn all_kept_output_is_at_its_url() {
+    for isolation in ["none", "cell"] {
+        let node = SingleNode::up(&["--isolation", isolation]);
+        let web = &node.web;
+        for size in [HEAD - 1, HEAD, HEAD + 1, 3_000_000, 16 << 20] {
+            // Each step and stream, because each has its own path to the store.
+            let print = format!("yes 0123456 | head -c {size}; yes abcdefg | head -c {size} >&2");
+            let task = json!({"compile": {"command": print}, "execute": {"command": print}});
+            let task = web.run(&task).await;
+            assert_eq!(task["status"], "success", "{isolation} {size}");
+            for step in ["compile", "execute"] {
+                for (stream, line) in [("stdout", "0123456\n"), ("stderr", "abcdefg\n")] {
+                    let outcome = &task["result"][step];
+                    let expected = &line.repeat(size / 8 + 1)[..size];
+                    assert_eq!(outcome[format!("{stream}_bytes")], size, "{isolation}");
+                    assert_eq!(outcome[format!("{stream}_truncated")], false);
+                    let head = outcome[stream].as_str().unwrap();
+                    assert!(head == &expected[..size.min(HEAD)], "{} bytes", head.len());
+                    let answer = raw(web, &task, &format!("{step}/{stream}")).await;
+                    assert_eq!(answer.header("content-length"), size.to_string());
+                    assert!(
+                        answer.body == expected.as_bytes(),
+                        "{isolation} {size} {step} {stream}"
+                    );
+                }
+            }
+        }
+        // More than the default of executor.keep_output.
+        let task = execute(web, json!({"command": "head -c 17000000 /dev/zero | tr '\\0' x"})).await;
+        let outcome = &task["result"]["execute"];
+        assert_eq!(
+            (&task["status"], &outcome["reason"]),
+            (&json!("success"), &json!("exited"))
+        );
+        assert_eq!(
+            (&outcome["stdout_bytes"], &outcome["stdout_truncated"]),
+            (&json!(16 << 20), &json!(true))
+        );
+        assert_eq!(raw(web, &task, "execute/stdout").await.body.len(), 16 << 20);
+        node.system.leftovers().wait_until_clean().await;
+    }
 }
 
 #[tokio::test]

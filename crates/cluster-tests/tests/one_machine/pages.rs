@@ -3,15 +3,23 @@
 use cluster_tests::HttpResponse;
 use serde_json::{Value, json};
 
-use crate::harness::SingleNode;
+use crate::harness::{SingleNode, percent_encoded};
 
 /// Every URL of the API and its methods.
-const ROUTES: [(&str, &[&str]); 13] = [
-    ("/api/v1/tasks", &["get", "post"]),
+const ROUTES: [(&str, &[&str]); 21] = [
+    ("/api/v1/tasks", &["delete", "get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
     ("/api/v1/tasks/{id}", &["delete", "get"]),
     ("/api/v1/tasks/{id}/events", &["get"]),
     ("/api/v1/tasks/{id}/{step}/{output}", &["get"]),
+    ("/api/v1/tasks/{id}/files/{path}", &["get"]),
+    ("/api/v1/tasks/{id}/files.zip", &["get"]),
+    ("/api/v1/tasks/{id}/files.tar", &["get"]),
+    ("/api/v1/tasks/{id}/retry", &["post"]),
+    ("/api/v1/groups", &["get"]),
+    ("/api/v1/groups/{group}", &["delete", "get"]),
+    ("/api/v1/groups/{group}/events", &["get"]),
+    ("/api/v1/groups/{group}/retry", &["post"]),
     ("/api/v1/blobs/{sha256}", &["get", "head", "put"]),
     ("/api/v1/executors", &["get"]),
     ("/api/v1/judicators", &["get"]),
@@ -109,10 +117,11 @@ async fn every_example_is_accepted() {
     let web = &node.web;
     let api = web.get("/api/openapi.json").await.json();
     let mut tried = 0;
-    // Request bodies.
+    // Request bodies. At a node of their own, because the ids in them are those of other examples.
+    let other = SingleNode::up(&["--slots", "0"]);
     for path in ["/api/v1/tasks", "/api/v1/tasks/batch"] {
         let body = &api["paths"][path]["post"]["requestBody"]["content"]["application/json"];
-        let answer = web.post(path, &body["example"]).await;
+        let answer = other.web.post(path, &body["example"]).await;
         assert_eq!(answer.status, 201, "{path}: {}", answer.text());
         tried += 1;
     }
@@ -179,7 +188,9 @@ async fn unknown_methods_and_paths_are_refused() {
         let path = path
             .replace("{id}", "01890a5d-ac96-774b-bcce-b302099a8057")
             .replace("{sha256}", &"0".repeat(64))
-            .replace("{step}/{output}", "execute/stdout");
+            .replace("{step}/{output}", "execute/stdout")
+            .replace("{path}", "out/a.csv")
+            .replace("{group}", "sweep-17");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
             let known = methods.contains(&method.to_lowercase().as_str());
             if !known {
@@ -249,6 +260,9 @@ async fn pages_escape_everything_that_tasks_contain() {
             "user": evil,
             "source": {(format!("{}", evil.replace('/', "-"))): evil},
             "data": {"d": evil},
+            "keep": ["*"],
+            "group": evil.replace('/', "-"),
+            "labels": {"k": evil},
             "compile": {"command": format!("cat <<'E'\n{evil}\nE")},
             "execute": {
                 "command": "cat; cat data/d >&2", "args": [evil], "env": {(evil): evil}, "input": evil,
@@ -263,6 +277,12 @@ async fn pages_escape_everything_that_tasks_contain() {
         "/".to_string(),
         format!("/?user={}", evil.replace('&', "%26").replace('"', "%22")),
         "/?text=script".to_string(),
+        "/groups".to_string(),
+        format!(
+            "/groups/{}?user={}",
+            percent_encoded(&evil.replace('/', "-")),
+            percent_encoded(evil)
+        ),
         format!("/tasks/{}", id(&task)),
         format!("/tasks/{}", id(&list_command)),
     ] {
@@ -289,6 +309,16 @@ async fn pages_escape_everything_that_tasks_contain() {
     }
     let none = web.get("/?user=nobody").await.text();
     assert!(!none.contains(&id(&task)));
+    // A kept file has a link that leads to it.
+    let page = web.get(&format!("/tasks/{}", id(&task))).await.text();
+    let links = page
+        .split("href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    let file = links.filter(|link| link.contains("/files/")).collect::<Vec<_>>();
+    assert_eq!(file.len(), 1, "{page}");
+    let answer = web.get(&file[0].replace("&amp;", "&")).await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, evil));
     let page = web.get(&format!("/tasks/{}", id(&list_command))).await.text();
     assert!(page.contains("success") && page.contains("ada"), "{page}");
     // Unknown pages and invalid searches are answered with a page.

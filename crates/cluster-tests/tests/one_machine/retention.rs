@@ -148,6 +148,43 @@ async fn done_tasks_and_their_blobs_are_removed_and_others_stay() {
     assert_eq!((answer.status, stdout(answer.json())), (201, json!("new\n")));
 }
 
+/// Blobs that a result names are used, as those of a task's files are.
+#[tokio::test]
+async fn blobs_of_results_are_kept_as_long_as_their_task() {
+    let node = SingleNode::up(&["--set", "judicator.keep_blobs=1s"]);
+    let web = &node.web;
+    let task = json!({"keep": ["kept"], "execute": {"command": "seq 1 50000; echo kept > kept"}});
+    let task = web.run(&task).await;
+    let file = format!("{}/files/kept", path(&task));
+    let stdout = format!("{}/execute/stdout", path(&task));
+    // Retention has run twice when two blobs that nobody uses are gone one after the other.
+    for text in ["first", "second"] {
+        let idle = put(web, text).await;
+        let idle = node
+            .system
+            .data()
+            .join("store/blobs")
+            .join(&idle[..2])
+            .join(&idle[2..]);
+        wait_until("an idle blob to be removed", TIMEOUT, async || {
+            (!idle.exists()).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(web.get(&file).await.text(), "kept\n");
+    assert_eq!(web.get(&stdout).await.text().lines().count(), 50_000);
+    let blob = task["result"]["files"][0]["sha256"].as_str().unwrap();
+    let blob = format!("/api/v1/blobs/{blob}");
+
+    let node = node.again(&SHORT_RETENTION_FLAGS);
+    wait_until_removed(&node.web, &path(&task)).await;
+    wait_until_removed(&node.web, &blob).await;
+    wait_until("the files of the blobs to be gone", TIMEOUT, async || {
+        (!is_on_disk(&node, "kept") && !is_on_disk(&node, "49999")).then_some(())
+    })
+    .await;
+}
+
 /// The times of a task, in the order in which they must be.
 fn times(task: &Value) -> Vec<String> {
     let times = ["add_time", "start_time", "report_time", "finish_time"];

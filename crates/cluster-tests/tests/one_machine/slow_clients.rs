@@ -110,18 +110,26 @@ async fn metric_total(web: &RawHttpClient, name: &str) -> u64 {
     values.sum()
 }
 
+/// Adds a task whose JSON has more than 7 MiB, and returns its id: files that together are too small to become blobs, and
+/// outputs, of bytes that JSON encodes with six characters.
+async fn add_large(node: &SingleNode) -> String {
+    let file = |number: usize| (number.to_string(), json!("\0".repeat(31_000)));
+    let files: serde_json::Map<_, _> = (0..33).map(file).collect();
+    let print = "head -c 65536 /dev/zero; head -c 65536 /dev/zero >&2";
+    let task = json!({"data": files, "compile": {"command": print}, "execute": {"command": print}});
+    let added = node.web.run(&task).await;
+    added["id"].as_str().expect("an id").to_string()
+}
+
 #[tokio::test]
 async fn unread_responses_are_bounded_and_time_out() {
     const READERS: u64 = 40;
     // The default of gateway.max_bytes.
     const MAX_BYTES: u64 = 256 << 20;
     let node = SingleNode::up(&["--set", "gateway.answer_stall=15s"]);
-    // One MiB each of bytes that JSON encodes with six characters.
-    let command = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
-    let id = node.web.run(&json!({"execute": {"command": command}})).await["id"].clone();
-    let path = format!("/api/v1/tasks/{}", id.as_str().unwrap());
+    let path = format!("/api/v1/tasks/{}", add_large(&node).await);
     let size = node.web.get(&path).await.body.len();
-    assert!(size > 12 << 20, "{size}");
+    assert!(size > 7 << 20, "{size}");
     let before = resident(&node, "VmRSS:");
     let mut sockets = join_all((0..READERS).map(|_| RawConnection::open(&node.system))).await;
     let asking = sockets.iter_mut().enumerate().map(|(n, socket)| {
@@ -219,13 +227,9 @@ async fn a_zip_shared_by_all_tasks_of_a_batch_is_in_memory_once() {
     const TASKS: usize = 10;
     let node = SingleNode::up(&["--set", "gateway.max_bytes=64MiB"]);
     // The caller already holds a request: only a caller's single request may exceed the share.
-    let command = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
-    let id = node.web.run(&json!({"execute": {"command": command}})).await["id"].clone();
+    let id = add_large(&node).await;
     let mut unread = RawConnection::open(&node.system).await;
-    let get = format!(
-        "GET /api/v1/tasks/{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        id.as_str().unwrap()
-    );
+    let get = format!("GET /api/v1/tasks/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(unread.ask(&get).await.starts_with("HTTP/1.1 200 "));
     // Bytes before the zip are part of the blob, but not of the archive.
     let mut blob = vec![7; 8 << 20];

@@ -51,6 +51,8 @@ fn as_written(task: &Value) -> Value {
         "report_time",
         "finish_time",
         "result",
+        "ran_on",
+        "retry_of",
         "trouble",
     ] {
         assert!(object.remove(name).is_some(), "no {name} in the answer");
@@ -78,16 +80,22 @@ async fn a_task_has_the_documented_fields() {
         [
             "add_time",
             "attempt",
+            "attempts",
             "compile",
             "data",
             "done",
             "execute",
             "executor",
             "finish_time",
+            "group",
             "id",
+            "keep",
+            "labels",
             "priority",
+            "ran_on",
             "report_time",
             "result",
+            "retry_of",
             "source",
             "start_time",
             "status",
@@ -102,6 +110,11 @@ async fn a_task_has_the_documented_fields() {
         ("done", json!(true)),
         ("executor", Value::Null),
         ("attempt", json!(1)),
+        ("attempts", json!(3)),
+        ("group", Value::Null),
+        ("keep", json!([])),
+        ("labels", json!({})),
+        ("retry_of", Value::Null),
         ("trouble", Value::Null),
         ("data", json!({"table.csv": "1,2"})),
     ] {
@@ -145,7 +158,12 @@ async fn a_task_has_the_documented_fields() {
 }
 
 fn check_result(result: &Value) {
-    assert_eq!(keys(result), ["compile", "execute"]);
+    assert_eq!(keys(result), ["compile", "execute", "files", "files_left_out"]);
+    assert_eq!(result["files"], json!([]));
+    assert_eq!(
+        result["files_left_out"],
+        json!({"count": 0, "bytes": 0, "why": null})
+    );
     for (step, stdout) in [("compile", ""), ("execute", "hi\nFrom Hello\n0\n")] {
         let outcome = &result[step];
         assert_eq!(
@@ -157,8 +175,10 @@ fn check_result(result: &Value) {
                 "reason",
                 "signal",
                 "stderr",
+                "stderr_bytes",
                 "stderr_truncated",
                 "stdout",
+                "stdout_bytes",
                 "stdout_truncated",
                 "wall_seconds"
             ]
@@ -168,6 +188,8 @@ fn check_result(result: &Value) {
         assert_eq!(outcome["signal"], Value::Null);
         assert_eq!(outcome["stdout"], stdout);
         assert_eq!(outcome["stderr"], "");
+        assert_eq!(outcome["stdout_bytes"], stdout.len());
+        assert_eq!(outcome["stderr_bytes"], 0);
         assert_eq!(outcome["stdout_truncated"], false);
         assert_eq!(outcome["stderr_truncated"], false);
         let number = |name: &str| outcome[name].as_f64().expect("a number");
@@ -205,8 +227,8 @@ async fn omitted_fields_are_filled_in() {
         json!({
             "command": "true", "args": [], "env": {}, "input": "", "network": null,
             "limits": {
-                "wall": 60, "cpu": null, "memory": null, "output": null, "processes": null,
-                "file_size": null, "open_files": null, "stack": null, "space": null,
+                "wall": 60, "cpu": "none", "memory": "none", "output": "none", "processes": "none",
+                "file_size": "none", "open_files": "none", "stack": "none", "space": "none",
             },
         })
     );
@@ -225,8 +247,8 @@ async fn omitted_fields_are_filled_in() {
     assert_eq!(
         task["execute"]["limits"],
         json!({
-            "wall": 1.5, "cpu": null, "memory": 1_000_000_000, "output": 65536, "processes": null,
-            "file_size": null, "open_files": null, "stack": 1_000_000, "space": 1 << 30,
+            "wall": 1.5, "cpu": "none", "memory": 1_000_000_000, "output": 65536, "processes": "none",
+            "file_size": "none", "open_files": "none", "stack": 1_000_000, "space": 1 << 30,
         })
     );
 }

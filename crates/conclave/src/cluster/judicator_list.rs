@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use daemons::etcd::EtcdMember;
 use daemons::mongodb::ReplicaSetMember;
 use error_causes::with_causes;
-use model::{ClusterMemberState, Health, JudicatorState};
+use model::{ClusterMemberState, Health, JudicatorState, TaskForm};
 use registry::etcd::{EtcdAccess, RegisteredJudicator};
 
 /// Reads the three sources at once. Fails only if etcd does not answer for the registrations.
@@ -48,6 +48,7 @@ fn join(
         node.address = judicator.address;
         node.leader = judicator.leads;
         node.version = judicator.version;
+        node.newer_form = judicator.newer_form.map(TaskForm);
         node.since = Some(judicator.since.into());
     }
     for member in etcd {
@@ -83,6 +84,8 @@ fn entry<'a>(nodes: &'a mut BTreeMap<String, JudicatorState>, name: &str) -> &'a
         leader: false,
         store: "mongodb".to_string(),
         version: String::new(),
+        // Each judicator knows only its own.
+        newer_form: None,
         since: None,
         etcd: None,
         mongodb: None,

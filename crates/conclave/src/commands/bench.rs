@@ -28,6 +28,9 @@ pub(crate) struct BenchArgs {
     /// Measure how much hostile programs slow down a task in a cell beside them instead; needs a C compiler (`cc`)
     #[arg(long, conflicts_with_all = ["cluster", "isolation"])]
     neighbours: bool,
+    /// Measure kept files, large outputs, live output and groups instead
+    #[arg(long, conflicts_with_all = ["cluster", "isolation", "neighbours"])]
+    results: bool,
     /// The bubblewrap program to compare cells with
     #[arg(long, value_name = "PROGRAM", default_value = "bwrap", requires = "isolation")]
     bwrap: String,
@@ -77,6 +80,8 @@ impl BenchArgs {
                     .context("no cells are configured; set executor.isolation to cell")?,
                 bwrap: self.bwrap,
             }
+        } else if self.results {
+            BenchSubject::Results
         } else if self.neighbours {
             BenchSubject::Neighbours
         } else {

@@ -1,12 +1,14 @@
 //! `conclave judicators`: lists judicators.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
-use api::{ClusterMemberState, format_time};
+use api::{ClusterMemberState, JudicatorState, format_time};
 
 use crate::args::ClientFlags;
-use crate::print::{OutputFormat, Stdout, TextTable};
+use crate::group_progress::in_two_units;
+use crate::print::{OutputFormat, Stdout, TextTable, print_message};
 
 /// The arguments of `conclave judicators`.
 #[derive(clap::Args, Debug)]
@@ -35,6 +37,7 @@ pub(crate) async fn run(args: JudicatorsArgs) -> Result<ExitCode> {
                 "SINCE",
             ])
             .right_align([6, 8]);
+            let outdated: Vec<_> = judicators.iter().filter_map(outdated_message).collect();
             for judicator in judicators {
                 let leads = match judicator.leader {
                     true => "yes",
@@ -57,9 +60,23 @@ pub(crate) async fn run(args: JudicatorsArgs) -> Result<ExitCode> {
                 ]);
             }
             out.text(table)?;
+            for message in outdated {
+                print_message(message);
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that a judicator has met tasks of a newer version.
+fn outdated_message(judicator: &JudicatorState) -> Option<String> {
+    judicator.newer_form.map(|form| {
+        format!(
+            "judicator {} has met tasks of form {form}, which version {} does not know, and leaves them to newer \
+             judicators; upgrade it",
+            judicator.name, judicator.version
+        )
+    })
 }
 
 /// The state, address and version of a judicator's etcd or mongod.
@@ -73,39 +90,8 @@ fn member(member: Option<&ClusterMemberState>) -> String {
 
 /// The uptime in its two largest units.
 fn uptime(member: Option<&ClusterMemberState>) -> String {
-    let Some(seconds) = member.and_then(|member| member.uptime_seconds) else {
-        return "-".to_string();
-    };
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
-        3600..86400 => format!("{hours}h{:02}m", minutes % 60),
-        _ => format!("{days}d{:02}h", hours % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_uptime_is_printed_in_two_units() {
-        let check = |uptime_seconds: Option<u64>, expected: &str| {
-            let member = ClusterMemberState {
-                address: String::new(),
-                state: String::new(),
-                version: String::new(),
-                uptime_seconds,
-            };
-            assert_eq!(uptime(Some(&member)), expected);
-        };
-        check(None, "-");
-        check(Some(0), "0s");
-        check(Some(59), "59s");
-        check(Some(65), "1m05s");
-        check(Some(3600 + 7 * 60 + 59), "1h07m");
-        check(Some(49 * 3600), "2d01h");
-        assert_eq!(uptime(None), "-");
-    }
+    let seconds = member.and_then(|member| member.uptime_seconds);
+    seconds.map_or("-".to_string(), |seconds| {
+        in_two_units(Duration::from_secs(seconds))
+    })
 }

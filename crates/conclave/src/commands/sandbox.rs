@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use model::{LimitPolicy, Limits, TaskStatus};
@@ -78,7 +79,7 @@ pub(crate) fn run(args: SandboxArgs) -> Result<ExitCode> {
         SandboxRunResult::Interrupted(code) => Ok(code),
         SandboxRunResult::Finished(outcome, kill_on_signal) => {
             kill_on_signal.finish();
-            print_outcome(outcome, format)
+            print_outcome(*outcome, format)
         }
     }
 }
@@ -87,7 +88,14 @@ pub(crate) fn run(args: SandboxArgs) -> Result<ExitCode> {
 enum SandboxRunResult {
     Checked,
     Interrupted(ExitCode),
-    Finished(model::Outcome, KillOnSignal),
+    Finished(Box<FinishedCommand>, KillOnSignal),
+}
+
+/// How the command of `conclave sandbox` ended, and the streams that are too long for the outcome.
+struct FinishedCommand {
+    outcome: model::Outcome,
+    stdout: Option<Arc<File>>,
+    stderr: Option<Arc<File>>,
 }
 
 /// The limits of the flags, checked as those of a task are.
@@ -144,8 +152,16 @@ fn run_in_cell(
     let outcome = warden
         .run(&run_handle, &spec)
         .context("could not run the command")?;
+    let (stdout, stderr) = (outcome.stdout.file.clone(), outcome.stderr.file.clone());
     Ok(match executor::outcome_from_sandbox(outcome) {
-        Some(outcome) => SandboxRunResult::Finished(outcome, kill_on_signal),
+        Some(outcome) => {
+            let finished = FinishedCommand {
+                outcome,
+                stdout,
+                stderr,
+            };
+            SandboxRunResult::Finished(Box::new(finished), kill_on_signal)
+        }
         None => SandboxRunResult::Interrupted(kill_on_signal.exit_code()),
     })
 }
@@ -206,7 +222,8 @@ fn copy_input(folder: &Path, interrupts: &InterruptSignals) -> Result<Option<Com
 }
 
 /// Prints the outcome. The exit code is that of `conclave run`.
-fn print_outcome(outcome: model::Outcome, format: OutputFormat) -> Result<ExitCode> {
+fn print_outcome(finished: FinishedCommand, format: OutputFormat) -> Result<ExitCode> {
+    let outcome = &finished.outcome;
     let code = exit_code::exit_code_for(OutcomeSummary {
         status: match outcome.succeeded() {
             true => TaskStatus::Success,
@@ -217,24 +234,29 @@ fn print_outcome(outcome: model::Outcome, format: OutputFormat) -> Result<ExitCo
         signal: outcome.signal,
         truncated: outcome.stdout.truncated || outcome.stderr.truncated,
     });
-    match print_outputs(outcome, format) {
+    match print_outputs(finished, format) {
         // A closed pipe does not change the exit code.
         Err(error) if !is_closed_pipe(&error) => Err(error),
         _ => Ok(ExitCode::from(code)),
     }
 }
 
-fn print_outputs(outcome: model::Outcome, format: OutputFormat) -> Result<()> {
+fn print_outputs(finished: FinishedCommand, format: OutputFormat) -> Result<()> {
+    let FinishedCommand {
+        outcome,
+        stdout,
+        stderr,
+    } = finished;
     match format {
         OutputFormat::Json => Stdout::open().json(&api::Outcome::from(outcome)),
         OutputFormat::Text => {
-            Stdout::open().bytes(&outcome.stdout.bytes)?;
-            io::stderr().write_all(&outcome.stderr.bytes)?;
+            copy_stream(&outcome.stdout.head, stdout.as_deref(), &mut io::stdout())?;
+            copy_stream(&outcome.stderr.head, stderr.as_deref(), &mut io::stderr())?;
             for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
                 if output.truncated {
                     print_message(format_args!(
                         "{name} was cut off after {} bytes; --output SIZE keeps more",
-                        output.bytes.len()
+                        output.size
                     ));
                 }
             }
@@ -245,4 +267,15 @@ fn print_outputs(outcome: model::Outcome, format: OutputFormat) -> Result<()> {
             Ok(writeln!(io::stderr(), "{json}")?)
         }
     }
+}
+
+/// Writes a stream of the command, which is in the file if it is too long for its head.
+fn copy_stream(head: &[u8], file: Option<&File>, to: &mut impl Write) -> Result<()> {
+    match file {
+        Some(mut file) => {
+            io::copy(&mut file, to)?;
+        }
+        None => to.write_all(head)?,
+    }
+    Ok(to.flush()?)
 }

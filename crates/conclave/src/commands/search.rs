@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::{HttpClient, Page, TaskSummary, format_time, parse_time};
+use api::{HttpClient, Page, TaskSummary, format_time};
 use clap::builder::RangedU64ValueParser;
-use model::{ExecutorName, SearchCursor, SortOrder, TaskId, TaskQuery, TaskStatus, UnixTime, UserName};
+use model::{SearchCursor, SortOrder, TaskId, TaskQuery};
 
-use crate::args::{ClientFlags, TaskRef, executor_name, task_ref, user_name};
+use crate::args::{ClientFlags, TaskFilterFlags, TaskRef, task_ref};
 use crate::print::{OutputFormat, Stdout, TextTable, print_message};
 
 /// The arguments of `conclave search`.
@@ -16,24 +16,8 @@ pub(crate) struct SearchArgs {
     /// Only tasks with these ids; a single prefix of an id lists all tasks whose ids begin with it
     #[arg(value_name = "ID", value_parser = task_ref)]
     ids: Vec<TaskRef>,
-    /// Only tasks of this user
-    #[arg(long, value_name = "NAME", value_parser = user_name)]
-    user: Option<UserName>,
-    /// Only tasks with this status; repeatable
-    #[arg(long, value_name = "STATUS")]
-    status: Vec<TaskStatus>,
-    /// Only tasks that this executor holds
-    #[arg(long, value_name = "NAME", value_parser = executor_name)]
-    executor: Option<ExecutorName>,
-    /// Only tasks added at this time or later, like 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    from: Option<UnixTime>,
-    /// Only tasks added before this time
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<UnixTime>,
-    /// Only tasks with this text in their command
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    filter: TaskFilterFlags,
     /// Oldest tasks first
     #[arg(long, conflicts_with = "newest")]
     oldest: bool,
@@ -62,18 +46,13 @@ pub(crate) async fn run(args: SearchArgs) -> Result<ExitCode> {
     let mut query = TaskQuery {
         ids,
         id_prefix,
-        user: args.user,
-        statuses: args.status,
-        executor: args.executor,
-        from: args.from,
-        until: args.until,
-        text: args.text,
         order: match args.oldest {
             true => SortOrder::Oldest,
             false => SortOrder::Newest,
         },
         limit: args.limit,
         after: args.after,
+        ..args.filter.query()?
     };
     let mut out = Stdout::open();
     let mut found = 0;
@@ -120,16 +99,17 @@ async fn resolve_all(ids: &[TaskRef], client: &HttpClient) -> Result<Vec<TaskId>
 
 fn table(page: &Page) -> TextTable {
     let mut table = TextTable::new([
-        "ID", "STATUS", "USER", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
+        "ID", "STATUS", "REASON", "USER", "GROUP", "PRIO", "EXECUTOR", "ADDED", "TOOK", "COMMAND",
     ])
-    .right_align([3, 6]);
+    .right_align([5, 8]);
     for task in &page.tasks {
         table.row(row(task));
     }
     table
 }
 
-fn row(task: &TaskSummary) -> [String; 8] {
+fn row(task: &TaskSummary) -> [String; 10] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
     let took = match (task.start_time, task.finish_time) {
         (Some(start), Some(finish)) => format!("{:.3}s", finish.since(start).as_secs_f64()),
         _ => "-".to_string(),
@@ -137,11 +117,11 @@ fn row(task: &TaskSummary) -> [String; 8] {
     [
         task.id.to_string(),
         task.status.to_string(),
+        or_dash(task.reason.map(|reason| reason.to_string())),
         task.user.to_string(),
+        or_dash(task.group.as_ref().map(ToString::to_string)),
         task.priority.to_string(),
-        task.executor
-            .as_ref()
-            .map_or("-".to_string(), ToString::to_string),
+        or_dash(task.executor.as_ref().map(ToString::to_string)),
         format_time(task.add_time),
         took,
         task.command.chars().take(COMMAND_WIDTH).collect(),

@@ -106,11 +106,23 @@ pub(super) fn check(config: &Config, layers: &ConfigLayers) -> Result<()> {
         "{}, but there are no tokens; set secrets.tokens_file, or set gateway.metrics to open or off",
         describe("gateway.metrics")
     );
-    // One report has whole results, and several of them.
+    // What is kept waits in this space for its upload, so a result that does not fit could never be reported.
+    for (name, size) in [
+        ("executor.keep_output", executor.keep_output),
+        ("executor.keep_bytes", executor.keep_bytes),
+    ] {
+        ensure!(
+            size <= executor.outgoing,
+            "{}, which is more than {}. Lower the first or raise the second",
+            describe(name),
+            describe("executor.outgoing")
+        );
+    }
     ensure!(
-        executor.keep_output.0 <= MAX_KEEP_OUTPUT,
-        "{}; at most 8MiB of each output can be kept",
-        describe("executor.keep_output")
+        judicator.attempts <= judicator.max_attempts,
+        "{}, which is more than {}. Lower the first or raise the second",
+        describe("judicator.attempts"),
+        describe("judicator.max_attempts")
     );
 
     let check_maximum = |name: &str, fits: bool| -> Result<()> {
@@ -213,7 +225,6 @@ fn check_nonzero(name: &str, is_zero: [bool; 2], describe: &impl Fn(&str) -> Str
 const MIN_FILES: u32 = 16;
 /// Hardly any program runs with less.
 const MIN_MEMORY: u64 = 16 << 20;
-const MAX_KEEP_OUTPUT: u64 = 8 << 20;
 const MAX_INLINE: u64 = 32 << 20;
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MIN_BLOB_RETENTION: Duration = Duration::from_secs(1);
@@ -309,7 +320,19 @@ mod tests {
             &[("limits.max.stack", "63KiB")],
             Some("limits.max.stack is 63KiB (flag --set); it must be at least 64KiB"),
         );
-        check(&[("executor.keep_output", "9MiB")], Some("at most 8MiB"));
+        check(&[("executor.keep_output", "4GiB")], None);
+        check(
+            &[("executor.keep_output", "5GiB")],
+            Some("executor.outgoing is 4GiB (default)"),
+        );
+        check(
+            &[("executor.outgoing", "200MiB")],
+            Some("executor.keep_bytes is 256MiB (default), which is more than"),
+        );
+        check(
+            &[("judicator.attempts", "101")],
+            Some("judicator.max_attempts is 100 (default)"),
+        );
         check(&[("sandbox.space", "0")], Some("sandbox.space is 0 (flag --set)"));
         check(&[("sandbox.memory", "15MiB")], Some("at least 16MiB, or none"));
         check(&[("sandbox.memory", "none")], None);

@@ -145,8 +145,10 @@ keys! {
         lease: Duration = "10s",
         /// How much longer than the lease the judicator waits before it ends an executor's session.
         grace: Duration = "1s",
-        /// How many attempts of a task may be lost with their executors before the task ends as `system_error`.
+        /// How many attempts of a task may be lost with their executors before the task ends as `system_error`, if the task does not say.
         attempts: NonZeroU32 = "3",
+        /// Largest number of attempts that a task may request.
+        max_attempts: NonZeroU32 = "100",
         /// How long a finished task is kept; `none` is for ever.
         keep_done: Option<Duration> = "7d",
         /// How long a blob that no task uses is kept.
@@ -186,7 +188,13 @@ keys! {
         /// Size of the blob cache.
         cache: ByteSize = "4GiB",
         /// Number of bytes of stdout and of stderr that are kept for each step.
-        keep_output: ByteSize = "1MiB",
+        keep_output: ByteSize = "16MiB",
+        /// Largest number of files that are kept for each task.
+        keep_files: NonZeroU32 = "1000",
+        /// Largest size of all files together that are kept for each task.
+        keep_bytes: ByteSize = "256MiB",
+        /// Disk space for output and kept files that wait for their upload to a judicator.
+        outgoing: ByteSize = "4GiB",
         /// Memory that must stay free on the machine. When less is free, the executor accepts no tasks, and returns or ends its newest ones. `auto` is a twentieth of the machine's memory, between 256MiB and 2GiB, but at most an eighth.
         reserve: AutoOr<ByteSize> = "auto",
         /// Memory and space together that one task may request; `auto` is an equal share per slot of the memory beyond the reserve, or the default of a task if that is more.

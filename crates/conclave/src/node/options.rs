@@ -24,6 +24,8 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Judicato
         limits: limits(config),
         capacity: None,
         task_size_limits: bounds(config),
+        attempts: section.attempts.get(),
+        max_attempts: section.max_attempts.get(),
         max_blob: section.max_blob.0,
         lease: section.lease,
         grace: section.grace,
@@ -54,6 +56,9 @@ pub(super) fn executor(
         stop_grace: section.stop_grace,
         cache_bytes: section.cache.0,
         keep_output: section.keep_output.0,
+        keep_files: section.keep_files.get(),
+        keep_bytes: section.keep_bytes.0,
+        outgoing_bytes: section.outgoing.0,
         version: VERSION.to_string(),
         cells: cells(config),
         // The running program, even after an upgrade has replaced its file.

@@ -48,8 +48,11 @@ impl ReportLoop {
         let Some(stopping) = &mut self.stopping else {
             return;
         };
-        if self.attempts.is_empty() {
-            stopping.on_all_ended(now);
+        if self.attempts.is_empty() && self.slot_pool.spool.has_uploads() {
+            stopping.on_only_uploads_left(now);
+        } else if self.attempts.is_empty() && stopping.on_all_ended(now) {
+            self.slot_pool.spool.end_all_deferrals();
+            self.schedule.request_report();
         }
         if self.slot_pool.spool.end_all_pauses() {
             self.schedule.request_report();
@@ -62,10 +65,21 @@ impl ReportLoop {
         }
     }
 
-    /// Whether the executor has to exit without an answer to its last report.
+    /// Whether the executor has to exit without an answer to its last report, or with uploads left.
     pub(super) fn is_goodbye_overdue(&self) -> bool {
         let stopping = self.stopping.as_ref();
-        stopping.is_some_and(|stopping| stopping.is_goodbye_overdue(now()))
+        stopping.is_some_and(|stopping| stopping.is_overdue(now()))
+    }
+
+    pub(super) fn log_unfinished_stop(&self) {
+        match self.slot_pool.spool.has_uploads() {
+            true => tracing::warn!(
+                "exiting before the output of all tasks is uploaded; start the executor again to upload the rest"
+            ),
+            false => tracing::warn!(
+                "no judicator acknowledged the last report; exiting, results stay in the spool"
+            ),
+        }
     }
 
     /// Waits for the threads to end and for the spool and the session file to be written, with a deadline.

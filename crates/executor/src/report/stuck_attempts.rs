@@ -59,10 +59,11 @@ impl ReportLoop {
         };
         let complete = CompletedAttempt {
             attempt_id: *attempt_id,
+            form: control.form,
             end,
         };
         // No pause: the slot has hung for longer than any pause.
-        self.slot_pool.spool_end(complete, Duration::ZERO);
+        self.slot_pool.spool_end(complete, None, Duration::ZERO);
         self.given_up.insert(*attempt_id);
         self.attempts.on_ended(attempt_id, now);
         self.attempts.on_slot_out_of_service();

@@ -4,13 +4,14 @@ mod lost_and_repeated_answers;
 mod refused_reports;
 mod slow_answers;
 mod stopping;
+mod uploads;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::{AttemptEnd, Capacity, CompletedAttempt, ExecutorName, SessionId};
+use model::{AttemptEnd, Capacity, CompletedAttempt, ExecutorName, Report, SessionId, TaskForm};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -43,6 +44,9 @@ fn options(data: &Path) -> ExecutorOptions {
         stop_grace: Duration::ZERO,
         cache_bytes: 1 << 20,
         keep_output: 1 << 20,
+        keep_files: 1000,
+        keep_bytes: 1 << 20,
+        outgoing_bytes: 1 << 20,
         version: "test".into(),
         cells: None,
         warden: ("/bin/false".into(), Vec::new()),
@@ -64,17 +68,14 @@ fn data_folder(root: &Path) -> ExecutorDataFolder {
 /// A report loop with its spool and cache in the data folder of the options.
 fn assemble(options: ExecutorOptions, calls: Arc<dyn Calls>) -> ReportLoop {
     let folder = options.data.clone();
-    let spool = Spool::open(&folder.join("spool"), &[]).unwrap();
-    let cache = BlobCache::open(folder.join("cache"), 1 << 20).unwrap();
     let data_folder = data_folder(&folder);
-    ReportLoop::assemble(
-        options,
-        data_folder,
-        CommandIsolation::None,
-        calls,
-        (cache, spool),
-    )
-    .unwrap()
+    let outgoing = OutgoingFolder::open(data_folder.outgoing(), options.outgoing_bytes).unwrap();
+    let storage = ExecutorStorage {
+        cache: BlobCache::open(folder.join("cache"), 1 << 20).unwrap(),
+        spool: Spool::open(&folder.join("spool"), &[], &outgoing).unwrap(),
+        outgoing,
+    };
+    ReportLoop::assemble(options, data_folder, CommandIsolation::None, calls, storage).unwrap()
 }
 
 /// Neither the spool nor the session file can be written; the result is reported all the same, and so are heartbeats.
@@ -82,17 +83,15 @@ fn assemble(options: ExecutorOptions, calls: Arc<dyn Calls>) -> ReportLoop {
 async fn reports_continue_while_the_disk_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, HangingJournalControl { resume, written }) = spool_on_hanging_disk();
-    let cache = BlobCache::open(folder.path().join("cache"), 1 << 20).unwrap();
+    let storage = ExecutorStorage {
+        cache: BlobCache::open(folder.path().join("cache"), 1 << 20).unwrap(),
+        spool,
+        outgoing: OutgoingFolder::open(folder.path().join("outgoing"), 1 << 20).unwrap(),
+    };
     let (judicator, mut reports) = one_task_judicator(FakeBlobDownload::Missing, FakeStore::Answers, 0);
     let (options, data_folder) = (options(folder.path()), data_folder(folder.path()));
-    let report_loop = ReportLoop::assemble(
-        options,
-        data_folder,
-        CommandIsolation::None,
-        judicator,
-        (cache, spool),
-    )
-    .unwrap();
+    let report_loop =
+        ReportLoop::assemble(options, data_folder, CommandIsolation::None, judicator, storage).unwrap();
     // Opening a pipe for writing blocks until it has a reader.
     let sessions = folder.path().join("sessions.new");
     mkfifo(&sessions, Mode::S_IRWXU).unwrap();
@@ -315,10 +314,12 @@ async fn paused_failures_do_not_count_as_results_left_over() {
     let attempt_id = attempt_id(report_loop.session.id);
     let end = AttemptEnd::PlatformFailure("no warden".into());
     let pause = Duration::from_secs(60);
-    report_loop
-        .slot_pool
-        .spool
-        .add(CompletedAttempt { attempt_id, end }, pause);
+    let complete = CompletedAttempt {
+        attempt_id,
+        form: TaskForm::CURRENT,
+        end,
+    };
+    report_loop.slot_pool.spool.add(complete, None, pause);
     let report = report_loop.compose_report(Instant::now());
     assert_eq!((report.executing.len(), report.complete.len()), (1, 0));
     assert_eq!(report.vacant, 4);
@@ -338,7 +339,7 @@ async fn an_attempt_killed_for_memory_whose_slot_hangs_is_a_platform_failure() {
     let short = "the machine was short of memory";
     let hang = |report_loop: &mut ReportLoop, lost: Option<&str>| {
         let attempt_id = attempt_id(report_loop.session.id);
-        let control = Arc::new(AttemptControl::new(Duration::ZERO));
+        let control = Arc::new(AttemptControl::new(TaskForm::CURRENT, Duration::ZERO));
         if let Some(why) = lost {
             control.fail_as_platform(why.into()).unwrap();
         }

@@ -1,4 +1,4 @@
-use model::{Content, SessionId};
+use model::{Content, ReportInstructions, SessionId, TaskForm, TaskResult};
 
 use super::*;
 use crate::fixtures::{attempt_id, spec};
@@ -11,7 +11,7 @@ impl SlotPool {
     }
 
     /// Ends an attempt like a slot does: with its result, or without one.
-    pub(crate) fn finish_attempt(&self, prepared: &PreparedAttempt, result: Option<TaskResult>) {
+    pub(crate) fn finish_attempt(&self, prepared: &PreparedAttempt, result: Option<RunResult>) {
         let end = result.ok_or(RunFailure::Revoked);
         let cause = self.on_attempt_end(prepared, end, Duration::ZERO);
         self.lock_queue().queue.on_slot_free();
@@ -34,13 +34,20 @@ struct SlotPoolFixture {
 impl SlotPoolFixture {
     fn new() -> SlotPoolFixture {
         let folder = tempfile::tempdir().unwrap();
+        let outgoing = OutgoingFolder::open(folder.path().join("outgoing"), 1 << 20).unwrap();
         let setup = SlotPoolSetup {
             slots: 1,
             work: folder.path().to_path_buf(),
             cache: BlobCache::open(folder.path().join("cache"), 1 << 20).unwrap(),
-            spool: Spool::open(&folder.path().join("spool"), &[]).unwrap(),
+            spool: Spool::open(&folder.path().join("spool"), &[], &outgoing).unwrap(),
+            outgoing,
             process_marker: ("CONCLAVE_EXECUTOR".into(), "test".into()),
             keep_output: 1 << 20,
+            keep_limits: KeepLimits {
+                files: 10,
+                bytes: 1 << 20,
+                entries: 1000,
+            },
             shell: "sh",
             reserve: 0,
             launcher: WardenLauncher {
@@ -48,6 +55,7 @@ impl SlotPoolFixture {
                 program: "/bin/false".into(),
                 args: Vec::new(),
                 lock: None,
+                overflow_folder: folder.path().to_path_buf(),
             },
         };
         let (sender, events) = mpsc::unbounded_channel();
@@ -63,7 +71,7 @@ impl SlotPoolFixture {
             attempt_id: attempt_id(SessionId(uuid::Uuid::now_v7())),
             spec: spec(Content::empty()),
             platform_losses: 0,
-            control: Arc::new(AttemptControl::new(stall)),
+            control: Arc::new(AttemptControl::new(TaskForm::CURRENT, stall)),
             _pins: self.slot_pool.cache.pins(),
         }
     }
@@ -110,6 +118,37 @@ fn an_attempt_killed_for_memory_is_a_platform_failure_and_causes_no_backoff() {
         check(RunFailure::WardenLost("the warden died".into()), stuck);
         check(RunFailure::ExecutorFailure("could not write x".into()), stuck);
     }
+}
+
+#[test]
+fn the_files_of_a_result_are_uploaded_only_while_the_spool_has_it() {
+    let fixture = SlotPoolFixture::new();
+    let slot_pool = &fixture.slot_pool;
+    let prepared = fixture.prepared(Duration::ZERO);
+    let mut files = OutgoingFiles::new(&slot_pool.outgoing);
+    let hash = slot_pool.outgoing.add_bytes(b"content", &mut files).unwrap();
+    // Like a result that was revoked after it was put into the spool.
+    slot_pool.add_uploads_if_wanted(prepared.attempt_id, [hash]);
+    assert_eq!(slot_pool.uploads.needed_by(&hash), []);
+    let complete = CompletedAttempt {
+        attempt_id: prepared.attempt_id,
+        form: TaskForm::CURRENT,
+        end: AttemptEnd::Result(TaskResult::default()),
+    };
+    slot_pool.spool_end(complete, Some(files), Duration::ZERO);
+    assert_eq!(slot_pool.uploads.needed_by(&hash), [prepared.attempt_id]);
+
+    let answer = ReportInstructions {
+        delete: vec![prepared.attempt_id],
+        ..ReportInstructions::default()
+    };
+    let dropped = slot_pool.spool.on_answered(&[], &answer, now());
+    assert!(
+        slot_pool.outgoing.has_references(&hash),
+        "until its upload has ended"
+    );
+    drop(dropped);
+    assert!(!slot_pool.outgoing.has_references(&hash));
 }
 
 #[test]

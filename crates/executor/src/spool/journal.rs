@@ -107,7 +107,7 @@ fn open(path: &Path) -> io::Result<File> {
 mod tests {
     use std::io::Seek;
 
-    use model::{AttemptEnd, AttemptId, AttemptNumber, SessionId, TaskId};
+    use model::{AttemptEnd, AttemptId, AttemptNumber, SessionId, TaskForm, TaskId};
 
     use super::*;
 
@@ -121,6 +121,7 @@ mod tests {
                 session: SessionId(uuid::Uuid::now_v7()),
                 attempt: AttemptNumber(1),
             },
+            form: TaskForm::CURRENT,
             end: AttemptEnd::Broken(why.into()),
         };
         let kept = ["first", "second", "third"].map(complete);

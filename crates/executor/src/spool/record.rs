@@ -1,13 +1,14 @@
-//! The format of one result in the journal: its length, a checksum, and the encoded record.
+//! The format of one result in the journal: its version and length, a checksum, and the encoded record.
 //!
-//! A platform failure is written as `Broken` with one extra byte after the record. Earlier versions of the executor ignore
-//! that byte and read a lost attempt; a new variant would look like the end of the journal to them.
+//! The version is in the upper bits of the length, where the first version, [`unversioned`], has zeros.
+
+mod unversioned;
 
 use std::time::Duration;
 
 use model::{
-    AttemptEnd, AttemptId, AttemptNumber, CapturedOutput, CompletedAttempt, Outcome, SessionId, TaskId,
-    TaskResult,
+    AttemptEnd, AttemptId, AttemptNumber, BlobHash, CapturedOutput, CompletedAttempt, FilesLeftOut, KeptFile,
+    Outcome, SessionId, TaskForm, TaskId, TaskResult, WorkspacePath,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,17 +16,15 @@ use uuid::Uuid;
 
 const CHECKSUM_LEN: usize = 8;
 const HEADER_LEN: usize = 4 + CHECKSUM_LEN;
-const PLATFORM_FAILURE: u8 = 1;
+const VERSION: u32 = 1;
+const VERSION_SHIFT: u32 = 28;
 
 pub(super) fn encode(complete: &CompletedAttempt) -> Vec<u8> {
     let mut record = vec![0; HEADER_LEN];
     let document = SpoolRecord::from(complete);
     // These types cannot fail to encode; an empty body would be read as damage and not as a result.
     record.extend(postcard::to_stdvec(&document).unwrap_or_default());
-    if matches!(complete.end, AttemptEnd::PlatformFailure(_)) {
-        record.push(PLATFORM_FAILURE);
-    }
-    let length = (record.len() - HEADER_LEN) as u32;
+    let length = (record.len() - HEADER_LEN) as u32 | VERSION << VERSION_SHIFT;
     let checksum = checksum(&record[HEADER_LEN..]);
     record[..4].copy_from_slice(&length.to_le_bytes());
     record[4..HEADER_LEN].copy_from_slice(&checksum);
@@ -35,16 +34,17 @@ pub(super) fn encode(complete: &CompletedAttempt) -> Vec<u8> {
 /// The first record and the bytes after it; `None` if there is no complete record.
 pub(super) fn decode(bytes: &[u8]) -> Option<(CompletedAttempt, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEADER_LEN)?;
-    let length = u32::from_le_bytes(head[..4].try_into().ok()?) as usize;
-    let (body, rest) = rest.split_at_checked(length)?;
+    let field = u32::from_le_bytes(head[..4].try_into().ok()?);
+    let (version, length) = (field >> VERSION_SHIFT, field & !(u32::MAX << VERSION_SHIFT));
+    let (body, rest) = rest.split_at_checked(length as usize)?;
     if checksum(body) != head[4..] {
         return None;
     }
-    let (document, extra) = postcard::take_from_bytes::<SpoolRecord>(body).ok()?;
-    let mut complete = document.into_model()?;
-    if let (AttemptEnd::Broken(why), [PLATFORM_FAILURE]) = (&mut complete.end, extra) {
-        complete.end = AttemptEnd::PlatformFailure(std::mem::take(why));
-    }
+    let complete = match version {
+        0 => unversioned::decode(body)?,
+        VERSION => postcard::from_bytes::<SpoolRecord>(body).ok()?.into_model()?,
+        _ => return None,
+    };
     Some((complete, rest))
 }
 
@@ -59,6 +59,7 @@ struct SpoolRecord {
     task: [u8; 16],
     session: [u8; 16],
     attempt: u32,
+    form: u32,
     end: EndRecord,
 }
 
@@ -72,8 +73,11 @@ enum EndRecord {
     Result {
         compile: Option<OutcomeRecord>,
         execute: Option<OutcomeRecord>,
+        files: Vec<KeptFileRecord>,
+        left_out: LeftOutRecord,
     },
     Broken(String),
+    PlatformFailure(String),
 }
 
 /// The encoded form of the [`Outcome`] of a task's step in the journal of the executor's spool.
@@ -85,8 +89,34 @@ struct OutcomeRecord {
     wall: Duration,
     cpu: Duration,
     memory: u64,
-    stdout: (Vec<u8>, bool),
-    stderr: (Vec<u8>, bool),
+    stdout: OutputRecord,
+    stderr: OutputRecord,
+}
+
+/// The encoded form of a [`CapturedOutput`] in the journal of the executor's spool.
+#[derive(Serialize, Deserialize)]
+struct OutputRecord {
+    head: Vec<u8>,
+    size: u64,
+    blob: Option<[u8; 32]>,
+    truncated: bool,
+}
+
+/// The encoded form of a [`KeptFile`] in the journal of the executor's spool.
+#[derive(Serialize, Deserialize)]
+struct KeptFileRecord {
+    path: String,
+    size: u64,
+    blob: [u8; 32],
+    executable: bool,
+}
+
+/// The encoded form of [`FilesLeftOut`] in the journal of the executor's spool.
+#[derive(Serialize, Deserialize)]
+struct LeftOutRecord {
+    count: u64,
+    bytes: u64,
+    why: Option<String>,
 }
 
 impl From<&CompletedAttempt> for SpoolRecord {
@@ -100,13 +130,21 @@ impl From<&CompletedAttempt> for SpoolRecord {
             AttemptEnd::Result(result) => EndRecord::Result {
                 compile: result.compile.as_ref().map(Into::into),
                 execute: result.execute.as_ref().map(Into::into),
+                files: result.files.iter().map(Into::into).collect(),
+                left_out: LeftOutRecord {
+                    count: result.files_left_out.count,
+                    bytes: result.files_left_out.bytes,
+                    why: result.files_left_out.why.map(|why| why.as_str().into()),
+                },
             },
-            AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => EndRecord::Broken(why.clone()),
+            AttemptEnd::Broken(why) => EndRecord::Broken(why.clone()),
+            AttemptEnd::PlatformFailure(why) => EndRecord::PlatformFailure(why.clone()),
         };
         SpoolRecord {
             task: task.0.into_bytes(),
             session: session.0.into_bytes(),
             attempt: attempt.0,
+            form: complete.form.0,
             end,
         }
     }
@@ -114,29 +152,50 @@ impl From<&CompletedAttempt> for SpoolRecord {
 
 impl SpoolRecord {
     fn into_model(self) -> Option<CompletedAttempt> {
-        let attempt_id = AttemptId {
-            task: TaskId(Uuid::from_bytes(self.task)),
-            session: SessionId(Uuid::from_bytes(self.session)),
-            attempt: AttemptNumber(self.attempt),
-        };
-        let outcome = |document: Option<OutcomeRecord>| match document {
-            Some(document) => document.into_model().map(Some),
-            None => Some(None),
-        };
         let end = match self.end {
-            EndRecord::Result { compile, execute } => AttemptEnd::Result(TaskResult {
-                compile: outcome(compile)?,
-                execute: outcome(execute)?,
+            EndRecord::Result {
+                compile,
+                execute,
+                files,
+                left_out,
+            } => AttemptEnd::Result(TaskResult {
+                compile: convert_if_some(compile, OutcomeRecord::into_model)?,
+                execute: convert_if_some(execute, OutcomeRecord::into_model)?,
+                files: files
+                    .into_iter()
+                    .map(KeptFileRecord::into_model)
+                    .collect::<Option<_>>()?,
+                files_left_out: FilesLeftOut {
+                    count: left_out.count,
+                    bytes: left_out.bytes,
+                    why: convert_if_some(left_out.why, |why| why.parse().ok())?,
+                },
             }),
             EndRecord::Broken(why) => AttemptEnd::Broken(why),
+            EndRecord::PlatformFailure(why) => AttemptEnd::PlatformFailure(why),
         };
-        Some(CompletedAttempt { attempt_id, end })
+        Some(CompletedAttempt {
+            attempt_id: AttemptId {
+                task: TaskId(Uuid::from_bytes(self.task)),
+                session: SessionId(Uuid::from_bytes(self.session)),
+                attempt: AttemptNumber(self.attempt),
+            },
+            form: TaskForm(self.form),
+            end,
+        })
+    }
+}
+
+/// Converts the value if there is one; `None` if it cannot be converted.
+fn convert_if_some<T, U>(value: Option<T>, convert: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
+    match value {
+        Some(value) => convert(value).map(Some),
+        None => Some(None),
     }
 }
 
 impl From<&Outcome> for OutcomeRecord {
     fn from(outcome: &Outcome) -> OutcomeRecord {
-        let captured = |captured: &CapturedOutput| (captured.bytes.to_vec(), captured.truncated);
         OutcomeRecord {
             reason: outcome.reason.to_string(),
             exit_code: outcome.exit_code,
@@ -144,18 +203,14 @@ impl From<&Outcome> for OutcomeRecord {
             wall: outcome.wall,
             cpu: outcome.cpu,
             memory: outcome.memory,
-            stdout: captured(&outcome.stdout),
-            stderr: captured(&outcome.stderr),
+            stdout: (&outcome.stdout).into(),
+            stderr: (&outcome.stderr).into(),
         }
     }
 }
 
 impl OutcomeRecord {
     fn into_model(self) -> Option<Outcome> {
-        let captured = |(bytes, truncated): (Vec<u8>, bool)| CapturedOutput {
-            bytes: bytes.into(),
-            truncated,
-        };
         Some(Outcome {
             reason: self.reason.parse().ok()?,
             exit_code: self.exit_code,
@@ -163,8 +218,52 @@ impl OutcomeRecord {
             wall: self.wall,
             cpu: self.cpu,
             memory: self.memory,
-            stdout: captured(self.stdout),
-            stderr: captured(self.stderr),
+            stdout: self.stdout.into(),
+            stderr: self.stderr.into(),
+        })
+    }
+}
+
+impl From<&CapturedOutput> for OutputRecord {
+    fn from(output: &CapturedOutput) -> OutputRecord {
+        OutputRecord {
+            head: output.head.to_vec(),
+            size: output.size,
+            blob: output.blob.map(|BlobHash(hash)| hash),
+            truncated: output.truncated,
+        }
+    }
+}
+
+impl From<OutputRecord> for CapturedOutput {
+    fn from(record: OutputRecord) -> CapturedOutput {
+        CapturedOutput {
+            head: record.head.into(),
+            size: record.size,
+            blob: record.blob.map(BlobHash),
+            truncated: record.truncated,
+        }
+    }
+}
+
+impl From<&KeptFile> for KeptFileRecord {
+    fn from(file: &KeptFile) -> KeptFileRecord {
+        KeptFileRecord {
+            path: file.path.as_str().into(),
+            size: file.size,
+            blob: file.blob.0,
+            executable: file.executable,
+        }
+    }
+}
+
+impl KeptFileRecord {
+    fn into_model(self) -> Option<KeptFile> {
+        Some(KeptFile {
+            path: WorkspacePath::new(self.path).ok()?,
+            size: self.size,
+            blob: BlobHash(self.blob),
+            executable: self.executable,
         })
     }
 }

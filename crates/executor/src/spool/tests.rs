@@ -1,9 +1,15 @@
 use std::fs::File;
+use std::path::Path;
 use std::sync::mpsc;
 
-use model::{AttemptNumber, CapturedOutput, Outcome, OutcomeReason, SessionId, TaskId, TaskResult};
+use model::{
+    AttemptNumber, CapturedOutput, KeptFile, LeftOutReason, Outcome, OutcomeReason, SessionId, TaskId,
+    TaskResult, TaskStatus, WorkspacePath,
+};
 
+use super::journal::JournalFile;
 use super::*;
+use crate::outgoing::OutgoingFolder;
 
 fn complete(output: &[u8]) -> CompletedAttempt {
     let attempt_id = AttemptId {
@@ -12,8 +18,8 @@ fn complete(output: &[u8]) -> CompletedAttempt {
         attempt: AttemptNumber(2),
     };
     let captured = CapturedOutput {
-        bytes: output.to_vec().into(),
         truncated: true,
+        ..CapturedOutput::small(output.to_vec())
     };
     let outcome = Outcome {
         reason: OutcomeReason::Signalled,
@@ -26,11 +32,12 @@ fn complete(output: &[u8]) -> CompletedAttempt {
         stderr: CapturedOutput::default(),
     };
     let result = TaskResult {
-        compile: None,
         execute: Some(outcome),
+        ..TaskResult::default()
     };
     CompletedAttempt {
         attempt_id,
+        form: TaskForm(7),
         end: AttemptEnd::Result(result),
     }
 }
@@ -42,8 +49,25 @@ fn waiting(spool: &Spool) -> Vec<CompletedAttempt> {
     spool.next_batch(usize::MAX, usize::MAX).complete
 }
 
+/// The outgoing folder beside the journal.
+fn outgoing(path: &Path) -> Arc<OutgoingFolder> {
+    OutgoingFolder::open(path.with_file_name("outgoing"), 1 << 30).unwrap()
+}
+
+fn open(path: &Path) -> Spool {
+    Spool::open(path, &[], &outgoing(path)).unwrap()
+}
+
+fn acknowledge(spool: &Spool, attempt_ids: &[AttemptId]) {
+    let answer = ReportInstructions {
+        delete: attempt_ids.to_vec(),
+        ..ReportInstructions::default()
+    };
+    spool.on_answered(&[], &answer, Instant::now());
+}
+
 fn reopen(path: &Path) -> Vec<CompletedAttempt> {
-    let spool = Spool::open(path, &[]).unwrap();
+    let spool = open(path);
     spool.close(SOON);
     waiting(&spool)
 }
@@ -55,25 +79,27 @@ fn results_survive_a_restart_until_they_are_acknowledged() {
     let mut kept = vec![complete(b"\0one"), complete(b"two")];
     kept.push(CompletedAttempt {
         attempt_id: complete(b"").attempt_id,
+        form: TaskForm::UNRECORDED,
         end: AttemptEnd::Broken("no room".into()),
     });
     kept.push(CompletedAttempt {
         attempt_id: complete(b"").attempt_id,
+        form: TaskForm::UNRECORDED,
         end: AttemptEnd::PlatformFailure("no warden".into()),
     });
-    let spool = Spool::open(&path, &[]).unwrap();
+    let spool = open(&path);
     for complete in &kept {
-        spool.add(complete.clone(), Duration::ZERO);
+        spool.add(complete.clone(), None, Duration::ZERO);
     }
     spool.close(SOON);
     kept.sort_by_key(|complete| complete.attempt_id);
     assert_eq!(reopen(&path), kept);
 
-    let spool = Spool::open(&path, &[]).unwrap();
+    let spool = open(&path);
     let attempt_ids: Vec<_> = kept.iter().map(|complete| complete.attempt_id).collect();
-    spool.on_answered(&attempt_ids[..1]);
+    acknowledge(&spool, &attempt_ids[..1]);
     assert!(!spool.contains(&attempt_ids[0]) && spool.contains(&attempt_ids[1]));
-    spool.on_answered(&attempt_ids[1..]);
+    acknowledge(&spool, &attempt_ids[1..]);
     spool.close(SOON);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
@@ -83,15 +109,17 @@ fn an_interrupted_attempt_without_a_result_is_written_to_the_journal_on_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spool");
     let (ended, cut_short) = (complete(b"ended"), complete(b"").attempt_id);
-    let spool = Spool::open(&path, &[]).unwrap();
-    spool.add(ended.clone(), Duration::ZERO);
+    let spool = open(&path);
+    spool.add(ended.clone(), None, Duration::ZERO);
     spool.close(SOON);
-    let _open = Spool::open(&path, &[ended.attempt_id, cut_short]).unwrap();
+    let interrupted = [ended.attempt_id, cut_short].map(|attempt_id| (attempt_id, TaskForm(9)));
+    let _open = Spool::open(&path, &interrupted, &outgoing(&path)).unwrap();
     let found = reopen(&path);
     assert_eq!(found.len(), 2);
     assert!(found.contains(&ended), "{found:?}");
     let is_interrupted = |complete: &CompletedAttempt| {
-        complete.attempt_id == cut_short && matches!(complete.end, AttemptEnd::Broken(_))
+        (complete.attempt_id, complete.form) == (cut_short, TaskForm(9))
+            && matches!(complete.end, AttemptEnd::Broken(_))
     };
     assert!(found.iter().any(is_interrupted), "{found:?}");
 }
@@ -114,7 +142,7 @@ fn a_batch_has_at_least_one_result_and_lists_the_others() {
     let spool = Spool::start(SpoolTable::default(), HangingJournal::new().0).unwrap();
     let mut kept = [(); 3].map(|()| complete(&[7; 1000]));
     kept.iter()
-        .for_each(|complete| spool.add(complete.clone(), Duration::ZERO));
+        .for_each(|complete| spool.add(complete.clone(), None, Duration::ZERO));
     kept.sort_by_key(|complete| complete.attempt_id);
     let check = |bytes: usize, results: usize, expected: usize| {
         let batch = spool.next_batch(bytes, results);
@@ -136,10 +164,10 @@ fn a_paused_result_is_listed_and_reported_when_its_pause_is_over() {
     let spool = Spool::start(SpoolTable::default(), HangingJournal::new().0).unwrap();
     let [result, short, long, cancelled] = [(); 4].map(|()| complete(b""));
     let minute = Duration::from_secs(60);
-    spool.add(result.clone(), Duration::ZERO);
-    spool.add(short.clone(), minute);
-    spool.add(long.clone(), 2 * minute);
-    spool.add(cancelled.clone(), 2 * minute);
+    spool.add(result.clone(), None, Duration::ZERO);
+    spool.add(short.clone(), None, minute);
+    spool.add(long.clone(), None, 2 * minute);
+    spool.add(cancelled.clone(), None, 2 * minute);
     let ordered = |mut complete: Vec<CompletedAttempt>| {
         complete.sort_by_key(|complete| complete.attempt_id);
         complete
@@ -157,7 +185,7 @@ fn a_paused_result_is_listed_and_reported_when_its_pause_is_over() {
     assert!(spool.end_pauses_if_over(ends));
     assert!(!spool.end_pauses_if_over(ends), "only once");
     check(&[&result, &short], &[&long, &cancelled]);
-    spool.on_answered(&[cancelled.attempt_id]);
+    acknowledge(&spool, &[cancelled.attempt_id]);
     check(&[&result, &short], &[&long]);
     assert!(spool.end_all_pauses());
     check(&[&result, &short, &long], &[]);
@@ -168,26 +196,10 @@ fn a_paused_result_is_listed_and_reported_when_its_pause_is_over() {
 fn the_number_of_paused_results_is_bounded() {
     let spool = Spool::start(SpoolTable::default(), HangingJournal::new().0).unwrap();
     for _ in 0..=MAX_PAUSED {
-        spool.add(complete(b""), Duration::from_secs(60));
+        spool.add(complete(b""), None, Duration::from_secs(60));
     }
     let batch = spool.next_batch(usize::MAX, usize::MAX);
     assert_eq!((batch.paused.len(), batch.complete.len()), (MAX_PAUSED, 1));
-}
-
-/// Earlier versions read it as a lost attempt, and not as the end of the journal.
-#[test]
-fn earlier_versions_read_a_platform_failure_as_broken() {
-    let failure = CompletedAttempt {
-        end: AttemptEnd::PlatformFailure("no warden".into()),
-        ..complete(b"")
-    };
-    let broken = CompletedAttempt {
-        end: AttemptEnd::Broken("no warden".into()),
-        ..failure.clone()
-    };
-    let [failure, broken] = [failure, broken].map(|complete| record::encode(&complete));
-    let body = |record: &[u8]| record[12..].to_vec();
-    assert_eq!(body(&failure), [body(&broken), vec![1]].concat());
 }
 
 /// A journal for tests of the spool on a hanging disk: its writes block until the test resumes them.
@@ -243,17 +255,17 @@ pub(crate) fn spool_on_hanging_disk() -> (Spool, HangingJournalControl) {
 fn the_table_works_while_the_disk_hangs_and_unacknowledged_results_are_written_later() {
     let (spool, hold) = spool_on_hanging_disk();
     let (first, second, third) = (complete(b"1"), complete(b"2"), complete(b"3"));
-    spool.add(first.clone(), Duration::ZERO);
-    spool.add(second.clone(), Duration::ZERO);
-    spool.on_answered(&[first.attempt_id]);
+    spool.add(first.clone(), None, Duration::ZERO);
+    spool.add(second.clone(), None, Duration::ZERO);
+    acknowledge(&spool, &[first.attempt_id]);
     assert_eq!(waiting(&spool), std::slice::from_ref(&second));
-    spool.add(third.clone(), Duration::ZERO);
+    spool.add(third.clone(), None, Duration::ZERO);
     // The first end of an attempt is kept.
     let given_up = CompletedAttempt {
         end: AttemptEnd::Broken("given up".into()),
         ..third.clone()
     };
-    spool.add(given_up, Duration::ZERO);
+    spool.add(given_up, None, Duration::ZERO);
     spool.close(Duration::ZERO);
     let HangingJournalControl { resume, written } = hold;
     drop(resume);
@@ -266,7 +278,7 @@ fn the_table_works_while_the_disk_hangs_and_unacknowledged_results_are_written_l
 fn results_in_a_hanging_write_count_as_not_written() {
     let (spool, hold) = spool_on_hanging_disk();
     let (first, second) = (complete(b"1"), complete(b"2"));
-    spool.add(first.clone(), Duration::ZERO);
+    spool.add(first.clone(), None, Duration::ZERO);
     let taken = |spool: &Spool| spool.shared.table().unwritten.is_empty();
     let deadline = Instant::now() + SOON;
     while !taken(&spool) {
@@ -274,10 +286,10 @@ fn results_in_a_hanging_write_count_as_not_written() {
         std::thread::yield_now();
     }
     assert_eq!(spool.close(Duration::ZERO), 1);
-    spool.add(second, Duration::ZERO);
+    spool.add(second, None, Duration::ZERO);
     assert_eq!(spool.close(Duration::ZERO), 2);
     // A judicator has acknowledged it.
-    spool.on_answered(&[first.attempt_id]);
+    acknowledge(&spool, &[first.attempt_id]);
     assert_eq!(spool.close(Duration::ZERO), 1);
     drop(hold.resume);
     assert_eq!(spool.close(SOON), 0);
@@ -321,7 +333,7 @@ fn a_failed_write_is_retried_once_when_the_spool_is_closed() {
             written: Arc::clone(&written),
         };
         let spool = Spool::start(SpoolTable::default(), journal).unwrap();
-        spool.add(complete(b"1"), Duration::ZERO);
+        spool.add(complete(b"1"), None, Duration::ZERO);
         on_refused.recv_timeout(SOON).unwrap();
         assert_eq!(spool.close(SOON), lost);
         assert_eq!(written.lock().unwrap().len(), 1 - lost);
@@ -329,4 +341,127 @@ fn a_failed_write_is_retried_once_when_the_spool_is_closed() {
     check(1, 0);
     // A failing disk does not block the close.
     check(usize::MAX, 1);
+}
+
+#[test]
+fn a_result_with_files_waits_for_its_upload_and_keeps_its_files_across_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let files = outgoing(&path);
+    let spool = Spool::open(&path, &[], &files).unwrap();
+    let mut with_file = complete(b"head");
+    let mut references = OutgoingFiles::new(&files);
+    let blob = files.add_bytes(b"content", &mut references).unwrap();
+    if let AttemptEnd::Result(result) = &mut with_file.end {
+        result.files = vec![KeptFile {
+            path: WorkspacePath::new("out").unwrap(),
+            size: 7,
+            blob,
+            executable: true,
+        }];
+        result.files_left_out.add(9, LeftOutReason::NotRegular);
+    }
+    spool.add(with_file.clone(), Some(references), Duration::ZERO);
+    let attempt_id = with_file.attempt_id;
+    let check = |spool: &Spool| {
+        let batch = spool.next_batch(usize::MAX, usize::MAX);
+        assert_eq!(batch.complete, []);
+        let expected = ExecutingAttempt {
+            attempt_id,
+            status: Some(TaskStatus::Running),
+        };
+        assert_eq!(batch.uploading, [expected]);
+        assert_eq!(spool.uploads(), [(attempt_id, vec![blob])]);
+        spool.on_uploaded(&attempt_id);
+        assert_eq!(waiting(spool), std::slice::from_ref(&with_file));
+        assert!(!spool.has_uploads());
+    };
+    check(&spool);
+    spool.close(SOON);
+    drop(spool);
+    assert!(files.has_references(&blob), "the next process needs the file");
+    let spool = open(&path);
+    check(&spool);
+    acknowledge(&spool, &[attempt_id]);
+    assert_eq!(waiting(&spool), []);
+    assert_eq!(spool.uploads(), []);
+}
+
+#[test]
+fn long_output_in_the_journal_of_an_earlier_release_becomes_a_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let long: Vec<u8> = (0..200_000_u32).map(|number| number as u8).collect();
+    let of_earlier_release = complete(&long);
+    let (mut journal, _) = JournalFile::open(&path).unwrap();
+    journal.append(std::slice::from_ref(&of_earlier_release)).unwrap();
+    let files = outgoing(&path);
+    let spool = Spool::open(&path, &[], &files).unwrap();
+    assert_eq!(waiting(&spool), []);
+    spool.on_uploaded(&of_earlier_release.attempt_id);
+    let [
+        CompletedAttempt {
+            end: AttemptEnd::Result(result),
+            ..
+        },
+    ] = &waiting(&spool)[..]
+    else {
+        panic!("no result");
+    };
+    let stdout = result.outputs().next().unwrap();
+    assert_eq!(stdout.head, long[..CapturedOutput::MAX_HEAD]);
+    assert_eq!((stdout.size, stdout.truncated), (200_000, true));
+    let source = files.source(&stdout.blob.unwrap()).unwrap();
+    assert_eq!(std::fs::read(source.path).unwrap(), long);
+}
+
+#[test]
+fn a_replaced_end_is_the_one_that_the_next_process_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    let spool = open(&path);
+    let first = complete(b"first");
+    spool.add(first.clone(), None, Duration::ZERO);
+    let broken = || AttemptEnd::Broken("lost".into());
+    assert!(spool.replace(&first.attempt_id, |_| broken()));
+    assert!(!spool.replace(&complete(b"").attempt_id, |_| broken()));
+    spool.close(SOON);
+    let expected = CompletedAttempt {
+        end: broken(),
+        ..first
+    };
+    assert_eq!(reopen(&path), [expected]);
+}
+
+/// The bound on a report: heads and the list of files are bounded, so the largest result fits.
+#[test]
+fn the_largest_result_fits_into_a_report_of_1_mib() {
+    let largest = CapturedOutput {
+        head: vec![7; CapturedOutput::MAX_HEAD].into(),
+        size: u64::MAX,
+        blob: Some(BlobHash([7; 32])),
+        truncated: true,
+    };
+    let outcome = Outcome {
+        stdout: largest.clone(),
+        stderr: largest,
+        ..crate::fixtures::outcome()
+    };
+    let file = |number: usize| KeptFile {
+        path: WorkspacePath::new(format!("{number:0>255}")).unwrap(),
+        size: u64::MAX,
+        blob: BlobHash([7; 32]),
+        executable: true,
+    };
+    let files = (512 << 10) / (255 + crate::collect::LISTED_FILE_BYTES);
+    let result = TaskResult {
+        compile: Some(outcome.clone()),
+        execute: Some(outcome),
+        files: (0..files).map(file).collect(),
+        ..TaskResult::default()
+    };
+    let end = AttemptEnd::Result(result);
+    assert!(report_bytes(&end) <= 800 << 10, "{}", report_bytes(&end));
+    let encoded = record::encode(&CompletedAttempt { end, ..complete(b"") });
+    assert!(encoded.len() < 1 << 20, "{}", encoded.len());
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, Content, TaskSpec};
+use model::{AttemptId, Content, TaskForm, TaskSpec};
 use nix::sys::statvfs::statvfs;
 use sandbox::{FileAllocation, Warden};
 
@@ -49,13 +49,9 @@ impl CellWorkspace {
         spec: &TaskSpec,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        self.record_attempt(attempt_id)
+        self.record_attempt(attempt_id, TaskForm::of(spec))
             .map_err(io_error("write the attempt in", &self.root))?;
-        let missing = || io::Error::from(io::ErrorKind::NotConnected);
-        let folder = warden
-            .task_folder()
-            .ok_or_else(missing)
-            .map_err(io_error("reach", Path::new(BOX)))?;
+        let folder = task_folder(warden).map_err(io_error("reach", Path::new(BOX)))?;
         let mut bytes = 0_u64;
         for content in spec.contents() {
             bytes = bytes.saturating_add(size(content, source)?);
@@ -147,7 +143,7 @@ impl CellWorkspace {
         Ok(())
     }
 
-    fn record_attempt(&mut self, attempt_id: &AttemptId) -> io::Result<()> {
+    fn record_attempt(&mut self, attempt_id: &AttemptId, form: TaskForm) -> io::Result<()> {
         let file = match self.attempt.take() {
             Some(file) => file,
             None => {
@@ -155,10 +151,20 @@ impl CellWorkspace {
                 File::create(self.root.join(ATTEMPT))?
             }
         };
-        write_attempt(&file, attempt_id)?;
+        write_attempt(&file, attempt_id, form)?;
         self.attempt = Some(file);
         Ok(())
     }
+}
+
+/// The working directory of the commands, as the executor reaches it.
+pub(super) fn directory(warden: &Warden) -> io::Result<PathBuf> {
+    Ok(task_folder(warden)?.join(BOX))
+}
+
+fn task_folder(warden: &Warden) -> io::Result<PathBuf> {
+    let folder = warden.task_folder();
+    folder.ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
 fn size(content: &Content, source: &TaskFileSource<'_>) -> Result<u64, WorkspaceError> {

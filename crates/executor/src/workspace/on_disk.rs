@@ -8,7 +8,7 @@ use std::fs::{self, DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, TaskSpec};
+use model::{AttemptId, TaskForm, TaskSpec};
 
 use super::remove::remove;
 use super::reusable_folder::{FolderFingerprint, ReusableFolder};
@@ -52,7 +52,7 @@ impl DiskWorkspace {
         self.create_folders(&|| {
             let _ = (source.progress)();
         })?;
-        self.write_attempt(attempt_id)?;
+        self.write_attempt(attempt_id, TaskForm::of(spec))?;
         if spec.execute.input.blob().is_some() {
             write(&self.input(), 0o644, &spec.execute.input, source)?;
         }
@@ -119,11 +119,11 @@ impl DiskWorkspace {
         Ok(())
     }
 
-    pub(super) fn write_attempt(&self, attempt_id: &AttemptId) -> Result<(), WorkspaceError> {
+    pub(super) fn write_attempt(&self, attempt_id: &AttemptId, form: TaskForm) -> Result<(), WorkspaceError> {
         let written = self
             .attempt
             .as_ref()
-            .map_or(Ok(()), |file| write_attempt(file, attempt_id));
+            .map_or(Ok(()), |file| write_attempt(file, attempt_id, form));
         written.map_err(io_error("write the attempt in", &self.root))
     }
 

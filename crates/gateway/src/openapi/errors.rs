@@ -51,10 +51,17 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
         (_, "/healthz") => (&[], &[405]),
         (_, "/metrics") => (&[], &[401, 405]),
         (_, "/readyz") => (&[], &[405, 503]),
+        ("post", "/api/v1/tasks/{id}/retry") => (&GUARDED, &[404, 409, 422]),
+        ("post", "/api/v1/groups/{group}/retry") => (&GUARDED, &[404, 422]),
         ("post", _) => (&GUARDED, &[400, 408, 409, 413, 415, 422]),
         ("put", _) => (&GUARDED, &[400, 404, 408, 413, 422]),
+        ("delete", "/api/v1/tasks") => (&GUARDED, &[422]),
+        ("delete", "/api/v1/groups/{group}") => (&GUARDED, &[404, 422]),
         ("delete", _) => (&GUARDED, &[404, 409, 422]),
-        ("get", "/api/v1/tasks") => (&GUARDED, &[422]),
+        ("get", "/api/v1/tasks/{id}/files/{path}" | "/api/v1/tasks/{id}/{step}/{output}") => {
+            (&GUARDED, &[404, 416, 422])
+        }
+        ("get", "/api/v1/tasks" | "/api/v1/groups") => (&GUARDED, &[422]),
         (_, path) if path.contains('{') => (&GUARDED, &[404, 422]),
         _ => (&GUARDED, &[]),
     };

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use api::{NewTask, Task};
+use api::Task;
 use bytes::Bytes;
 use model::{
-    AttemptNumber, CapturedOutput, Outcome, OutcomeReason, StepCommand, TaskId, TaskResult, TaskSpec,
-    TaskStatus, UnixTime, UserName,
+    AttemptNumber, AttemptRecord, BlobHash, CapturedOutput, ExecutorName, FilesLeftOut, GroupName,
+    KeepPattern, KeptFile, Labels, LimitPolicy, Outcome, OutcomeReason, RecordedEnd, StepCommand, TaskId,
+    TaskResult, TaskSpec, TaskStatus, UnixTime, UserName, WorkspacePath,
 };
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 use uuid::Uuid;
@@ -31,26 +32,32 @@ impl utoipa::Modify for ExampleModifier {
 
 fn example_task() -> Option<model::Task> {
     let add_time = UnixTime(1_769_860_800_123_456);
-    let mut new = NewTask::new(StepCommand::Shell("./hello".into()));
-    new.execute.limits.wall = Some(api::HumanDuration(Duration::from_secs(2)));
+    let mut spec = TaskSpec::new(UserName::new("alice").ok()?, StepCommand::Shell("./hello".into()));
+    spec.execute.limits = LimitPolicy::default().resolve(spec.execute.limits).ok()?;
+    spec.keep = vec![KeepPattern::new("out/*.csv").ok()?];
+    spec.labels = Labels::new([("assignment".into(), "hw3".into())].into()).ok()?;
+    spec.group = Some(GroupName::new("sweep-17").ok()?);
+    spec.attempts = Some(3);
+    let executor = ExecutorName::new("lab-1").ok()?;
+    let start_time = add_time.plus(Duration::from_micros(812));
+    let finish_time = add_time.plus(Duration::from_micros(4_301));
     Some(model::Task {
         id: TaskId(Uuid::from_u128(0x019c_13a6_2a7b_7c4d_9a0e_52f1_6e0c_71d4)),
-        spec: TaskSpec {
-            user: UserName::new("alice").ok()?,
-            priority: 0,
-            compile: None,
-            execute: new.execute.into(),
-            source: model::TaskFiles::new(),
-            data: model::TaskFiles::new(),
-        },
+        spec,
         status: TaskStatus::Success,
         executor: None,
         session: None,
         attempt: AttemptNumber(1),
         add_time,
-        start_time: Some(add_time.plus(Duration::from_micros(812))),
-        report_time: Some(add_time.plus(Duration::from_micros(4_301))),
-        finish_time: Some(add_time.plus(Duration::from_micros(4_301))),
+        start_time: Some(start_time),
+        report_time: Some(finish_time),
+        finish_time: Some(finish_time),
+        ran_on: vec![AttemptRecord {
+            executor,
+            attempt: AttemptNumber(1),
+            start_time,
+            end: Some((finish_time, RecordedEnd::Finished)),
+        }],
         result: Some(TaskResult {
             compile: None,
             execute: Some(Outcome {
@@ -60,12 +67,16 @@ fn example_task() -> Option<model::Task> {
                 wall: Duration::from_micros(2_903),
                 cpu: Duration::from_micros(1_204),
                 memory: 1_634_304,
-                stdout: CapturedOutput {
-                    bytes: Bytes::from_static(b"hello\n"),
-                    truncated: false,
-                },
+                stdout: CapturedOutput::small(Bytes::from_static(b"hello\n")),
                 stderr: CapturedOutput::default(),
             }),
+            files: vec![KeptFile {
+                path: WorkspacePath::new("out/a.csv").ok()?,
+                size: 6,
+                blob: BlobHash::of(b"1,2,3\n"),
+                executable: false,
+            }],
+            files_left_out: FilesLeftOut::default(),
         }),
         trouble: None,
     })

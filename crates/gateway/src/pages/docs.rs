@@ -28,13 +28,16 @@ const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
   -F 'source=@hello.sh'"#;
 
 /// In the order of the page.
-const TAGS: [&str; 4] = ["tasks", "blobs", "nodes", "operations"];
-const TYPES: [&str; 33] = [
+const TAGS: [&str; 5] = ["tasks", "groups", "blobs", "nodes", "operations"];
+const TYPES: [&str; 50] = [
     "NewTask",
     "Compile",
     "Execute",
     "ChosenId",
     "User",
+    "KeepPattern",
+    "Labels",
+    "GroupName",
     "Command",
     "Word",
     "Environment",
@@ -44,9 +47,13 @@ const TYPES: [&str; 33] = [
     "Duration",
     "Size",
     "StackSize",
+    "ProcessCount",
+    "OpenFileCount",
     "Files",
     "File",
     "Task",
+    "Attempt",
+    "AttemptEnd",
     "Id",
     "Sha256",
     "Time",
@@ -54,10 +61,20 @@ const TYPES: [&str; 33] = [
     "TaskResult",
     "Outcome",
     "Reason",
+    "KeptFile",
+    "LeftOut",
+    "LeftOutReason",
     "Page",
     "Brief",
+    "Cancelled",
+    "Retried",
+    "Groups",
+    "Group",
     "StreamEvent",
     "Event",
+    "Output",
+    "Step",
+    "Stream",
     "Executor",
     "Capacity",
     "Judicator",
@@ -238,7 +255,7 @@ mod tests {
             .iter()
             .map(|tag| calls(&document, tag).into_string())
             .collect();
-        assert_eq!(calls.matches("<h3>").count(), 16);
+        assert_eq!(calls.matches("<h3>").count(), 26);
         // All Markdown is rendered.
         assert!(!shown.contains('`') && !calls.contains('`'));
         assert!(calls.contains("<code>Idempotency-Key</code>"));

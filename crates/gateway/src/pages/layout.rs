@@ -47,6 +47,7 @@ impl HtmlPage<'_> {
                     header {
                         strong { a href="/" { "Conclave" } }
                         a href="/" { "Tasks" }
+                        a href="/groups" { "Groups" }
                         a href="/api/docs" { "API" }
                         span class="version" { (self.version) }
                     }

@@ -7,9 +7,10 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
-use model::{SortOrder, Stats, TaskQuery, TaskStatus, TaskSummary, UnixTime};
+use model::{GroupKey, Labels, SortOrder, Stats, TaskQuery, TaskStatus, TaskSummary, UnixTime};
 
 use super::format;
+use super::groups;
 use super::layout::HtmlPage;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -112,6 +113,11 @@ fn form(query: &TaskQuery) -> Markup {
     html! {
         form class="search" action="/" method="get" {
             label { "User" input name="user" value=[user]; }
+            label { "Group" input name="group" value=[query.group.as_ref().map(|group| group.as_str())]; }
+            @for (key, value) in query.labels.iter() {
+                label { "Label" input name="label" value={ (key) ":" (value) }; }
+            }
+            @if query.labels.is_empty() { label { "Label" input name="label" placeholder="key:value"; } }
             label { "Command contains" input name="text" value=[query.text.as_deref()]; }
             label {
                 "Status"
@@ -140,16 +146,20 @@ fn table(tasks: &[TaskSummary]) -> Markup {
             table {
                 thead {
                     tr {
-                        th { "Status" } th { "Task" } th { "User" } th { "Command" } th { "Added" } th { "Took" } th { "Executor" }
+                        th { "Status" } th { "Reason" } th { "Task" } th { "User" } th { "Command" } th { "Group" } th { "Labels" }
+                        th { "Added" } th { "Took" } th { "Executor" }
                     }
                 }
                 tbody {
                     @for task in tasks {
                         tr {
                             td { (format::status(task.status)) }
+                            td class="tight" { @if let Some(reason) = task.reason { (reason.as_str().replace('_', " ")) } }
                             td class="tight" { a class="id" href={ "/tasks/" (task.id) } { (task.id) } }
                             td { (task.user) }
                             td class="command" title=(task.command) { code { (task.command) } }
+                            td { (group(task)) }
+                            td { (labels(&task.labels)) }
                             td class="tight" { (format::time(task.add_time)) }
                             td class="tight" { (took(task)) }
                             td { @if let Some(executor) = &task.executor { (executor) } }
@@ -161,6 +171,22 @@ fn table(tasks: &[TaskSummary]) -> Markup {
     }
 }
 
+fn group(task: &TaskSummary) -> Markup {
+    let key = task.group.clone().map(|group| GroupKey {
+        user: task.user.clone(),
+        group,
+    });
+    html! { @if let Some(key) = key { a href=(groups::link(&key)) { (key.group) } } }
+}
+
+/// Each label is a link to the tasks that have it.
+pub(super) fn labels(labels: &Labels) -> Markup {
+    let tasks = |key: &str, value: &str| format!("/?label={}", encode(&format!("{key}:{value}")));
+    html! {
+        @for (key, value) in labels.iter() { a href=(tasks(key, value)) { (key) "=" (value) } " " }
+    }
+}
+
 fn took(task: &TaskSummary) -> String {
     let times = task.start_time.zip(task.finish_time);
     times.map_or_else(String::new, |(start, finish)| {
@@ -168,13 +194,18 @@ fn took(task: &TaskSummary) -> String {
     })
 }
 
-fn link(query: &TaskQuery) -> String {
-    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+pub(super) fn link(query: &TaskQuery) -> String {
     let pairs: Vec<_> = query_pairs(query)
         .into_iter()
-        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)))
+        .map(|(name, value)| format!("{name}={}", encode(&value)))
         .collect();
     format!("/?{}", pairs.join("&"))
+}
+
+/// Encodes a text as a part of a URL.
+pub(super) fn encode(text: &str) -> String {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
@@ -182,6 +213,34 @@ mod tests {
     use model::TaskId;
 
     use super::*;
+
+    #[test]
+    fn a_row_has_the_reason_the_group_and_the_labels() {
+        let task = TaskSummary {
+            id: TaskId(uuid::Uuid::now_v7()),
+            user: model::UserName::new("ada").unwrap(),
+            priority: 0,
+            command: "true".into(),
+            status: TaskStatus::RunFailed,
+            reason: Some(model::OutcomeReason::TimeLimit),
+            labels: Labels::new([("hw".into(), "3 a".into())].into()).unwrap(),
+            group: Some(model::GroupName::new("g").unwrap()),
+            executor: None,
+            attempt: model::AttemptNumber(1),
+            add_time: UnixTime(0),
+            start_time: None,
+            finish_time: None,
+        };
+        let row = table(&[task]).into_string();
+        for expected in [
+            "time limit",
+            "href=\"/groups/g?user=ada\"",
+            "href=\"/?label=hw%3A3%20a\"",
+            "hw=3 a",
+        ] {
+            assert!(row.contains(expected), "{expected}: {row}");
+        }
+    }
 
     #[test]
     fn an_incomplete_page_says_so_and_links_to_the_rest() {

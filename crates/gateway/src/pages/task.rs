@@ -9,8 +9,9 @@ use axum::response::{Redirect, Response};
 use maud::{Markup, html};
 use model::{CapturedOutput, Content, Limits, NetworkName, Outcome, StepCommand, Task, TaskFiles, TaskId};
 
-use super::format;
+use super::kept_files::{attempts, kept_files};
 use super::layout::HtmlPage;
+use super::{format, groups, list};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::TaskPath;
@@ -47,6 +48,8 @@ pub(crate) async fn task(
         @if let Some(trouble) = &task.trouble { p class="bad" { (trouble) } }
         (facts(&task))
         (steps(&task))
+        @if let Some(result) = &task.result { (kept_files(task.id, result)) }
+        (attempts(&task.ran_on))
         (files("Source", &task.spec.source))
         (files("Data", &task.spec.data))
         p { a href={ "/api/v1/tasks/" (task.id) } { "View as JSON" } }
@@ -80,7 +83,10 @@ fn facts(task: &Task) -> Markup {
         dl {
             dt { "User" } dd { (task.spec.user) }
             dt { "Priority" } dd { (task.spec.priority) }
-            dt { "Attempt" } dd { (task.attempt) }
+            @if let Some(key) = task.spec.group_key() { dt { "Group" } dd { a href=(groups::link(&key)) { (key.group) } } }
+            @if !task.spec.labels.is_empty() { dt { "Labels" } dd { (list::labels(&task.spec.labels)) } }
+            @if let Some(id) = task.spec.retry_of { dt { "Repeats" } dd { a class="id" href={ "/tasks/" (id) } { (id) } } }
+            dt { "Attempt" } dd { (task.attempt) @if let Some(most) = task.spec.attempts { span class="dim" { ", up to " (most) " may be lost" } } }
             @if let Some(executor) = &task.executor { dt { "Executor" } dd { (executor) } }
             dt { "Added" } dd { (format::time(task.add_time)) }
             @if let Some(start) = task.start_time {
@@ -125,7 +131,7 @@ fn command(command: &StepCommand) -> Markup {
     }
 }
 
-/// The resources that the step has used and their limits.
+/// The resources that the step has used and the limits that apply.
 fn resources(limits: &Limits, network: Option<&NetworkName>, outcome: Option<&Outcome>) -> Markup {
     let Limits {
         wall,
@@ -154,23 +160,21 @@ fn resources(limits: &Limits, network: Option<&NetworkName>, outcome: Option<&Ou
         ("Open files of each process", count(open_files)),
         ("Stack of each process", size(None, stack)),
         ("All files together", size(None, space)),
-        ("Network", network.map(ToString::to_string)),
     ];
     html! {
         dl class="resources" {
-            @for (label, value) in rows {
-                @if let Some(value) = value { dt { (label) } dd { (value) } }
-            }
+            @for (label, value) in rows { dt { (label) } dd { (value) } }
+            @if let Some(network) = network { dt { "Network" } dd { (network) } }
         }
     }
 }
 
-fn used_of(used: Option<String>, limit: Option<String>) -> Option<String> {
+fn used_of(used: Option<String>, limit: Option<String>) -> String {
     match (used, limit) {
-        (Some(used), Some(limit)) => Some(format!("{used} of {limit}")),
-        (Some(used), None) => Some(used),
-        (None, Some(limit)) => Some(format!("at most {limit}")),
-        (None, None) => None,
+        (Some(used), Some(limit)) => format!("{used} of {limit}"),
+        (Some(used), None) => format!("{used}, no limit"),
+        (None, Some(limit)) => format!("at most {limit}"),
+        (None, None) => "no limit".to_string(),
     }
 }
 
@@ -209,15 +213,26 @@ fn outputs(id: TaskId, step: &str, outcome: Option<&Outcome>) -> Markup {
 }
 
 fn output(id: TaskId, step: &str, name: &str, captured: &CapturedOutput) -> Markup {
+    let link = format!("/api/v1/tasks/{id}/{step}/{name}");
+    // A character may be cut where the head ends.
+    let cut = captured.blob.map_or(0, |_| api::cut_character(&captured.head));
     html! {
         h3 {
             (name) " "
-            a class="dim" href={ "/api/v1/tasks/" (id) "/" (step) "/" (name) } {
-                (format::bytes(captured.bytes.len() as u64))
-                @if captured.truncated { ", truncated" }
+            a class="dim" href=(link) {
+                @if captured.truncated { "cut off: kept " (format::bytes(captured.size)) " of more" }
+                @else { (format::bytes(captured.size)) }
             }
         }
-        @if !captured.bytes.is_empty() { (text(&captured.bytes)) }
+        @if !captured.head.is_empty() {
+            pre { (String::from_utf8_lossy(&captured.head[..captured.head.len() - cut])) }
+        }
+        @if captured.blob.is_some() {
+            p class="dim" {
+                "Only the first " (format::bytes(captured.head.len() as u64)) " are shown: "
+                a href=(link) { "get all " (format::bytes(captured.size)) }
+            }
+        }
     }
 }
 
@@ -272,7 +287,7 @@ mod tests {
         let after = resources(&limits, None, Some(&outcome)).into_string();
         for (label, value) in [
             ("Wall time", "1.50 s of 10 s"),
-            ("CPU time", "20.0 ms"),
+            ("CPU time", "20.0 ms, no limit"),
             ("Memory", "12 MiB of 1 GiB"),
             ("Processes and threads", "at most 5"),
         ] {
@@ -280,6 +295,28 @@ mod tests {
         }
         let before = resources(&limits, None, None).into_string();
         assert!(before.contains(&row("Memory", "at most 1 GiB")), "{before}");
-        assert!(!before.contains("CPU"), "{before}");
+        assert!(before.contains(&row("CPU time", "no limit")), "{before}");
+    }
+
+    #[test]
+    fn long_output_is_shown_in_part_with_a_link() {
+        let id = TaskId(uuid::Uuid::from_u128(7));
+        let mut captured = CapturedOutput {
+            head: b"caf\xc3"[..].into(),
+            size: 70 << 10,
+            blob: Some(model::BlobHash([1; 32])),
+            truncated: false,
+        };
+        let shown = output(id, "execute", "stdout", &captured).into_string();
+        let link = format!("href=\"/api/v1/tasks/{id}/execute/stdout\"");
+        assert_eq!(shown.matches(&link).count(), 2, "{shown}");
+        assert!(
+            shown.contains("<pre>caf</pre>") && shown.contains("get all 70 KiB"),
+            "{shown}"
+        );
+        assert!(!shown.contains("cut off"), "{shown}");
+        captured.truncated = true;
+        let shown = output(id, "execute", "stdout", &captured).into_string();
+        assert!(shown.contains("cut off: kept 70 KiB of more"), "{shown}");
     }
 }

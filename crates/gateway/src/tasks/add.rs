@@ -8,7 +8,7 @@ use rpc::CallError;
 
 use super::get::load_within;
 use super::idempotency_key::IdempotencyKey;
-use super::multipart::{TaskForm, read_multipart};
+use super::multipart::{MultipartTask, read_multipart};
 use super::offload::offload;
 use super::prepare::{conflict_error, missing_blob_error, prepare};
 use super::task_response::task_response;
@@ -41,9 +41,13 @@ use crate::request_quota::RequestQuota;
         (NewTask = "application/json", example = json!({
             "source": {"main.c": "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n"},
             "compile": {"command": "cc -O2 -o main main.c", "limits": {"wall": "10s"}},
-            "execute": {"command": "./main", "limits": {"wall": "2s", "memory": "256MiB"}}
+            "execute": {"command": "mkdir out && ./main > out/hello.txt", "limits": {"wall": "2s", "memory": "256MiB"}},
+            "keep": ["out/*.txt"],
+            "labels": {"assignment": "hw3"},
+            "group": "sweep-17",
+            "attempts": 10
         })),
-        (TaskForm = "multipart/form-data"),
+        (MultipartTask = "multipart/form-data"),
     )),
     responses(
         (status = 201, description = "The task was added", body = Task, headers(("Location" = String, description = "The task's URL"))),

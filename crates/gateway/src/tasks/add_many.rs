@@ -24,7 +24,8 @@ use crate::request_quota::RequestQuota;
 ///
 /// Either all tasks are added or none, in one durable step. The response lists them in the order of the request. An error
 /// names the task by its index: `tasks[17].execute.command`. With an `Idempotency-Key`, or your own `id` for each task,
-/// it is safe to send the request again: the response is the same tasks, and they are added only once.
+/// it is safe to send the request again: tasks that were added already with the same content are not added again, and the
+/// response lists them as they are now. So a lost answer is repeated with the same request.
 #[utoipa::path(
     post,
     path = "/api/v1/tasks/batch",
@@ -32,7 +33,10 @@ use crate::request_quota::RequestQuota;
     tag = "tasks",
     params(("Idempotency-Key" = Option<IdempotencyKey>, Header, description = "The server derives the id of each task from the key, the user and the index of the task in the batch")),
     request_body(content = NewTasks, example = json!({
-        "tasks": [{"execute": {"command": "echo one"}}, {"execute": {"command": ["echo", "two"]}}]
+        "tasks": [
+            {"id": "01890a5d-ac96-774b-bcce-b302099a8057", "execute": {"command": "echo one"}, "group": "sweep-17"},
+            {"id": "01890a5d-ac96-774b-bcce-b302099a8058", "execute": {"command": ["echo", "two"]}, "group": "sweep-17"}
+        ]
     })),
     responses(
         (status = 201, description = "The tasks were added", body = api::AddedTasks),
@@ -128,6 +132,9 @@ fn new_summary(add: &AddTask) -> TaskSummary {
         priority: add.spec.priority,
         command: TaskSummary::shorten_command(&add.spec.execute.command.display()),
         status: TaskStatus::Pending,
+        reason: None,
+        labels: add.spec.labels.clone(),
+        group: add.spec.group.clone(),
         executor: None,
         attempt: AttemptNumber::default(),
         add_time: model::UnixTime::default(),

@@ -63,6 +63,11 @@ impl IdempotencyKey {
         IdempotencyKey(format!("{}\0{index}", self.0))
     }
 
+    /// The key of the task that repeats this one.
+    pub(super) fn retrying(&self, id: TaskId) -> IdempotencyKey {
+        IdempotencyKey(format!("{}\0retry\0{id}", self.0))
+    }
+
     /// The id is derived from the user and the key, so all gateways get the same id without shared state.
     pub(super) fn id(&self, user: &UserName) -> TaskId {
         // A user name has no control characters, so different pairs give different texts.
@@ -109,6 +114,12 @@ mod tests {
         assert_ne!(in_batch("1", 0), id("ada", "1"));
         assert_ne!(in_batch("1", 0), in_batch("1", 1));
         assert_ne!(in_batch("1", 11), in_batch("11", 1));
+        let ada = UserName::new("ada").unwrap();
+        let retrying = |key: &str, old: TaskId| IdempotencyKey(key.into()).retrying(old).id(&ada);
+        let (one, other) = (id("ada", "1"), id("ada", "2"));
+        assert_eq!(retrying("k", one), retrying("k", one));
+        assert_ne!(retrying("k", one), retrying("k", other));
+        assert_ne!(retrying("k", one), retrying("l", one));
         assert_eq!(
             in_batch("1", 0).to_string(),
             "d454cef9-23be-5377-bf31-c4d81146f333"

@@ -20,7 +20,7 @@ const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "only defines a schema")]
 #[schema(as = Form)]
-pub(super) struct TaskForm {
+pub(super) struct MultipartTask {
     task: NewTask,
     /// Source files. The file name of each part is its path.
     #[schema(required = false)]

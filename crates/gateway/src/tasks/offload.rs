@@ -53,7 +53,7 @@ async fn put_missing_or_damaged(gateway: &Gateway, blobs: BlobContents) -> Resul
     let known = gateway.calls.has_blobs(blobs.keys().copied().collect()).await?;
     for ((hash, bytes), known) in blobs.into_iter().zip(known) {
         if known.is_none() || !is_intact(gateway, hash).await? {
-            gateway.calls.put_blob(hash, in_chunks(bytes)).await?;
+            gateway.calls.put_blob(hash, None, in_chunks(bytes)).await?;
         }
     }
     Ok(())
@@ -112,13 +112,11 @@ fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut BlobContents) {
 
 #[cfg(test)]
 mod tests {
-    use api::NewTask;
     use model::{StepCommand, TaskFile, UserName, WorkspacePath};
 
     use super::*;
 
     fn spec(sizes: &[usize], input: usize) -> TaskSpec {
-        let new = NewTask::new(StepCommand::Shell("true".into()));
         let file = |(index, size): (usize, &usize)| {
             let content = Content::Inline(vec![b'x'; *size].into());
             let path = WorkspacePath::new(format!("f{index}")).unwrap();
@@ -130,16 +128,10 @@ mod tests {
                 },
             )
         };
-        let mut execute: model::ExecuteStep = new.execute.into();
-        execute.input = Content::Inline(vec![b'x'; input].into());
-        TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: None,
-            execute,
-            source: sizes.iter().enumerate().map(file).collect(),
-            data: model::TaskFiles::new(),
-        }
+        let mut spec = TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()));
+        spec.execute.input = Content::Inline(vec![b'x'; input].into());
+        spec.source = sizes.iter().enumerate().map(file).collect();
+        spec
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(super) async fn prepare(
         data,
         compile,
         execute,
+        keep,
+        labels,
+        group,
+        attempts,
     } = new;
     let user = caller.owner(user)?;
     let id = match (id, key.map(|key| key.id(&user))) {
@@ -48,6 +52,11 @@ pub(super) async fn prepare(
         execute: execute.into(),
         source: unpacker.unpack_files("source", source).await?,
         data: unpacker.unpack_files("data", data).await?,
+        keep,
+        labels,
+        group,
+        attempts,
+        retry_of: None,
     };
     Ok(AddTask { id, spec })
 }
@@ -105,14 +114,8 @@ mod tests {
             content: Content::Blob(blob),
             executable: false,
         };
-        let spec = TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: None,
-            execute: NewTask::new(StepCommand::Shell("true".into())).execute.into(),
-            source: model::TaskFiles::new(),
-            data: [(WorkspacePath::new("big.bin").unwrap(), file)].into(),
-        };
+        let mut spec = TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()));
+        spec.data = [(WorkspacePath::new("big.bin").unwrap(), file)].into();
         let error = missing_blob_error(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
         assert_eq!(
             error.problem().field.as_deref(),

@@ -18,6 +18,9 @@ use crate::task_loading::LoadedTask;
 /// Tasks of this size are serialized on a blocking thread, as they would delay other requests on the async thread.
 const LARGE_TASK: u64 = 256 << 10;
 
+/// The usual size of a kept file in the JSON of a task: its path and its hash.
+const KEPT_FILE_BYTES: usize = 200;
+
 /// Writes a task as JSON and charges the response. If the memory quota is used up, it drops the task, waits for memory,
 /// and loads the task again.
 pub(super) async fn task_response(
@@ -97,16 +100,14 @@ impl io::Write for ByteCounter {
     }
 }
 
-/// The size of the words, files and outputs in a task.
+/// The size of the words, files, outputs and kept files in a task.
 fn inline_size(task: &model::Task) -> u64 {
     let files: u64 = task.spec.contents().map(Content::inline_len).sum();
-    let outcomes = task
-        .result
-        .iter()
-        .flat_map(|result| [&result.compile, &result.execute])
-        .flatten();
-    let outputs: usize = outcomes
-        .map(|outcome| outcome.stdout.bytes.len() + outcome.stderr.bytes.len())
+    let result = task.result.iter();
+    let outputs: usize = result
+        .clone()
+        .flat_map(|result| result.outputs().map(|output| output.head.len()))
         .sum();
-    task.spec.command_bytes() + files + outputs as u64
+    let kept: usize = result.map(|result| result.files.len() * KEPT_FILE_BYTES).sum();
+    task.spec.command_bytes() + files + (outputs + kept) as u64
 }

@@ -44,9 +44,34 @@ impl Judicator {
         spec.check(&self.options.task_size_limits)?;
         // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
         // changes a default.
-        let digest = Sha256::digest(rpc::spec_digest_bytes(&spec)).into();
+        let digest = spec.digest();
+        let legacy_digest = rpc::legacy_digest_bytes(&spec).map(|bytes| Sha256::digest(bytes).into());
         self.options.limits.apply(&mut spec, capacity)?;
-        Ok(NewTaskRecord { id, digest, spec })
+        self.resolve_attempts(&mut spec)?;
+        Ok(NewTaskRecord {
+            id,
+            digest,
+            legacy_digest,
+            spec,
+        })
+    }
+
+    /// Fills in the operator's number of attempts if the task asks for none.
+    fn resolve_attempts(&self, spec: &mut TaskSpec) -> Result<(), InvalidField> {
+        let max = self.options.max_attempts;
+        match spec.attempts {
+            Some(attempts) if attempts > max => Err(InvalidField::over_limit(
+                "attempts",
+                format!("may be up to {max}"),
+                max,
+                attempts,
+            )),
+            Some(_) => Ok(()),
+            None => {
+                spec.attempts = Some(self.options.attempts);
+                Ok(())
+            }
+        }
     }
 
     /// The sizes of the blobs that exist. The store itself refuses a task with a missing blob.

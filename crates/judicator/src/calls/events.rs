@@ -47,6 +47,7 @@ impl TaskEventFollower {
         loop {
             let event = match self.watcher.updates.recv().await? {
                 TaskUpdate::StatusChanged(event) => event,
+                TaskUpdate::Assigned(_) => continue,
                 TaskUpdate::Reread => match self.store.get(self.id).await {
                     Ok(Some(task)) => current_event(&task),
                     Ok(None) => return Some(Err(CallError::NoTask(self.id))),

@@ -24,6 +24,7 @@ impl Judicator {
             loop {
                 match tokio::time::timeout_at(deadline, watcher.updates.recv()).await {
                     Ok(Some(TaskUpdate::StatusChanged(event))) if !event.status.is_done() => {}
+                    Ok(Some(TaskUpdate::Assigned(_))) => {}
                     Ok(Some(TaskUpdate::StatusChanged(_))) => {
                         if let Some(task) = self.read_done_task(id).await? {
                             return Ok(task);

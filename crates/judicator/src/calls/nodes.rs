@@ -26,7 +26,15 @@ impl Judicator {
 
     pub(super) async fn on_judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         match &self.options.list_judicators {
-            Some(lister) => lister.list().await.map_err(CallError::Unavailable),
+            Some(lister) => {
+                let mut judicators = lister.list().await.map_err(CallError::Unavailable)?;
+                // This judicator knows its own state better than the registry.
+                let own = judicators.iter_mut().find(|one| one.name == self.options.name);
+                if let Some(own) = own {
+                    own.newer_form = self.store.newer_form();
+                }
+                Ok(judicators)
+            }
             None => Ok(vec![self.own_state()]),
         }
     }
@@ -39,6 +47,7 @@ impl Judicator {
             leader: self.leads(),
             store: self.options.store.clone(),
             version: self.options.version.clone(),
+            newer_form: self.store.newer_form(),
             since: Some(self.since),
             etcd: None,
             mongodb: None,

@@ -1,15 +1,15 @@
 use std::time::{Duration, Instant};
 
 use model::{
-    AttemptEnd, AttemptNumber, CompletedAttempt, ExecutorName, InvalidField, OutcomeReason, Report,
-    ReportAnswer, ReportInstructions, ReportIntent, TaskId,
+    AttemptEnd, AttemptId, AttemptNumber, CompletedAttempt, ExecutorName, InvalidField, OutcomeReason,
+    Report, ReportAnswer, ReportInstructions, ReportIntent, TaskId,
 };
 use rpc::CallError;
 use store::FinishedAttempt;
 use tracing::Level;
 
 use crate::error::call_error;
-use crate::metric_names::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS};
+use crate::metric_names::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS, UPLOADS_REPEATED};
 use crate::{Judicator, now};
 
 impl Judicator {
@@ -28,12 +28,17 @@ impl Judicator {
             ReportAnswer::Done(_) if leaves => self.hints.on_session_ended(&executor),
             ReportAnswer::Done(answer) => {
                 self.hints.on_assigned(&executor, answer.assign.len());
+                let assigned = answer.assign.iter().map(|assignment| assignment.attempt_id);
+                self.watchers.on_assigned(assigned);
                 log_assignments(&executor, answer);
             }
             ReportAnswer::Stale | ReportAnswer::Ended => {}
             ReportAnswer::Occupied { host, .. } => {
                 tracing::warn!(%executor, other_host = host, "refused an executor: another live executor uses its name");
             }
+        }
+        if let ReportAnswer::Done(answer) = &reported.answer {
+            note_missing_blobs(&executor, &answer.upload_again);
         }
         metrics::counter!(CLAIMS).increment(reported.claimed_add_times.len() as u64);
         for add_time in &reported.claimed_add_times {
@@ -71,7 +76,7 @@ fn completion_reasons(report: &Report) -> Vec<(TaskId, AttemptNumber, OutcomeRea
     if !tracing::enabled!(Level::DEBUG) {
         return Vec::new();
     }
-    let reason = |CompletedAttempt { attempt_id, end }: &CompletedAttempt| match end {
+    let reason = |CompletedAttempt { attempt_id, end, .. }: &CompletedAttempt| match end {
         AttemptEnd::Result(result) => {
             let last = result.execute.as_ref().or(result.compile.as_ref())?;
             Some((attempt_id.task, attempt_id.attempt, last.reason))
@@ -83,6 +88,14 @@ fn completion_reasons(report: &Report) -> Vec<(TaskId, AttemptNumber, OutcomeRea
         }
     };
     report.complete.iter().filter_map(reason).collect()
+}
+
+/// An executor uploads the blobs of a result before it reports the result, so this needs attention.
+fn note_missing_blobs(executor: &ExecutorName, upload_again: &[AttemptId]) {
+    metrics::counter!(UPLOADS_REPEATED).increment(upload_again.len() as u64);
+    for AttemptId { task, attempt, .. } in upload_again {
+        tracing::warn!(%task, %executor, attempt = attempt.0, "the store lacks blobs of a result; the executor uploads them again");
+    }
 }
 
 fn log_assignments(executor: &ExecutorName, answer: &ReportInstructions) {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use judicator::{Judicator, JudicatorOptions};
 use model::{
-    AddedTask, AttemptNumber, BlobHash, Content, ExecuteStep, ExecutorState, LimitPolicy, Limits, Page,
-    Report, StepCommand, StoreAge, Task, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, UnixTime,
-    UserName,
+    AddedTask, AttemptNumber, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState,
+    LimitPolicy, Page, Report, StepCommand, StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSizeLimits,
+    TaskSpec, TaskStatus, UnixTime, UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
@@ -89,6 +89,18 @@ impl TaskStore for FaultyStore {
     async fn cancel(&self, _: TaskId) -> Result<Option<Task>, StoreError> {
         unused()
     }
+    async fn cancel_many(&self, _: Vec<TaskId>) -> Result<u64, StoreError> {
+        unused()
+    }
+    async fn group(&self, _: GroupKey) -> Result<Option<GroupState>, StoreError> {
+        unused()
+    }
+    async fn groups(&self, _: GroupQuery) -> Result<GroupPage, StoreError> {
+        unused()
+    }
+    fn newer_form(&self) -> Option<TaskForm> {
+        None
+    }
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         match self.fault {
@@ -156,6 +168,28 @@ pub(crate) struct TestJudicator {
     pub(crate) stop: CancellationToken,
 }
 
+pub(crate) fn options() -> JudicatorOptions {
+    JudicatorOptions {
+        name: "j".into(),
+        address: "127.0.0.1:1".into(),
+        version: "1".into(),
+        store: "fake".into(),
+        limits: LimitPolicy::default(),
+        capacity: None,
+        task_size_limits: TaskSizeLimits::default(),
+        attempts: 3,
+        max_attempts: 100,
+        max_blob: 64 << 20,
+        lease: Duration::from_secs(60),
+        grace: Duration::from_secs(60),
+        keep_done: None,
+        keep_blobs: Duration::from_secs(3600),
+        forget_executors: Duration::from_secs(3600),
+        scan_blobs: Duration::from_secs(3600),
+        list_judicators: None,
+    }
+}
+
 pub(crate) fn start(fault: StoreFault) -> TestJudicator {
     let store = Arc::new(FaultyStore {
         fault,
@@ -165,21 +199,9 @@ pub(crate) fn start(fault: StoreFault) -> TestJudicator {
         reads: AtomicU32::new(0),
     });
     let options = JudicatorOptions {
-        name: "j".into(),
-        address: "127.0.0.1:1".into(),
-        version: "1".into(),
-        store: "fake".into(),
-        limits: LimitPolicy::default(),
-        capacity: None,
-        task_size_limits: TaskSizeLimits::default(),
-        max_blob: 1,
         lease: Duration::from_millis(50),
         grace: Duration::from_millis(50),
-        keep_done: None,
-        keep_blobs: Duration::from_secs(60),
-        forget_executors: Duration::from_secs(60),
-        scan_blobs: Duration::from_secs(60),
-        list_judicators: None,
+        ..options()
     };
     let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
     let leading = watch::channel(true).1;
@@ -199,21 +221,7 @@ pub(crate) async fn with_deadline<T>(what: impl Future<Output = T>) -> T {
 fn task(id: TaskId, status: TaskStatus) -> Task {
     Task {
         id,
-        spec: TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: None,
-            execute: ExecuteStep {
-                command: StepCommand::Shell("true".into()),
-                args: vec![],
-                env: [].into(),
-                input: Content::empty(),
-                network: None,
-                limits: Limits::default(),
-            },
-            source: [].into(),
-            data: [].into(),
-        },
+        spec: TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into())),
         status,
         executor: None,
         session: None,
@@ -222,6 +230,7 @@ fn task(id: TaskId, status: TaskStatus) -> Task {
         start_time: None,
         report_time: None,
         finish_time: None,
+        ran_on: vec![],
         result: None,
         trouble: None,
     }

@@ -1,4 +1,4 @@
-//! A whole judicator on a fake store.
+//! A whole judicator, on a fake store or on SQLite.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -6,6 +6,13 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod add;
+mod fake_output;
+mod groups;
 mod harness;
+mod live_output;
 mod readiness;
+mod remote_calls;
+mod sqlite_harness;
+mod uploads;
 mod waiting;

@@ -4,7 +4,9 @@
 //! registrations, and takes the keys that are free. Each keep-alive is a call of its own, because a keep-alive stream
 //! does not reconnect after it breaks.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use etcd_client::{Client, Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
@@ -45,6 +47,28 @@ pub struct LocalJudicator {
     /// same address counts as a restart of the same judicator.
     pub address: String,
     pub version: String,
+    pub newer_form: NewerFormSource,
+}
+
+/// Tells which form of tasks a judicator has met last that is newer than those it knows. The registration publishes it, so
+/// that operators see which node needs an upgrade.
+#[derive(Clone)]
+pub struct NewerFormSource(Arc<dyn Fn() -> Option<u32> + Send + Sync>);
+
+impl NewerFormSource {
+    pub fn new(newer_form: impl Fn() -> Option<u32> + Send + Sync + 'static) -> NewerFormSource {
+        NewerFormSource(Arc::new(newer_form))
+    }
+
+    fn get(&self) -> Option<u32> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for NewerFormSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewerFormSource({:?})", self.get())
+    }
 }
 
 /// Registers the judicator, stands for election, and follows the registrations.
@@ -67,6 +91,7 @@ pub fn register(
         connection: EtcdConnection::to_members(access),
         record: RegistrationRecord::new(me.address, me.version, SystemTime::now()),
         name: me.name,
+        newer_form: me.newer_form,
         wanted: lease,
         lease: None,
         history: RegistrationHistory::NeverRegistered,
@@ -96,6 +121,7 @@ struct Registration {
     connection: EtcdConnection,
     name: String,
     record: RegistrationRecord,
+    newer_form: NewerFormSource,
     wanted: Duration,
     lease: Option<EtcdLease>,
     history: RegistrationHistory,
@@ -175,6 +201,7 @@ impl Registration {
     /// Returns the time until the next round.
     async fn round(&mut self) -> Result<Duration, RoundError> {
         let mut client = self.connection.client().await?;
+        self.record.newer_form = self.newer_form.get();
         let sent = Instant::now();
         let lease = self.renew(&mut client).await?;
         let snapshot = read_snapshot(&mut client, lease.read_timeout())
@@ -195,6 +222,7 @@ impl Registration {
             self.leadership.end();
             self.step_down(lease, &snapshot).await?;
         }
+        self.publish_newer_form(&mut client, lease, &snapshot).await?;
         self.connection.refresh_members_if_due().await;
         Ok(lease.round_interval())
     }
@@ -311,6 +339,28 @@ impl Registration {
         if key_claim::inspect_leader_key(snapshot.leader.as_ref(), lease.id) == LeaderKey::Ours {
             self.revoke(lease).await?;
             self.lease = None;
+        }
+        Ok(())
+    }
+
+    /// Writes the registration again if it was written with another form.
+    async fn publish_newer_form(
+        &self,
+        client: &mut Client,
+        lease: EtcdLease,
+        snapshot: &RegistrySnapshot,
+    ) -> Result<(), RoundError> {
+        let own = snapshot
+            .judicator(&self.name)
+            .filter(|entry| entry.lease == lease.id);
+        let Some(own) = own else { return Ok(()) };
+        let published = RegistrationRecord::read(&own.value).ok();
+        if published.is_some_and(|record| record.newer_form != self.record.newer_form) {
+            let key = self.own_key(own.revision)?;
+            // If the key has changed meanwhile, the next round does it.
+            write_if_unchanged(client, lease, vec![key])
+                .await
+                .map_err(RoundError::Register)?;
         }
         Ok(())
     }

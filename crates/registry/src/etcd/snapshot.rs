@@ -21,6 +21,8 @@ pub struct RegisteredJudicator {
     /// Where it serves RPC.
     pub address: String,
     pub version: String,
+    /// The newest form of tasks that it has met and does not know.
+    pub newer_form: Option<u32>,
     /// When it registered, by its own clock.
     pub since: SystemTime,
     pub leads: bool,
@@ -77,6 +79,8 @@ pub(super) async fn read_snapshot(
 pub(super) struct RegistrationRecord {
     pub(super) address: String,
     pub(super) version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) newer_form: Option<u32>,
     /// Seconds since 1970, for people to read. Nothing is decided by it.
     since: u64,
 }
@@ -87,6 +91,7 @@ impl RegistrationRecord {
         RegistrationRecord {
             address,
             version,
+            newer_form: None,
             since,
         }
     }
@@ -203,6 +208,7 @@ impl RegistrySnapshot {
                     since: record.since(),
                     address: record.address,
                     version: record.version,
+                    newer_form: record.newer_form,
                     leads: leader == Some(name.as_bytes()),
                 })
             })

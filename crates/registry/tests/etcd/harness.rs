@@ -2,13 +2,13 @@
 
 use std::error::Error;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use etcd_client::Client;
 use registry::Registry;
-use registry::etcd::{self, EtcdAccess, LocalJudicator, RegisteredJudicator};
+use registry::etcd::{self, EtcdAccess, LocalJudicator, NewerFormSource, RegisteredJudicator};
 use supervise::ComponentFailure;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -29,6 +29,8 @@ pub(super) const LONG_LEASE: Duration = Duration::from_secs(600);
 /// A judicator that registers in a test's etcd, run as a Tokio task of the test.
 pub(super) struct JudicatorTask {
     pub(super) registry: Registry,
+    /// The form of tasks that it does not know; 0 for none.
+    pub(super) newer_form: Arc<AtomicU32>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), ComponentFailure>>,
 }
@@ -38,14 +40,24 @@ impl JudicatorTask {
     pub(super) fn start(access: &EtcdAccess, who: &str, lease: Duration) -> JudicatorTask {
         let (name, rest) = who.split_once('@').unwrap();
         let (address, version) = rest.split_once(' ').unwrap_or((rest, "1"));
+        let newer_form = Arc::new(AtomicU32::new(0));
+        let form = newer_form.clone();
         let me = LocalJudicator {
             name: name.into(),
             address: address.into(),
             version: version.into(),
+            newer_form: NewerFormSource::new(move || {
+                Some(form.load(Ordering::SeqCst)).filter(|form| *form > 0)
+            }),
         };
         let stop = CancellationToken::new();
         let (registry, task) = etcd::register(access.clone(), me, lease, stop.clone()).unwrap();
-        JudicatorTask { registry, stop, task }
+        JudicatorTask {
+            registry,
+            newer_form,
+            stop,
+            task,
+        }
     }
 
     /// Stops it in order: it deregisters.

@@ -1,5 +1,6 @@
 //! A judicator is registered while its process lives.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use registry::etcd;
@@ -36,6 +37,31 @@ async fn a_judicator_is_registered_from_start_to_stop() {
     assert_eq!(registered(&access).await, [""; 0]);
     wait_for_addresses(&follower, &[]).await;
     assert!(!*follower.leading.borrow());
+}
+
+#[tokio::test]
+async fn a_form_that_a_judicator_does_not_know_is_listed() {
+    let cluster = EtcdCluster::start(1).await;
+    let access = cluster.access();
+    let a = JudicatorTask::start(&access, "a@1.1.1.1:1", STEADY_LEASE);
+    a.wait_until_leading().await;
+    let listed = async |expected: Option<u32>| {
+        let wait = async {
+            while list(&access).await[0].newer_form != expected {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, wait).await.unwrap();
+    };
+    listed(None).await;
+    a.newer_form.store(7, Ordering::SeqCst);
+    listed(Some(7)).await;
+    assert_eq!(
+        registered(&access).await,
+        ["a@1.1.1.1:1 1*"],
+        "nothing else has changed"
+    );
+    a.stop().await;
 }
 
 #[tokio::test]

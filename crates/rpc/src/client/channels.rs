@@ -14,6 +14,7 @@ use tonic::{Request, Status};
 use super::classify::{FailoverDecision, FailureCause, classify_error};
 use super::failover_order::{FailoverOrder, SuspensionChange};
 use crate::server::MESSAGE_LIMIT;
+use crate::stall_timeout::STALL_TIMEOUT;
 use crate::wire::proto::judicator_client::JudicatorClient;
 use crate::{CallError, ClusterSecret};
 
@@ -22,16 +23,17 @@ use crate::{CallError, ClusterSecret};
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// The gRPC connections of the RPC client to one judicator: one for blobs, and one for all other calls. A blob that is
-/// read slowly, or not at all, delays no other call.
+/// The gRPC connections of the RPC client to one judicator: one for blobs, one for files that are put as blobs, and one
+/// for all other calls. A blob that is sent or read slowly, or not at all, delays no other call.
 #[derive(Clone)]
 pub(super) struct JudicatorConnections {
     pub(super) calls: AuthenticatedClient,
     pub(super) blobs: AuthenticatedClient,
+    pub(super) files: AuthenticatedClient,
 }
 
 /// A gRPC client of a judicator that sends the cluster secret with each request.
-type AuthenticatedClient = JudicatorClient<InterceptedService<Channel, SecretInterceptor>>;
+pub(super) type AuthenticatedClient = JudicatorClient<InterceptedService<Channel, SecretInterceptor>>;
 
 /// A tonic interceptor that adds the cluster secret to each request of the RPC client.
 #[derive(Clone)]
@@ -120,6 +122,17 @@ impl JudicatorChannels {
     /// Follows which judicator is asked first.
     pub(super) fn preferred(&self) -> watch::Receiver<Option<String>> {
         self.preferred.subscribe()
+    }
+
+    /// Follows the list of judicators.
+    pub(super) fn judicators(&self) -> watch::Receiver<Vec<String>> {
+        self.judicators.clone()
+    }
+
+    /// The connections to this judicator, whatever its place in the order. `None` if the address is not valid.
+    pub(super) fn connections_of(&self, address: &str) -> Option<JudicatorConnections> {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        self.connections_to(&mut connections, address)
     }
 
     /// Every judicator once: the preferred first, the suspended last.
@@ -248,9 +261,13 @@ impl JudicatorChannels {
             .clone()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
+        // On a slow line a keep-alive waits behind the bytes of files, whose calls have their own limit on the time
+        // without progress.
+        let file_endpoint = blob_endpoint.clone().keep_alive_timeout(STALL_TIMEOUT);
         Some(JudicatorConnections {
             calls: connection(endpoint),
             blobs: connection(blob_endpoint),
+            files: connection(file_endpoint),
         })
     }
 }

@@ -42,6 +42,8 @@ pub(super) fn classify_error(error: &CallError) -> FailoverDecision {
     match error {
         CallError::Invalid(_)
         | CallError::NoTask(_)
+        | CallError::NoGroup(_)
+        | CallError::NotDone(_)
         | CallError::NoBlob(_)
         // The same at every judicator, because they share one store.
         | CallError::DamagedBlob(_)
@@ -50,6 +52,7 @@ pub(super) fn classify_error(error: &CallError) -> FailoverDecision {
         | CallError::WrongHash { .. }
         | CallError::TooLarge { .. } => FailoverDecision::ReturnError,
         CallError::Busy(_) => FailoverDecision::TryNext(FailureCause::Busy),
+        CallError::NewerForm(_) => FailoverDecision::TryNext(FailureCause::VersionMismatch),
         CallError::Unavailable(_) => FailoverDecision::Suspend(FailureCause::Unavailable),
         CallError::Full(_) => FailoverDecision::Suspend(FailureCause::Full),
         CallError::Internal(_) => FailoverDecision::Suspend(FailureCause::Internal),

@@ -1,9 +1,10 @@
 //! Errors on the wire: a gRPC status code for generic tools, and the whole error in the details of the status.
 
-use model::InvalidField;
+use model::{InvalidField, TaskForm};
 use prost::Message;
 use tonic::{Code, Status};
 
+use super::ParseMessage;
 use super::ids::{encode_hash, encode_id, parse_hash, parse_id};
 use super::proto::{self, problem::Kind};
 use crate::CallError;
@@ -28,6 +29,9 @@ pub(crate) fn status_from_error(error: CallError) -> Status {
         CallError::NoTask(id) => (Code::NotFound, Kind::NoTask(encode_id(id.0))),
         CallError::NoBlob(hash) => (Code::NotFound, Kind::NoBlob(encode_hash(hash))),
         CallError::DamagedBlob(hash) => (Code::DataLoss, Kind::DamagedBlob(encode_hash(hash))),
+        CallError::NoGroup(key) => (Code::NotFound, Kind::NoGroup(key.into())),
+        CallError::NotDone(id) => (Code::FailedPrecondition, Kind::NotDone(encode_id(id.0))),
+        CallError::NewerForm(form) => (Code::Unimplemented, Kind::NewerForm(form.0)),
         CallError::Unreadable(what) => (Code::DataLoss, Kind::Unreadable(what)),
         CallError::Conflict(id) => (Code::AlreadyExists, Kind::Conflict(encode_id(id.0))),
         CallError::WrongHash { named, actual } => (
@@ -77,6 +81,9 @@ fn parse_kind(kind: Kind) -> Result<CallError, InvalidField> {
         Kind::NoTask(id) => CallError::NoTask(parse_id("id", &id)?),
         Kind::NoBlob(hash) => CallError::NoBlob(parse_hash("hash", &hash)?),
         Kind::DamagedBlob(hash) => CallError::DamagedBlob(parse_hash("hash", &hash)?),
+        Kind::NoGroup(key) => CallError::NoGroup(key.parse()?),
+        Kind::NotDone(id) => CallError::NotDone(parse_id("id", &id)?),
+        Kind::NewerForm(form) => CallError::NewerForm(TaskForm(form)),
         Kind::Unreadable(what) => CallError::Unreadable(what),
         Kind::Conflict(id) => CallError::Conflict(parse_id("id", &id)?),
         Kind::WrongHash(hashes) => CallError::WrongHash {

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use model::{BlobHash, ExecutorName, InvalidField, NetworkName, SessionId, TaskId, UserName};
+use model::{BlobHash, ExecutorName, GroupName, InvalidField, NetworkName, SessionId, TaskId, UserName};
 use uuid::Uuid;
 
 /// Parses a task or session id from its 16 bytes.
@@ -41,6 +41,10 @@ pub(crate) fn parse_user(name: String) -> Result<UserName, InvalidField> {
 
 pub(crate) fn parse_executor(name: String) -> Result<ExecutorName, InvalidField> {
     ExecutorName::new(name).map_err(|error| InvalidField::new("executor", error.to_string()))
+}
+
+pub(crate) fn parse_group(name: String) -> Result<GroupName, InvalidField> {
+    GroupName::new(name).map_err(|error| InvalidField::new("group", error.to_string()))
 }
 
 pub(crate) fn parse_network(name: String) -> Result<NetworkName, InvalidField> {

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use model::{
-    Capacity, ClusterMemberState, ExecutorState, Health, InvalidField, JudicatorState, Stats, TaskStatus,
-    UnixTime,
+    Capacity, ClusterMemberState, ExecutorState, Health, InvalidField, JudicatorState, Stats, TaskForm,
+    TaskStatus, UnixTime,
 };
 
 use super::ids::{encode_id, parse_executor, parse_id};
@@ -76,6 +76,7 @@ impl From<JudicatorState> for proto::JudicatorState {
             leader: state.leader,
             store: state.store,
             version: state.version,
+            newer_form: state.newer_form.map(|form| form.0),
             since: state.since.map(|since| since.0),
             alive: state.health == Health::Alive,
             etcd: state.etcd.map(Into::into),
@@ -93,6 +94,7 @@ impl ParseMessage<JudicatorState> for proto::JudicatorState {
             leader: self.leader,
             store: self.store,
             version: self.version,
+            newer_form: self.newer_form.map(TaskForm),
             since: self.since.map(UnixTime),
             etcd: self.etcd.map(Into::into),
             mongodb: self.mongodb.map(Into::into),

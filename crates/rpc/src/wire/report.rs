@@ -6,7 +6,7 @@ use model::{
 };
 
 use super::ids::{encode_id, parse_executor, parse_id};
-use super::task::parse_spec;
+use super::task::{parse_form, parse_spec};
 use super::{ParseMessage, micros, parse_each, parse_required, parse_text, proto};
 
 impl From<Report> for proto::ReportRequest {
@@ -26,12 +26,23 @@ impl From<Report> for proto::ReportRequest {
             self_kill: micros(report.executor_info.self_kill),
             leaving: report.intent == ReportIntent::Leave,
             capacity: report.executor_info.capacity.map(Into::into),
+            newest_form: report.executor_info.newest_form.0,
         }
     }
 }
 
 impl ParseMessage<Report> for proto::ReportRequest {
+    /// A completed attempt of an unknown form is taken for one that still executes: its executor keeps the attempt, and
+    /// reports it again to a newer judicator.
     fn parse(self) -> Result<Report, InvalidField> {
+        let (known, unknown): (Vec<_>, Vec<_>) = self
+            .complete
+            .into_iter()
+            .partition(|complete| parse_form(complete.form).is_known());
+        let unknown = unknown.into_iter().map(|complete| proto::Executing {
+            handout: complete.handout,
+            status: None,
+        });
         Ok(Report {
             executor: parse_executor(self.executor)?,
             session: parse_id("session", &self.session)?,
@@ -41,8 +52,8 @@ impl ParseMessage<Report> for proto::ReportRequest {
                 .succeeds
                 .map(|bytes| parse_id("succeeds", &bytes))
                 .transpose()?,
-            complete: parse_each("complete", self.complete)?,
-            executing: parse_each("executing", self.executing)?,
+            complete: parse_each("complete", known)?,
+            executing: parse_each("executing", self.executing.into_iter().chain(unknown).collect())?,
             vacant: self.vacant,
             executor_info: ExecutorInfo {
                 slots: self.slots,
@@ -50,6 +61,7 @@ impl ParseMessage<Report> for proto::ReportRequest {
                 version: self.version,
                 self_kill: Duration::from_micros(self.self_kill),
                 capacity: self.capacity.map(Into::into),
+                newest_form: parse_form(self.newest_form),
             },
             intent: if self.leaving {
                 ReportIntent::Leave
@@ -91,6 +103,7 @@ impl From<CompletedAttempt> for proto::Complete {
             handout: Some(complete.attempt_id.into()),
             end: Some(end),
             platform_failure,
+            form: complete.form.0,
         }
     }
 }
@@ -107,6 +120,7 @@ impl ParseMessage<CompletedAttempt> for proto::Complete {
         };
         Ok(CompletedAttempt {
             attempt_id: parse_required("handout", self.handout)?,
+            form: parse_form(self.form),
             end,
         })
     }
@@ -139,6 +153,7 @@ impl From<ReportAnswer> for proto::ReportAnswer {
         let answer = match answer {
             ReportAnswer::Done(answer) => Wire::Done(proto::Handled {
                 delete: answer.delete.into_iter().map(Into::into).collect(),
+                upload_again: answer.upload_again.into_iter().map(Into::into).collect(),
                 assign: answer.assign.into_iter().map(Into::into).collect(),
             }),
             ReportAnswer::Stale => Wire::Stale(proto::Nothing {}),
@@ -157,6 +172,7 @@ impl ParseMessage<ReportAnswer> for proto::ReportAnswer {
         Ok(match self.answer {
             Some(Wire::Done(handled)) => ReportAnswer::Done(ReportInstructions {
                 delete: parse_each("delete", handled.delete)?,
+                upload_again: parse_each("upload_again", handled.upload_again)?,
                 assign: parse_each("assign", handled.assign)?,
             }),
             Some(Wire::Stale(_)) => ReportAnswer::Stale,
@@ -192,7 +208,7 @@ impl ParseMessage<Assignment> for proto::Assignment {
 
 #[cfg(test)]
 mod tests {
-    use model::{SessionId, TaskId};
+    use model::{SessionId, TaskForm, TaskId};
 
     use super::*;
 
@@ -205,6 +221,7 @@ mod tests {
                 session: SessionId(uuid::Uuid::now_v7()),
                 attempt: AttemptNumber(2),
             },
+            form: TaskForm::CURRENT,
             end,
         };
         for end in [AttemptEnd::Broken(why()), AttemptEnd::PlatformFailure(why())] {
@@ -218,5 +235,37 @@ mod tests {
         };
         let read: CompletedAttempt = without_field.parse().unwrap();
         assert_eq!(read.end, AttemptEnd::Broken(why()));
+    }
+
+    /// An older judicator must neither end such an attempt nor make its executor stop it.
+    #[test]
+    fn a_completed_attempt_of_an_unknown_form_still_executes() {
+        let attempt_id = AttemptId {
+            task: TaskId(uuid::Uuid::now_v7()),
+            session: SessionId(uuid::Uuid::now_v7()),
+            attempt: AttemptNumber(1),
+        };
+        let complete = |form| proto::Complete {
+            handout: Some(attempt_id.into()),
+            end: Some(proto::complete::End::Result(proto::TaskResult::default())),
+            platform_failure: false,
+            form,
+        };
+        let request = proto::ReportRequest {
+            executor: "e".into(),
+            session: encode_id(attempt_id.session.0),
+            complete: vec![complete(TaskForm::NEWEST.0), complete(TaskForm::NEWEST.0 + 1)],
+            ..proto::ReportRequest::default()
+        };
+        let report = request.parse().unwrap();
+        assert_eq!(report.complete.len(), 1);
+        assert_eq!(
+            report.executing,
+            [ExecutingAttempt {
+                attempt_id,
+                status: None
+            }]
+        );
+        assert_eq!(report.executor_info.newest_form, TaskForm::UNRECORDED);
     }
 }

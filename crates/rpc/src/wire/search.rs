@@ -1,6 +1,7 @@
 use model::{AttemptNumber, InvalidField, Page, TaskQuery, TaskSummary, UnixTime};
 
-use super::ids::{encode_id, parse_executor, parse_id, parse_user};
+use super::ids::{encode_id, parse_executor, parse_group, parse_id, parse_user};
+use super::task::{encode_labels, parse_labels};
 use super::{ParseMessage, parse_each, parse_text, proto};
 use crate::TaskEvent;
 
@@ -15,6 +16,10 @@ impl From<TaskQuery> for proto::Query {
                 .into_iter()
                 .map(|status| status.to_string())
                 .collect(),
+            reasons: query.reasons.iter().map(ToString::to_string).collect(),
+            labels: encode_labels(query.labels),
+            group: query.group.map(|name| name.to_string()),
+            retried: query.retried,
             executor: query.executor.map(|name| name.to_string()),
             from: query.from.map(|time| time.0),
             until: query.until.map(|time| time.0),
@@ -44,6 +49,14 @@ impl ParseMessage<TaskQuery> for proto::Query {
                 .iter()
                 .map(|status| parse_text("status", status))
                 .collect::<Result<_, _>>()?,
+            reasons: self
+                .reasons
+                .iter()
+                .map(|reason| parse_text("reason", reason))
+                .collect::<Result<_, _>>()?,
+            labels: parse_labels(self.labels)?,
+            group: self.group.map(parse_group).transpose()?,
+            retried: self.retried,
             executor: self.executor.map(parse_executor).transpose()?,
             from: self.from.map(UnixTime),
             until: self.until.map(UnixTime),
@@ -86,6 +99,9 @@ impl From<TaskSummary> for proto::Brief {
             priority: brief.priority,
             command: brief.command,
             status: brief.status.to_string(),
+            reason: brief.reason.map(|reason| reason.to_string()),
+            labels: encode_labels(brief.labels),
+            group: brief.group.map(|name| name.to_string()),
             executor: brief.executor.map(|name| name.to_string()),
             attempt: brief.attempt.0,
             add_time: brief.add_time.0,
@@ -103,6 +119,12 @@ impl ParseMessage<TaskSummary> for proto::Brief {
             priority: self.priority,
             command: self.command,
             status: parse_text("status", &self.status)?,
+            reason: self
+                .reason
+                .map(|reason| parse_text("reason", &reason))
+                .transpose()?,
+            labels: parse_labels(self.labels)?,
+            group: self.group.map(parse_group).transpose()?,
             executor: self.executor.map(parse_executor).transpose()?,
             attempt: AttemptNumber(self.attempt),
             add_time: UnixTime(self.add_time),
@@ -147,6 +169,10 @@ mod tests {
             id_prefix: Some("01890a5d-ac".parse().unwrap()),
             user: Some(UserName::new("ada").unwrap()),
             statuses: vec![TaskStatus::Running, TaskStatus::Success],
+            reasons: vec![model::OutcomeReason::TimeLimit],
+            labels: model::Labels::new([("a".to_string(), "b".to_string())].into()).unwrap(),
+            group: Some(model::GroupName::new("sweep").unwrap()),
+            retried: Some(false),
             executor: Some(ExecutorName::new("e-1").unwrap()),
             from: Some(UnixTime(1)),
             until: Some(UnixTime(2)),

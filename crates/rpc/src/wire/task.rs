@@ -2,17 +2,40 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{
-    AddTask, AddedTask, AttemptNumber, CapturedOutput, CompileStep, Content, ExecuteStep, InvalidField,
-    Limits, Outcome, StepCommand, Task, TaskFile, TaskFiles, TaskResult, TaskSpec, UnixTime, WorkspacePath,
+    AddTask, AddedTask, AttemptNumber, CompileStep, Content, ExecuteStep, InvalidField, KeepPattern, Labels,
+    Limits, StepCommand, Task, TaskFile, TaskFiles, TaskForm, TaskSpec, UnixTime, WorkspacePath,
 };
 use prost::Message;
 
-use super::ids::{encode_hash, encode_id, parse_executor, parse_hash, parse_id, parse_network, parse_user};
-use super::{ParseMessage, micros, parse_optional, parse_required, parse_text, proto};
+use super::ids::{
+    encode_hash, encode_id, parse_executor, parse_group, parse_hash, parse_id, parse_network, parse_user,
+};
+use super::{ParseMessage, micros, parse_each, parse_optional, parse_required, parse_text, proto};
 
-/// Encodes a spec so that equal specs give equal bytes. The digest of a task is computed over them.
-pub fn spec_digest_bytes(spec: &TaskSpec) -> Vec<u8> {
-    proto::TaskSpec::from(spec.clone()).encode_to_vec()
+/// The bytes over which versions before [`TaskForm::CURRENT`] computed the digest of a task: the wire encoding of the
+/// fields that they knew. `None` if the spec has other fields.
+pub fn legacy_digest_bytes(spec: &TaskSpec) -> Option<Vec<u8>> {
+    let known = TaskSpec {
+        keep: vec![],
+        labels: Labels::default(),
+        group: None,
+        attempts: None,
+        retry_of: None,
+        ..spec.clone()
+    };
+    let message = proto::TaskSpec {
+        form: 0,
+        ..known.clone().into()
+    };
+    (known == *spec).then(|| message.encode_to_vec())
+}
+
+/// Tasks without a form are from versions before forms were recorded.
+pub(crate) fn parse_form(form: u32) -> TaskForm {
+    match form {
+        0 => TaskForm::UNRECORDED,
+        form => TaskForm(form),
+    }
 }
 
 impl From<AddTask> for proto::NewTask {
@@ -62,6 +85,12 @@ impl ParseMessage<AddedTask> for proto::Added {
 impl From<TaskSpec> for proto::TaskSpec {
     fn from(spec: TaskSpec) -> Self {
         proto::TaskSpec {
+            form: TaskForm::of(&spec).0,
+            keep: spec.keep.iter().map(ToString::to_string).collect(),
+            labels: encode_labels(spec.labels),
+            group: spec.group.map(|name| name.to_string()),
+            attempts: spec.attempts,
+            retry_of: spec.retry_of.map(|id| encode_id(id.0)),
             user: spec.user.as_str().to_string(),
             priority: spec.priority,
             compile: spec.compile.map(|step| proto::CompileStep {
@@ -86,6 +115,11 @@ impl ParseMessage<TaskSpec> for proto::TaskSpec {
             execute: parse_required("execute", self.execute)?,
             source: parse_files("source", self.source)?,
             data: parse_files("data", self.data)?,
+            keep: parse_keep(self.keep)?,
+            labels: parse_labels(self.labels)?,
+            group: self.group.map(parse_group).transpose()?,
+            attempts: self.attempts,
+            retry_of: self.retry_of.map(|id| parse_id("retry_of", &id)).transpose()?,
         })
     }
 }
@@ -99,6 +133,22 @@ impl ParseMessage<CompileStep> for proto::CompileStep {
             limits: self.limits.unwrap_or_default().into(),
         })
     }
+}
+
+fn parse_keep(patterns: Vec<String>) -> Result<Vec<KeepPattern>, InvalidField> {
+    let parse = |(index, pattern)| {
+        let field = format!("keep[{index}]");
+        KeepPattern::new(pattern).map_err(|wrong| InvalidField::new(field, wrong.to_string()))
+    };
+    patterns.into_iter().enumerate().map(parse).collect()
+}
+
+pub(super) fn encode_labels(labels: Labels) -> Vec<proto::Variable> {
+    variables(labels.into_map())
+}
+
+pub(super) fn parse_labels(labels: Vec<proto::Variable>) -> Result<Labels, InvalidField> {
+    Labels::new(labels.into_iter().map(proto::Variable::pair).collect())
 }
 
 fn variables(env: BTreeMap<String, String>) -> Vec<proto::Variable> {
@@ -262,6 +312,7 @@ impl From<Task> for proto::Task {
             start_time: task.start_time.map(|time| time.0),
             report_time: task.report_time.map(|time| time.0),
             finish_time: task.finish_time.map(|time| time.0),
+            ran_on: task.ran_on.into_iter().map(Into::into).collect(),
             result: task.result.map(Into::into),
             trouble: task.trouble,
         }
@@ -284,64 +335,9 @@ impl ParseMessage<Task> for proto::Task {
             start_time: self.start_time.map(UnixTime),
             report_time: self.report_time.map(UnixTime),
             finish_time: self.finish_time.map(UnixTime),
+            ran_on: parse_each("ran_on", self.ran_on)?,
             result: parse_optional("result", self.result)?,
             trouble: self.trouble,
-        })
-    }
-}
-
-impl From<TaskResult> for proto::TaskResult {
-    fn from(result: TaskResult) -> Self {
-        proto::TaskResult {
-            compile: result.compile.map(Into::into),
-            execute: result.execute.map(Into::into),
-        }
-    }
-}
-
-impl ParseMessage<TaskResult> for proto::TaskResult {
-    fn parse(self) -> Result<TaskResult, InvalidField> {
-        Ok(TaskResult {
-            compile: parse_optional("compile", self.compile)?,
-            execute: parse_optional("execute", self.execute)?,
-        })
-    }
-}
-
-impl From<Outcome> for proto::Outcome {
-    fn from(outcome: Outcome) -> Self {
-        proto::Outcome {
-            reason: outcome.reason.to_string(),
-            exit_code: outcome.exit_code,
-            signal: outcome.signal,
-            wall: micros(outcome.wall),
-            cpu: micros(outcome.cpu),
-            memory: outcome.memory,
-            stdout: outcome.stdout.bytes,
-            stderr: outcome.stderr.bytes,
-            stdout_truncated: outcome.stdout.truncated,
-            stderr_truncated: outcome.stderr.truncated,
-        }
-    }
-}
-
-impl ParseMessage<Outcome> for proto::Outcome {
-    fn parse(self) -> Result<Outcome, InvalidField> {
-        Ok(Outcome {
-            reason: parse_text("reason", &self.reason)?,
-            exit_code: self.exit_code,
-            signal: self.signal,
-            wall: Duration::from_micros(self.wall),
-            cpu: Duration::from_micros(self.cpu),
-            memory: self.memory,
-            stdout: CapturedOutput {
-                bytes: self.stdout,
-                truncated: self.stdout_truncated,
-            },
-            stderr: CapturedOutput {
-                bytes: self.stderr,
-                truncated: self.stderr_truncated,
-            },
         })
     }
 }
@@ -349,7 +345,7 @@ impl ParseMessage<Outcome> for proto::Outcome {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use model::{BlobHash, NetworkName, OutcomeReason, UserName};
+    use model::{BlobHash, GroupName, NetworkName, TaskId, UserName};
 
     use super::*;
 
@@ -390,6 +386,11 @@ mod tests {
             },
             source: [(WorkspacePath::new("a/b").unwrap(), file.clone())].into(),
             data: [(WorkspacePath::new("c").unwrap(), file)].into(),
+            keep: vec![KeepPattern::new("out/*").unwrap()],
+            labels: Labels::new([("k".to_string(), "v".to_string())].into()).unwrap(),
+            group: Some(GroupName::new("g").unwrap()),
+            attempts: Some(7),
+            retry_of: Some(TaskId(uuid::Uuid::from_u128(7))),
         }
     }
 
@@ -400,12 +401,10 @@ mod tests {
     #[test]
     fn a_spec_is_unchanged_by_encoding_and_parsing() {
         let full = spec();
-        assert_eq!(read(&spec_digest_bytes(&full)).unwrap(), full);
-        let mut plain = full;
-        plain.compile = None;
-        plain.execute.network = None;
-        plain.execute.limits = Limits::default();
-        assert_eq!(read(&spec_digest_bytes(&plain)).unwrap(), plain);
+        let encode = |spec: &TaskSpec| proto::TaskSpec::from(spec.clone()).encode_to_vec();
+        assert_eq!(read(&encode(&full)).unwrap(), full);
+        let plain = TaskSpec::new(full.user, StepCommand::Shell("true".into()));
+        assert_eq!(read(&encode(&plain)).unwrap(), plain);
     }
 
     #[test]
@@ -418,21 +417,12 @@ mod tests {
         );
     }
 
+    /// The bytes of the last version that computed digests over the wire encoding.
     #[test]
-    fn every_outcome_reason_is_unchanged_by_encoding_and_parsing() {
-        for reason in OutcomeReason::ALL {
-            let outcome = Outcome {
-                reason,
-                exit_code: Some(1),
-                signal: None,
-                wall: Duration::from_micros(1),
-                cpu: Duration::from_micros(2),
-                memory: 3,
-                stdout: CapturedOutput::default(),
-                stderr: CapturedOutput::default(),
-            };
-            let read: Outcome = proto::Outcome::from(outcome.clone()).parse().unwrap();
-            assert_eq!(read, outcome);
-        }
+    fn legacy_digests_stay_the_same() {
+        assert_eq!(legacy_digest_bytes(&spec()), None);
+        let plain = TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()));
+        let expected = b"\x0a\x03ada\x22\x0e\x0a\x06\x0a\x04true\x22\x02\x0a\x00\x2a\x00";
+        assert_eq!(legacy_digest_bytes(&plain).unwrap(), expected);
     }
 }

@@ -1,9 +1,9 @@
 //! The file system of one task: a tmpfs with everything that the task can write. It is removed as a whole.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, chown, lchown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, open};
@@ -65,8 +65,10 @@ impl TaskFileSystem {
         DirBuilder::new().mode(0o700).create(path)?;
         match self.command_user {
             CommandUser::Dedicated { id } => chown(path, Some(id), Some(id)),
-            // The owner is not root and must be able to write the task's files there first.
-            CommandUser::Subordinate | CommandUser::SameAsWarden => Ok(()),
+            // The owner is not root and must be able to write the task's files there first, and to read what the task
+            // leaves there. Nobody else can reach the file system.
+            CommandUser::Subordinate => fs::set_permissions(path, Permissions::from_mode(0o755)),
+            CommandUser::SameAsWarden => Ok(()),
         }
     }
 

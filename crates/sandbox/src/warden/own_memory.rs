@@ -1,7 +1,8 @@
 //! Keeps the warden's memory small, because it affects measurements.
 //!
-//! The kernel starts the memory peak of a process with that of the process it was cloned from. Large inputs and
-//! outputs pass through the warden's memory, and without a reset they would count as the next command's memory.
+//! The kernel starts the memory peak of a process with that of the process it was cloned from. Large inputs pass
+//! through the warden's memory, and output makes the pages of its fixed buffers resident. Without a reset both would
+//! count as the next command's memory.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

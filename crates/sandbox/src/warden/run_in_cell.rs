@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::resource::{UsageWho, getrusage};
 
+use super::capture::StreamCapture;
 use super::child::NO_CORE_DUMPS;
 use super::end_reason::{ProcessExit, RunMeasurements, end_reason};
 use super::run_process_tree::{
@@ -42,13 +43,11 @@ impl CellRunner {
         owner: OwnerConnection<'_>,
         number: u64,
         spec: CommandSpec,
+        [stdout, stderr]: [StreamCapture<'_>; 2],
     ) -> Result<CommandOutcome, CommandRunFailure> {
-        let (limits, max_captured) = (
-            self.cell_factory.complete_limits(spec.limits),
-            spec.max_captured_bytes,
-        );
+        let limits = self.cell_factory.complete_limits(spec.limits);
         let input = open_input(spec.input)?;
-        let mut outputs = [OutputPipe::open(max_captured)?, OutputPipe::open(max_captured)?];
+        let mut outputs = [OutputPipe::open(stdout)?, OutputPipe::open(stderr)?];
         let rlimits = rlimits(&limits).into_iter().flatten();
         // The limit of core files was already set when the cell was created.
         let rlimits = rlimits
@@ -181,7 +180,7 @@ fn exceeded(usage: &CgroupUsage) -> Option<CommandEndReason> {
 fn on_failed(
     failure: CellSetupError,
     program: &std::ffi::OsStr,
-    outputs: [OutputPipe; 2],
+    outputs: [OutputPipe<'_>; 2],
     wall: Duration,
 ) -> Result<CommandOutcome, CommandRunFailure> {
     match failure {

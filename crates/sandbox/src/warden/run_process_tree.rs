@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFd;
 
+use super::capture::StreamCapture;
 use super::end_reason::{ProcessExit, RunMeasurements, end_reason};
 use super::kill_descendants::kill_descendants;
 use super::own_memory::WardenMemory;
@@ -66,6 +67,7 @@ impl ProcessTreeRunner {
         owner: OwnerConnection<'_>,
         number: u64,
         spec: CommandSpec,
+        [stdout, stderr]: [StreamCapture<'_>; 2],
     ) -> Result<CommandOutcome, CommandRunFailure> {
         let CommandSpec {
             argv,
@@ -73,13 +75,14 @@ impl ProcessTreeRunner {
             directory,
             input,
             limits,
-            max_captured_bytes: max_captured,
+            // The captures know it.
+            max_captured_bytes: _,
             // Without a cell, a command has the network of its user.
             network: _,
         } = spec;
         self.own_memory.on_bytes_buffered(input.memory_bytes());
         let input = open_input(input)?;
-        let mut outputs = [OutputPipe::open(max_captured)?, OutputPipe::open(max_captured)?];
+        let mut outputs = [OutputPipe::open(stdout)?, OutputPipe::open(stderr)?];
         self.own_memory.reset_peak();
 
         let start = Instant::now();
@@ -140,7 +143,7 @@ impl ProcessTreeRunner {
         };
         let [stdout, stderr] = outputs.map(OutputPipe::into_captured);
         self.own_memory
-            .on_bytes_buffered(stdout.bytes.len() + stderr.bytes.len());
+            .on_bytes_buffered(usize::try_from(stdout.size + stderr.size).unwrap_or(usize::MAX));
         Ok(CommandOutcome {
             reason: end_reason(&measurements, &limits),
             exit_code: end.code(),
@@ -198,7 +201,7 @@ pub(super) fn outcome_without_start(reason: CommandEndReason) -> CommandOutcome 
 pub(super) fn outcome_of_failed_exec(
     program: &std::ffi::OsStr,
     errno: Errno,
-    outputs: [OutputPipe; 2],
+    outputs: [OutputPipe<'_>; 2],
     wall: Duration,
 ) -> CommandOutcome {
     let [stdout, mut stderr] = outputs;

@@ -21,12 +21,13 @@ pub(super) enum SignalSetupError {
         #[source]
         errno: Errno,
     },
-    #[error("cannot block SIGCHLD")]
+    #[error("cannot block signals")]
     Block(#[source] Errno),
 }
 
 /// Sets the action of every signal. The end of a child is noticed only inside [`wait`]; everywhere else its signal
-/// stays pending.
+/// stays pending. SIGXFSZ stays pending everywhere: a write beyond the inherited limit of file sizes must fail like one
+/// to a full disk.
 pub(super) fn set_up() -> Result<(), SignalSetupError> {
     for signal in Signal::iterator() {
         let handler = match signal {
@@ -43,7 +44,7 @@ pub(super) fn set_up() -> Result<(), SignalSetupError> {
         unsafe { sigaction(signal, &action) }.map_err(|errno| SignalSetupError::Action { signal, errno })?;
     }
     reset_real_time_signals();
-    let blocked = SigSet::from(Signal::SIGCHLD);
+    let blocked = SigSet::from(Signal::SIGCHLD) | Signal::SIGXFSZ;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&blocked), None).map_err(SignalSetupError::Block)
 }
 
@@ -76,7 +77,11 @@ extern "C" fn on_child(_: libc::c_int) {}
 /// Waits for descriptors, for the end of a child, or for a time, whichever comes first. SIGCHLD is unblocked only
 /// here, atomically with the wait, so none is missed and no run needs a descriptor for it.
 pub(super) fn wait(descriptors: &mut [PollFd<'_>], within: Option<Duration>) -> nix::Result<()> {
-    match ppoll(descriptors, within.map(TimeSpec::from), Some(SigSet::empty())) {
+    match ppoll(
+        descriptors,
+        within.map(TimeSpec::from),
+        Some(SigSet::from(Signal::SIGXFSZ)),
+    ) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno),
     }

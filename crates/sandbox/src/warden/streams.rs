@@ -1,7 +1,7 @@
 //! The standard streams of a command.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -12,12 +12,13 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::pipe2;
 
+use super::capture::StreamCapture;
 use super::signals;
 use crate::outcome::CapturedStream;
 use crate::platform_error::PlatformError;
 use crate::spec::CommandInput;
 
-/// The buffer through which a warden reads the output of all its runs.
+/// The buffer for output that does not fit into the shared memory, for all runs of a warden.
 pub(super) fn new_read_buffer() -> Vec<u8> {
     const SIZE: usize = 64 << 10;
     vec![0; SIZE]
@@ -66,21 +67,19 @@ fn open_regular_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The pipe from which the warden reads a command's stdout or stderr, and the first bytes that came through it.
+/// The pipe from which the warden reads a command's stdout or stderr, and the capture of what comes through it.
 ///
 /// The writing end stays open here while the command runs. Otherwise the pipe would report a hang-up just before each
 /// process ends, and wake the warden twice for each run.
-pub(super) struct OutputPipe {
+pub(super) struct OutputPipe<'a> {
     reading: File,
     writing: OwnedFd,
-    captured: Vec<u8>,
-    max_captured: u64,
-    total: u64,
+    capture: StreamCapture<'a>,
 }
 
-impl OutputPipe {
+impl<'a> OutputPipe<'a> {
     /// Creates a new pipe for each run: a process to which an earlier command passed an old one could still hold it.
-    pub(super) fn open(max_captured: u64) -> Result<Self, PlatformError> {
+    pub(super) fn open(capture: StreamCapture<'a>) -> Result<Self, PlatformError> {
         let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(|e| PlatformError::Pipe(e.into()))?;
         // Only our end is non-blocking, which does not affect the command. A command of the same user can open the
         // pipe for reading through /proc and take the bytes first; then a blocking read would wait forever.
@@ -91,9 +90,7 @@ impl OutputPipe {
         Ok(Self {
             reading: reading.into(),
             writing,
-            captured: Vec::new(),
-            max_captured,
-            total: 0,
+            capture,
         })
     }
 
@@ -107,41 +104,28 @@ impl OutputPipe {
 
     /// All bytes written, captured or not.
     pub(super) fn total(&self) -> u64 {
-        self.total
+        self.capture.total()
     }
 
-    /// Reads once. Bytes beyond `max_captured` are read too, because a full pipe would block the command.
+    /// Reads once. Bytes beyond the maximum are read too, because a full pipe would block the command.
     pub(super) fn read_available(&mut self, read_buffer: &mut [u8]) {
         // This read fails only if it is interrupted, and then the next round reads the bytes, or if another process
         // took them first.
-        let Ok(count) = self.reading.read(read_buffer) else {
-            return;
-        };
-        self.total += count as u64;
-        let room = self.max_captured.saturating_sub(self.captured.len() as u64);
-        let wanted = usize::try_from(room).map_or(count, |room| room.min(count));
-        self.captured.extend_from_slice(&read_buffer[..wanted]);
+        let _ = self.capture.read_from(&self.reading, read_buffer);
     }
 
     pub(super) fn append(&mut self, text: &[u8]) {
-        self.total += text.len() as u64;
-        let room = usize::try_from(self.max_captured)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(self.captured.len());
-        self.captured.extend_from_slice(&text[..room.min(text.len())]);
+        self.capture.append(text);
     }
 
     pub(super) fn into_captured(self) -> CapturedStream {
-        CapturedStream {
-            truncated: self.total > self.captured.len() as u64,
-            bytes: self.captured,
-        }
+        self.capture.into_captured()
     }
 }
 
 /// Reads what is left in the pipes after the command has ended. The number of rounds is limited, because a process
 /// outside the command may have the writing end and write forever.
-pub(super) fn drain(outputs: &mut [OutputPipe; 2], read_buffer: &mut [u8]) {
+pub(super) fn drain(outputs: &mut [OutputPipe<'_>; 2], read_buffer: &mut [u8]) {
     // A pipe holds at most a mebibyte unless its user is privileged.
     const ROUNDS: usize = 64;
     for _ in 0..ROUNDS {

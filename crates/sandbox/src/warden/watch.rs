@@ -69,7 +69,7 @@ impl CommandWatch<'_> {
     pub(super) fn run(
         &mut self,
         watched: &mut impl WatchedCommand,
-        outputs: &mut [OutputPipe; 2],
+        outputs: &mut [OutputPipe<'_>; 2],
     ) -> WatchResult {
         loop {
             let ready = match self.wait(watched, outputs) {
@@ -102,7 +102,7 @@ impl CommandWatch<'_> {
     fn wait(
         &self,
         watched: &impl WatchedCommand,
-        outputs: &[OutputPipe; 2],
+        outputs: &[OutputPipe<'_>; 2],
     ) -> nix::Result<ReadyDescriptors> {
         let within = self.time_left(watched.next_check());
         let mut descriptors = vec![
@@ -144,7 +144,7 @@ impl CommandWatch<'_> {
         [keep_alive_left, wall, until_check].into_iter().flatten().min()
     }
 
-    fn exceeded(&mut self, outputs: &[OutputPipe; 2]) -> Option<CommandEndReason> {
+    fn exceeded(&mut self, outputs: &[OutputPipe<'_>; 2]) -> Option<CommandEndReason> {
         if let Some(reason) = self.owner.messages.stop_reason(self.number) {
             return Some(reason);
         }

@@ -1,6 +1,6 @@
-//! Descriptors that are sent with a frame (`SCM_RIGHTS`). The first request carries the urgent socket and the owner's
-//! lock if there is one, a response carries the task's folder, and an exec request to a cell carries the standard
-//! streams.
+//! Descriptors that are sent with a frame (`SCM_RIGHTS`). The first request carries the urgent socket, the memory for
+//! output with the eventfd for wakeups, and the owner's lock if there is one. A request to run a command carries
+//! overflow files, a response carries the task's folder, and an exec request to a cell carries the standard streams.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -8,6 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+
+/// The most descriptors that any frame carries.
+const MAX_DESCRIPTORS: usize = 4;
 
 /// Sends one encoded frame with descriptors attached.
 pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -27,13 +30,22 @@ pub(crate) fn send(to: &UnixStream, frame: &[u8], descriptors: &[BorrowedFd<'_>]
 
 /// A reader of the socket between owner and warden that collects the descriptors sent with the bytes (`SCM_RIGHTS`).
 pub(crate) struct DescriptorReceiver<'a> {
-    pub(crate) stream: &'a UnixStream,
+    stream: &'a UnixStream,
     pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl<'a> DescriptorReceiver<'a> {
+    pub(crate) fn new(stream: &'a UnixStream) -> Self {
+        Self {
+            stream,
+            descriptors: Vec::new(),
+        }
+    }
 }
 
 impl Read for DescriptorReceiver<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut space = nix::cmsg_space!([i32; 3]);
+        let mut space = nix::cmsg_space!([i32; MAX_DESCRIPTORS]);
         let mut slices = [IoSliceMut::new(buffer)];
         let fd = self.stream.as_raw_fd();
         // Descriptors are closed on exec: otherwise every command would inherit the lock.

@@ -1,7 +1,7 @@
 //! Forms in which serde writes byte strings and paths.
 
 /// Writes a `Vec<u8>` as one byte string. By default serde writes it element by element, which costs more than running
-/// the command when the output has megabytes.
+/// the command when the input has megabytes.
 pub(crate) mod bytes {
     use std::fmt;
 

@@ -2,21 +2,22 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::outcome::{CapturedStream, CommandEndReason};
+use crate::spec::{CommandInput, CommandLimits};
 
-fn outcome(bytes: Vec<u8>) -> CommandOutcome {
-    CommandOutcome {
-        reason: CommandEndReason::Exited,
-        exit_code: Some(0),
-        signal: None,
-        wall: std::time::Duration::from_millis(3),
-        cpu: std::time::Duration::ZERO,
-        memory: 7,
-        stdout: CapturedStream {
-            bytes,
-            truncated: true,
+fn request(input: Vec<u8>) -> WardenRequest {
+    WardenRequest::Run {
+        number: 7,
+        spec: CommandSpec {
+            argv: vec!["cat".into()],
+            env: Vec::new(),
+            directory: "/".into(),
+            input: CommandInput::Bytes(input),
+            limits: CommandLimits::default(),
+            max_captured_bytes: u64::MAX,
+            network: None,
         },
-        stderr: CapturedStream::default(),
+        after: AfterRun::KeepTask,
+        overflow_files: vec![StandardStream::Stderr],
     }
 }
 
@@ -27,29 +28,22 @@ fn frames_of_any_size_arrive_whole() {
     let sender = std::thread::spawn(move || {
         let mut buffer = Vec::new();
         for size in sizes {
-            send(
-                &theirs,
-                &WardenResponse::Ended(outcome(vec![0xfe; size])),
-                &mut buffer,
-            )
-            .unwrap();
+            send(&theirs, &request(vec![0xfe; size]), &mut buffer).unwrap();
         }
     });
     let mut buffer = Vec::new();
     for size in sizes {
         // The next frame may already be in the socket; `receive` must not read it.
-        let frame: Option<WardenResponse> = receive(&ours, &mut buffer).unwrap();
-        let Some(WardenResponse::Ended(received)) = frame else {
-            panic!("got {frame:?}")
-        };
-        assert_eq!(received, outcome(vec![0xfe; size]));
+        let frame: Option<WardenRequest> = receive(&ours, &mut buffer).unwrap();
+        let received = frame.map(|frame| format!("{frame:?}"));
+        assert_eq!(received, Some(format!("{:?}", request(vec![0xfe; size]))));
         assert!(
             buffer.capacity() <= 1 << 20,
             "a large frame's memory is given back"
         );
     }
     sender.join().unwrap();
-    assert!(receive::<WardenResponse>(&ours, &mut buffer).unwrap().is_none());
+    assert!(receive::<WardenRequest>(&ours, &mut buffer).unwrap().is_none());
 }
 
 #[test]

@@ -1,97 +1,13 @@
 //! What a command sees in a cell, and what it can do there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
-use sandbox::cgroup::CgroupRoot;
-use sandbox::{
-    CellSettings, CellSetupStep, CommandEndReason, CommandIsolation, CommandLimits, CommandOutcome,
-    CommandSpec, DefaultCommandLimits, FileAllocation, PlatformError, RootEntry, WORKSPACE, Warden,
-    WardenError, WardenLauncher,
-};
+use sandbox::{CellSetupStep, CommandEndReason, CommandLimits, CommandSpec, PlatformError, WardenError};
 
-use super::harness::{command, launcher, limited, python, run_in, sh, stdout, try_run, wait_until};
-
-/// The fixture of the cell tests: a warden with cells and its own cgroup root, which is removed on drop.
-struct CellHarness {
-    warden: Option<Warden>,
-    cgroup_root: Option<CgroupRoot>,
-}
-
-impl CellHarness {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("conclave-test-{}-{number}", std::process::id());
-        let cgroup_root = CgroupRoot::prepare(&name, None).unwrap();
-        let settings = CellSettings {
-            root_entries: RootEntry::of_host().unwrap(),
-            user: 1_900_000_000,
-            subordinate_ids: None,
-            max_open_files: None,
-            group: Some((cgroup_root.clone(), "slot".into())),
-            default_limits: DefaultCommandLimits::default(),
-            space: 64 << 20,
-            max_files: 10_000,
-            networks: Vec::new(),
-        };
-        let launcher = WardenLauncher {
-            isolation: CommandIsolation::Cell(Box::new(settings)),
-            ..launcher()
-        };
-        Self {
-            warden: Some(launcher.start().unwrap()),
-            cgroup_root: Some(cgroup_root),
-        }
-    }
-
-    fn warden(&mut self) -> &mut Warden {
-        self.warden.as_mut().unwrap()
-    }
-
-    fn run(&mut self, spec: &CommandSpec) -> CommandOutcome {
-        let spec = CommandSpec {
-            directory: WORKSPACE.into(),
-            ..spec.clone()
-        };
-        run_in(self.warden(), &spec)
-    }
-
-    /// The task's folder.
-    fn task_folder(&mut self) -> PathBuf {
-        self.warden().task_folder().unwrap()
-    }
-
-    /// Creates a file of the task, empty but allocated.
-    fn allocate_file(&mut self, bytes: u64) {
-        let path = PathBuf::from("box/brought");
-        fs::write(self.task_folder().join(&path), "").unwrap();
-        self.warden().set_task_space(bytes + (1 << 20)).unwrap();
-        self.warden()
-            .allocate_files(vec![FileAllocation { path, bytes }])
-            .unwrap();
-    }
-
-    /// Limits the group above those of all cells, which stands for the machine: above this its memory runs out.
-    fn limit_machine(&self, bytes: u64) {
-        let files = ["memory.limit_in_bytes", "memory.max"];
-        let directories = self.cgroup_root.as_ref().unwrap().paths();
-        let mut limits = directories.flat_map(|directory| files.map(|file| directory.join(file)));
-        let limit = limits.find(|path| path.exists()).expect("a limit of memory");
-        fs::write(limit, bytes.to_string()).unwrap();
-    }
-}
-
-impl Drop for CellHarness {
-    fn drop(&mut self) {
-        drop(self.warden.take());
-        if let Some(cgroup_root) = self.cgroup_root.take() {
-            cgroup_root.remove().unwrap();
-        }
-    }
-}
+use super::cell_harness::CellHarness;
+use super::harness::{command, limited, python, sh, stdout, try_run, wait_until};
 
 #[test]
 fn a_command_has_its_own_user_and_no_privileges() {

@@ -60,7 +60,7 @@ fn a_program_that_cannot_be_executed_ends_as_in_a_shell() {
             "{program}"
         );
         assert_eq!(
-            String::from_utf8_lossy(&outcome.stderr.bytes),
+            String::from_utf8_lossy(&outcome.stderr.head),
             format!("conclave: {program}: {text}\n")
         );
     };

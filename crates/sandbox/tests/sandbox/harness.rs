@@ -1,11 +1,12 @@
 //! Helpers of all tests: wardens, commands, and waiting with a deadline.
 
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    CommandInput, CommandIsolation, CommandLimits, CommandOutcome, CommandSpec, Warden, WardenError,
-    WardenLauncher,
+    CapturedStream, CommandInput, CommandIsolation, CommandLimits, CommandOutcome, CommandSpec, STREAM_HEAD,
+    Warden, WardenError, WardenLauncher,
 };
 
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -16,6 +17,7 @@ pub(crate) fn launcher() -> WardenLauncher {
         program: env!("CARGO_BIN_EXE_sandbox-fixture").into(),
         args: vec!["warden".into()],
         lock: None,
+        overflow_folder: std::env::temp_dir(),
     }
 }
 
@@ -73,7 +75,25 @@ pub(crate) fn run(spec: &CommandSpec) -> CommandOutcome {
 }
 
 pub(crate) fn stdout(outcome: &CommandOutcome) -> String {
-    String::from_utf8(outcome.stdout.bytes.clone()).unwrap()
+    String::from_utf8(bytes(&outcome.stdout)).unwrap()
+}
+
+/// All captured bytes of a stream, after a check that its parts fit together.
+pub(crate) fn bytes(captured: &CapturedStream) -> Vec<u8> {
+    let size = captured.size as usize;
+    assert_eq!(captured.head.len(), size.min(STREAM_HEAD), "{captured:?}");
+    assert_eq!(captured.file.is_some(), size > STREAM_HEAD, "{captured:?}");
+    match &captured.file {
+        Some(file) => {
+            let mut bytes = Vec::new();
+            file.as_ref().read_to_end(&mut bytes).unwrap();
+            file.as_ref().rewind().unwrap();
+            assert_eq!(bytes.len(), size);
+            assert!(bytes.starts_with(&captured.head));
+            bytes
+        }
+        None => captured.head.clone(),
+    }
 }
 
 #[track_caller]

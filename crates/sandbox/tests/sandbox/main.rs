@@ -7,10 +7,13 @@
 // Clippy allows unwrap in test functions, but not in the functions that they call.
 #![allow(clippy::unwrap_used)]
 
+mod cell_harness;
 mod harness;
 
 mod command_environment;
 mod exit_status;
+mod live_output;
+mod long_output;
 mod streams;
 
 mod cgroup;

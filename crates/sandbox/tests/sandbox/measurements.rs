@@ -93,7 +93,7 @@ fn memory_of_a_command_does_not_include_buffers_of_the_warden() {
         max_captured_bytes: 40 << 20,
         ..command(&["cat"])
     };
-    assert_eq!(run_in(&mut warden, &large).stdout.bytes.len(), 40 << 20);
+    assert_eq!(run_in(&mut warden, &large).stdout.size, 40 << 20);
     let after = run_in(&mut warden, &command(&["true"])).memory;
     assert!(after < before + MIB, "{before} before, {after} after");
 }

@@ -112,7 +112,7 @@ fn a_run_is_abandoned_when_the_keep_alive_expires() {
     );
     let outcome = run_in(&mut warden, &sh("echo ran"));
     assert_eq!(
-        (outcome.reason, outcome.stdout.bytes),
+        (outcome.reason, outcome.stdout.head),
         (CommandEndReason::Abandoned, Vec::new())
     );
     warden.control().keep_alive_for(Duration::from_secs(60)).unwrap();

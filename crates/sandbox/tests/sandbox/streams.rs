@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox::{CommandEndReason, CommandInput, CommandLimits, CommandSpec};
 
-use crate::harness::{command, folder, limited, python, run, sh, stdout};
+use crate::harness::{bytes, command, folder, limited, python, run, sh, stdout};
 
 #[test]
 fn input_reaches_the_command() {
@@ -12,11 +12,11 @@ fn input_reaches_the_command() {
     for input in [&b"hello\n"[..], b"\0\xff\x80", b"x"] {
         spec.input = CommandInput::Bytes(input.to_vec());
         let outcome = run(&spec);
-        assert_eq!(outcome.stdout.bytes, input);
+        assert_eq!(outcome.stdout.head, input);
         assert_eq!((outcome.exit_code, outcome.stdout.truncated), (Some(0), false));
     }
     spec.input = CommandInput::Bytes(Vec::new());
-    assert_eq!(run(&spec).stdout.bytes, b"");
+    assert_eq!(run(&spec).stdout.head, b"");
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn large_input_reaches_the_command() {
             ..command(&["cat"])
         });
         assert!(
-            outcome.stdout.bytes == large,
+            bytes(&outcome.stdout) == large,
             "{} bytes came back",
-            outcome.stdout.bytes.len()
+            outcome.stdout.size
         );
     }
 }
@@ -52,8 +52,8 @@ fn unread_input_does_not_block() {
 #[test]
 fn both_streams_are_captured_byte_for_byte() {
     let outcome = run(&sh(r"printf 'a\000\377b'; printf '\376\000' >&2"));
-    assert_eq!(outcome.stdout.bytes, b"a\0\xffb");
-    assert_eq!(outcome.stderr.bytes, b"\xfe\0");
+    assert_eq!(outcome.stdout.head, b"a\0\xffb");
+    assert_eq!(outcome.stderr.head, b"\xfe\0");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn output_beyond_the_capture_limit_is_discarded() {
         (outcome.reason, outcome.exit_code),
         (CommandEndReason::Exited, Some(5))
     );
-    assert!(outcome.stdout.bytes == vec![b'o'; 100_000] && outcome.stdout.truncated);
-    assert!(outcome.stderr.bytes == vec![b'e'; 100_000] && outcome.stderr.truncated);
+    assert!(bytes(&outcome.stdout) == vec![b'o'; 100_000] && outcome.stdout.truncated);
+    assert!(bytes(&outcome.stderr) == vec![b'e'; 100_000] && outcome.stderr.truncated);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_command_beyond_its_output_limit_is_ended() {
         let outcome = run(&limited(sh(script), limits));
         assert_eq!(outcome.reason, CommandEndReason::OutputLimit, "{script}");
         let (stdout, stderr) = (outcome.stdout, outcome.stderr);
-        assert_eq!(stdout.bytes.len() + stderr.bytes.len(), 50_000, "{script}");
+        assert_eq!(stdout.size + stderr.size, 50_000, "{script}");
         assert!(stdout.truncated || stderr.truncated, "{script}");
         assert!(outcome.wall < Duration::from_secs(20), "{script}");
     }
@@ -108,17 +108,13 @@ fn a_command_beyond_its_output_limit_is_ended() {
 
 #[test]
 fn output_of_exactly_the_limit_is_allowed() {
-    fn check(limit: u64, expected: CommandEndReason, kept: usize) {
+    fn check(limit: u64, expected: CommandEndReason, kept: u64) {
         let limits = CommandLimits {
             output: Some(limit),
             ..CommandLimits::default()
         };
         let outcome = run(&limited(sh("printf 12345"), limits));
-        assert_eq!(
-            (outcome.reason, outcome.stdout.bytes.len()),
-            (expected, kept),
-            "{limit}"
-        );
+        assert_eq!((outcome.reason, outcome.stdout.size), (expected, kept), "{limit}");
     }
     check(5, CommandEndReason::Exited, 5);
     check(4, CommandEndReason::OutputLimit, 4);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{AttemptEnd, TaskId, TaskStatus};
+use model::{AttemptEnd, ExecutingAttempt, GroupName, Report, StoreAge, TaskId, TaskStatus};
 use tokio::sync::broadcast::Receiver;
 
 use super::MAX_ATTEMPTS;
-use super::fake_executor::FakeExecutor;
+use super::fake_executor::{FakeExecutor, completed};
 use super::fixtures::{add_task, new_task, success, task_spec};
 use crate::{ChangeEvent, NewTaskRecord, TaskStore};
 
@@ -17,6 +17,7 @@ struct ReceivedEvents {
     status_changes: BTreeMap<TaskId, Vec<TaskStatus>>,
     revoked_from: Vec<String>,
     tasks_queued: usize,
+    groups_changed: Vec<String>,
 }
 
 /// Receives all events of earlier changes. To find their end, it adds one more task (the mark) and waits for its
@@ -41,6 +42,7 @@ async fn receive_events(
                 break;
             }
             ChangeEvent::TasksQueued(count) => received.tasks_queued += count,
+            ChangeEvent::GroupChanged(key) => received.groups_changed.push(key.group.to_string()),
             ChangeEvent::EventsLost => panic!("nothing happened that could lose events"),
         }
     }
@@ -68,6 +70,7 @@ pub async fn added_tasks_are_published(store: Arc<dyn TaskStore>) {
         status_changes,
         revoked_from: vec![],
         tasks_queued: 2,
+        groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
     store.add(tasks.to_vec()).await.unwrap();
@@ -114,6 +117,7 @@ pub async fn revoked_attempts_are_published(store: Arc<dyn TaskStore>) {
         status_changes,
         revoked_from: vec!["e".into()],
         tasks_queued: 0,
+        groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
 }
@@ -138,8 +142,49 @@ pub async fn released_tasks_are_published(store: Arc<dyn TaskStore>) {
         status_changes: [(id, statuses)].into(),
         revoked_from: vec![],
         tasks_queued: MAX_ATTEMPTS as usize,
+        groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
+}
+
+/// A commit that changes many tasks of a group publishes the group once.
+pub async fn changed_groups_are_published_once(store: Arc<dyn TaskStore>) {
+    let mut subscription = store.subscribe();
+    let mut groups_changed = async || receive_events(&store, &mut subscription).await.groups_changed;
+    let mut spec = task_spec();
+    spec.group = Some(GroupName::new("g").unwrap());
+    let tasks: Vec<_> = (0..5).map(|_| new_task(spec.clone())).collect();
+    store.add(tasks.clone()).await.unwrap();
+    assert_eq!(groups_changed().await, ["g"], "add");
+    store.add(tasks.clone()).await.unwrap();
+    assert_eq!(groups_changed().await, [""; 0], "add again");
+    let mut executor = FakeExecutor::new(&store, "e");
+    let assigned = executor.claim(5).await;
+    assert_eq!(groups_changed().await, [""; 0], "claim");
+    executor.running.clear();
+    let finished = Report {
+        complete: assigned[..2]
+            .iter()
+            .map(|assigned| completed(assigned.attempt_id, AttemptEnd::Result(success())))
+            .collect(),
+        // The third one is given back.
+        executing: assigned[3..]
+            .iter()
+            .map(|assigned| ExecutingAttempt {
+                attempt_id: assigned.attempt_id,
+                status: Some(TaskStatus::Running),
+            })
+            .collect(),
+        ..executor.next_report()
+    };
+    executor.send(finished).await;
+    assert_eq!(groups_changed().await, ["g"], "report");
+    let ids = tasks.iter().map(|task| task.id).collect();
+    assert_eq!(store.cancel_many(ids).await.unwrap(), 3);
+    assert_eq!(groups_changed().await, ["g"], "cancel");
+    let retired = store.apply_retention(StoreAge(i64::MAX), StoreAge(0), 100).await;
+    assert!(retired.unwrap().tasks >= 5);
+    assert_eq!(groups_changed().await, ["g"], "retention");
 }
 
 pub async fn refused_adds_publish_nothing(store: Arc<dyn TaskStore>) {

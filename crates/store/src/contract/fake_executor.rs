@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::{
     Assignment, AttemptEnd, AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorInfo,
-    ExecutorName, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskId,
-    TaskResult, TaskStatus,
+    ExecutorName, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskForm,
+    TaskId, TaskResult, TaskStatus,
 };
 
 use crate::{HandledReport, ObservedSession, TaskStore};
@@ -26,6 +26,7 @@ pub struct FakeExecutor {
     pub acked: ReportSeq,
     pub running: Vec<ExecutingAttempt>,
     pub capacity: Option<Capacity>,
+    pub newest_form: TaskForm,
 }
 
 impl FakeExecutor {
@@ -38,6 +39,7 @@ impl FakeExecutor {
             acked: ReportSeq(0),
             running: vec![],
             capacity: Some(CAPACITY),
+            newest_form: TaskForm::NEWEST,
         }
     }
 
@@ -59,6 +61,7 @@ impl FakeExecutor {
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: self.capacity,
+                newest_form: self.newest_form,
             },
             intent: ReportIntent::Stay,
         }
@@ -101,7 +104,7 @@ impl FakeExecutor {
     pub async fn end_attempt(&mut self, attempt_id: AttemptId, end: AttemptEnd) -> HandledReport {
         self.running.retain(|running| running.attempt_id != attempt_id);
         let report = Report {
-            complete: vec![CompletedAttempt { attempt_id, end }],
+            complete: vec![completed(attempt_id, end)],
             ..self.next_report()
         };
         self.send(report).await
@@ -136,6 +139,16 @@ impl FakeExecutor {
         let expired = self.store.expire(self.observed()).await.unwrap();
         assert!(expired.is_some(), "the session was live");
         *self = FakeExecutor::new(&self.store, self.name.as_str());
+    }
+}
+
+/// The end of an attempt of a task that has the current form.
+pub fn completed(attempt_id: AttemptId, end: AttemptEnd) -> CompletedAttempt {
+    let form = TaskForm::CURRENT;
+    CompletedAttempt {
+        attempt_id,
+        form,
+        end,
     }
 }
 

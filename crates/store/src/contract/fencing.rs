@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use model::{
-    AttemptEnd, AttemptId, AttemptNumber, CompletedAttempt, ExecutingAttempt, Health, Report, ReportAnswer,
-    ReportIntent, ReportSeq, SessionId, TaskId, TaskStatus,
+    AttemptEnd, AttemptId, AttemptNumber, ExecutingAttempt, Health, Report, ReportAnswer, ReportIntent,
+    ReportSeq, SessionId, TaskId, TaskStatus,
 };
 
-use super::fake_executor::{CAPACITY, FakeExecutor, instructions};
+use super::fake_executor::{CAPACITY, FakeExecutor, completed, instructions};
 use super::fixtures::{add_task, attempt_result, get_task, success, task_status};
 use crate::TaskStore;
 
@@ -93,28 +93,20 @@ pub async fn a_restarted_executor_delivers_results_and_releases_the_rest(store: 
         .collect();
     let mut successor = FakeExecutor::new(&store, "e");
     let complete = vec![
-        CompletedAttempt {
-            attempt_id: handouts[0],
-            end: AttemptEnd::Result(attempt_result(AttemptNumber(1), "spooled")),
-        },
-        CompletedAttempt {
-            attempt_id: handouts[1],
-            end: AttemptEnd::Broken("the spool says so".into()),
-        },
+        completed(
+            handouts[0],
+            AttemptEnd::Result(attempt_result(AttemptNumber(1), "spooled")),
+        ),
+        completed(handouts[1], AttemptEnd::Broken("the spool says so".into())),
     ];
     let report = Report {
         succeeds: Some(former.session),
         complete,
-        // An attempt of a former session is not held any more, even if the report lists it as executing.
-        executing: vec![ExecutingAttempt {
-            attempt_id: handouts[2],
-            status: Some(TaskStatus::Running),
-        }],
         ..successor.next_report()
     };
     let reported = store.report(report.clone()).await.unwrap();
     assert_eq!(reported.finished.len(), 1);
-    assert_eq!(instructions(reported).delete, handouts);
+    assert_eq!(instructions(reported).delete, handouts[..2]);
     assert_eq!(
         get_task(&*store, ended).await.result,
         Some(attempt_result(AttemptNumber(1), "spooled"))
@@ -128,7 +120,7 @@ pub async fn a_restarted_executor_delivers_results_and_releases_the_rest(store: 
     // The executor repeats a report whose answer it did not receive. That causes no further loss.
     let again = store.report(report).await.unwrap();
     assert!(again.finished.is_empty());
-    assert_eq!(instructions(again).delete, handouts);
+    assert_eq!(instructions(again).delete, handouts[..2]);
     assert_eq!(get_task(&*store, broken).await, lost);
     assert_eq!(get_task(&*store, dropped).await, waited);
     // The former session has ended.
@@ -171,10 +163,7 @@ pub async fn leaving_releases_all_held_tasks(store: Arc<dyn TaskStore>) {
     let last_report = Report {
         intent: ReportIntent::Leave,
         vacant: 4,
-        complete: vec![CompletedAttempt {
-            attempt_id: handouts[0],
-            end: AttemptEnd::Result(success()),
-        }],
+        complete: vec![completed(handouts[0], AttemptEnd::Result(success()))],
         executing: vec![ExecutingAttempt {
             attempt_id: handouts[1],
             status: None,
@@ -204,10 +193,7 @@ pub async fn an_expired_session_is_answered_ended(store: Arc<dyn TaskStore>) {
     assert_eq!(store.expire(executor.observed()).await.unwrap(), Some(1));
     assert_eq!(store.executors().await.unwrap()[0].health, Health::Gone);
     let late = Report {
-        complete: vec![CompletedAttempt {
-            attempt_id,
-            end: AttemptEnd::Result(success()),
-        }],
+        complete: vec![completed(attempt_id, AttemptEnd::Result(success()))],
         vacant: 1,
         ..executor.next_report()
     };
@@ -256,10 +242,7 @@ pub async fn only_the_current_holder_can_finish_a_task(store: Arc<dyn TaskStore>
     };
     for wrong in [first, mixed, former] {
         let report = Report {
-            complete: vec![CompletedAttempt {
-                attempt_id: wrong,
-                end: AttemptEnd::Result(success()),
-            }],
+            complete: vec![completed(wrong, AttemptEnd::Result(success()))],
             executing: vec![ExecutingAttempt {
                 attempt_id: second,
                 status: None,
@@ -320,4 +303,79 @@ pub async fn an_executor_name_is_free_after_expiry(store: Arc<dyn TaskStore>) {
     let sessions = store.live_sessions().await.unwrap();
     assert_eq!(sessions, [executor.observed()]);
     assert_ne!(sessions[0].session, former);
+}
+
+/// A restarted executor may have results that it cannot report yet, because it still uploads their blobs. It lists their
+/// attempts as executing, under their earlier session.
+pub async fn a_restarted_executor_keeps_the_attempts_that_it_names(store: Arc<dyn TaskStore>) {
+    let (named, unnamed) = (add_task(&*store).await, add_task(&*store).await);
+    let mut former = FakeExecutor::new(&store, "e");
+    let handouts: Vec<_> = former
+        .claim(2)
+        .await
+        .iter()
+        .map(|assigned| assigned.attempt_id)
+        .collect();
+    let mut successor = FakeExecutor::new(&store, "e");
+    successor.running = vec![ExecutingAttempt {
+        attempt_id: handouts[0],
+        status: Some(TaskStatus::Running),
+    }];
+    let report = Report {
+        succeeds: Some(former.session),
+        ..successor.next_report()
+    };
+    // The answer may be lost, so the report comes twice.
+    let answer = instructions(store.report(report.clone()).await.unwrap());
+    assert_eq!(answer.delete, []);
+    assert_eq!(instructions(successor.send(report).await).delete, []);
+    let task = get_task(&*store, named).await;
+    assert_eq!(
+        (task.status, task.session),
+        (TaskStatus::Running, Some(former.session))
+    );
+    let released = get_task(&*store, unnamed).await;
+    assert_eq!((released.status, released.session), (TaskStatus::Retrying, None));
+    let answer = instructions(successor.finish(handouts[0], success()).await);
+    assert_eq!(answer.delete, [handouts[0]]);
+    assert_eq!(get_task(&*store, named).await.result, Some(success()));
+}
+
+/// What a restarted executor holds of its earlier session is released like everything else that it holds.
+pub async fn attempts_of_an_earlier_session_are_released(store: Arc<dyn TaskStore>) {
+    for way in ["unnamed", "leave", "expire"] {
+        let id = add_task(&*store).await;
+        let mut former = FakeExecutor::new(&store, "e");
+        let attempt_id = former.claim_one().await;
+        let mut successor = FakeExecutor::new(&store, "e");
+        successor.running = former.running.clone();
+        let report = Report {
+            succeeds: Some(former.session),
+            ..successor.next_report()
+        };
+        successor.send(report).await;
+        assert!(get_task(&*store, id).await.session.is_some(), "{way}");
+        match way {
+            // No session can run it any more, so it is not handed out again.
+            "unnamed" => {
+                successor.running.clear();
+                assert_eq!(successor.claim(0).await, []);
+            }
+            "leave" => {
+                let report = Report {
+                    intent: ReportIntent::Leave,
+                    ..successor.next_report()
+                };
+                let answer = instructions(successor.send(report).await);
+                assert_eq!(answer.delete, [attempt_id]);
+            }
+            _ => successor.expire().await,
+        }
+        let task = get_task(&*store, id).await;
+        assert_eq!((task.status, task.session), (TaskStatus::Retrying, None), "{way}");
+        store.cancel(id).await.unwrap();
+        if way == "unnamed" {
+            successor.expire().await;
+        }
+    }
 }

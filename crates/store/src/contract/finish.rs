@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use model::{AttemptEnd, AttemptNumber, CompletedAttempt, Report, TaskStatus};
+use model::{AttemptEnd, AttemptNumber, Report, TaskStatus};
 
 use super::MAX_ATTEMPTS;
-use super::fake_executor::{FakeExecutor, instructions};
+use super::fake_executor::{FakeExecutor, completed, instructions};
 use super::fixtures::{add_task, compile_failure, get_task, run_failure, success, task_status};
 use crate::TaskStore;
 
@@ -110,10 +110,7 @@ pub async fn a_repeated_report_commits_its_results_once(store: Arc<dyn TaskStore
     let attempt_id = executor.claim_one().await;
     executor.running.clear();
     let report = Report {
-        complete: vec![CompletedAttempt {
-            attempt_id,
-            end: AttemptEnd::Result(success()),
-        }],
+        complete: vec![completed(attempt_id, AttemptEnd::Result(success()))],
         vacant: 1,
         ..executor.next_report()
     };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use model::{
-    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, Limits, NetworkName, Outcome,
-    OutcomeReason, StepCommand, StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec, TaskStatus, UserName,
-    WorkspacePath,
+    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, GroupKey, GroupName,
+    GroupState, KeptFile, Labels, Limits, NetworkName, Outcome, OutcomeReason, StatusCounts, StepCommand,
+    StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec, TaskStatus, UserName, WorkspacePath,
 };
 
 use crate::{BlobFile, NewTaskRecord, StoreError, TaskStore};
@@ -43,7 +43,37 @@ pub fn task_spec() -> TaskSpec {
         },
         source: BTreeMap::from([task_file("a.c", Content::Inline(Bytes::from_static(b"main(){}")))]),
         data: BTreeMap::new(),
+        keep: vec![],
+        labels: Labels::default(),
+        group: None,
+        attempts: None,
+        retry_of: None,
     }
+}
+
+pub fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+    Labels::new(pairs.iter().map(pair).collect()).unwrap()
+}
+
+/// A group of the user of [`task_spec`].
+pub fn group_key(group: &str) -> GroupKey {
+    GroupKey {
+        user: task_spec().user,
+        group: GroupName::new(group).unwrap(),
+    }
+}
+
+/// The counters without those that are 0.
+pub fn counted(counts: &StatusCounts) -> StatusCounts {
+    let counted = counts.iter().filter(|(_, count)| **count > 0);
+    counted.map(|(status, count)| (*status, *count)).collect()
+}
+
+/// The state of a group of the user of [`task_spec`]; panics if it has no tasks.
+pub async fn get_group(store: &dyn TaskStore, group: &str) -> GroupState {
+    let found = store.group(group_key(group)).await.unwrap();
+    found.expect("the group has tasks")
 }
 
 pub fn task_file(path: &str, content: Content) -> (WorkspacePath, TaskFile) {
@@ -58,6 +88,7 @@ pub fn new_task(spec: TaskSpec) -> NewTaskRecord {
     NewTaskRecord {
         id: TaskId(uuid::Uuid::now_v7()),
         digest: [7; 32],
+        legacy_digest: None,
         spec,
     }
 }
@@ -100,8 +131,8 @@ pub fn outcome(exit_code: i32) -> Outcome {
         cpu: Duration::from_micros(3456),
         memory: 1 << 20,
         stdout: CapturedOutput {
-            bytes: Bytes::from_static(b"out"),
             truncated: true,
+            ..CapturedOutput::small("out")
         },
         stderr: CapturedOutput::default(),
     }
@@ -111,6 +142,7 @@ pub fn success() -> TaskResult {
     TaskResult {
         compile: Some(outcome(0)),
         execute: Some(outcome(0)),
+        ..TaskResult::default()
     }
 }
 
@@ -118,23 +150,38 @@ pub fn run_failure() -> TaskResult {
     TaskResult {
         compile: Some(outcome(0)),
         execute: Some(outcome(1)),
+        ..TaskResult::default()
     }
 }
 
 pub fn compile_failure() -> TaskResult {
     TaskResult {
         compile: Some(outcome(1)),
-        execute: None,
+        ..TaskResult::default()
     }
 }
 
 /// A successful result whose output names its attempt.
 pub fn attempt_result(attempt: AttemptNumber, mark: &str) -> TaskResult {
     let mut execute = outcome(0);
-    execute.stdout.bytes = Bytes::from(format!("{attempt} {mark}"));
+    execute.stdout = CapturedOutput::small(format!("{attempt} {mark}"));
     TaskResult {
-        compile: None,
         execute: Some(execute),
+        ..TaskResult::default()
+    }
+}
+
+/// A successful result with these blobs as its kept files.
+pub fn result_with_files(blobs: &[BlobHash]) -> TaskResult {
+    let file = |(index, blob): (usize, &BlobHash)| KeptFile {
+        path: WorkspacePath::new(format!("out/{index}")).unwrap(),
+        size: 1,
+        blob: *blob,
+        executable: false,
+    };
+    TaskResult {
+        files: blobs.iter().enumerate().map(file).collect(),
+        ..success()
     }
 }
 

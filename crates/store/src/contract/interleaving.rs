@@ -19,6 +19,8 @@ use crate::TaskStore;
 
 /// How many executors a history has.
 const EXECUTORS: usize = 3;
+/// How many groups a history has.
+const GROUPS: usize = 2;
 
 /// One event of a random history in the model-based store test, like an added task, a report or a restart.
 #[derive(Clone, Debug)]
@@ -26,10 +28,21 @@ enum HistoryEvent {
     Add {
         count: usize,
         priority: i32,
+        /// The number of the group; `GROUPS` for none.
+        group: usize,
+    },
+    /// Adds a task that repeats the task with this index, modulo the number of tasks.
+    Retry {
+        task: usize,
     },
     /// Cancels the task with this index, modulo the number of tasks.
     Cancel {
         task: usize,
+    },
+    /// Cancels this task and the next ones in one call.
+    CancelMany {
+        first: usize,
+        count: usize,
     },
     Report {
         executor: usize,
@@ -122,7 +135,10 @@ where
 fn event() -> impl Strategy<Value = HistoryEvent> {
     let executor = 0..EXECUTORS;
     prop_oneof![
-        3 => (1..4_usize, -1..2).prop_map(|(count, priority)| HistoryEvent::Add { count, priority }),
+        3 => (1..4_usize, -1..2, 0..=GROUPS)
+            .prop_map(|(count, priority, group)| HistoryEvent::Add { count, priority, group }),
+        1 => (0..50_usize).prop_map(|task| HistoryEvent::Retry { task }),
+        1 => (0..50_usize, 0..4_usize).prop_map(|(first, count)| HistoryEvent::CancelMany { first, count }),
         1 => (0..50_usize).prop_map(|task| HistoryEvent::Cancel { task }),
         10 => (executor.clone(), 0..3_u32, vec(action(), 6), delivery())
             .prop_map(|(executor, vacant, actions, delivery)| HistoryEvent::Report { executor, vacant, actions, delivery }),

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use model::{
-    AttemptEnd, AttemptNumber, CompletedAttempt, MAX_PLATFORM_FAILURES, Report, ReportAnswer, ReportSeq,
-    SessionId, TaskStatus,
+    AttemptEnd, AttemptNumber, MAX_PLATFORM_FAILURES, Report, ReportAnswer, ReportSeq, SessionId, TaskStatus,
 };
 
 use super::MAX_ATTEMPTS;
-use super::fake_executor::{FakeExecutor, instructions};
+use super::fake_executor::{FakeExecutor, completed, instructions};
 use super::fixtures::{add_task, get_task, success, task_status};
 use crate::{ObservedSession, TaskStore};
 
@@ -125,10 +124,7 @@ pub async fn a_task_ends_after_too_many_lost_attempts(store: Arc<dyn TaskStore>)
     executor.expire().await;
     let attempt_id = executor.claim_one().await;
     let mut successor = FakeExecutor::new(&store, "e");
-    let killed = CompletedAttempt {
-        attempt_id,
-        end: AttemptEnd::Broken("killed".into()),
-    };
+    let killed = completed(attempt_id, AttemptEnd::Broken("killed".into()));
     let report = Report {
         succeeds: Some(executor.session),
         complete: vec![killed],

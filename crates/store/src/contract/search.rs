@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use model::{SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime, UserName};
+use model::{
+    GroupName, OutcomeReason, SortOrder, StepCommand, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
+    UserName,
+};
 
 use super::fake_executor::FakeExecutor;
-use super::fixtures::{add_task, add_task_with, get_task, new_task, run_failure, success, task_spec};
+use super::fixtures::{add_task, add_task_with, get_task, labels, new_task, run_failure, success, task_spec};
 use super::paging::read_all_pages;
 use crate::{NewTaskRecord, TaskStore};
 
@@ -284,6 +287,157 @@ pub async fn by_text(store: Arc<dyn TaskStore>) {
     ] {
         assert_eq!(search_ids(&store, query(text)).await, expected, "{text:?}");
     }
+}
+
+pub async fn by_label(store: Arc<dyn TaskStore>) {
+    let mut ids = vec![];
+    for (name, pairs) in [
+        ("ada", &[("hw", "3"), ("term", "a")][..]),
+        ("ada", &[("hw", "3"), ("term", "b")]),
+        ("bob", &[("hw", "3")]),
+        ("bob", &[("hw", "33"), ("3", "hw")]),
+        ("ada", &[]),
+    ] {
+        let id = add_task_with(&*store, |spec| {
+            spec.user = UserName::new(name).unwrap();
+            spec.labels = labels(pairs);
+        });
+        ids.push(id.await);
+    }
+    for (name, pairs, expected) in [
+        (None, &[("hw", "3")][..], &ids[..3]),
+        (Some("ada"), &[("hw", "3")], &ids[..2]),
+        (Some("bob"), &[("hw", "3")], &ids[2..3]),
+        (None, &[("hw", "3"), ("term", "b")], &ids[1..2]),
+        (Some("ada"), &[("hw", "3"), ("term", "a")], &ids[..1]),
+        (None, &[("hw", "33")], &ids[3..4]),
+        (None, &[("hw", "")], &[]),
+        (Some("eve"), &[("hw", "3")], &[]),
+    ] {
+        let query = TaskQuery {
+            user: name.and_then(user),
+            labels: labels(pairs),
+            ..TaskQuery::default()
+        };
+        assert_eq!(search_ids(&store, query.clone()).await, expected, "{query:?}");
+        // Together with conditions that have indexes of their own.
+        let named = TaskQuery {
+            ids: ids.clone(),
+            ..query.clone()
+        };
+        assert_eq!(search_ids(&store, named).await, expected);
+        let pages = read_all_pages(&store, TaskQuery { limit: 1, ..query }).await;
+        assert_eq!(pages.len(), expected.len());
+    }
+    let oldest = TaskQuery {
+        order: SortOrder::Oldest,
+        ..TaskQuery::default()
+    };
+    let page = store.search(oldest).await.unwrap();
+    assert_eq!(page.tasks[0].labels, labels(&[("hw", "3"), ("term", "a")]));
+    assert_eq!(page.tasks[4].labels, labels(&[]));
+}
+
+pub async fn by_group(store: Arc<dyn TaskStore>) {
+    let mut ids = vec![];
+    for (name, group) in [
+        ("ada", Some("g")),
+        ("bob", Some("g")),
+        ("ada", Some("h")),
+        ("ada", None),
+        ("ada", Some("g")),
+    ] {
+        let id = add_task_with(&*store, |spec| {
+            spec.user = UserName::new(name).unwrap();
+            spec.group = group.map(|group| GroupName::new(group).unwrap());
+            spec.labels = labels(&[("a", "b")]);
+        });
+        ids.push(id.await);
+    }
+    store.cancel(ids[0]).await.unwrap();
+    let group = GroupName::new("g").ok();
+    let query = TaskQuery {
+        group: group.clone(),
+        ..TaskQuery::default()
+    };
+    assert_eq!(search_ids(&store, query.clone()).await, [ids[0], ids[1], ids[4]]);
+    let of_ada = TaskQuery {
+        user: user("ada"),
+        ..query.clone()
+    };
+    assert_eq!(search_ids(&store, of_ada.clone()).await, [ids[0], ids[4]]);
+    let pending = TaskQuery {
+        statuses: vec![TaskStatus::Pending],
+        labels: labels(&[("a", "b")]),
+        ..of_ada.clone()
+    };
+    assert_eq!(search_ids(&store, pending.clone()).await, [ids[4]]);
+    let other_label = TaskQuery {
+        labels: labels(&[("a", "c")]),
+        ..pending
+    };
+    assert_eq!(search_ids(&store, other_label).await, []);
+    let named = TaskQuery {
+        ids: ids.clone(),
+        ..query.clone()
+    };
+    assert_eq!(search_ids(&store, named).await, [ids[0], ids[1], ids[4]]);
+    assert_eq!(
+        read_all_pages(&store, TaskQuery { limit: 1, ..of_ada })
+            .await
+            .len(),
+        2
+    );
+    let listed = store.search(query).await.unwrap();
+    assert!(listed.tasks.iter().all(|summary| summary.group == group));
+}
+
+pub async fn by_reason(store: Arc<dyn TaskStore>) {
+    let mut executor = FakeExecutor::new(&store, "e");
+    let mut ids = vec![];
+    for reason in [
+        OutcomeReason::Exited,
+        OutcomeReason::TimeLimit,
+        OutcomeReason::MemoryLimit,
+    ] {
+        ids.push(add_task(&*store).await);
+        let attempt_id = executor.claim_one().await;
+        let mut result = run_failure();
+        result.execute.as_mut().unwrap().reason = reason;
+        executor.finish(attempt_id, result).await;
+    }
+    let (cancelled, waiting) = (add_task(&*store).await, add_task(&*store).await);
+    store.cancel(cancelled).await.unwrap();
+    let query = |reasons: &[OutcomeReason]| TaskQuery {
+        reasons: reasons.to_vec(),
+        ..TaskQuery::default()
+    };
+    let slow = query(&[OutcomeReason::TimeLimit]);
+    assert_eq!(search_ids(&store, slow.clone()).await, [ids[1]]);
+    assert_eq!(
+        store.search(slow).await.unwrap().tasks[0].reason,
+        Some(OutcomeReason::TimeLimit)
+    );
+    let limits = query(&[OutcomeReason::TimeLimit, OutcomeReason::MemoryLimit]);
+    assert_eq!(search_ids(&store, limits).await, ids[1..]);
+    let page = store.search(TaskQuery::default()).await.unwrap();
+    let shown: Vec<_> = page.tasks[..2]
+        .iter()
+        .map(|task| (task.id, task.reason))
+        .collect();
+    assert_eq!(shown, [(waiting, None), (cancelled, None)]);
+}
+
+pub async fn by_whether_it_was_retried(store: Arc<dyn TaskStore>) {
+    let first = add_task(&*store).await;
+    let second = add_task_with(&*store, |spec| spec.retry_of = Some(first)).await;
+    let query = |retried| TaskQuery {
+        retried,
+        ..TaskQuery::default()
+    };
+    assert_eq!(search_ids(&store, query(Some(true))).await, [first]);
+    assert_eq!(search_ids(&store, query(Some(false))).await, [second]);
+    assert_eq!(search_ids(&store, query(None)).await, [first, second]);
 }
 
 pub async fn by_all_fields_together(store: Arc<dyn TaskStore>) {

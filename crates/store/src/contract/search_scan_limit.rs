@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use model::{ExecutorName, Page, SortOrder, StepCommand, TaskId, TaskQuery, TaskStatus, UserName};
+use model::{ExecutorName, GroupName, Page, SortOrder, StepCommand, TaskId, TaskQuery, TaskStatus, UserName};
 
 use super::SCAN_LIMIT;
 use super::fake_executor::FakeExecutor;
-use super::fixtures::{get_task, new_task, task_spec};
+use super::fixtures::{get_task, labels, new_task, task_spec};
 use super::search::{search_ids, user};
 use crate::TaskStore;
 
@@ -198,5 +198,63 @@ pub async fn a_condition_without_an_index_is_bounded_too(store: Arc<dyn TaskStor
         },
     ] {
         assert_eq!(store.search(nothing).await.unwrap(), Page::default());
+    }
+}
+
+/// A search for a label or a group examines only their tasks, and of these a bounded number for each page.
+pub async fn labels_and_groups_narrow_a_search(store: Arc<dyn TaskStore>) {
+    let marked = |command: &str, name: &str| {
+        let mut spec = task_spec();
+        spec.user = UserName::new(name).unwrap();
+        spec.execute.command = StepCommand::Shell(command.into());
+        spec.labels = labels(&[("a", "b")]);
+        spec.group = GroupName::new("g").ok();
+        new_task(spec)
+    };
+    let needle = store.add(vec![marked("needle", "bob")]).await.unwrap()[0].id;
+    add_tasks(&store, 2 * SCAN_LIMIT, "bob", "hay").await;
+    let by_label = TaskQuery {
+        labels: labels(&[("a", "b")]),
+        text: Some("needle".into()),
+        limit: 10,
+        ..TaskQuery::default()
+    };
+    let by_group = TaskQuery {
+        labels: labels(&[]),
+        group: GroupName::new("g").ok(),
+        ..by_label.clone()
+    };
+    for query in [&by_label, &by_group] {
+        for user in [None, user("bob")] {
+            let query = TaskQuery {
+                user,
+                ..query.clone()
+            };
+            assert_eq!(search_ids(&store, query).await, [needle]);
+        }
+    }
+    let others = (0..SCAN_LIMIT).map(|_| marked("hay", "ada"));
+    store.add(others.collect()).await.unwrap();
+    let own = (0..SCAN_LIMIT).map(|_| marked("hay", "bob"));
+    store.add(own.collect()).await.unwrap();
+    for query in [&by_label, &by_group] {
+        // The tasks of other users are not examined.
+        for (user, pages) in [(None, 3), (user("bob"), 2)] {
+            let mut query = TaskQuery {
+                user,
+                ..query.clone()
+            };
+            for page_number in 1..=pages {
+                let page = store.search(query.clone()).await.unwrap();
+                let is_last = page_number == pages;
+                assert_eq!(
+                    (ids(&page) == [needle], page.complete),
+                    (is_last, is_last),
+                    "{query:?}"
+                );
+                query.after = page.next;
+            }
+            assert_eq!(query.after, None);
+        }
     }
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{BlobHash, ExecutorName, Health, ReportAnswer, StoreAge, TaskId, TaskQuery, TaskStatus};
+use model::{
+    BlobHash, ExecutorName, Health, ReportAnswer, StoreAge, TaskForm, TaskId, TaskQuery, TaskStatus,
+};
 
 use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task, get_task, put_blob, read_blob, success, task_with_blobs};
@@ -74,6 +76,8 @@ pub trait RawDatabase: Sync {
     async fn damage(&self, id: TaskId, damage: TaskRowDamage);
     async fn damage_executor(&self, name: &ExecutorName, damage: ExecutorRowDamage);
     async fn damage_blob(&self, hash: BlobHash, damage: BlobRowDamage);
+    /// Changes the form of the task and of its spec.
+    async fn set_form(&self, id: TaskId, form: TaskForm);
     /// The number of tasks, readable or not.
     async fn count_tasks(&self) -> u64;
     /// The number of rows that the store has recorded as unreadable.

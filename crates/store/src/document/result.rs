@@ -1,24 +1,35 @@
-//! The encoded form of a task's result.
+//! The encoded forms of a task's result.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{CapturedOutput, Outcome, TaskResult};
+use model::{BlobHash, CapturedOutput, FilesLeftOut, KeptFile, Outcome, TaskResult, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use super::raw_bytes::RawBytes;
 
-/// Version 1 of the encoded form in which both stores write a task's result (`TaskResult`).
+/// Version 2 of the encoded form in which both stores write a `TaskResult`: of a long output it holds the first bytes and
+/// the name of the blob with all of it, and it lists the kept files.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ResultDocument<'a> {
+pub(super) struct ResultDocumentV2<'a> {
     #[serde(borrow)]
-    compile: Option<OutcomeDocument<'a>>,
-    execute: Option<OutcomeDocument<'a>>,
+    compile: Option<OutcomeDocument<'a, OutputDocumentV2<'a>>>,
+    execute: Option<OutcomeDocument<'a, OutputDocumentV2<'a>>>,
+    files: Vec<KeptFileDocument<'a>>,
+    files_left_out: FilesLeftOutDocument<'a>,
 }
 
-/// The encoded form of the `Outcome` of one step in a stored task result.
+/// Version 1 of the encoded form in which both stores wrote a task's result (`TaskResult`), with all of its output.
 #[derive(Serialize, Deserialize)]
-struct OutcomeDocument<'a> {
+pub(super) struct ResultDocumentV1<'a> {
+    #[serde(borrow)]
+    compile: Option<OutcomeDocument<'a, OutputDocumentV1<'a>>>,
+    execute: Option<OutcomeDocument<'a, OutputDocumentV1<'a>>>,
+}
+
+/// The encoded form of the `Outcome` of one step in a stored task result. `O` is the form of its outputs.
+#[derive(Serialize, Deserialize)]
+struct OutcomeDocument<'a, O> {
     /// The reason's name. A number would depend on the order of the variants in the model.
     reason: &'a str,
     exit_code: Option<i32>,
@@ -26,31 +37,102 @@ struct OutcomeDocument<'a> {
     wall: Duration,
     cpu: Duration,
     memory: u64,
-    #[serde(borrow)]
-    stdout: CapturedOutputDocument<'a>,
-    stderr: CapturedOutputDocument<'a>,
+    stdout: O,
+    stderr: O,
 }
 
-/// The encoded form of a step's stdout or stderr (`CapturedOutput`) in a stored task result.
+/// The encoded form of a step's stdout or stderr (`CapturedOutput`) in version 2 of a stored task result.
 #[derive(Serialize, Deserialize)]
-struct CapturedOutputDocument<'a> {
+struct OutputDocumentV2<'a> {
+    #[serde(borrow)]
+    head: RawBytes<'a>,
+    size: u64,
+    blob: Option<[u8; 32]>,
+    truncated: bool,
+}
+
+/// The encoded form of a step's stdout or stderr (`CapturedOutput`) in version 1 of a stored task result.
+#[derive(Serialize, Deserialize)]
+struct OutputDocumentV1<'a> {
     #[serde(borrow)]
     bytes: RawBytes<'a>,
     truncated: bool,
 }
 
-impl<'a> From<&'a TaskResult> for ResultDocument<'a> {
-    fn from(result: &'a TaskResult) -> ResultDocument<'a> {
-        let TaskResult { compile, execute } = result;
-        ResultDocument {
+/// The encoded form of a kept file (`KeptFile`) in a stored task result.
+#[derive(Serialize, Deserialize)]
+struct KeptFileDocument<'a> {
+    path: &'a str,
+    size: u64,
+    blob: [u8; 32],
+    executable: bool,
+}
+
+/// The encoded form of what is known about the files that were not kept (`FilesLeftOut`) in a stored task result.
+#[derive(Default, Serialize, Deserialize)]
+struct FilesLeftOutDocument<'a> {
+    count: u64,
+    bytes: u64,
+    /// The reason's name.
+    why: Option<&'a str>,
+}
+
+impl<'a> From<&'a TaskResult> for ResultDocumentV2<'a> {
+    fn from(result: &'a TaskResult) -> ResultDocumentV2<'a> {
+        let TaskResult {
+            compile,
+            execute,
+            files,
+            files_left_out,
+        } = result;
+        ResultDocumentV2 {
             compile: compile.as_ref().map(Into::into),
             execute: execute.as_ref().map(Into::into),
+            files: files.iter().map(Into::into).collect(),
+            files_left_out: FilesLeftOutDocument {
+                count: files_left_out.count,
+                bytes: files_left_out.bytes,
+                why: files_left_out.why.map(model::LeftOutReason::as_str),
+            },
         }
     }
 }
 
-impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
-    fn from(outcome: &'a Outcome) -> OutcomeDocument<'a> {
+impl<'a> From<ResultDocumentV1<'a>> for ResultDocumentV2<'a> {
+    fn from(v1: ResultDocumentV1<'a>) -> ResultDocumentV2<'a> {
+        ResultDocumentV2 {
+            compile: v1.compile.map(OutcomeDocument::upgrade),
+            execute: v1.execute.map(OutcomeDocument::upgrade),
+            files: vec![],
+            files_left_out: FilesLeftOutDocument::default(),
+        }
+    }
+}
+
+impl<'a> OutcomeDocument<'a, OutputDocumentV1<'a>> {
+    fn upgrade(self) -> OutcomeDocument<'a, OutputDocumentV2<'a>> {
+        // Version 1 has no blobs: its head may be longer than `CapturedOutput::MAX_HEAD`, and is everything that was kept.
+        let output = |output: OutputDocumentV1<'a>| OutputDocumentV2 {
+            size: output.bytes.0.len() as u64,
+            head: output.bytes,
+            blob: None,
+            truncated: output.truncated,
+        };
+        OutcomeDocument {
+            reason: self.reason,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            wall: self.wall,
+            cpu: self.cpu,
+            memory: self.memory,
+            stdout: output(self.stdout),
+            stderr: output(self.stderr),
+        }
+    }
+}
+
+impl<'a> From<&'a Outcome> for OutcomeDocument<'a, OutputDocumentV2<'a>> {
+    fn from(outcome: &'a Outcome) -> OutcomeDocument<'a, OutputDocumentV2<'a>> {
         let Outcome {
             reason,
             exit_code,
@@ -74,30 +156,67 @@ impl<'a> From<&'a Outcome> for OutcomeDocument<'a> {
     }
 }
 
-impl<'a> From<&'a CapturedOutput> for CapturedOutputDocument<'a> {
-    fn from(captured: &'a CapturedOutput) -> CapturedOutputDocument<'a> {
-        CapturedOutputDocument {
-            bytes: RawBytes(&captured.bytes),
-            truncated: captured.truncated,
+impl<'a> From<&'a CapturedOutput> for OutputDocumentV2<'a> {
+    fn from(captured: &'a CapturedOutput) -> OutputDocumentV2<'a> {
+        let CapturedOutput {
+            head,
+            size,
+            blob,
+            truncated,
+        } = captured;
+        OutputDocumentV2 {
+            head: RawBytes(head),
+            size: *size,
+            blob: blob.map(|hash| hash.0),
+            truncated: *truncated,
         }
     }
 }
 
-impl TryFrom<ResultDocument<'_>> for TaskResult {
+impl<'a> From<&'a KeptFile> for KeptFileDocument<'a> {
+    fn from(file: &'a KeptFile) -> KeptFileDocument<'a> {
+        let KeptFile {
+            path,
+            size,
+            blob,
+            executable,
+        } = file;
+        KeptFileDocument {
+            path: path.as_str(),
+            size: *size,
+            blob: blob.0,
+            executable: *executable,
+        }
+    }
+}
+
+impl TryFrom<ResultDocumentV2<'_>> for TaskResult {
     type Error = postcard::Error;
 
-    fn try_from(document: ResultDocument<'_>) -> Result<TaskResult, postcard::Error> {
+    fn try_from(document: ResultDocumentV2<'_>) -> Result<TaskResult, postcard::Error> {
+        let FilesLeftOutDocument { count, bytes, why } = document.files_left_out;
+        let why = why.map(str::parse).transpose();
         Ok(TaskResult {
             compile: document.compile.map(Outcome::try_from).transpose()?,
             execute: document.execute.map(Outcome::try_from).transpose()?,
+            files: document
+                .files
+                .into_iter()
+                .map(KeptFile::try_from)
+                .collect::<Result<_, _>>()?,
+            files_left_out: FilesLeftOut {
+                count,
+                bytes,
+                why: why.map_err(|_: String| postcard::Error::SerdeDeCustom)?,
+            },
         })
     }
 }
 
-impl TryFrom<OutcomeDocument<'_>> for Outcome {
+impl<'a> TryFrom<OutcomeDocument<'a, OutputDocumentV2<'a>>> for Outcome {
     type Error = postcard::Error;
 
-    fn try_from(document: OutcomeDocument<'_>) -> Result<Outcome, postcard::Error> {
+    fn try_from(document: OutcomeDocument<'a, OutputDocumentV2<'a>>) -> Result<Outcome, postcard::Error> {
         let OutcomeDocument {
             reason,
             exit_code,
@@ -121,12 +240,38 @@ impl TryFrom<OutcomeDocument<'_>> for Outcome {
     }
 }
 
-impl From<CapturedOutputDocument<'_>> for CapturedOutput {
-    fn from(document: CapturedOutputDocument<'_>) -> CapturedOutput {
-        let CapturedOutputDocument { bytes, truncated } = document;
+impl From<OutputDocumentV2<'_>> for CapturedOutput {
+    fn from(document: OutputDocumentV2<'_>) -> CapturedOutput {
+        let OutputDocumentV2 {
+            head,
+            size,
+            blob,
+            truncated,
+        } = document;
         CapturedOutput {
-            bytes: Bytes::copy_from_slice(bytes.0),
+            head: Bytes::copy_from_slice(head.0),
+            size,
+            blob: blob.map(BlobHash),
             truncated,
         }
+    }
+}
+
+impl TryFrom<KeptFileDocument<'_>> for KeptFile {
+    type Error = postcard::Error;
+
+    fn try_from(document: KeptFileDocument<'_>) -> Result<KeptFile, postcard::Error> {
+        let KeptFileDocument {
+            path,
+            size,
+            blob,
+            executable,
+        } = document;
+        Ok(KeptFile {
+            path: WorkspacePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?,
+            size,
+            blob: BlobHash(blob),
+            executable,
+        })
     }
 }

@@ -5,12 +5,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BlobHash, CompileStep, Content, ExecuteStep, Limits, NetworkName, StepCommand, TaskFile, TaskFiles,
-    TaskSpec, UserName, WorkspacePath,
+    BlobHash, CompileStep, Content, ExecuteStep, GroupName, KeepPattern, Limits, NetworkName, StepCommand,
+    TaskFile, TaskFiles, TaskId, TaskSpec, UserName, WorkspacePath,
 };
 use serde::{Deserialize, Serialize};
 
+use super::labels::LabelsDocument;
 use super::raw_bytes::RawBytes;
+
+/// Version 4 of the encoded form in which both stores write a `TaskSpec`: adds files to keep, labels, the group, the
+/// number of attempts, and the task that this one repeats.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SpecDocumentV4<'a> {
+    #[serde(borrow)]
+    v3: SpecDocumentV3<'a>,
+    keep: Vec<&'a str>,
+    labels: LabelsDocument<'a>,
+    group: Option<&'a str>,
+    attempts: Option<u32>,
+    retry_of: Option<[u8; 16]>,
+}
 
 /// Version 3 of the encoded form in which both stores write a `TaskSpec`: adds the compile step's environment.
 #[derive(Serialize, Deserialize)]
@@ -103,6 +117,32 @@ struct LimitsDocument {
     processes: Option<u32>,
 }
 
+impl<'a> From<&'a TaskSpec> for SpecDocumentV4<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV4<'a> {
+        SpecDocumentV4 {
+            v3: spec.into(),
+            keep: spec.keep.iter().map(KeepPattern::as_str).collect(),
+            labels: (&spec.labels).into(),
+            group: spec.group.as_ref().map(GroupName::as_str),
+            attempts: spec.attempts,
+            retry_of: spec.retry_of.map(|id| id.0.into_bytes()),
+        }
+    }
+}
+
+impl<'a> From<SpecDocumentV3<'a>> for SpecDocumentV4<'a> {
+    fn from(v3: SpecDocumentV3<'a>) -> SpecDocumentV4<'a> {
+        SpecDocumentV4 {
+            v3,
+            keep: vec![],
+            labels: LabelsDocument::default(),
+            group: None,
+            attempts: None,
+            retry_of: None,
+        }
+    }
+}
+
 impl<'a> From<&'a TaskSpec> for SpecDocumentV3<'a> {
     fn from(spec: &'a TaskSpec) -> SpecDocumentV3<'a> {
         let compile_env = spec.compile.iter().flat_map(|step| variables(&step.env));
@@ -167,6 +207,11 @@ impl<'a> From<&'a TaskSpec> for SpecDocumentV1<'a> {
             execute,
             source,
             data,
+            keep: _,
+            labels: _,
+            group: _,
+            attempts: _,
+            retry_of: _,
         } = spec;
         SpecDocumentV1 {
             user: user.as_str(),
@@ -239,11 +284,19 @@ impl From<&Limits> for LimitsDocument {
     }
 }
 
-impl<'a> TryFrom<SpecDocumentV3<'a>> for TaskSpec {
+impl<'a> TryFrom<SpecDocumentV4<'a>> for TaskSpec {
     type Error = postcard::Error;
 
-    fn try_from(document: SpecDocumentV3<'a>) -> Result<TaskSpec, postcard::Error> {
-        let SpecDocumentV3 { v2, compile_env } = document;
+    fn try_from(document: SpecDocumentV4<'a>) -> Result<TaskSpec, postcard::Error> {
+        let SpecDocumentV4 {
+            v3,
+            keep,
+            labels,
+            group,
+            attempts,
+            retry_of,
+        } = document;
+        let SpecDocumentV3 { v2, compile_env } = v3;
         let SpecDocumentV2 {
             v1,
             compile: compile_extension,
@@ -277,8 +330,21 @@ impl<'a> TryFrom<SpecDocumentV3<'a>> for TaskSpec {
             },
             source: into_files(source)?,
             data: into_files(data)?,
+            keep: into_patterns(keep)?,
+            labels: labels.try_into()?,
+            group: group
+                .map(GroupName::new)
+                .transpose()
+                .map_err(|_| postcard::Error::SerdeDeCustom)?,
+            attempts,
+            retry_of: retry_of.map(|bytes| TaskId(uuid::Uuid::from_bytes(bytes))),
         })
     }
+}
+
+fn into_patterns(patterns: Vec<&str>) -> Result<Vec<KeepPattern>, postcard::Error> {
+    let patterns: Result<_, _> = patterns.into_iter().map(KeepPattern::new).collect();
+    patterns.map_err(|_| postcard::Error::SerdeDeCustom)
 }
 
 fn into_files(documents: Vec<FileDocument<'_>>) -> Result<TaskFiles, postcard::Error> {

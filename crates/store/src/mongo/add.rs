@@ -2,26 +2,29 @@
 
 mod batcher;
 mod decide;
+mod repeated;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{AddedTask, BlobHash, ResourceRequest, TaskId, TaskStatus, UnixTime};
+use model::{AddedTask, BlobHash, ResourceRequest, TaskForm, TaskId, TaskStatus, UnixTime};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
 
 pub(super) use self::batcher::AddBatcher;
 use self::decide::{AddDecision, ExistingTask};
+use self::repeated::RepeatedTasks;
 use super::blobs;
 use super::bson_values::{ToBson, binary, uuid};
 use super::content::{self, PreparedContent};
 use super::context::{BLOBS, StoreContext, TASKS};
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
+use super::group_counters::{GroupDeltas, GroupStripe};
 use super::retry::COMMAND_TIMEOUT;
-use super::task_document::TaskDocument;
+use super::task_document::{StoredTask, TaskDocument, label_texts};
 use super::transaction::Transaction;
 use crate::document::encode_spec;
 use crate::{NewTaskRecord, StoreError};
@@ -31,6 +34,10 @@ use crate::{NewTaskRecord, StoreError};
 pub(super) struct PreparedTask {
     id: TaskId,
     digest: [u8; 32],
+    /// The digest of the same request in versions before forms were recorded.
+    legacy_digest: Option<[u8; 32]>,
+    /// The task that this one repeats.
+    retry_of: Option<TaskId>,
     add_time: UnixTime,
     blobs: Vec<BlobHash>,
     document: TaskDocument,
@@ -47,23 +54,34 @@ impl PreparedTask {
     }
 
     fn new(task: NewTaskRecord, content: PreparedContent, add_time: UnixTime) -> PreparedTask {
-        let NewTaskRecord { id, digest, spec } = task;
+        let NewTaskRecord {
+            id,
+            digest,
+            legacy_digest,
+            spec,
+        } = task;
         let (blobs, need) = (spec.blobs(), ResourceRequest::of(&spec));
         let document = TaskDocument {
             id: uuid(id.0),
             digest: Some(binary(digest.to_vec())),
+            form: Some(TaskForm::of(&spec).0.into()),
             user: spec.user.to_string(),
+            group: spec.group.as_ref().map(ToString::to_string),
+            labels: label_texts(&spec.labels),
+            retried: None,
             priority: spec.priority,
             add_time: add_time.0,
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
             status: TaskStatus::Pending.to_string(),
+            reason: None,
             waits: Some(true),
             executor: None,
             session: None,
             attempt: 0,
             lost: 0,
             platform_losses: 0,
+            max_attempts: spec.attempts.map(i64::from),
             need_memory: i64::try_from(need.memory).unwrap_or(i64::MAX),
             need_processes: need.processes.into(),
             given: 0,
@@ -72,13 +90,17 @@ impl PreparedTask {
             finish_time: None,
             finish_age: None,
             trouble: None,
+            ran_on: vec![],
             blobs: blobs.iter().map(|hash| binary(hash.0.to_vec())).collect(),
+            result_blobs: vec![],
             spec: content.content.clone(),
             result: None,
         };
         PreparedTask {
             id,
             digest,
+            legacy_digest,
+            retry_of: spec.retry_of,
             add_time,
             blobs,
             document,
@@ -108,23 +130,38 @@ async fn add(
     let blobs = find_blobs(&context, &batches).await?;
     let AddDecision { replies, new_tasks } = decide::decide(&batches, &existing, &blobs);
     if !new_tasks.is_empty() {
-        write(&context, &new_tasks).await?;
+        let repeated = RepeatedTasks::find(&context, &new_tasks).await?;
+        write(&context, &new_tasks, &repeated).await?;
     }
     Ok(replies)
 }
 
-async fn write(context: &StoreContext, new_tasks: &[&PreparedTask]) -> Result<(), MongoFailure> {
+async fn write(
+    context: &StoreContext,
+    new_tasks: &[&PreparedTask],
+    repeated: &RepeatedTasks,
+) -> Result<(), MongoFailure> {
     let mut transaction = Transaction::default();
-    transaction.insert(TASKS, new_tasks.iter().map(|task| &task.document))?;
+    let documents: Vec<_> = new_tasks.iter().map(|task| repeated.mark_new(task)).collect();
+    transaction.insert(TASKS, &documents)?;
     content::write(new_tasks.iter().map(|task| &task.spec), &mut transaction)?;
     // If retention removes one of the blobs at the same time, both transactions write its document and one of them
     // fails.
-    transaction.update(
+    transaction.update_grouped(
         BLOBS,
         blobs::reference_count_updates(new_tasks.iter().flat_map(|task| &task.blobs), 1),
     )?;
-    let mut deltas = CounterDeltas::default();
-    new_tasks.iter().for_each(|_| deltas.add_pending());
+    transaction.update_grouped(TASKS, repeated.updates())?;
+    let (mut deltas, mut group_deltas) = (CounterDeltas::default(), GroupDeltas::default());
+    for document in &documents {
+        deltas.add_pending();
+        group_deltas.add(&StoredTask::try_from(&**document)?.state);
+    }
+    // Their groups count the new tasks instead.
+    for task in &repeated.stored {
+        group_deltas.remove(&task.state);
+    }
+    transaction.add_to_groups(&group_deltas, GroupStripe::random())?;
     transaction.add_to_counters(&deltas)?;
     transaction.commit(context).await
 }
@@ -134,6 +171,7 @@ async fn write(context: &StoreContext, new_tasks: &[&PreparedTask]) -> Result<()
 struct ExistingTaskFields {
     digest: Binary,
     add_time: i64,
+    form: Option<i64>,
 }
 
 /// The tasks that exist already, read with majority read concern because the caller relies on their durability. A task
@@ -147,7 +185,7 @@ async fn find_existing(
     let found: Vec<RawDocumentBuf> = context
         .tasks()
         .find(doc! { "_id": { "$in": ids } })
-        .projection(doc! { "digest": 1, "add_time": 1 })
+        .projection(doc! { "digest": 1, "add_time": 1, "form": 1 })
         .max_time(COMMAND_TIMEOUT)
         .await?
         .try_collect()
@@ -164,8 +202,13 @@ async fn find_existing(
             .ok()?;
         let id = TaskId(uuid::Uuid::from_bytes(id));
         let existing = match deserialize_from_slice(document.as_bytes()) {
-            Ok(ExistingTaskFields { digest, add_time }) => ExistingTask::Readable {
+            Ok(ExistingTaskFields {
+                digest,
+                add_time,
+                form,
+            }) => ExistingTask::Readable {
                 digest: digest.bytes,
+                has_form: form.is_some(),
                 add_time: UnixTime(add_time),
             },
             Err(error) => {

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use model::{BlobHash, StoreAge};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
+use mongodb::bson::{Binary, Bson, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
 use mongodb::options::{Hint, ReadConcern};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ use super::failure::MongoFailure;
 use super::gridfs;
 use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
 use super::schema::UNUSED_BLOBS_INDEX;
-use super::transaction::Transaction;
+use super::transaction::{GroupedUpdate, Transaction};
 use crate::{BlobStream, StoreError, verified_stream};
 
 /// A document of the MongoDB collection `blobs`: which GridFS file holds a blob's bytes, and how the blob is used.
@@ -43,7 +43,7 @@ pub(super) struct BlobDocument {
     /// Whether the stored bytes were found not to match the hash. Absent if not.
     #[serde(default, skip_serializing_if = "is_false")]
     damaged: bool,
-    /// The number of tasks that use the blob.
+    /// The number of references to the blob: one for each task whose spec, and one for each task whose result names it.
     refs: i64,
 }
 
@@ -53,6 +53,8 @@ fn is_false(value: &bool) -> bool {
 
 /// How many blobs one transaction removes.
 const BLOBS_PER_TRANSACTION: usize = 50;
+/// How many blobs one update changes.
+const BLOBS_PER_UPDATE: usize = 1000;
 
 /// Which blobs of a set of hashes the MongoDB store has, for `has_blobs` and before it adds tasks that need them.
 #[derive(Debug, Default)]
@@ -229,19 +231,29 @@ pub(super) async fn has(
     hashes.iter().map(size).collect()
 }
 
-/// The updates that add `by` to the reference count of a blob for each of its hashes.
+/// The updates that add `by` to the reference count of a blob for each of its hashes. Blobs with the same change share an
+/// update: a result may name thousands of them.
 pub(super) fn reference_count_updates<'h>(
     hashes: impl Iterator<Item = &'h BlobHash>,
     by: i64,
-) -> Vec<Document> {
+) -> Vec<GroupedUpdate> {
     let mut counts: BTreeMap<BlobHash, i64> = BTreeMap::new();
     for hash in hashes {
         *counts.entry(*hash).or_default() += by;
     }
-    counts
-        .into_iter()
-        .map(|(hash, by)| doc! { "q": { "_id": hash.to_bson() }, "u": { "$inc": { "refs": by } } })
-        .collect()
+    let mut blobs_by_change: BTreeMap<i64, Vec<Bson>> = BTreeMap::new();
+    for (hash, by) in counts {
+        blobs_by_change.entry(by).or_default().push(hash.to_bson());
+    }
+    let update = |(by, ids): (i64, Vec<Bson>)| {
+        let parts: Vec<_> = ids.chunks(BLOBS_PER_UPDATE).map(<[Bson]>::to_vec).collect();
+        parts.into_iter().map(move |ids| GroupedUpdate {
+            ids,
+            condition: doc! {},
+            change: doc! { "$inc": { "refs": by } },
+        })
+    };
+    blobs_by_change.into_iter().flat_map(update).collect()
 }
 
 /// Removes up to `limit` blobs that no task uses and that were last used before `unused_since`, at most as many as fit

@@ -1,8 +1,8 @@
 //! Conversions between values of the model and BSON.
 
 use model::{
-    AttemptNumber, BlobHash, ExecutorName, ReportSeq, SessionId, StoreAge, TaskId, TaskStatus, UnixTime,
-    UserName,
+    AttemptNumber, BlobHash, ExecutorName, GroupName, OutcomeReason, ReportSeq, SessionId, StoreAge, TaskId,
+    TaskStatus, UnixTime, UserName,
 };
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Uuid};
@@ -34,6 +34,18 @@ impl ToBson for BlobHash {
 }
 
 impl ToBson for TaskStatus {
+    fn to_bson(&self) -> Bson {
+        self.as_str().into()
+    }
+}
+
+impl ToBson for OutcomeReason {
+    fn to_bson(&self) -> Bson {
+        self.as_str().into()
+    }
+}
+
+impl ToBson for GroupName {
     fn to_bson(&self) -> Bson {
         self.as_str().into()
     }
@@ -73,6 +85,12 @@ impl ToBson for ReportSeq {
     /// BSON has only signed numbers. No session sends enough reports to exceed them.
     fn to_bson(&self) -> Bson {
         i64::try_from(self.0).unwrap_or(i64::MAX).into()
+    }
+}
+
+impl ToBson for bool {
+    fn to_bson(&self) -> Bson {
+        (*self).into()
     }
 }
 

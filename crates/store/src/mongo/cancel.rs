@@ -1,8 +1,9 @@
-//! Cancels a task, whether an executor runs it or not.
+//! Cancels tasks, whether executors run them or not.
 
 use std::sync::Arc;
 
-use model::{TaskId, TaskStatus};
+use futures::TryStreamExt;
+use model::{TaskId, TaskStatus, UnixTime};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
@@ -10,8 +11,8 @@ use super::age;
 use super::bson_values::ToBson;
 use super::context::{StoreContext, now};
 use super::failure::MongoFailure;
-use super::retry::COMMAND_TIMEOUT;
-use super::task_document::{StoredTask, parse_required, without_content};
+use super::retry::{COMMAND_TIMEOUT, RetryCount};
+use super::task_document::{StoredTask, parse_readable, parse_required, without_content};
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
 
@@ -48,6 +49,61 @@ pub(super) async fn cancel(context: Arc<StoreContext>, id: TaskId) -> Result<Can
         transaction.commit(&context).await?;
     }
     Ok(CancelOutcome::Found)
+}
+
+/// Each conflict divides the number of tasks that one transaction cancels by this: executors may claim some of the tasks
+/// at the same time.
+const BATCH_REDUCTION: usize = 4;
+const MIN_BATCH: usize = 10;
+
+/// The result of one transaction that cancels many tasks in the MongoDB store.
+pub(super) struct CancelledBatch {
+    /// How many of the ids it has handled, from the first on.
+    pub(super) handled: usize,
+    pub(super) cancelled: u64,
+}
+
+/// Cancels those of the first tasks that are not done: all, or fewer after conflicts. `call_time` is the same in all tries,
+/// so that a task that an earlier try has cancelled counts, too, if the reply to that try was lost.
+pub(super) async fn cancel_batch(
+    context: Arc<StoreContext>,
+    ids: Arc<Vec<TaskId>>,
+    call_time: UnixTime,
+    retries: RetryCount,
+) -> Result<CancelledBatch, MongoFailure> {
+    let reduced = ids.len() / BATCH_REDUCTION.saturating_pow(retries.0);
+    let handled = reduced.max(MIN_BATCH).min(ids.len());
+    let names: Vec<_> = ids[..handled].iter().map(ToBson::to_bson).collect();
+    let found = context
+        .tasks()
+        .find(doc! { "_id": { "$in": names } })
+        .projection(without_content())
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND_TIMEOUT)
+        .await?
+        .try_collect()
+        .await?;
+    let age = age::now(&context).await?;
+    let mut batch = TransitionBatch::new(call_time, context.max_attempts).with_store_age(Some(age));
+    let mut cancelled = 0;
+    for document in parse_readable(&context, found) {
+        let task = StoredTask::try_from(&document)?;
+        let (id, status) = (task.state.id, task.state.status);
+        if status == TaskStatus::Cancelled && task.finish_time == Some(call_time) {
+            cancelled += 1;
+        } else if status.may_become(TaskStatus::Cancelled) && task.state.form.is_known() {
+            batch.insert(task);
+            batch.cancel(id);
+            cancelled += 1;
+        }
+    }
+    if batch.is_changed() {
+        let mut transaction = Transaction::default();
+        transaction.add_to_counters(&batch.counter_deltas())?;
+        batch.write(&mut transaction)?;
+        transaction.commit(&context).await?;
+    }
+    Ok(CancelledBatch { handled, cancelled })
 }
 
 /// Without a write, nothing shows that the data that was read is durable: it may be rolled back, or come from a primary

@@ -1,5 +1,5 @@
-//! Change events of all judicators: read from a MongoDB change stream over the tasks, and sent to the subscribers in
-//! this process.
+//! Change events of all judicators: read from a MongoDB change stream over the tasks and groups, and sent to the
+//! subscribers in this process.
 
 mod event;
 mod stream;
@@ -32,7 +32,7 @@ const MAX_FAILED_REOPENS: u32 = 5;
 /// How long the first try to open the stream may take.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The background follower of the MongoDB change stream over the tasks, which hands out subscriptions to its events.
+/// The background follower of the MongoDB change stream over the tasks and groups, which hands out subscriptions to its events.
 pub(super) struct ChangeFeed {
     events: broadcast::Sender<TimestampedEvent>,
     context: Arc<StoreContext>,
@@ -145,6 +145,7 @@ async fn follow(
                     }
                 }
                 StreamMessage::Idle(token) => {
+                    publisher.publish_queued();
                     resume_token = token.or(resume_token);
                     failed_reopens = 0;
                 }

@@ -8,8 +8,10 @@ use model::UnixTime;
 use mongodb::bson::{RawDocumentBuf, Timestamp};
 use mongodb::{Client, Collection, Database};
 
+use super::groups::EmptyGroupSweep;
 use super::report::ClaimReservations;
 use super::session::LargestExecutorCache;
+use crate::newer_forms::NewerForms;
 use crate::unreadable_rows::UnreadableRows;
 
 // The names of the collections.
@@ -17,6 +19,7 @@ pub(super) const TASKS: &str = "tasks";
 pub(super) const PARTS: &str = "parts";
 pub(super) const EXECUTORS: &str = "executors";
 pub(super) const LEDGER: &str = "ledger";
+pub(super) const GROUPS: &str = "groups";
 pub(super) const BLOBS: &str = "blobs";
 pub(super) const CHUNKS: &str = "fs.chunks";
 pub(super) const FILES: &str = "fs.files";
@@ -30,6 +33,9 @@ pub(super) struct StoreContext {
     pub(super) max_attempts: u32,
     pub(super) reservations: ClaimReservations,
     pub(super) largest_executor: LargestExecutorCache,
+    pub(super) empty_group_sweep: EmptyGroupSweep,
+    /// Forms of tasks that claims have met.
+    pub(super) newer_forms: NewerForms,
     /// Documents that were found unreadable.
     pub(super) unreadable_rows: UnreadableRows,
     last_add_time: Mutex<UnixTime>,
@@ -45,6 +51,8 @@ impl StoreContext {
             max_attempts,
             reservations: ClaimReservations::default(),
             largest_executor: LargestExecutorCache::default(),
+            empty_group_sweep: EmptyGroupSweep::default(),
+            newer_forms: NewerForms::default(),
             unreadable_rows: UnreadableRows::default(),
             last_add_time: Mutex::new(UnixTime(0)),
             last_commit_time: AtomicU64::new(0),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{ExecutorName, ExecutorState, Health, ReleaseReason, StoreAge, UnixTime};
+use model::{ExecutorName, ExecutorState, Health, RecordedEnd, ReleaseReason, StoreAge, UnixTime};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use super::bson_values::{ToBson, executor_name, session_id, to_u32};
 use super::context::{EXECUTORS, StoreContext, now};
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
-use super::session::{self, CapacityDocument, ExecutorDocument, ExecutorLookup};
+use super::session::{self, CapacityDocument, ExecutorDocument, ExecutorLookup, SessionFate};
 use super::totals::stored_counters;
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
@@ -109,35 +109,36 @@ pub(super) async fn expire(
     let age = age::now(&context).await?;
     let mut batch = TransitionBatch::new(now(), context.max_attempts).with_store_age(Some(age));
     let found = session::read(&context, &observed.executor).await?;
-    for task in session::held_tasks(&context, &observed.executor, &[]).await? {
-        batch.insert(task);
+    let held = session::held_tasks(&context, &observed.executor, &[]).await?;
+    held.readable.into_iter().for_each(|task| batch.insert(task));
+    let is_unchanged = match &found {
+        ExecutorLookup::Readable(_, stored) => {
+            stored.live && stored.session == observed.session && stored.seq == observed.seq
+        }
+        ExecutorLookup::Unreadable(..) => observed.is_unreadable(),
+        ExecutorLookup::Missing => false,
+    };
+    if !is_unchanged {
+        return Ok(None);
     }
-    let lost = match &found {
-        ExecutorLookup::Readable(_, stored)
-            if stored.live && stored.session == observed.session && stored.seq == observed.seq =>
-        {
-            batch.held(&observed.executor, observed.session)
-        }
-        // The session is not known, so all tasks of the executor are lost.
-        ExecutorLookup::Unreadable(..) if observed.is_unreadable() => {
-            batch.held_in_other_sessions(&observed.executor, observed.session)
-        }
-        _ => return Ok(None),
+    let lost = batch.held(&observed.executor);
+    let fate = match held.newer.is_empty() {
+        true => SessionFate::Ended(Some(age)),
+        // All other tasks were released before.
+        false if lost.is_empty() => return Ok(None),
+        false => SessionFate::Live,
     };
     let trouble = observed.expiry_trouble();
     for task in &lost {
         batch.revoke(task.state.id);
-        batch.release(task.state.id, ReleaseReason::Lost(&trouble));
-    }
-    for task in batch.held_in_other_sessions(&observed.executor, observed.session) {
-        batch.release(task.state.id, ReleaseReason::GivenBack);
+        batch.release(task.state.id, ReleaseReason::Lost(&trouble), RecordedEnd::Lost);
     }
     let mut transaction = Transaction::default();
     match found {
         ExecutorLookup::Readable(document, _) => {
             transaction.update(
                 EXECUTORS,
-                [session::ending_update(&document, &batch.counter_deltas(), age)],
+                [session::expiry_update(&document, &batch.counter_deltas(), fate)],
             )?;
         }
         ExecutorLookup::Unreadable(document, _) => {
@@ -146,7 +147,7 @@ pub(super) async fn expire(
             deltas.add_stored(&stored_counters(&context, &document));
             transaction.update(
                 EXECUTORS,
-                [session::replacement_update(&document, &observed, age)],
+                [session::replacement_update(&document, &observed, fate)],
             )?;
             transaction.add_to_counters(&deltas)?;
         }
@@ -162,25 +163,32 @@ pub(super) async fn remove_ended(
     gone_before: StoreAge,
 ) -> Result<usize, MongoFailure> {
     stamp_missing_ages(&context).await?;
-    let mut gone = find_readable(
+    let ended = find_readable(
         &context,
         doc! { "live": false, "end_age": { "$lt": gone_before.to_bson() } },
     )
     .await?;
-    // Unreadable documents stay.
-    gone.retain(|document| executor_name(document.name.clone()).is_ok());
-    if gone.is_empty() {
-        return Ok(0);
-    }
     // No other operation would release tasks that a removed executor still holds. Its counters move to the ledger.
     let mut batch = TransitionBatch::new(now(), context.max_attempts);
-    for document in &gone {
-        let name = executor_name(document.name.clone())?;
-        for task in session::held_tasks(&context, &name, &[]).await? {
+    let mut gone = vec![];
+    for document in ended {
+        // Unreadable documents stay.
+        let Ok(name) = executor_name(document.name.clone()) else {
+            continue;
+        };
+        let held = session::held_tasks(&context, &name, &[]).await?;
+        if !held.newer.is_empty() {
+            continue;
+        }
+        for task in held.readable {
             let id = task.state.id;
             batch.insert(task);
-            batch.release(id, ReleaseReason::GivenBack);
+            batch.release(id, ReleaseReason::GivenBack, RecordedEnd::GivenBack);
         }
+        gone.push(document);
+    }
+    if gone.is_empty() {
+        return Ok(0);
     }
     let mut deltas = batch.counter_deltas();
     gone.iter()

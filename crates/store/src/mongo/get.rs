@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Task, TaskId, UnixTime};
+use model::{AttemptRecord, Task, TaskId, UnixTime};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
@@ -84,6 +84,11 @@ async fn find(
 async fn task(context: &Arc<StoreContext>, document: TaskDocument) -> Result<Task, StoreError> {
     let stored = StoredTask::try_from(&document).map_err(|failure| failure.into_error("read a task"))?;
     let id = stored.state.id;
+    let mut ran_on = document
+        .ended_attempts()
+        .map_err(|failure| failure.into_error("read a task"))?;
+    ran_on.extend(stored.state.running_attempt());
+    ran_on.drain(..ran_on.len().saturating_sub(AttemptRecord::MAX_COUNT));
     let spec = content::read(context, [(id, document.spec)]).await?;
     let result = match document.result {
         Some(result) => Some(content::read(context, [(id, result)]).await?),
@@ -101,6 +106,7 @@ async fn task(context: &Arc<StoreContext>, document: TaskDocument) -> Result<Tas
         start_time: stored.state.start_time,
         report_time: stored.state.report_time,
         finish_time: stored.finish_time,
+        ran_on,
         result: result.map(|result| decode_result(&bytes(&result))).transpose()?,
         trouble: stored.trouble,
     })

@@ -10,12 +10,13 @@ mod claim;
 mod queue;
 mod steps;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::try_join;
 use model::{
-    AttemptEnd, EncodedEnd, Report, ReportAnswer, ReportInstructions, ReportIntent, SessionCheck, TaskId,
-    check_session,
+    AttemptEnd, BlobHash, EncodedEnd, Report, ReportAnswer, ReportInstructions, ReportIntent, SessionCheck,
+    TaskId, check_session,
 };
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
@@ -24,11 +25,13 @@ use self::claim::AssignedTask;
 pub(super) use self::queue::{ClaimReservations, queue_order};
 use self::steps::ReportSteps;
 use super::age;
+use super::blobs::{self, BlobLookup};
 use super::content::PreparedContent;
 use super::context::{EXECUTORS, StoreContext, now};
 use super::failure::MongoFailure;
+use super::group_counters::GroupStripe;
 use super::retry::{COMMAND_TIMEOUT, RetryCount};
-use super::session;
+use super::session::{self, SessionFate};
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
 use crate::document::{EncodedAttempt, EncodedReport, encode_result};
@@ -55,16 +58,23 @@ impl PreparedReport {
         for attempt in &mut report.complete {
             // The unencoded result is not needed from here on, and may be large.
             let end = std::mem::replace(&mut attempt.end, AttemptEnd::Broken(String::new()));
+            let mut blobs = vec![];
             let end = match end {
-                AttemptEnd::Result(result) => EncodedEnd::Result {
-                    status: result.status(),
-                    result: Arc::new(PreparedContent::prepare(context, encode_result(&result)?).await?),
-                },
+                AttemptEnd::Result(result) => {
+                    blobs = result.blobs();
+                    EncodedEnd::Result {
+                        status: result.status(),
+                        reason: result.last_outcome().map(|outcome| outcome.reason),
+                        result: Arc::new(PreparedContent::prepare(context, encode_result(&result)?).await?),
+                    }
+                }
                 AttemptEnd::Broken(trouble) => EncodedEnd::Broken(trouble),
                 AttemptEnd::PlatformFailure(trouble) => EncodedEnd::PlatformFailure(trouble),
             };
             completed.push(EncodedAttempt {
                 attempt_id: attempt.attempt_id,
+                form: attempt.form,
+                blobs,
                 end,
             });
         }
@@ -73,6 +83,12 @@ impl PreparedReport {
 
     pub(super) fn bytes_in_transaction(&self) -> usize {
         self.results().map(PreparedContent::bytes_in_transaction).sum()
+    }
+
+    /// The blobs that the results name, each once.
+    fn blobs(&self) -> Vec<BlobHash> {
+        let blobs: BTreeSet<_> = self.completed.iter().flat_map(|attempt| &attempt.blobs).collect();
+        blobs.into_iter().copied().collect()
     }
 
     /// The files that were uploaded before the transaction.
@@ -115,8 +131,18 @@ pub(super) async fn report(
             false => Ok(None),
         }
     };
-    let ((found, held), head, age) =
-        try_join!(session_and_tasks, queue::reserve(&context, report, retries), age)?;
+    let blobs = async {
+        match prepared.blobs() {
+            blobs if blobs.is_empty() => Ok(BlobLookup::default()),
+            blobs => blobs::find(&context, &blobs).await,
+        }
+    };
+    let ((found, held), head, age, blobs) = try_join!(
+        session_and_tasks,
+        queue::reserve(&context, report, retries),
+        age,
+        blobs
+    )?;
     let (executor, stored_session) = found.unzip();
     let check = check_session(stored_session.as_ref(), report);
     if let SessionCheck::Refused(answer) = check {
@@ -129,18 +155,24 @@ pub(super) async fn report(
             assigned: vec![],
         });
     }
-    let mut batch = TransitionBatch::new(now(), context.max_attempts).with_store_age(age);
-    held.into_iter().for_each(|task| batch.insert(task));
-    let mut steps = ReportSteps::default();
-    steps.apply(&prepared, &mut batch);
+    let mut batch = TransitionBatch::new(now(), context.max_attempts)
+        .with_store_age(age)
+        .with_group_stripe(GroupStripe::of(&report.executor));
+    let fate = match report.intent {
+        ReportIntent::Leave if held.newer.is_empty() => SessionFate::Ended(age),
+        ReportIntent::Leave | ReportIntent::Stay => SessionFate::Live,
+    };
+    held.readable.into_iter().for_each(|task| batch.insert(task));
+    let mut steps = ReportSteps::new(held.newer);
+    steps.apply(&prepared, &blobs, &mut batch);
     match report.intent {
         ReportIntent::Stay => claim::claim(report, &head, &mut steps, &mut batch)?,
         ReportIntent::Leave => steps.leave(report, &mut batch),
     }
     let deltas = batch.counter_deltas();
     let executor_update = match (&check, &executor) {
-        (SessionCheck::Continues, Some(executor)) => session::renewal_update(executor, report, &deltas, age),
-        _ => session::opening_update(executor.as_ref(), report, &deltas, age),
+        (SessionCheck::Continues, Some(executor)) => session::renewal_update(executor, report, &deltas, fate),
+        _ => session::opening_update(executor.as_ref(), report, &deltas, fate),
     };
     if check == SessionCheck::Continues && !batch.is_changed() {
         renew_session(&context, executor_update).await?;
@@ -156,6 +188,7 @@ pub(super) async fn report(
     Ok(CommittedReport {
         answer: ReportAnswer::Done(ReportInstructions {
             delete: steps.delete,
+            upload_again: steps.upload_again,
             assign: vec![],
         }),
         finished: steps.finished,

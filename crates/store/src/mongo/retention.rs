@@ -1,11 +1,12 @@
 //! Retention: removes tasks that ended long ago, a limited number in each transaction.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::StoreAge;
-use mongodb::bson::{Document, RawDocumentBuf, doc};
+use model::{GroupKey, StoreAge, TaskForm};
+use mongodb::bson::{Binary, Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 
 use super::age;
@@ -15,6 +16,7 @@ use super::context::{BLOBS, PARTS, StoreContext, TASKS, UPLOADS};
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
 use super::gridfs;
+use super::group_counters::{GroupDeltas, GroupStripe};
 use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
 use super::schema::{DONE_TASKS_INDEX, UNUSED_BLOBS_INDEX};
 use super::task_document::{StoredTask, TaskDocument, parse_readable};
@@ -27,22 +29,34 @@ const STAMPS_PER_COMMAND: i64 = 1000;
 /// No upload takes this long, so an unclaimed file of this age has no writer any more.
 const UPLOAD_EXPIRY: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes up to `limit` tasks that ended before `done_before`, at most as many as fit into one transaction. Returns
-/// how many; 0 when none are left.
+/// The tasks that one transaction of the MongoDB store's retention has removed.
+#[derive(Default)]
+pub(super) struct RemovedTasks {
+    /// 0 when no tasks are left to remove.
+    pub(super) count: usize,
+    /// The groups of these tasks, which may be empty now.
+    pub(super) groups: BTreeSet<GroupKey>,
+}
+
+/// Removes up to `limit` tasks that ended before `done_before`, at most as many as fit into one transaction.
 pub(super) async fn remove_tasks(
     context: Arc<StoreContext>,
     done_before: StoreAge,
     limit: usize,
-) -> Result<usize, MongoFailure> {
+) -> Result<RemovedTasks, MongoFailure> {
     let limit = limit.min(TASKS_PER_TRANSACTION);
     let documents = find_done(&context, done_before, limit).await?;
     if documents.is_empty() {
-        return Ok(0);
+        return Ok(RemovedTasks::default());
     }
-    let mut deltas = CounterDeltas::default();
+    let (mut deltas, mut group_deltas) = (CounterDeltas::default(), GroupDeltas::default());
+    let mut groups = BTreeSet::new();
     let (mut hashes, mut content_documents, mut files) = (vec![], vec![], vec![]);
     for document in &documents {
-        deltas.remove(StoredTask::try_from(document)?.state.status);
+        let state = StoredTask::try_from(document)?.state;
+        deltas.remove(state.status);
+        group_deltas.remove(&state);
+        groups.extend(state.group);
         for content in [Some(&document.spec), document.result.as_ref()]
             .into_iter()
             .flatten()
@@ -50,26 +64,34 @@ pub(super) async fn remove_tasks(
             content_documents.extend(content.document);
             files.extend(content.file);
         }
-        for hash in &document.blobs {
+        for hash in referenced_blobs(document) {
             hashes.push(blob_hash(hash)?);
         }
     }
     let mut transaction = Transaction::default();
     let conditions = documents
         .iter()
-        .map(|document| doc! { "_id": document.id, "finish_time": document.finish_time });
+        .map(|document| doc! { "_id": document.id, "finish_time": document.finish_time, "retried": document.retried });
     transaction.delete_each(TASKS, conditions)?;
     // Missing content or a missing blob must not fail the transaction: its tasks would stay for ever.
     let content_documents = content_documents.into_iter().map(|id| doc! { "_id": id });
     transaction.delete_if_present(PARTS, content_documents)?;
     transaction.update(UPLOADS, files.into_iter().map(gridfs::schedule_deletion))?;
-    transaction.update_if_present(BLOBS, blobs::reference_count_updates(hashes.iter(), -1))?;
+    transaction.update_grouped_if_present(BLOBS, blobs::reference_count_updates(hashes.iter(), -1))?;
     transaction.add_to_counters(&deltas)?;
+    transaction.add_to_groups(&group_deltas, GroupStripe::random())?;
     transaction.commit(&context).await?;
-    Ok(documents.len())
+    Ok(RemovedTasks {
+        count: documents.len(),
+        groups,
+    })
 }
 
-/// Unreadable documents stay, and do not count towards the limit.
+fn referenced_blobs(document: &TaskDocument) -> impl Iterator<Item = &Binary> {
+    document.blobs.iter().chain(&document.result_blobs)
+}
+
+/// Unreadable documents and those of newer forms stay, and do not count towards the limit.
 async fn find_done(
     context: &StoreContext,
     before: StoreAge,
@@ -82,8 +104,10 @@ async fn find_done(
             .find(doc! {
                 "finish_time": { "$exists": true },
                 "finish_age": { "$lt": before.to_bson() },
+                // Also matches documents without a form.
+                "form": { "$not": { "$gt": i64::from(TaskForm::NEWEST.0) } },
             })
-            .projection(doc! { "digest": 0, "spec.bytes": 0, "result.bytes": 0 })
+            .projection(doc! { "digest": 0, "ran_on": 0, "spec.bytes": 0, "result.bytes": 0 })
             .sort(doc! { "finish_age": 1 })
             .hint(Hint::Name(DONE_TASKS_INDEX.into()))
             .limit(i64::try_from(read_limit).unwrap_or(i64::MAX))
@@ -94,7 +118,7 @@ async fn find_done(
             .await?;
         let all = found.len() < read_limit;
         let mut documents = parse_readable(context, found);
-        documents.retain(|document| document.blobs.iter().all(|hash| blob_hash(hash).is_ok()));
+        documents.retain(|document| referenced_blobs(document).all(|hash| blob_hash(hash).is_ok()));
         if all || !documents.is_empty() {
             documents.truncate(limit);
             return Ok(documents);

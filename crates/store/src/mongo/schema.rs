@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use model::TaskForm;
 use mongodb::bson::{Document, doc};
 
 use super::age;
-use super::context::{BLOBS, CHUNKS, EXECUTORS, FILES, LEDGER, META, PARTS, StoreContext, TASKS, UPLOADS};
+use super::context::{
+    BLOBS, CHUNKS, EXECUTORS, FILES, GROUPS, LEDGER, META, PARTS, StoreContext, TASKS, UPLOADS,
+};
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
 use crate::StoreError;
@@ -20,9 +23,17 @@ pub(super) const FILE_NAME_INDEX: &str = "filename_1_uploadDate_1";
 pub(super) const BY_USER_INDEX: &str = "by_user";
 pub(super) const BY_STATUS_INDEX: &str = "by_status";
 pub(super) const BY_TIME_INDEX: &str = "by_time";
+pub(super) const BY_GROUP_INDEX: &str = "by_group";
+pub(super) const BY_USER_GROUP_INDEX: &str = "by_user_group";
+pub(super) const BY_LABEL_INDEX: &str = "by_label";
+pub(super) const BY_USER_LABEL_INDEX: &str = "by_user_label";
 
-/// The schema version that this program writes. A released version never changes; changes make a new version.
-const VERSION: i64 = 2;
+/// The schema version that this program writes. A released version never changes; changes make a new version. A program
+/// that knows the made-up next form of tasks has the made-up next version.
+const VERSION: i64 = 3 + (TaskForm::NEWEST.0 - TaskForm::CURRENT.0) as i64;
+/// The lowest version of a program that can still use a database of this version. Raising it ends rolling upgrades from
+/// the versions below.
+const READER: i64 = 3;
 
 /// Indexes of version 1, whose retention compared wall clock times. Judicators of that version need them for retention,
 /// so without them they remove nothing.
@@ -36,14 +47,15 @@ pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailu
         .find_one(doc! { "_id": "schema" })
         .max_time(COMMAND_TIMEOUT)
         .await?;
-    let found = found.and_then(|schema| schema.get_i64("version").ok());
-    if let Some(found) = found {
-        check_version(&context, found)?;
-        if found == VERSION {
+    let version = |field| found.as_ref().and_then(|schema| schema.get_i64(field).ok());
+    if let Some(found) = version("version") {
+        // Versions before 3 do not record what can use the database.
+        check_reader(&context, version("reader").unwrap_or(found), found)?;
+        if found >= VERSION {
             return Ok(());
         }
     }
-    for collection in [PARTS, EXECUTORS, LEDGER, FILES] {
+    for collection in [PARTS, EXECUTORS, LEDGER, GROUPS, FILES] {
         create_collection(&context, collection).await?;
     }
     for (collection, indexes) in [
@@ -65,14 +77,17 @@ pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailu
     }
     age::initialize(&context).await?;
     // The version is written last: a database with this version has all of its indexes.
-    meta.update_one(doc! { "_id": "schema" }, doc! { "$max": { "version": VERSION } })
-        .upsert(true)
-        .await?;
+    meta.update_one(
+        doc! { "_id": "schema" },
+        doc! { "$max": { "version": VERSION, "reader": READER } },
+    )
+    .upsert(true)
+    .await?;
     Ok(())
 }
 
-fn check_version(context: &StoreContext, found: i64) -> Result<(), MongoFailure> {
-    if found <= VERSION {
+fn check_reader(context: &StoreContext, reader: i64, found: i64) -> Result<(), MongoFailure> {
+    if reader <= VERSION {
         return Ok(());
     }
     Err(MongoFailure::Refused(StoreError::SchemaTooNew {
@@ -123,6 +138,26 @@ fn task_indexes() -> Vec<Document> {
         doc! { "name": BY_USER_INDEX, "key": { "user": 1, "add_time": 1, "_id": 1 } },
         doc! { "name": BY_STATUS_INDEX, "key": { "status": 1, "add_time": 1, "_id": 1 } },
         doc! { "name": BY_TIME_INDEX, "key": { "add_time": 1, "_id": 1 } },
+        doc! {
+            "name": BY_GROUP_INDEX,
+            "key": { "group": 1, "add_time": 1, "_id": 1 },
+            "partialFilterExpression": { "group": { "$exists": true } },
+        },
+        doc! {
+            "name": BY_USER_GROUP_INDEX,
+            "key": { "user": 1, "group": 1, "add_time": 1, "_id": 1 },
+            "partialFilterExpression": { "group": { "$exists": true } },
+        },
+        doc! {
+            "name": BY_LABEL_INDEX,
+            "key": { "labels": 1, "add_time": 1, "_id": 1 },
+            "partialFilterExpression": { "labels": { "$exists": true } },
+        },
+        doc! {
+            "name": BY_USER_LABEL_INDEX,
+            "key": { "user": 1, "labels": 1, "add_time": 1, "_id": 1 },
+            "partialFilterExpression": { "labels": { "$exists": true } },
+        },
     ]
 }
 

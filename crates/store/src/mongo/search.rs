@@ -13,7 +13,10 @@ use mongodb::options::Hint;
 use self::conditions::{SearchConditions, up_to};
 use super::context::StoreContext;
 use super::failure::{MAX_TIME_EXPIRED, MongoFailure, error_code};
-use super::schema::{BY_STATUS_INDEX, BY_TIME_INDEX, BY_USER_INDEX, HELD_TASKS_INDEX};
+use super::schema::{
+    BY_GROUP_INDEX, BY_LABEL_INDEX, BY_STATUS_INDEX, BY_TIME_INDEX, BY_USER_GROUP_INDEX, BY_USER_INDEX,
+    BY_USER_LABEL_INDEX, HELD_TASKS_INDEX,
+};
 use super::task_document::{parse_readable, sort_key, summary, without_content};
 use super::totals::totals;
 use crate::StoreError;
@@ -213,7 +216,7 @@ async fn find_step_end(
         .find(conjunction(&SearchConditions::new(query, index).index_conditions))
         .projection(doc! { "_id": 1, "add_time": 1 })
         .sort(sort_order(query))
-        .hint(Hint::Name(index_name(index).into()))
+        .hint(Hint::Name(index_name(query, index).into()))
         .skip(tasks.saturating_sub(1) as u64)
         .limit(2)
         .max_time(time_until(server_deadline))
@@ -235,7 +238,7 @@ async fn open_cursor(
         .find(conjunction(conditions))
         .projection(without_content())
         .sort(sort_order(query))
-        .hint(Hint::Name(index_name(index).into()))
+        .hint(Hint::Name(index_name(query, index).into()))
         .max_time(time_until(step.server_deadline));
     match query.text {
         // How many documents must be read to find enough matches is not known in advance.
@@ -261,10 +264,14 @@ fn conjunction(conditions: &[Document]) -> Document {
     }
 }
 
-fn index_name(index: &SearchIndex) -> &'static str {
+fn index_name(query: &TaskQuery, index: &SearchIndex) -> &'static str {
     match index {
         SearchIndex::Ids | SearchIndex::IdRange => "_id_",
         SearchIndex::Executor => HELD_TASKS_INDEX,
+        SearchIndex::Group if query.user.is_some() => BY_USER_GROUP_INDEX,
+        SearchIndex::Group => BY_GROUP_INDEX,
+        SearchIndex::Label if query.user.is_some() => BY_USER_LABEL_INDEX,
+        SearchIndex::Label => BY_LABEL_INDEX,
         SearchIndex::User => BY_USER_INDEX,
         SearchIndex::Statuses(_) => BY_STATUS_INDEX,
         SearchIndex::All => BY_TIME_INDEX,

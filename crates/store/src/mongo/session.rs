@@ -1,11 +1,11 @@
 //! Sessions of executors: each executor has one document, with its current or last session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
-use model::{Capacity, ExecutorName, Report, ReportSeq, StoreAge, StoredSession, UnixTime};
+use model::{Capacity, ExecutorName, Report, ReportSeq, StoreAge, StoredSession, TaskId, UnixTime};
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::context::{EXECUTORS, StoreContext, now};
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
-use super::task_document::{StoredTask, parse_readable, without_content};
+use super::task_document::{StoredTask, parse_all, without_content};
 use crate::{ObservedSession, StoreError};
 
 /// A document of the MongoDB collection `executors`: an executor with its current or last session.
@@ -216,18 +216,26 @@ pub(super) async fn confirm_unchanged(
     }
 }
 
+/// The tasks that the MongoDB store has read for an operation on an executor's session.
+pub(super) struct HeldTasks {
+    pub(super) readable: Vec<StoredTask>,
+    /// See [`ParsedTasks`](super::task_document::ParsedTasks). While an executor holds one of them, its session does not
+    /// end, and the executor is not removed: nobody would release the task then. A newer leader ends the session.
+    pub(super) newer: HashSet<TaskId>,
+}
+
 /// The tasks that an executor holds in any session, and the tasks `also`, which any executor or none may hold.
 pub(super) async fn held_tasks(
     context: &StoreContext,
     name: &ExecutorName,
-    also: &[model::TaskId],
-) -> Result<Vec<StoredTask>, MongoFailure> {
+    also: &[TaskId],
+) -> Result<HeldTasks, MongoFailure> {
     let mut condition = doc! { "executor": name.to_bson() };
     if !also.is_empty() {
         let ids: Vec<_> = also.iter().map(ToBson::to_bson).collect();
         condition = doc! { "$or": [condition, { "_id": { "$in": ids } }] };
     }
-    let found = context
+    let found: Vec<_> = context
         .tasks()
         .find(condition)
         .projection(without_content())
@@ -236,10 +244,30 @@ pub(super) async fn held_tasks(
         .await?
         .try_collect()
         .await?;
-    parse_readable(context, found)
-        .iter()
-        .map(StoredTask::try_from)
-        .collect()
+    let tasks = parse_all(context, &found);
+    let readable = tasks.readable.iter().map(StoredTask::try_from);
+    Ok(HeldTasks {
+        readable: readable.collect::<Result<_, _>>()?,
+        newer: tasks.newer,
+    })
+}
+
+/// What becomes of an executor's session in the MongoDB store with a report or an expiry.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SessionFate {
+    Live,
+    /// Without the store's age, the leader stamps the end when it applies retention.
+    Ended(Option<StoreAge>),
+}
+
+impl SessionFate {
+    /// The session's fields of the document.
+    fn fields(self) -> Document {
+        match self {
+            SessionFate::Live => doc! { "live": true, "end_age": null },
+            SessionFate::Ended(age) => doc! { "live": false, "end_age": age.to_bson() },
+        }
+    }
 }
 
 /// The update for a report of the current session.
@@ -247,10 +275,9 @@ pub(super) fn renewal_update(
     executor: &ExecutorDocument,
     report: &Report,
     deltas: &CounterDeltas,
-    age: Option<StoreAge>,
+    fate: SessionFate,
 ) -> Document {
-    let mut set = reported_fields(Some(executor), report, age);
-    set.insert("live", stays_live(report));
+    let set = reported_fields(Some(executor), report, fate);
     doc! {
         "q": { "_id": &executor.name, "revision": executor.revision },
         "u": { "$set": set, "$inc": increments(deltas) },
@@ -262,12 +289,11 @@ pub(super) fn opening_update(
     executor: Option<&ExecutorDocument>,
     report: &Report,
     deltas: &CounterDeltas,
-    age: Option<StoreAge>,
+    fate: SessionFate,
 ) -> Document {
-    let mut set = reported_fields(executor, report, age);
+    let mut set = reported_fields(executor, report, fate);
     set.insert("session", report.session.to_bson());
     set.insert("since", now().to_bson());
-    set.insert("live", stays_live(report));
     // No document has revision 0, so the upsert inserts one, or fails if another report has inserted it meanwhile.
     let revision = executor.map_or(0, |executor| executor.revision);
     doc! {
@@ -277,20 +303,24 @@ pub(super) fn opening_update(
     }
 }
 
-/// The update that ends a session. The document stays, so that the executor is still listed and late reports of the
-/// session are answered as ended.
-pub(super) fn ending_update(executor: &ExecutorDocument, deltas: &CounterDeltas, age: StoreAge) -> Document {
+/// The update for an expiry. The document of an ended session stays, so that the executor is still listed and late reports
+/// of the session are answered as ended.
+pub(super) fn expiry_update(
+    executor: &ExecutorDocument,
+    deltas: &CounterDeltas,
+    fate: SessionFate,
+) -> Document {
     doc! {
         "q": { "_id": &executor.name, "revision": executor.revision },
-        "u": { "$set": { "live": false, "end_age": age.to_bson() }, "$inc": increments(deltas) },
+        "u": { "$set": fate.fields(), "$inc": increments(deltas) },
     }
 }
 
-/// The update that replaces an unreadable document by an ended session, if the document is unchanged.
+/// The update that replaces an unreadable document by a session without reports, if the document is unchanged.
 pub(super) fn replacement_update(
     document: &RawDocument,
     observed: &ObservedSession,
-    age: StoreAge,
+    fate: SessionFate,
 ) -> Document {
     let stored_value = |name: &str| {
         let value = document.get(name).ok().flatten();
@@ -303,36 +333,28 @@ pub(super) fn replacement_update(
         condition.insert(name, stored_value(name));
     }
     let now = now().to_bson();
-    doc! {
-        "q": condition,
-        "u": {
-            // A revision that no report has read.
-            "revision": now.clone(),
-            "session": observed.session.to_bson(),
-            "seq": observed.seq.to_bson(),
-            "live": false,
-            "slots": 0_i64,
-            "host": "",
-            "version": "",
-            "since": now.clone(),
-            "report_time": now,
-            "end_age": age.to_bson(),
-        },
-    }
+    let mut replacement = doc! {
+        // A revision that no report has read.
+        "revision": now.clone(),
+        "session": observed.session.to_bson(),
+        "seq": observed.seq.to_bson(),
+        "slots": 0_i64,
+        "host": "",
+        "version": "",
+        "since": now.clone(),
+        "report_time": now,
+    };
+    replacement.extend(fate.fields());
+    doc! { "q": condition, "u": replacement }
 }
 
-fn stays_live(report: &Report) -> bool {
-    report.intent == model::ReportIntent::Stay
-}
-
-/// The fields that every report sets. If the report ends the session, they include the store's age.
-fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, age: Option<StoreAge>) -> Document {
+/// The fields that every report sets.
+fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, fate: SessionFate) -> Document {
     let executor_info = &report.executor_info;
     let earlier = executor.map_or(UnixTime(i64::MIN), |executor| UnixTime(executor.report_time));
-    doc! {
+    let mut fields = doc! {
         "seq": report.seq.to_bson(),
         "report_time": now().max(earlier).to_bson(),
-        "end_age": age.filter(|_| !stays_live(report)).to_bson(),
         "slots": executor_info.slots.to_bson(),
         "host": &executor_info.host,
         "version": &executor_info.version,
@@ -341,7 +363,9 @@ fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, age: Op
             "processes": i64::from(capacity.processes),
             "open_files": saturating_i64(capacity.open_files),
         }),
-    }
+    };
+    fields.extend(fate.fields());
+    fields
 }
 
 /// BSON has no larger integers.

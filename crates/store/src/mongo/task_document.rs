@@ -1,16 +1,22 @@
 //! The document of a task, and how it is read.
 
+use std::collections::HashSet;
+
 use model::{
-    AttemptNumber, FailedAttempts, ReportSeq, ResourceRequest, StoreAge, TaskId, TaskState, TaskStatus,
-    TaskSummary, UnixTime, UserName,
+    AttemptNumber, AttemptRecord, FailedAttempts, GroupKey, GroupName, Labels, OutcomeReason, ReportSeq,
+    ResourceRequest, StoreAge, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary, UnixTime, UserName,
 };
-use mongodb::bson::{Binary, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
+use mongodb::bson::{
+    Binary, Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_bson, deserialize_from_slice,
+    doc,
+};
 use serde::{Deserialize, Serialize};
 
 use super::bson_values::{ToBson, executor_name, session_id, task_id, to_u32, to_u64, unreadable};
 use super::content::StoredContent;
 use super::context::StoreContext;
 use super::failure::MongoFailure;
+use crate::StoreError;
 
 /// A document of the MongoDB collection `tasks`: a task with all of its stored fields. An absent value is left out
 /// rather than written as null: the partial indexes over queued, held and done tasks contain only the documents that
@@ -21,7 +27,18 @@ pub(super) struct TaskDocument {
     pub(super) id: Uuid,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) digest: Option<Binary>,
+    /// Absent in tasks that were added before forms were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) form: Option<i64>,
     pub(super) user: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) group: Option<String>,
+    /// Each label as `key=value`; a key has no `=`. So one index finds a label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) labels: Vec<String>,
+    /// Present if another task repeats this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) retried: Option<bool>,
     pub(super) priority: i32,
     /// In microseconds; increases within one judicator. Lists and the queue are in the order of this time and the id.
     pub(super) add_time: i64,
@@ -29,6 +46,9 @@ pub(super) struct TaskDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compile: Option<String>,
     pub(super) status: String,
+    /// Why the last step of a finished task ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
     /// Present while the task is queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits: Option<bool>,
@@ -41,6 +61,9 @@ pub(super) struct TaskDocument {
     /// Absent while it is 0. Judicators of versions before this field leave it unchanged.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) platform_losses: i64,
+    /// The bound on lost attempts. Absent in tasks that were added before tasks had their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_attempts: Option<i64>,
     /// The memory that the task needs in a slot. Absent if a judicator of a version before this field added the task.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) need_memory: i64,
@@ -59,11 +82,28 @@ pub(super) struct TaskDocument {
     pub(super) finish_age: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trouble: Option<String>,
+    /// The newest attempts that began and have ended, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) ran_on: Vec<EndedAttemptDocument>,
+    /// The blobs of the spec. Each counts as one reference to the blob.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) blobs: Vec<Binary>,
+    /// The blobs of the result. Each counts as one reference to the blob, also if the spec refers to it too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) result_blobs: Vec<Binary>,
     pub(super) spec: StoredContent,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<StoredContent>,
+}
+
+/// An element of the field `ran_on` of a MongoDB task document: an attempt that began and has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EndedAttemptDocument {
+    executor: String,
+    attempt: i64,
+    start_time: i64,
+    end_time: i64,
+    end: String,
 }
 
 /// The parsed part of a MongoDB task document that state transitions read and change.
@@ -83,12 +123,12 @@ fn is_zero(count: &i64) -> bool {
 
 /// The projection for reads that need no content.
 pub(super) fn without_content() -> Document {
-    doc! { "digest": 0, "blobs": 0, "spec.bytes": 0, "result.bytes": 0 }
+    doc! { "digest": 0, "blobs": 0, "result_blobs": 0, "ran_on": 0, "spec.bytes": 0, "result.bytes": 0 }
 }
 
 /// The projection for handing a task out, which includes a spec that is stored inline.
 pub(super) fn without_result() -> Document {
-    doc! { "digest": 0, "blobs": 0, "result.bytes": 0 }
+    doc! { "digest": 0, "blobs": 0, "result_blobs": 0, "ran_on": 0, "result.bytes": 0 }
 }
 
 impl StoredTask {
@@ -106,6 +146,8 @@ impl StoredTask {
             "executor": self.state.executor.to_bson(),
             "session": self.state.session.to_bson(),
             "attempt": self.state.attempt.to_bson(),
+            // The counters of the group depend on it.
+            "retried": self.state.retried.then_some(true).to_bson(),
         }
     }
 }
@@ -116,6 +158,9 @@ impl TryFrom<&TaskDocument> for StoredTask {
     fn try_from(document: &TaskDocument) -> Result<StoredTask, MongoFailure> {
         let state = TaskState {
             id: task_id(document.id),
+            form: document.form()?,
+            group: document.group_key()?,
+            retried: document.retried.unwrap_or(false),
             priority: document.priority,
             add_time: UnixTime(document.add_time),
             status: status(&document.status)?,
@@ -126,6 +171,11 @@ impl TryFrom<&TaskDocument> for StoredTask {
                 lost: to_u32("number of losses", document.lost)?,
                 platform: to_u32("number of platform losses", document.platform_losses)?,
             },
+            max_attempts: document
+                .max_attempts
+                .map(|number| to_u32("number of attempts", number))
+                .transpose()?,
+            reason: document.reason()?,
             resources: ResourceRequest {
                 memory: u64::try_from(document.need_memory).unwrap_or(0),
                 processes: u32::try_from(document.need_processes).unwrap_or(0),
@@ -144,6 +194,71 @@ impl TryFrom<&TaskDocument> for StoredTask {
     }
 }
 
+impl TaskDocument {
+    fn form(&self) -> Result<TaskForm, MongoFailure> {
+        match self.form {
+            None => Ok(TaskForm::UNRECORDED),
+            Some(form) => to_u32("form", form).map(TaskForm),
+        }
+    }
+
+    fn group_key(&self) -> Result<Option<GroupKey>, MongoFailure> {
+        let Some(group) = &self.group else {
+            return Ok(None);
+        };
+        let group = GroupName::new(group.as_str()).map_err(|error| unreadable("group's name", error))?;
+        let user = user(self)?;
+        Ok(Some(GroupKey { user, group }))
+    }
+
+    fn reason(&self) -> Result<Option<OutcomeReason>, MongoFailure> {
+        let reason = self.reason.as_deref().map(str::parse).transpose();
+        reason.map_err(|error: String| unreadable("reason", error))
+    }
+
+    fn labels(&self) -> Result<Labels, MongoFailure> {
+        let pairs = self.labels.iter().map(|label| label.split_once('=')).collect();
+        let pairs: Option<Vec<_>> = pairs;
+        let pairs = pairs.ok_or_else(|| unreadable("label", "it has no '='"))?;
+        let pairs = pairs.into_iter().map(|(key, value)| (key.into(), value.into()));
+        Labels::new(pairs.collect()).map_err(|error| unreadable("label", error))
+    }
+
+    /// The attempts that began and have ended.
+    pub(super) fn ended_attempts(&self) -> Result<Vec<AttemptRecord>, MongoFailure> {
+        let record = |attempt: &EndedAttemptDocument| {
+            let end = attempt.end.parse();
+            let end = end.map_err(|error: String| unreadable("end of an attempt", error))?;
+            Ok(AttemptRecord {
+                executor: executor_name(attempt.executor.clone())?,
+                attempt: AttemptNumber(to_u32("attempt", attempt.attempt)?),
+                start_time: UnixTime(attempt.start_time),
+                end: Some((UnixTime(attempt.end_time), end)),
+            })
+        };
+        self.ran_on.iter().map(record).collect()
+    }
+}
+
+/// The field `labels` of a task with these labels. A search looks for the same texts.
+pub(super) fn label_texts(labels: &Labels) -> Vec<String> {
+    let texts = labels.iter().map(|(key, value)| format!("{key}={value}"));
+    texts.collect()
+}
+
+impl EndedAttemptDocument {
+    pub(super) fn new(record: &AttemptRecord) -> Option<EndedAttemptDocument> {
+        let (end_time, end) = record.end?;
+        Some(EndedAttemptDocument {
+            executor: record.executor.to_string(),
+            attempt: record.attempt.0.into(),
+            start_time: record.start_time.0,
+            end_time: end_time.0,
+            end: end.as_str().into(),
+        })
+    }
+}
+
 pub(super) fn summary(document: &TaskDocument) -> Result<TaskSummary, MongoFailure> {
     Ok(TaskSummary {
         id: task_id(document.id),
@@ -151,6 +266,9 @@ pub(super) fn summary(document: &TaskDocument) -> Result<TaskSummary, MongoFailu
         priority: document.priority,
         command: TaskSummary::shorten_command(&document.command),
         status: status(&document.status)?,
+        reason: document.reason()?,
+        labels: document.labels()?,
+        group: document.group_key()?.map(|key| key.group),
         executor: document.executor.clone().map(executor_name).transpose()?,
         attempt: AttemptNumber(to_u32("attempt", document.attempt)?),
         add_time: UnixTime(document.add_time),
@@ -159,23 +277,42 @@ pub(super) fn summary(document: &TaskDocument) -> Result<TaskSummary, MongoFailu
     })
 }
 
-/// Parses documents of tasks. Unreadable documents are logged and left out.
-pub(super) fn parse_readable(context: &StoreContext, documents: Vec<RawDocumentBuf>) -> Vec<TaskDocument> {
-    documents
-        .iter()
-        .filter_map(|document| {
-            parse(document)
-                .map_err(|problem| context.unreadable_rows.record(describe(document), problem))
-                .ok()
-        })
-        .collect()
+/// The documents of tasks that the MongoDB store has read.
+#[derive(Debug, Default)]
+pub(super) struct ParsedTasks {
+    pub(super) readable: Vec<TaskDocument>,
+    /// The tasks of newer forms whose documents cannot be parsed: a newer version may store them in another way. They are
+    /// no damage, and only newer nodes can say anything about them.
+    pub(super) newer: HashSet<TaskId>,
 }
 
-/// Parses the document of a task that the caller named. An unreadable document is an error.
+/// Parses documents of tasks. Unreadable documents are logged and left out.
+pub(super) fn parse_all(context: &StoreContext, documents: &[RawDocumentBuf]) -> ParsedTasks {
+    let mut tasks = ParsedTasks::default();
+    for document in documents {
+        match (parse(document), newer_form(document)) {
+            (Ok(parsed), _) => tasks.readable.push(parsed),
+            (Err(_), Some(_)) => tasks.newer.extend(id(document)),
+            (Err(problem), None) => context.unreadable_rows.record(describe(document), problem),
+        }
+    }
+    tasks
+}
+
+/// Like [`parse_all`], and also leaves out the documents of newer forms that cannot be parsed.
+pub(super) fn parse_readable(context: &StoreContext, documents: Vec<RawDocumentBuf>) -> Vec<TaskDocument> {
+    parse_all(context, &documents).readable
+}
+
+/// Parses the document of a task that the caller named. An unreadable document is an error, and so is one of a form that
+/// this program does not know.
 pub(super) fn parse_required(
     context: &StoreContext,
     document: &RawDocument,
 ) -> Result<TaskDocument, MongoFailure> {
+    if let Some(form) = newer_form(document) {
+        return Err(MongoFailure::Refused(StoreError::NewerForm(form)));
+    }
     parse(document).map_err(|problem| {
         context.unreadable_rows.record(describe(document), &problem);
         unreadable("task", format!("{}: {problem}", describe(document)))
@@ -193,7 +330,22 @@ fn parse(document: &RawDocument) -> Result<TaskDocument, String> {
     };
     StoredTask::try_from(&document).map_err(problem)?;
     user(&document).map_err(problem)?;
+    document.labels().map_err(problem)?;
     Ok(document)
+}
+
+/// The form of the task, if this program does not know it.
+pub(super) fn newer_form(document: &RawDocument) -> Option<TaskForm> {
+    let form = document.get("form").ok().flatten()?.as_i64()?;
+    let form = TaskForm(u32::try_from(form).ok()?);
+    (!form.is_known()).then_some(form)
+}
+
+/// The id of the task, if it is readable.
+fn id(document: &RawDocument) -> Option<TaskId> {
+    let id = document.get("_id").ok().flatten()?;
+    let id = Bson::try_from(id).ok()?;
+    deserialize_from_bson(id).ok().map(task_id)
 }
 
 /// Names the document in log lines, also if its id is not the id of a task.

@@ -9,9 +9,10 @@ use mongodb::error::Error;
 use mongodb::options::{ReadConcern, WriteConcern};
 use serde::Serialize;
 
-use super::context::{LEDGER, StoreContext};
+use super::context::{GROUPS, LEDGER, StoreContext};
 use super::counters::CounterDeltas;
 use super::failure::{DUPLICATE_KEY, MongoFailure, TOO_LARGE_FOR_CACHE};
+use super::group_counters::{GroupDeltas, GroupStripe};
 use super::retry::{COMMAND_TIMEOUT, random_u64};
 
 /// A command must be smaller than 16 MiB, overhead included.
@@ -105,6 +106,15 @@ impl Transaction {
         Ok(())
     }
 
+    /// The same for updates whose documents may be missing.
+    pub(super) fn update_grouped_if_present(
+        &mut self,
+        collection: &'static str,
+        updates: impl IntoIterator<Item = GroupedUpdate>,
+    ) -> Result<(), MongoFailure> {
+        self.update_if_present(collection, updates.into_iter().map(GroupedUpdate::into_document))
+    }
+
     /// Each update is `{q: condition, u: change}` and must match one document; otherwise the transaction fails.
     pub(super) fn update(
         &mut self,
@@ -168,6 +178,15 @@ impl Transaction {
             LEDGER,
             [doc! { "q": { "_id": stripe }, "u": { "$inc": increments }, "upsert": true }],
         )
+    }
+
+    /// Adds to the counters of groups.
+    pub(super) fn add_to_groups(
+        &mut self,
+        deltas: &GroupDeltas,
+        stripe: GroupStripe,
+    ) -> Result<(), MongoFailure> {
+        self.update(GROUPS, deltas.updates(stripe))
     }
 
     /// Returns when the transaction is durable. If a condition does not hold, nothing is written.

@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use model::{AddedTask, BlobHash, ResourceRequest, TaskId, TaskStatus, UnixTime, UserName};
+use model::{
+    AddedTask, BlobHash, GroupKey, Labels, ResourceRequest, TaskForm, TaskId, TaskState, TaskStatus,
+    UnixTime, UserName,
+};
 use rusqlite::OptionalExtension;
 
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
-use super::rows;
 use super::sql_value::SqlValue;
-use crate::document::encode_spec;
+use super::{blobs, rows};
+use crate::document::{encode_labels, encode_spec};
 use crate::{NewTaskRecord, StoreError};
 
 /// A new task for the SQLite store, with its spec already encoded. The caller's thread encodes it, so that the writer
@@ -19,6 +22,8 @@ use crate::{NewTaskRecord, StoreError};
 pub(super) struct EncodedTask {
     id: TaskId,
     digest: [u8; 32],
+    legacy_digest: Option<[u8; 32]>,
+    form: TaskForm,
     user: UserName,
     priority: i32,
     command: String,
@@ -26,27 +31,48 @@ pub(super) struct EncodedTask {
     resources: ResourceRequest,
     spec: Vec<u8>,
     blobs: Vec<BlobHash>,
+    labels: Labels,
+    /// The labels as the table `tasks` has them; `None` if there are none.
+    encoded_labels: Option<Vec<u8>>,
+    group: Option<GroupKey>,
+    max_attempts: Option<u32>,
+    retry_of: Option<TaskId>,
 }
 
 impl EncodedTask {
     pub(super) fn encode(task: NewTaskRecord) -> Result<EncodedTask, StoreError> {
-        let NewTaskRecord { id, digest, spec } = task;
+        let NewTaskRecord {
+            id,
+            digest,
+            legacy_digest,
+            spec,
+        } = task;
         Ok(EncodedTask {
             id,
             digest,
+            legacy_digest,
+            form: TaskForm::of(&spec),
             priority: spec.priority,
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
             resources: ResourceRequest::of(&spec),
             blobs: spec.blobs(),
             spec: encode_spec(&spec)?,
+            encoded_labels: match spec.labels.is_empty() {
+                true => None,
+                false => Some(encode_labels(&spec.labels)?),
+            },
+            group: spec.group_key(),
+            max_attempts: spec.attempts,
+            retry_of: spec.retry_of,
             user: spec.user,
+            labels: spec.labels,
         })
     }
 
     /// About how much the task writes.
     pub(super) fn bytes(&self) -> usize {
-        self.spec.len() + self.command.len() + 256
+        self.spec.len() + self.command.len() + self.encoded_labels.as_ref().map_or(0, Vec::len) + 256
     }
 }
 
@@ -82,7 +108,7 @@ fn existing(
     tasks: &[EncodedTask],
 ) -> Result<HashMap<TaskId, UnixTime>, SqliteFailure> {
     const STEP: &str = "look for tasks to add";
-    let mut find = transaction.statement("SELECT seq, digest FROM tasks WHERE id = ?1", STEP)?;
+    let mut find = transaction.statement("SELECT seq, digest, form FROM tasks WHERE id = ?1", STEP)?;
     let mut existing = HashMap::new();
     let mut digests = HashMap::with_capacity(tasks.len());
     for task in tasks {
@@ -90,13 +116,22 @@ fn existing(
             Entry::Occupied(digest) => *digest.get(),
             Entry::Vacant(entry) => {
                 let found = find
-                    .query_row([SqlValue(task.id)], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .query_row([SqlValue(task.id)], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get::<_, SqlValue<TaskForm>>(2)?.0))
+                    })
                     .optional()
                     .map_err(|source| rows::task_failure(task.id, STEP, source))?;
-                if let Some((seq, _)) = found {
+                if let Some((seq, ..)) = found {
                     existing.insert(task.id, UnixTime(seq));
                 }
-                *entry.insert(found.map_or(task.digest, |(_, digest)| digest))
+                *entry.insert(match found {
+                    // An earlier version added the task, and computed another digest of the same request.
+                    Some((_, digest, TaskForm::UNRECORDED)) if Some(digest) == task.legacy_digest => {
+                        task.digest
+                    }
+                    Some((_, digest, _)) => digest,
+                    None => task.digest,
+                })
             }
         };
         if digest != task.digest {
@@ -110,17 +145,13 @@ fn check_blobs<'t>(
     transaction: &GroupTransaction<'_>,
     tasks: impl Iterator<Item = &'t EncodedTask>,
 ) -> Result<(), SqliteFailure> {
-    const STEP: &str = "look for the blobs of a task";
     let mut needed: Vec<_> = tasks.flat_map(|task| task.blobs.iter().copied()).collect();
     needed.sort_unstable();
     needed.dedup();
-    let mut find = transaction.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
-    for hash in needed {
-        if !find.exists([SqlValue(hash)]).during(STEP)? {
-            return Err(SqliteFailure::Refused(StoreError::BlobNotFound(hash)));
-        }
+    match blobs::first_missing(transaction, &needed)? {
+        Some(hash) => Err(SqliteFailure::Refused(StoreError::BlobNotFound(hash))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<UnixTime, SqliteFailure> {
@@ -128,8 +159,9 @@ fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<
     let add_time = transaction.next_add_time();
     transaction
         .statement(
-            "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile, need_memory, need_processes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile, need_memory, need_processes,
+                                form, max_attempts, grp, labels)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             STEP,
         )?
         .execute((
@@ -143,22 +175,67 @@ fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<
             &task.compile,
             i64::try_from(task.resources.memory).unwrap_or(i64::MAX),
             task.resources.processes,
+            SqlValue(task.form),
+            task.max_attempts,
+            task.group.as_ref().map(|key| SqlValue(&key.group)),
+            &task.encoded_labels,
         ))
         .during(STEP)?;
     transaction
         .statement("INSERT INTO specs (seq, spec) VALUES (?1, ?2)", STEP)?
         .execute((SqlValue(add_time), &task.spec))
         .during(STEP)?;
-    for hash in &task.blobs {
+    for (key, value) in task.labels.iter() {
         transaction
-            .statement("INSERT INTO blob_refs (seq, hash) VALUES (?1, ?2)", STEP)?
-            .execute((SqlValue(add_time), SqlValue(*hash)))
-            .during(STEP)?;
-        transaction
-            .statement("UPDATE blobs SET refs = refs + 1 WHERE hash = ?1", STEP)?
-            .execute([SqlValue(*hash)])
+            .statement(
+                "INSERT INTO labels (owner, key, value, task) VALUES (?1, ?2, ?3, ?4)",
+                STEP,
+            )?
+            .execute((SqlValue(&task.user), key, value, SqlValue(add_time)))
             .during(STEP)?;
     }
-    transaction.record_added(task.id, add_time);
+    blobs::refer(transaction, add_time, &task.blobs)?;
+    if let Some(repeated) = task.retry_of {
+        mark_retried(transaction, repeated, &task.user)?;
+    }
+    transaction.record_added(task.id, task.group.as_ref(), add_time);
     Ok(add_time)
+}
+
+/// Marks the task that a new one of this user repeats. Its group counts the new task in its place.
+fn mark_retried(
+    transaction: &mut GroupTransaction<'_>,
+    id: TaskId,
+    user: &UserName,
+) -> Result<(), SqliteFailure> {
+    const STEP: &str = "mark a retried task";
+    let marked = transaction
+        .statement(
+            "UPDATE tasks SET retried = 1 WHERE id = ?1 AND user = ?2 AND retried = 0",
+            STEP,
+        )?
+        .execute((SqlValue(id), SqlValue(user)))
+        .during(STEP)?;
+    if marked == 0 {
+        return Ok(());
+    }
+    match rows::task_state(transaction.connection(), id) {
+        Ok(task) => {
+            // The row has the mark already, and a marked task is not counted.
+            let repeated = task.map(|task| TaskState {
+                retried: false,
+                ..task
+            });
+            repeated.iter().for_each(|task| transaction.record_retried(task));
+            Ok(())
+        }
+        // The group still counts a task whose row is unreadable.
+        Err(SqliteFailure::Refused(error)) => {
+            transaction
+                .unreadable_rows()
+                .record(format_args!("task {id}"), error);
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    }
 }

@@ -84,15 +84,15 @@ pub(super) fn count_damaged(connection: &Connection) -> Result<u64, SqliteFailur
 
 const COUNT_DAMAGED: &str = "SELECT count(*) FROM blobs WHERE damaged = 1";
 
-/// Removes the files that still have no row. A put moves its file and inserts its row in the same transaction, so the
-/// file of a blob that is being put is never taken for an orphan.
+/// Removes the files that still have no row, except those of blobs that are being put.
 pub(super) fn remove_orphans(
     transaction: &mut GroupTransaction<'_>,
     files: &[BlobHash],
 ) -> Result<usize, SqliteFailure> {
     let mut removed = 0;
     for hash in files {
-        if super::blobs::find(transaction.connection(), *hash)?.is_none() {
+        let has_row = super::blobs::find(transaction.connection(), *hash)?.is_some();
+        if !has_row && !transaction.folder().is_being_put(*hash) {
             tracing::warn!(%hash, "removed an orphaned blob file, left by a crash");
             transaction.remove_blob_file_after_commit(*hash);
             removed += 1;

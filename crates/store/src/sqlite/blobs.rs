@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use model::BlobHash;
+use model::{BlobHash, UnixTime};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
@@ -18,7 +18,7 @@ use tokio::task;
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
 use super::sql_value::SqlValue;
-use super::store_folder::{FileIdentity, StoreFolder, io_error};
+use super::store_folder::{FileIdentity, PutGuard, StoreFolder, io_error, sync_folder};
 use super::writer::WeakWriterHandle;
 use crate::{BlobFile, BlobStream, StoreError, verified_stream};
 
@@ -34,28 +34,56 @@ pub(super) enum BlobIntegrity {
     Damaged,
 }
 
-/// Syncs the file before the writer thread takes it over, so that other operations do not wait for the disk.
-pub(super) async fn sync_file(path: &Path) -> Result<(), StoreError> {
-    let path = path.to_path_buf();
+/// Moves the file to its place and makes it durable, on a thread of its own: other operations do not wait for the disk, and
+/// the syncs of concurrent puts share their writes to the disk. The blob exists only when `put` has added its row.
+pub(super) async fn move_file(folder: &StoreFolder, file: &BlobFile) -> Result<PutGuard, StoreError> {
+    let guard = folder.begin_put(file.hash);
+    let (from, to) = (file.path.clone(), folder.blob(file.hash));
     task::spawn_blocking(move || {
-        fs::File::open(&path)
-            .and_then(|file| file.sync_all())
-            .map_err(io_error("sync the blob", &path))
+        move_and_sync(&from, &to)?;
+        Ok(guard)
     })
     .await
     .map_err(|_| StoreError::Closed)?
 }
 
 /// Replaces an existing file of the blob, which may be damaged.
-pub(super) fn put(transaction: &mut GroupTransaction<'_>, file: &BlobFile) -> Result<(), SqliteFailure> {
+fn move_and_sync(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let sync = |path: &Path| {
+        fs::File::open(path)
+            .and_then(|file| file.sync_all())
+            .map_err(io_error("sync the blob", path))
+    };
+    let replaces = to.try_exists().map_err(io_error("inspect the blob", to))?;
+    if replaces {
+        // A crash must not leave an existing blob without its bytes.
+        sync(from)?;
+    }
+    fs::rename(from, to).map_err(io_error("move the blob", from))?;
+    if replaces {
+        // If both are links to the same file, `rename` leaves both.
+        match fs::remove_file(from) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("remove", from)(error));
+            }
+            _ => {}
+        }
+    } else {
+        // Syncing the file under its new name often makes the name durable, too, and then the next sync is quick.
+        sync(to)?;
+    }
+    to.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Adds the row of a blob whose file is in its place.
+pub(super) fn put(
+    transaction: &mut GroupTransaction<'_>,
+    file: &BlobFile,
+    guard: PutGuard,
+) -> Result<(), SqliteFailure> {
     const STEP: &str = "put a blob";
-    let path = transaction.folder().blob(file.hash);
-    let exists = exists(transaction, file.hash)?;
-    // Nothing has been written to the database yet, so a problem with this file can be a refusal, which concerns only
-    // its caller.
-    move_file(transaction, file, &path).map_err(SqliteFailure::Refused)?;
-    if !exists {
-        transaction.record_new_blob_file(path);
+    if !exists(transaction, file.hash)? {
+        transaction.record_new_blob(file.hash);
     }
     let size = i64::try_from(file.size).unwrap_or(i64::MAX);
     transaction
@@ -65,8 +93,10 @@ pub(super) fn put(transaction: &mut GroupTransaction<'_>, file: &BlobFile) -> Re
             STEP,
         )?
         .execute((SqlValue(file.hash), size, SqlValue(transaction.age())))
-        .map(drop)
-        .during(STEP)
+        .during(STEP)?;
+    // From here on the transaction decides about the file.
+    drop(guard);
+    Ok(())
 }
 
 /// Returns the sizes of the blobs that exist, and marks them as used.
@@ -75,6 +105,50 @@ pub(super) fn has(
     hashes: &[BlobHash],
 ) -> Result<Vec<Option<u64>>, SqliteFailure> {
     hashes.iter().map(|hash| mark_used(transaction, *hash)).collect()
+}
+
+/// The first of these blobs that does not exist or is damaged.
+pub(super) fn first_missing(
+    transaction: &GroupTransaction<'_>,
+    hashes: &[BlobHash],
+) -> Result<Option<BlobHash>, SqliteFailure> {
+    const STEP: &str = "look for the blobs of a task";
+    if hashes.is_empty() {
+        return Ok(None);
+    }
+    let mut find = transaction.statement("SELECT 1 FROM blobs WHERE hash = ?1 AND damaged = 0", STEP)?;
+    for hash in hashes {
+        if !find.exists([SqlValue(*hash)]).during(STEP)? {
+            return Ok(Some(*hash));
+        }
+    }
+    Ok(None)
+}
+
+/// Records that the task with this add time uses the blobs, by its spec or by its result. Retention keeps them.
+pub(super) fn refer(
+    transaction: &GroupTransaction<'_>,
+    task: UnixTime,
+    hashes: &[BlobHash],
+) -> Result<(), SqliteFailure> {
+    const STEP: &str = "record the blobs of a task";
+    for hash in hashes {
+        let added = transaction
+            .statement(
+                "INSERT OR IGNORE INTO blob_refs (seq, hash) VALUES (?1, ?2)",
+                STEP,
+            )?
+            .execute((SqlValue(task), SqlValue(*hash)))
+            .during(STEP)?;
+        // The spec and the result of a task may have the same blob, which counts once.
+        if added > 0 {
+            transaction
+                .statement("UPDATE blobs SET refs = refs + 1 WHERE hash = ?1", STEP)?
+                .execute([SqlValue(*hash)])
+                .during(STEP)?;
+        }
+    }
+    Ok(())
 }
 
 /// `None` if the blob does not exist.
@@ -204,16 +278,4 @@ fn mark_used(transaction: &GroupTransaction<'_>, hash: BlobHash) -> Result<Optio
         .optional()
         .during(STEP)?;
     Ok(size.map(|size| u64::try_from(size).unwrap_or(0)))
-}
-
-fn move_file(transaction: &mut GroupTransaction<'_>, file: &BlobFile, to: &Path) -> Result<(), StoreError> {
-    if let Some(subfolder) = to.parent() {
-        match fs::create_dir(subfolder) {
-            Ok(()) => transaction.record_changed_folder(transaction.folder().blobs()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io_error("create the folder", subfolder)(error)),
-        }
-        transaction.record_changed_folder(subfolder.to_path_buf());
-    }
-    fs::rename(&file.path, to).map_err(io_error("move the blob", &file.path))
 }

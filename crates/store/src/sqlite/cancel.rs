@@ -1,39 +1,53 @@
-//! Cancels a task.
+//! Cancels one task or many.
 
-use model::{Task, TaskId, TaskStatus};
+use model::{Task, TaskId, TaskState, TaskStatus};
 
-use super::failure::{SqliteFailure, StepContext};
+use super::failure::SqliteFailure;
 use super::group_transaction::GroupTransaction;
-use super::rows;
-use super::sql_value::SqlValue;
+use super::{rows, transition};
+use crate::{MAX_CANCELLED_AT_ONCE, StoreError};
 
 pub(super) fn cancel(
     transaction: &mut GroupTransaction<'_>,
     id: TaskId,
 ) -> Result<Option<Task>, SqliteFailure> {
-    const STEP: &str = "cancel a task";
     let Some(task) = rows::task_state(transaction.connection(), id)? else {
         return Ok(None);
     };
     if task.status.may_become(TaskStatus::Cancelled) {
-        transaction
-            .statement(
-                "UPDATE tasks SET status = ?2, executor = NULL, session = NULL, finish_time = ?3, finish_age = ?4
-                 WHERE seq = ?1",
-                STEP,
-            )?
-            .execute((
-                SqlValue(task.add_time),
-                SqlValue(TaskStatus::Cancelled),
-                SqlValue(transaction.change_time(&task)),
-                SqlValue(transaction.age()),
-            ))
-            .during(STEP)?;
-        if let Some(executor) = &task.executor {
-            transaction.record_no_longer_held();
-            transaction.record_revoked(executor);
+        if !task.form.is_known() {
+            return Err(SqliteFailure::Refused(StoreError::NewerForm(task.form)));
         }
-        transaction.record_status_change(&task, TaskStatus::Cancelled, None);
+        transition::cancel(transaction, &task)?;
     }
     rows::task(transaction.connection(), id, transaction.unreadable_rows())
+}
+
+/// Tasks that are unreadable or of an unknown form are left alone.
+pub(super) fn cancel_many(
+    transaction: &mut GroupTransaction<'_>,
+    ids: &[TaskId],
+) -> Result<u64, SqliteFailure> {
+    let mut cancelled = 0;
+    for id in ids {
+        let found = match rows::task_state(transaction.connection(), *id) {
+            Err(SqliteFailure::Refused(error)) => {
+                transaction
+                    .unreadable_rows()
+                    .record(format_args!("task {id}"), error);
+                None
+            }
+            found => found?,
+        };
+        let may_be_cancelled =
+            |task: &TaskState| task.form.is_known() && task.status.may_become(TaskStatus::Cancelled);
+        if let Some(task) = found.filter(may_be_cancelled) {
+            transition::cancel(transaction, &task)?;
+            cancelled += 1;
+        }
+        if cancelled == MAX_CANCELLED_AT_ONCE as u64 {
+            break;
+        }
+    }
+    Ok(cancelled)
 }

@@ -48,6 +48,6 @@ fn open(folder: &StoreFolder, flags: OpenFlags) -> Result<Connection, StoreError
     // Only one thread at a time uses a connection, so SQLite needs no mutex for it.
     let connection = Connection::open_with_flags(folder.database(), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|source| database_error("open the database", source, folder.root()))?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }

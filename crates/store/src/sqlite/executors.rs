@@ -1,9 +1,6 @@
 //! Lists executors and sessions, expires sessions, and removes executors that are long gone.
 
-use model::{
-    Capacity, ExecutorName, ExecutorState, Health, ReleaseReason, SessionId, StoreAge, StoredSession,
-    UnixTime,
-};
+use model::{Capacity, ExecutorName, ExecutorState, Health, SessionId, StoreAge, StoredSession, UnixTime};
 use rusqlite::{Connection, Row};
 
 use super::failure::{SqliteFailure, StepContext};
@@ -11,6 +8,7 @@ use super::group_transaction::GroupTransaction;
 use super::rows::skip_unreadable_executor;
 use super::session;
 use super::sql_value::SqlValue;
+use super::transition::Release;
 use crate::unreadable_rows::UnreadableRows;
 use crate::{ObservedSession, StoreError};
 
@@ -93,10 +91,9 @@ pub(super) fn expire(
     transaction: &mut GroupTransaction<'_>,
     observed: &ObservedSession,
 ) -> Result<Option<usize>, SqliteFailure> {
-    let session = match session::find(transaction, &observed.executor) {
+    match session::find(transaction, &observed.executor) {
         Err(SqliteFailure::Refused(StoreError::Unreadable { .. })) if observed.is_unreadable() => {
             session::end_unreadable(transaction, observed)?;
-            None
         }
         stored => {
             let is_unchanged = |stored: StoredSession| {
@@ -106,12 +103,11 @@ pub(super) fn expire(
                 return Ok(None);
             }
             session::end(transaction, &observed.executor)?;
-            Some(observed.session)
         }
-    };
+    }
     let trouble = observed.expiry_trouble();
-    let reason = ReleaseReason::Lost(&trouble);
-    let released = session::release_held_tasks(transaction, &observed.executor, session, reason)?;
+    let lost = Release::lost(&trouble);
+    let released = session::release_held_tasks(transaction, &observed.executor, lost)?;
     if !released.is_empty() {
         transaction.record_revoked(&observed.executor);
     }

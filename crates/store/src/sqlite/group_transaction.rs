@@ -2,16 +2,17 @@
 //! follow its commit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use model::{BlobHash, ExecutorName, StoreAge, TaskId, TaskState, TaskStatus, UnixTime};
+use model::{
+    BlobHash, ExecutorName, GroupKey, OutcomeReason, StoreAge, TaskId, TaskState, TaskStatus, UnixTime,
+};
 use rusqlite::{CachedStatement, Connection};
 
 use super::failure::{SqliteFailure, StepContext};
+use super::groups::GroupCounterChanges;
 use super::sql_value::SqlValue;
-use super::store_folder::{StoreFolder, sync_folder};
+use super::store_folder::StoreFolder;
 use crate::ChangeEvent;
 use crate::unreadable_rows::UnreadableRows;
 
@@ -38,13 +39,12 @@ pub(super) struct GroupTransaction<'a> {
     now: UnixTime,
     /// Changes of the ledger's counters, written once for each transaction instead of once for each task.
     counter_changes: BTreeMap<&'static str, i64>,
+    group_changes: GroupCounterChanges,
     status_events: Vec<ChangeEvent>,
     tasks_queued: usize,
     revoked_from: BTreeSet<ExecutorName>,
-    /// Files of new blobs. Their rows exist only after the commit, so a rollback removes them.
-    new_blob_files: Vec<PathBuf>,
-    /// Folders with new entries, which must be synced before the commit.
-    changed_folders: BTreeSet<PathBuf>,
+    /// New blobs. Their rows exist only after the commit, so a rollback removes their files.
+    new_blobs: Vec<BlobHash>,
     /// Blobs whose rows are deleted. Their files are removed after the commit.
     removed_blobs: Vec<BlobHash>,
 }
@@ -72,11 +72,11 @@ impl<'a> GroupTransaction<'a> {
             age: initial.age,
             now: UnixTime::from(SystemTime::now()),
             counter_changes: BTreeMap::new(),
+            group_changes: GroupCounterChanges::default(),
             status_events: Vec::new(),
             tasks_queued: 0,
             revoked_from: BTreeSet::new(),
-            new_blob_files: Vec::new(),
-            changed_folders: BTreeSet::new(),
+            new_blobs: Vec::new(),
             removed_blobs: Vec::new(),
         };
         transaction.run("BEGIN IMMEDIATE", "begin a transaction")?;
@@ -134,8 +134,11 @@ impl<'a> GroupTransaction<'a> {
         self.last_add_time
     }
 
-    pub(super) fn record_added(&mut self, id: TaskId, time: UnixTime) {
+    pub(super) fn record_added(&mut self, id: TaskId, group: Option<&GroupKey>, time: UnixTime) {
         self.change_counter(TaskStatus::Pending.as_str(), 1);
+        if let Some(group) = group {
+            self.group_changes.record_added(group, time);
+        }
         self.push_status_event(id, TaskStatus::Pending, None, time);
         self.tasks_queued += 1;
     }
@@ -147,13 +150,32 @@ impl<'a> GroupTransaction<'a> {
         new: TaskStatus,
         by: Option<&ExecutorName>,
     ) {
-        self.change_counter(task.status.as_str(), -1);
-        self.change_counter(new.as_str(), 1);
-        self.push_status_event(task.id, new, by, self.change_time(task));
+        self.record_outcome(task, new, None, by);
     }
 
-    pub(super) fn record_removed(&mut self, status: TaskStatus) {
-        self.change_counter(status.as_str(), -1);
+    /// Like `record_status_change`, with the reason of the task's last step.
+    pub(super) fn record_outcome(
+        &mut self,
+        task: &TaskState,
+        new: TaskStatus,
+        reason: Option<OutcomeReason>,
+        by: Option<&ExecutorName>,
+    ) {
+        let time = self.change_time(task);
+        self.change_counter(task.status.as_str(), -1);
+        self.change_counter(new.as_str(), 1);
+        self.group_changes.record_status_change(task, new, reason, time);
+        self.push_status_event(task.id, new, by, time);
+    }
+
+    pub(super) fn record_removed(&mut self, task: &TaskState) {
+        self.change_counter(task.status.as_str(), -1);
+        self.group_changes.record_uncounted(task);
+    }
+
+    /// Records that another task repeats this one, for the first time.
+    pub(super) fn record_retried(&mut self, task: &TaskState) {
+        self.group_changes.record_uncounted(task);
     }
 
     pub(super) fn record_claimed(&mut self) {
@@ -172,12 +194,8 @@ impl<'a> GroupTransaction<'a> {
         self.revoked_from.insert(from.clone());
     }
 
-    pub(super) fn record_new_blob_file(&mut self, path: PathBuf) {
-        self.new_blob_files.push(path);
-    }
-
-    pub(super) fn record_changed_folder(&mut self, folder: PathBuf) {
-        self.changed_folders.insert(folder);
+    pub(super) fn record_new_blob(&mut self, hash: BlobHash) {
+        self.new_blobs.push(hash);
     }
 
     pub(super) fn remove_blob_file_after_commit(&mut self, hash: BlobHash) {
@@ -207,18 +225,14 @@ impl<'a> GroupTransaction<'a> {
         {
             tracing::error!(%error, "rollback failed; the next transaction will fail too");
         }
-        for path in self.new_blob_files {
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(%error, path = %path.display(), "could not remove the file of an uncommitted blob");
-            }
+        for hash in self.new_blobs {
+            self.folder.remove_blob_file(hash);
         }
     }
 
     fn try_commit(&mut self) -> Result<(), SqliteFailure> {
-        for folder in &self.changed_folders {
-            sync_folder(folder).map_err(SqliteFailure::Storage)?;
-        }
         self.write_ledger()?;
+        self.group_changes.write(self.connection)?;
         self.run("COMMIT", "commit")
     }
 
@@ -244,6 +258,7 @@ impl<'a> GroupTransaction<'a> {
     fn into_committed(self) -> CommittedGroup {
         let mut events = self.status_events;
         events.extend(self.revoked_from.into_iter().map(ChangeEvent::AttemptRevoked));
+        events.extend(self.group_changes.keys().map(ChangeEvent::GroupChanged));
         if self.tasks_queued > 0 {
             events.push(ChangeEvent::TasksQueued(self.tasks_queued));
         }

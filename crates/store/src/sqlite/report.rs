@@ -7,19 +7,22 @@ mod executing;
 use std::collections::HashMap;
 
 use model::{
-    AttemptEnd, EncodedEnd, ReleaseReason, Report, ReportAnswer, ReportInstructions, ReportIntent,
-    SessionCheck, UnixTime, check_session, reconcile_held_tasks,
+    AttemptEnd, EncodedEnd, Report, ReportAnswer, ReportInstructions, ReportIntent, SessionCheck, UnixTime,
+    check_session, reconcile_held_tasks,
 };
 
 use super::failure::SqliteFailure;
 use super::group_transaction::GroupTransaction;
 use super::session;
-use super::transition::release;
+use super::transition::{Release, release};
 use crate::document::{EncodedAttempt, EncodedReport, encode_result};
 use crate::{FinishedAttempt, HandledReport, StoreError};
 
 /// An executor's report whose results are encoded as the SQLite store writes them.
 pub(super) type EncodedSqliteReport = EncodedReport<Vec<u8>>;
+
+/// About how much a reference to a blob writes.
+const BLOB_REF_BYTES: usize = 128;
 
 /// What the SQLite store has collected so far, step by step, for the answer to an executor's report.
 #[derive(Default)]
@@ -37,6 +40,7 @@ impl EncodedSqliteReport {
             let end = match &attempt.end {
                 AttemptEnd::Result(result) => EncodedEnd::Result {
                     status: result.status(),
+                    reason: result.last_outcome().map(|outcome| outcome.reason),
                     result: encode_result(result)?,
                 },
                 AttemptEnd::Broken(trouble) => EncodedEnd::Broken(trouble.clone()),
@@ -44,6 +48,11 @@ impl EncodedSqliteReport {
             };
             completed.push(EncodedAttempt {
                 attempt_id: attempt.attempt_id,
+                form: attempt.form,
+                blobs: match &attempt.end {
+                    AttemptEnd::Result(result) => result.blobs(),
+                    AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_) => vec![],
+                },
                 end,
             });
         }
@@ -53,7 +62,7 @@ impl EncodedSqliteReport {
     /// About how much the report writes.
     pub(super) fn bytes(&self) -> usize {
         let bytes = |attempt: &EncodedAttempt<Vec<u8>>| match &attempt.end {
-            EncodedEnd::Result { result, .. } => result.len(),
+            EncodedEnd::Result { result, .. } => result.len() + attempt.blobs.len() * BLOB_REF_BYTES,
             EncodedEnd::Broken(trouble) | EncodedEnd::PlatformFailure(trouble) => trouble.len(),
         };
         self.completed.iter().map(bytes).sum()
@@ -66,7 +75,7 @@ pub(super) fn report(
 ) -> Result<HandledReport, SqliteFailure> {
     let report = &encoded.report;
     let stored = session::find(transaction, &report.executor)?;
-    let replaced = match check_session(stored.as_ref(), report) {
+    match check_session(stored.as_ref(), report) {
         SessionCheck::Refused(answer) => {
             return Ok(HandledReport {
                 answer,
@@ -74,33 +83,22 @@ pub(super) fn report(
                 claimed_add_times: vec![],
             });
         }
-        SessionCheck::Continues => {
-            session::renew(transaction, report)?;
-            None
-        }
-        SessionCheck::Opens => {
-            session::open(transaction, report)?;
-            stored.filter(|stored| stored.live).map(|stored| stored.session)
-        }
-    };
+        SessionCheck::Continues => session::renew(transaction, report)?,
+        SessionCheck::Opens => session::open(transaction, report)?,
+    }
     let mut progress = ReportProgress::default();
     complete::apply(transaction, encoded, &mut progress)?;
-    if let Some(replaced) = replaced {
-        // This report's `complete` lists the results of the replaced session and the attempts that had begun. The other
-        // attempts were only queued in the executor, so their release is not a loss.
-        session::release_held_tasks(
-            transaction,
-            &report.executor,
-            Some(replaced),
-            ReleaseReason::GivenBack,
-        )?;
-    }
     let held = executing::record(transaction, report, &mut progress.instructions)?;
-    let held_tasks: Vec<_> = held.iter().map(|task| task.held_task(report.session)).collect();
+    // A session that replaces another one goes on to deliver the results of attempts that its reports name. The other
+    // attempts of the earlier session were only queued in the executor, so their release is not a loss.
+    let held_tasks: Vec<_> = held
+        .iter()
+        .filter_map(|task| Some(task.held_task(task.session?)))
+        .collect();
     let reconciled = reconcile_held_tasks(&held_tasks, report);
     let by_id: HashMap<_, _> = held.iter().map(|task| (task.id, task)).collect();
     for attempt_id in &reconciled.release {
-        release(transaction, by_id[&attempt_id.task], ReleaseReason::GivenBack)?;
+        release(transaction, by_id[&attempt_id.task], Release::GIVEN_BACK)?;
     }
     match report.intent {
         ReportIntent::Stay => {
@@ -119,21 +117,18 @@ pub(super) fn report(
     })
 }
 
-/// Releases all tasks that the session still holds and ends it. The executor must kill the attempts that it listed as
+/// Releases all tasks that the executor still holds and ends its session. The executor must kill the attempts that it listed as
 /// executing.
 fn leave(
     transaction: &mut GroupTransaction<'_>,
     report: &Report,
     instructions: &mut ReportInstructions,
 ) -> Result<(), SqliteFailure> {
-    let released = session::release_held_tasks(
-        transaction,
-        &report.executor,
-        Some(report.session),
-        ReleaseReason::GivenBack,
-    )?;
+    let released = session::release_held_tasks(transaction, &report.executor, Release::GIVEN_BACK)?;
     for task in released {
-        instructions.delete.push(task.attempt_id(report.session));
+        instructions
+            .delete
+            .extend(task.session.map(|session| task.attempt_id(session)));
     }
     session::end(transaction, &report.executor)
 }

@@ -1,6 +1,7 @@
 //! Retention: removes tasks that were done long ago, and blobs that no task uses.
 
-use model::{BlobHash, StoreAge};
+use model::{BlobHash, Labels, StoreAge, TaskForm, TaskState};
+use rusqlite::OptionalExtension;
 
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
@@ -16,11 +17,14 @@ pub(super) struct RetentionRequest {
     pub(super) limit: u32,
 }
 
+/// Tasks of newer forms than ?2 are left to newer nodes: their results may refer to something that this program does not
+/// know.
 const DONE_TASKS: &str = concat!(
     "SELECT ",
     task_state_columns!(),
-    " FROM tasks WHERE finish_age < ?1 ORDER BY finish_age"
+    " FROM tasks WHERE finish_age < ?1 AND form <= ?2 ORDER BY finish_age"
 );
+const REMOVE_LABEL: &str = "DELETE FROM labels WHERE owner = ?1 AND key = ?2 AND value = ?3 AND task = ?4";
 const UNUSED_BLOBS: &str = "SELECT hash FROM blobs WHERE refs = 0 AND used_age < ?1 ORDER BY used_age";
 
 pub(super) fn apply(
@@ -39,7 +43,9 @@ fn remove_tasks(
 ) -> Result<usize, SqliteFailure> {
     const STEP: &str = "remove old tasks";
     let mut statement = transaction.statement(DONE_TASKS, STEP)?;
-    let mut rows = statement.query([SqlValue(request.done_before)]).during(STEP)?;
+    let mut rows = statement
+        .query((SqlValue(request.done_before), TaskForm::NEWEST.0))
+        .during(STEP)?;
     let mut done = vec![];
     // Unreadable rows are kept and do not count towards the limit.
     while done.len() < request.limit as usize
@@ -56,16 +62,37 @@ fn remove_tasks(
             "DELETE FROM blob_refs WHERE seq = ?1",
             "DELETE FROM results WHERE seq = ?1",
             "DELETE FROM specs WHERE seq = ?1",
-            "DELETE FROM tasks WHERE seq = ?1",
         ] {
             transaction
                 .statement(sql, STEP)?
                 .execute([SqlValue(task.add_time)])
                 .during(STEP)?;
         }
-        transaction.record_removed(task.status);
+        remove_task(transaction, task)?;
+        transaction.record_removed(task);
     }
     Ok(done.len())
+}
+
+/// Removes the row of the task and its labels.
+fn remove_task(transaction: &GroupTransaction<'_>, task: &TaskState) -> Result<(), SqliteFailure> {
+    const STEP: &str = "remove an old task";
+    let removed: Option<(String, rusqlite::Result<SqlValue<Labels>>)> = transaction
+        .statement("DELETE FROM tasks WHERE seq = ?1 RETURNING user, labels", STEP)?
+        .query_row([SqlValue(task.add_time)], |row| Ok((row.get(0)?, row.get(1))))
+        .optional()
+        .during(STEP)?;
+    // If the labels are unreadable, their rows stay. A search skips them.
+    let Some((user, Ok(SqlValue(labels)))) = removed else {
+        return Ok(());
+    };
+    for (key, value) in labels.iter() {
+        transaction
+            .statement(REMOVE_LABEL, STEP)?
+            .execute((&user, key, value, SqlValue(task.add_time)))
+            .during(STEP)?;
+    }
+    Ok(())
 }
 
 /// Deletes the rows now and the files after the commit. In the opposite order, a crash would leave a row without its
@@ -100,7 +127,7 @@ fn remove_blobs(
 
 #[cfg(test)]
 mod tests {
-    use super::{DONE_TASKS, UNUSED_BLOBS};
+    use super::{DONE_TASKS, REMOVE_LABEL, UNUSED_BLOBS};
     use crate::sqlite::schema::tests::{database, query_plan};
 
     #[test]
@@ -110,6 +137,10 @@ mod tests {
         check(
             UNUSED_BLOBS,
             "SEARCH blobs USING COVERING INDEX blobs_idle (used_age<?)",
+        );
+        check(
+            REMOVE_LABEL,
+            "SEARCH labels USING COVERING INDEX labels_of_all_users (key=? AND value=? AND task=? AND owner=?)",
         );
     }
 }

@@ -1,13 +1,15 @@
 //! Reads rows of the table `tasks`.
 
 use model::{
-    AttemptNumber, Capacity, ExecutorName, FailedAttempts, ReportSeq, ResourceRequest, SessionId, Task,
-    TaskId, TaskState, TaskStatus, TaskSummary, UnixTime, UserName,
+    AttemptNumber, AttemptRecord, Capacity, ExecutorName, FailedAttempts, GroupKey, Labels, ReportSeq,
+    ResourceRequest, SessionId, Task, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary, UnixTime,
+    UserName,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::failure::{SqliteFailure, StepContext};
 use super::sql_value::SqlValue;
+use super::store_folder::StoreFolder;
 use crate::document::{decode_result, decode_spec};
 use crate::unreadable_rows::UnreadableRows;
 use crate::{MAX_SKIPPED_TASKS, StoreError};
@@ -16,7 +18,7 @@ use crate::{MAX_SKIPPED_TASKS, StoreError};
 macro_rules! task_state_columns {
     () => {
         "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority, report_time,
-    platform_losses, need_memory, need_processes"
+    platform_losses, need_memory, need_processes, form, max_attempts, reason, grp, retried"
     };
 }
 pub(super) use task_state_columns;
@@ -28,13 +30,7 @@ pub(super) const QUEUED_TASKS: &str = concat!(
     " FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq"
 );
 
-pub(super) const HELD_BY_SESSION: &str = concat!(
-    "SELECT ",
-    task_state_columns!(),
-    " FROM tasks WHERE executor = ?1 AND session = ?2 ORDER BY seq"
-);
-
-const HELD_BY_EXECUTOR: &str = concat!(
+pub(super) const HELD_BY_EXECUTOR: &str = concat!(
     "SELECT ",
     task_state_columns!(),
     " FROM tasks WHERE executor = ?1 ORDER BY seq"
@@ -64,24 +60,15 @@ pub(super) fn task_failure(id: TaskId, step: &'static str, source: rusqlite::Err
     })
 }
 
-/// The tasks that the executor holds in this session, or in any session, oldest first.
+/// The tasks that the executor holds in any session, oldest first.
 pub(super) fn held(
     connection: &Connection,
     executor: &ExecutorName,
-    session: Option<SessionId>,
     unreadable_rows: &UnreadableRows,
 ) -> Result<Vec<TaskState>, SqliteFailure> {
-    const STEP: &str = "read the tasks of a session";
-    let sql = match session {
-        Some(_) => HELD_BY_SESSION,
-        None => HELD_BY_EXECUTOR,
-    };
-    let mut statement = connection.prepare_cached(sql).during(STEP)?;
-    let mut rows = match session {
-        Some(session) => statement.query((SqlValue(executor), SqlValue(session))),
-        None => statement.query([SqlValue(executor)]),
-    }
-    .during(STEP)?;
+    const STEP: &str = "read the tasks of an executor";
+    let mut statement = connection.prepare_cached(HELD_BY_EXECUTOR).during(STEP)?;
+    let mut rows = statement.query([SqlValue(executor)]).during(STEP)?;
     let mut held = vec![];
     while let Some(row) = rows.next().during(STEP)? {
         held.extend(skip_unreadable_task(row, read_task_state(row), unreadable_rows).during(STEP)?);
@@ -89,16 +76,25 @@ pub(super) fn held(
     Ok(held)
 }
 
-/// The first readable tasks of the queue. With a capacity, only tasks that fit it.
+/// Which tasks of the queue an executor can take from the SQLite store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimFilter {
+    /// `None` if the executor takes tasks of any size.
+    pub(super) capacity: Option<Capacity>,
+    pub(super) newest_form: TaskForm,
+}
+
+/// The first readable tasks of the queue that pass the filter.
 pub(super) fn queued(
     connection: &Connection,
     limit: u32,
-    capacity: Option<Capacity>,
-    unreadable_rows: &UnreadableRows,
+    filter: ClaimFilter,
+    folder: &StoreFolder,
 ) -> Result<Vec<TaskState>, SqliteFailure> {
     const STEP: &str = "read the queue";
     let mut statement = connection.prepare_cached(QUEUED_TASKS).during(STEP)?;
     let mut rows = statement.query([]).during(STEP)?;
+    let unreadable_rows = folder.unreadable_rows();
     let (mut queued, mut skipped) = (vec![], 0);
     while queued.len() < limit as usize
         && skipped < MAX_SKIPPED_TASKS
@@ -111,7 +107,17 @@ pub(super) fn queued(
                     "the task is in the queue, but its status is terminal",
                 );
             }
-            Some(task) if capacity.is_some_and(|capacity| !capacity.fits(task.resources)) => skipped += 1,
+            Some(task) if task.form > filter.newest_form => {
+                folder.newer_forms().record_if_unknown(task.form);
+                skipped += 1;
+            }
+            Some(task)
+                if filter
+                    .capacity
+                    .is_some_and(|capacity| !capacity.fits(task.resources)) =>
+            {
+                skipped += 1;
+            }
             task => queued.extend(task),
         }
     }
@@ -137,11 +143,12 @@ pub(super) fn task(
 ) -> Result<Option<Task>, SqliteFailure> {
     const STEP: &str = "read a task";
     let mut statement = connection
-        .prepare_cached(
-            "SELECT seq, id, status, executor, session, attempt, start_time, report_time, finish_time, trouble,
-                    spec, result, user, priority, lost, given, platform_losses
-             FROM tasks LEFT JOIN specs USING (seq) LEFT JOIN results USING (seq) WHERE id = ?1",
-        )
+        .prepare_cached(concat!(
+            "SELECT ",
+            task_state_columns!(),
+            ", finish_time, trouble, ran_on, spec, result
+             FROM tasks LEFT JOIN specs USING (seq) LEFT JOIN results USING (seq) WHERE id = ?1"
+        ))
         .during(STEP)?;
     let mut rows = statement.query([SqlValue(id)]).during(STEP)?;
     match rows.next().during(STEP)? {
@@ -151,7 +158,9 @@ pub(super) fn task(
                 SqliteFailure::Refused(error) => SqliteFailure::Refused(error.for_task(id)),
                 other => other,
             };
-            if let SqliteFailure::Refused(error) = &failure {
+            if let SqliteFailure::Refused(error) = &failure
+                && !matches!(error, StoreError::NewerForm(_))
+            {
                 unreadable_rows.record(format_args!("task {id}"), error);
             }
             failure
@@ -160,12 +169,12 @@ pub(super) fn task(
     }
 }
 
-/// The columns that `read_summary` reads.
+/// The columns that `read_summary` reads, after the first one, which is `seq`.
 pub(super) const SUMMARY_COLUMNS: &str =
-    "seq, id, user, priority, command, status, executor, attempt, start_time, finish_time,
-    compile, session, lost, given, platform_losses";
+    "id, user, priority, command, status, executor, attempt, start_time, finish_time,
+    compile, session, lost, given, platform_losses, reason, labels, grp";
 /// The column after them, which a search adds: whether the task matches.
-pub(super) const MATCHES_COLUMN: usize = 15;
+pub(super) const MATCHES_COLUMN: usize = 18;
 
 /// Also checks the columns that a summary does not show: a task that is unreadable for another operation is on no list.
 pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
@@ -180,6 +189,9 @@ pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
         priority: row.get(3)?,
         command: TaskSummary::shorten_command(row.get_ref(4)?.as_str()?),
         status: row.get::<_, SqlValue<TaskStatus>>(5)?.0,
+        reason: read_optional(row, 15)?,
+        labels: row.get::<_, SqlValue<Labels>>(16)?.0,
+        group: read_optional(row, 17)?,
         executor: read_optional(row, 6)?,
         attempt: row.get::<_, SqlValue<AttemptNumber>>(7)?.0,
         start_time: read_optional(row, 8)?,
@@ -188,8 +200,9 @@ pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
 }
 
 pub(super) fn read_task_state(row: &Row<'_>) -> rusqlite::Result<TaskState> {
-    // No transition needs the user, but a task that no list can show must not be handed out.
-    row.get::<_, SqlValue<UserName>>(9)?;
+    // Only groups need the user, but a task that no list can show must not be handed out.
+    let SqlValue(user) = row.get::<_, SqlValue<UserName>>(9)?;
+    let group = read_optional(row, 18)?.map(|group| GroupKey { user, group });
     Ok(TaskState {
         add_time: row.get::<_, SqlValue<UnixTime>>(0)?.0,
         id: row.get::<_, SqlValue<TaskId>>(1)?.0,
@@ -209,6 +222,11 @@ pub(super) fn read_task_state(row: &Row<'_>) -> rusqlite::Result<TaskState> {
             memory: u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0),
             processes: u32::try_from(row.get::<_, i64>(14)?).unwrap_or(0),
         },
+        form: row.get::<_, SqlValue<TaskForm>>(15)?.0,
+        max_attempts: row.get(16)?,
+        reason: read_optional(row, 17)?,
+        group,
+        retried: row.get(19)?,
     })
 }
 
@@ -241,6 +259,18 @@ pub(super) fn skip_unreadable_executor<T>(
     skip_unreadable(read, |error| {
         let name = row.get::<_, String>(0).unwrap_or_default();
         unreadable_rows.record(format_args!("executor {name}"), error);
+    })
+}
+
+/// Like `skip_unreadable_task`, for a group whose user and name are the first columns.
+pub(super) fn skip_unreadable_group<T>(
+    row: &Row<'_>,
+    read: rusqlite::Result<T>,
+    unreadable_rows: &UnreadableRows,
+) -> rusqlite::Result<Option<T>> {
+    skip_unreadable(read, |error| {
+        let (user, name) = (row.get_ref(0).ok(), row.get_ref(1).ok());
+        unreadable_rows.record(format_args!("group {user:?} {name:?}"), error);
     })
 }
 
@@ -280,42 +310,74 @@ fn describe_task(row: &Row<'_>) -> String {
     }
 }
 
+/// The number of columns in `task_state_columns`.
+const STATE_COLUMNS: usize = 20;
+
 fn read_task(row: &Row<'_>) -> Result<Task, SqliteFailure> {
     const STEP: &str = "read a task";
-    // Checked but not returned, as in `read_summary`.
-    row.get::<_, SqlValue<UserName>>(12).during(STEP)?;
-    row.get::<_, i32>(13).during(STEP)?;
-    row.get::<_, u32>(14).during(STEP)?;
-    row.get::<_, SqlValue<ReportSeq>>(15).during(STEP)?;
-    row.get::<_, u32>(16).during(STEP)?;
+    let state = read_task_state(row).during(STEP)?;
+    let column = |number| STATE_COLUMNS + number;
     let spec = row
-        .get_ref(10)
+        .get_ref(column(3))
         .and_then(|spec| Ok(spec.as_blob()?))
         .during(STEP)?;
     let result = row
-        .get_ref(11)
+        .get_ref(column(4))
         .and_then(|result| Ok(result.as_blob_or_null()?))
         .during(STEP)?;
+    let SqlValue(mut ran_on) = row
+        .get::<_, SqlValue<Vec<AttemptRecord>>>(column(2))
+        .during(STEP)?;
+    ran_on.extend(state.running_attempt());
+    keep_newest_attempts(&mut ran_on);
     Ok(Task {
-        id: row.get::<_, SqlValue<TaskId>>(1).during(STEP)?.0,
+        id: state.id,
         spec: decode_spec(spec).map_err(SqliteFailure::Refused)?,
-        status: row.get::<_, SqlValue<TaskStatus>>(2).during(STEP)?.0,
-        executor: read_optional(row, 3).during(STEP)?,
-        session: read_optional(row, 4).during(STEP)?,
-        attempt: row.get::<_, SqlValue<AttemptNumber>>(5).during(STEP)?.0,
-        add_time: row.get::<_, SqlValue<UnixTime>>(0).during(STEP)?.0,
-        start_time: read_optional(row, 6).during(STEP)?,
-        report_time: read_optional(row, 7).during(STEP)?,
-        finish_time: read_optional(row, 8).during(STEP)?,
+        status: state.status,
+        executor: state.executor,
+        session: state.session,
+        attempt: state.attempt,
+        add_time: state.add_time,
+        start_time: state.start_time,
+        report_time: state.report_time,
+        finish_time: read_optional(row, column(0)).during(STEP)?,
+        ran_on,
         result: result
             .map(decode_result)
             .transpose()
             .map_err(SqliteFailure::Refused)?,
-        trouble: row.get(9).during(STEP)?,
+        trouble: row.get(column(1)).during(STEP)?,
     })
 }
 
-fn read_optional<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
+/// The newest attempts of the task that have ended, oldest first.
+pub(super) fn ended_attempts(
+    connection: &Connection,
+    task: &TaskState,
+    unreadable_rows: &UnreadableRows,
+) -> Result<Vec<AttemptRecord>, SqliteFailure> {
+    const STEP: &str = "read the attempts of a task";
+    let read = connection
+        .prepare_cached("SELECT ran_on FROM tasks WHERE seq = ?1")
+        .during(STEP)?
+        .query_row([SqlValue(task.add_time)], |row| {
+            row.get::<_, SqlValue<Vec<AttemptRecord>>>(0)
+        });
+    // An unreadable list must not keep the task from ending. It is replaced.
+    let attempts = skip_unreadable(read, |error| {
+        unreadable_rows.record(format_args!("attempts of task {}", task.id), error);
+    });
+    let attempts = attempts.during(STEP)?;
+    Ok(attempts.map(|attempts| attempts.0).unwrap_or_default())
+}
+
+/// Removes the oldest attempts if there are too many.
+pub(super) fn keep_newest_attempts(attempts: &mut Vec<AttemptRecord>) {
+    let surplus = attempts.len().saturating_sub(AttemptRecord::MAX_COUNT);
+    attempts.drain(..surplus);
+}
+
+pub(super) fn read_optional<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
 where
     SqlValue<T>: rusqlite::types::FromSql,
 {

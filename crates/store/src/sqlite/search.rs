@@ -145,7 +145,7 @@ fn scan_page(
     Ok(page)
 }
 
-/// The indexes of these columns in `SUMMARY_COLUMNS`.
+/// The indexes of these columns; the add time is the first, and `SUMMARY_COLUMNS` follow.
 const COMMAND_COLUMN: usize = 4;
 const COMPILE_COLUMN: usize = 10;
 
@@ -165,10 +165,10 @@ fn sort_key(row: &Row<'_>) -> Option<(UnixTime, TaskId)> {
 
 #[cfg(test)]
 mod tests {
-    use model::{ExecutorName, SortOrder, TaskStatus, UserName};
+    use model::{ExecutorName, GroupName, OutcomeReason, SortOrder, TaskStatus, UserName};
 
     use super::*;
-    use crate::contract::fixtures::add_task;
+    use crate::contract::fixtures::{add_task, labels};
     use crate::sqlite::schema::tests::{database, query_plan};
     use crate::sqlite::{SqliteStore, SqliteStoreOptions};
 
@@ -258,6 +258,10 @@ mod tests {
             statuses: vec![TaskStatus::Success],
             from: Some(UnixTime(1)),
             until: Some(UnixTime(2)),
+            group: Some(GroupName::new("g").unwrap()),
+            labels: labels(&[("a", "1"), ("b", "2")]),
+            reasons: vec![OutcomeReason::Exited],
+            retried: Some(false),
             ..TaskQuery::default()
         };
         let check = |index: SearchIndex, expected: &str| {
@@ -298,5 +302,32 @@ mod tests {
             by_status,
         );
         check(SearchIndex::Executor, "tasks_held (executor=?");
+        check(
+            SearchIndex::Group,
+            "tasks_by_user_group (user=? AND grp=? AND rowid>? AND rowid<?)",
+        );
+        check(
+            SearchIndex::Label,
+            "labels USING PRIMARY KEY (owner=? AND key=? AND value=? AND task>? AND task<?)",
+        );
+    }
+
+    #[test]
+    fn groups_and_labels_of_all_users_are_found_by_an_index() {
+        let query = TaskQuery {
+            group: Some(GroupName::new("g").unwrap()),
+            labels: labels(&[("a", "1"), ("b", "2")]),
+            from: Some(UnixTime(1)),
+            ..TaskQuery::default()
+        };
+        let check = |index: SearchIndex, expected: &str| {
+            let plan = query_plan(&database(), &SearchStatement::of(&query, &index).sql);
+            assert!(plan.contains(expected) && !plan.contains("TEMP B-TREE"), "{plan}");
+        };
+        check(SearchIndex::Group, "tasks_by_group (grp=? AND rowid>?)");
+        check(
+            SearchIndex::Label,
+            "labels_of_all_users (key=? AND value=? AND task>?)",
+        );
     }
 }

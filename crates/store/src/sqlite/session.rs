@@ -1,15 +1,13 @@
 //! Sessions: the table `executors` has one row for each executor, with its current or last session.
 
-use model::{
-    Capacity, ExecutorName, ReleaseReason, Report, ReportSeq, SessionId, StoredSession, TaskState, UnixTime,
-};
+use model::{Capacity, ExecutorName, Report, ReportSeq, SessionId, StoredSession, TaskState, UnixTime};
 use rusqlite::{OptionalExtension, Row};
 
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
 use super::rows;
 use super::sql_value::SqlValue;
-use super::transition::release;
+use super::transition::{Release, release};
 use crate::{ObservedSession, StoreError};
 
 pub(super) fn find(
@@ -160,21 +158,15 @@ pub(super) fn end_unreadable(
         .during(STEP)
 }
 
-/// Releases all tasks that the executor holds in this session, or in any session, and returns them.
+/// Releases all tasks that the executor holds, in any session, and returns them.
 pub(super) fn release_held_tasks(
     transaction: &mut GroupTransaction<'_>,
     executor: &ExecutorName,
-    session: Option<SessionId>,
-    reason: ReleaseReason<'_>,
+    why: Release<'_>,
 ) -> Result<Vec<TaskState>, SqliteFailure> {
-    let held = rows::held(
-        transaction.connection(),
-        executor,
-        session,
-        transaction.unreadable_rows(),
-    )?;
+    let held = rows::held(transaction.connection(), executor, transaction.unreadable_rows())?;
     for task in &held {
-        release(transaction, task, reason)?;
+        release(transaction, task, why)?;
     }
     Ok(held)
 }

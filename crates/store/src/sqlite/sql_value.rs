@@ -1,12 +1,14 @@
 //! Converts values of the model to and from SQL values.
 
 use model::{
-    AttemptNumber, BlobHash, ExecutorName, ReportSeq, SessionId, StoreAge, TaskId, TaskStatus, UnixTime,
-    UserName,
+    AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupName, Labels, OutcomeReason, ReportSeq,
+    SessionId, StoreAge, TaskForm, TaskId, TaskStatus, UnixTime, UserName,
 };
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use uuid::Uuid;
+
+use crate::document::{decode_attempts, decode_labels};
 
 /// A wrapper with which rusqlite binds a value of `model` as a SQL parameter and reads it from a column.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +89,50 @@ macro_rules! name_value {
     )*};
 }
 
-name_value!(UserName, ExecutorName);
+name_value!(UserName, ExecutorName, GroupName);
+
+impl ToSql for SqlValue<OutcomeReason> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.as_str()))
+    }
+}
+
+impl FromSql for SqlValue<OutcomeReason> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let reason = value.as_str()?.parse().map(SqlValue);
+        reason.map_err(|error: String| FromSqlError::Other(error.into()))
+    }
+}
+
+impl ToSql for SqlValue<TaskForm> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.0.0))
+    }
+}
+
+impl FromSql for SqlValue<TaskForm> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u32::column_result(value).map(TaskForm).map(SqlValue)
+    }
+}
+
+/// The column is null if there are none.
+impl FromSql for SqlValue<Labels> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let labels = value.as_blob_or_null()?.map(decode_labels).transpose();
+        let labels = labels.map_err(|error| FromSqlError::Other(error.into()))?;
+        Ok(SqlValue(labels.unwrap_or_default()))
+    }
+}
+
+/// The column is null if there are none.
+impl FromSql for SqlValue<Vec<AttemptRecord>> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let attempts = value.as_blob_or_null()?.map(decode_attempts).transpose();
+        let attempts = attempts.map_err(|error| FromSqlError::Other(error.into()))?;
+        Ok(SqlValue(attempts.unwrap_or_default()))
+    }
+}
 
 impl ToSql for SqlValue<UnixTime> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

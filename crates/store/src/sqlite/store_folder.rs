@@ -1,15 +1,19 @@
 //! The layout of the store's folder, and the lock that keeps a second process out of it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::BlobHash;
 
 use crate::StoreError;
+use crate::incoming_folder;
+use crate::newer_forms::NewerForms;
 use crate::unreadable_rows::UnreadableRows;
 
 /// The folder of a SQLite store: the paths of its database and blob files.
@@ -18,6 +22,29 @@ pub(super) struct StoreFolder {
     root: PathBuf,
     /// Unreadable rows of the database in this folder.
     unreadable_rows: Arc<UnreadableRows>,
+    /// Unknown forms of tasks in this database.
+    newer_forms: Arc<NewerForms>,
+    /// How many puts of each blob have begun and have no row yet.
+    blobs_being_put: Arc<Mutex<HashMap<BlobHash, usize>>>,
+}
+
+/// Keeps the file of a blob from being removed while the SQLite store puts it: its row does not exist yet.
+#[derive(Debug)]
+pub(super) struct PutGuard {
+    folder: StoreFolder,
+    hash: BlobHash,
+}
+
+impl Drop for PutGuard {
+    fn drop(&mut self) {
+        let mut being_put = self.folder.blobs_being_put();
+        if let Entry::Occupied(mut entry) = being_put.entry(self.hash) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
 }
 
 /// A killed process may leave a child between fork and exec, which still has the lock's file open. The next process
@@ -38,25 +65,32 @@ impl StoreFolder {
         StoreFolder {
             root: root.to_path_buf(),
             unreadable_rows: Arc::default(),
+            newer_forms: Arc::default(),
+            blobs_being_put: Arc::default(),
         }
     }
 
-    /// Creates what is missing, locks the folder, and empties `incoming`: it holds parts of blobs whose upload ended
-    /// with an earlier process.
+    /// Creates what is missing, locks the folder, and removes what an earlier process has left in `incoming`.
     pub(super) fn open(root: &Path) -> Result<(StoreFolder, FolderLock), StoreError> {
         let folder = StoreFolder::at(root);
         fs::create_dir_all(root).map_err(io_error("create the folder", root))?;
         let lock = folder.lock()?;
         let incoming = folder.incoming_folder();
-        match fs::remove_dir_all(&incoming) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(io_error("empty the folder", &incoming)(error));
-            }
-            _ => {}
-        }
+        incoming_folder::remove_leftovers(&incoming).map_err(io_error("empty the folder", &incoming))?;
         for path in [incoming, folder.blobs()] {
             fs::create_dir_all(&path).map_err(io_error("create the folder", &path))?;
         }
+        // They all exist from the beginning, so that a put syncs only its own one.
+        for first_byte in 0..=u8::MAX {
+            let path = folder.blob_subfolder(first_byte);
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(io_error("create the folder", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        sync_folder(&folder.blobs())?;
         folder.check_database()?;
         Ok((folder, lock))
     }
@@ -118,6 +152,10 @@ impl StoreFolder {
         &self.unreadable_rows
     }
 
+    pub(super) fn newer_forms(&self) -> &NewerForms {
+        &self.newer_forms
+    }
+
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -139,6 +177,40 @@ impl StoreFolder {
     pub(super) fn blob(&self, hash: BlobHash) -> PathBuf {
         let name = hash.to_string();
         self.blob_subfolder(hash.0[0]).join(&name[2..])
+    }
+
+    /// Call it before the file of the blob is moved to its place.
+    pub(super) fn begin_put(&self, hash: BlobHash) -> PutGuard {
+        *self.blobs_being_put().entry(hash).or_default() += 1;
+        PutGuard {
+            folder: self.clone(),
+            hash,
+        }
+    }
+
+    pub(super) fn is_being_put(&self, hash: BlobHash) -> bool {
+        self.blobs_being_put().contains_key(&hash)
+    }
+
+    /// Removes the file of a blob that has no row, unless a put of the blob has begun meanwhile.
+    pub(super) fn remove_blob_file(&self, hash: BlobHash) {
+        // The lock is held until the file is removed, so that no put begins in between.
+        let being_put = self.blobs_being_put();
+        if being_put.contains_key(&hash) {
+            return;
+        }
+        let path = self.blob(hash);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %path.display(), "could not remove the file of a blob");
+            }
+            _ => {}
+        }
+    }
+
+    fn blobs_being_put(&self) -> MutexGuard<'_, HashMap<BlobHash, usize>> {
+        let being_put = self.blobs_being_put.lock();
+        being_put.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn blob_subfolder(&self, first_byte: u8) -> PathBuf {
@@ -205,5 +277,29 @@ pub(super) fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::DiskFull { path },
         _ => StoreError::Io { step, path, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_blob_that_is_being_put_is_not_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, _lock) = StoreFolder::open(root.path()).unwrap();
+        let hash = BlobHash::of(b"x");
+        let (first, second) = (folder.begin_put(hash), folder.begin_put(hash));
+        fs::write(folder.blob(hash), b"x").unwrap();
+        for guard in [first, second] {
+            folder.remove_blob_file(hash);
+            assert!(folder.is_being_put(hash) && folder.blob(hash).exists());
+            drop(guard);
+        }
+        assert!(!folder.is_being_put(hash));
+        folder.remove_blob_file(hash);
+        assert!(!folder.blob(hash).exists());
+        // It is no error that the file is gone already.
+        folder.remove_blob_file(hash);
     }
 }

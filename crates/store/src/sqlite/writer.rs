@@ -5,8 +5,6 @@
 
 mod checkpoint;
 
-use std::fs;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -288,13 +286,7 @@ impl WriterThread {
         self.state.last_add_time = committed.last_add_time;
         self.state.age = committed.age;
         for hash in committed.removed_blobs {
-            let path = self.folder.blob(hash);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, path = %path.display(), "could not remove the file of a removed blob");
-                }
-                _ => {}
-            }
+            self.folder.remove_blob_file(hash);
         }
         Ok(committed.events)
     }

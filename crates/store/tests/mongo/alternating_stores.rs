@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{AddedTask, BlobHash, ExecutorState, Page, Report, StoreAge, Task, TaskId, TaskQuery};
+use model::{
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
+    Task, TaskForm, TaskId, TaskQuery,
+};
 use store::mongo::MongoStore;
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
@@ -41,6 +44,22 @@ impl TaskStore for AlternatingStores {
 
     async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
         self.next().cancel(id).await
+    }
+
+    async fn cancel_many(&self, ids: Vec<TaskId>) -> Result<u64, StoreError> {
+        self.next().cancel_many(ids).await
+    }
+
+    async fn group(&self, key: GroupKey) -> Result<Option<GroupState>, StoreError> {
+        self.next().group(key).await
+    }
+
+    async fn groups(&self, query: GroupQuery) -> Result<GroupPage, StoreError> {
+        self.next().groups(query).await
+    }
+
+    fn newer_form(&self) -> Option<TaskForm> {
+        self.next().newer_form()
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>, StoreError> {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use model::{AttemptEnd, CompletedAttempt, Report, ReportAnswer, StoreAge, TaskId, TaskStatus};
-use store::contract::fake_executor::{FakeExecutor, instructions};
+use model::{AttemptEnd, Report, ReportAnswer, StoreAge, TaskId, TaskStatus};
+use store::contract::fake_executor::{FakeExecutor, completed, instructions};
 use store::contract::fixtures::{
     add_task, attempt_result, get_task, new_task, put_blob, read_blob, task_spec, task_with_blobs,
 };
@@ -44,12 +44,9 @@ async fn each_task_is_claimed_once(stores: &[Arc<dyn TaskStore>]) {
             loop {
                 let complete: Vec<_> = std::mem::take(&mut executor.running)
                     .into_iter()
-                    .map(|running| CompletedAttempt {
-                        attempt_id: running.attempt_id,
-                        end: AttemptEnd::Result(attempt_result(
-                            running.attempt_id.attempt,
-                            executor.name.as_str(),
-                        )),
+                    .map(|running| {
+                        let result = attempt_result(running.attempt_id.attempt, executor.name.as_str());
+                        completed(running.attempt_id, AttemptEnd::Result(result))
                     })
                     .collect();
                 finished.extend(complete.iter().map(|complete| complete.attempt_id.task));
@@ -85,9 +82,9 @@ async fn a_report_sent_to_two_judicators_commits_once(stores: &[Arc<dyn TaskStor
         executor.claim(3).await;
         let complete: Vec<_> = std::mem::take(&mut executor.running)
             .into_iter()
-            .map(|running| CompletedAttempt {
-                attempt_id: running.attempt_id,
-                end: AttemptEnd::Result(attempt_result(running.attempt_id.attempt, "doubled")),
+            .map(|running| {
+                let result = attempt_result(running.attempt_id.attempt, "doubled");
+                completed(running.attempt_id, AttemptEnd::Result(result))
             })
             .collect();
         let report = Report {

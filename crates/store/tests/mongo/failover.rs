@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use model::{
-    AttemptEnd, CompletedAttempt, ExecutingAttempt, Report, ReportAnswer, TaskId, TaskStatus, UnixTime,
-};
-use store::contract::fake_executor::FakeExecutor;
+use model::{AttemptEnd, ExecutingAttempt, Report, ReportAnswer, TaskId, TaskStatus, UnixTime};
+use store::contract::fake_executor::{FakeExecutor, completed};
 use store::contract::fixtures::{attempt_result, get_task, new_task, task_spec};
 use store::{ChangeEvent, NewTaskRecord, StoreError, TaskStore};
 use tokio::sync::broadcast::Receiver;
@@ -157,9 +155,9 @@ async fn run_executor(stores: Vec<Arc<dyn TaskStore>>, name: String, acknowledge
         let stopped = acknowledged.stop.load(Ordering::Relaxed);
         let complete: Vec<_> = std::mem::take(&mut executor.running)
             .into_iter()
-            .map(|running| CompletedAttempt {
-                attempt_id: running.attempt_id,
-                end: AttemptEnd::Result(attempt_result(running.attempt_id.attempt, &name)),
+            .map(|running| {
+                let result = attempt_result(running.attempt_id.attempt, &name);
+                completed(running.attempt_id, AttemptEnd::Result(result))
             })
             .collect();
         let report = Report {
@@ -239,7 +237,7 @@ async fn check(store: &dyn TaskStore, acknowledged: &AcknowledgedWork) {
         assert_eq!(task.status, TaskStatus::Success, "{task:?}");
         assert!(finished.contains(id));
         let result = task.result.unwrap().execute.unwrap();
-        let mark = String::from_utf8(result.stdout.bytes.to_vec()).unwrap();
+        let mark = String::from_utf8(result.stdout.head.to_vec()).unwrap();
         assert!(
             mark.starts_with(&format!("{} ", task.attempt)),
             "the result is from another attempt: {mark}"

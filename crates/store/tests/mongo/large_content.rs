@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use model::{Content, StoreAge, TaskId};
+use model::{CapturedOutput, Content, StoreAge, TaskId};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use store::contract::fake_executor::FakeExecutor;
@@ -55,8 +55,8 @@ async fn large_content_is_read_back_whole_and_removed_completely() {
     let mut result = success();
     for outcome in [&mut result.compile, &mut result.execute] {
         let outcome = outcome.as_mut().unwrap();
-        outcome.stdout.bytes = bytes(8 << 20);
-        outcome.stderr.bytes = bytes(8 << 20);
+        outcome.stdout = CapturedOutput::small(bytes(8 << 20));
+        outcome.stderr = CapturedOutput::small(bytes(8 << 20));
     }
     executor.finish(assigned.attempt_id, result.clone()).await;
     assert_eq!(get_task(&*store, id).await.result, Some(result));

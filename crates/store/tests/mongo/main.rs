@@ -11,13 +11,17 @@ mod blobs;
 mod change_stream;
 mod concurrent_judicators;
 mod failover;
+mod groups;
 mod large_content;
+mod newer_forms;
 mod open_store;
 mod priority;
 mod replica_set;
+mod result_blobs;
 mod search;
 mod store_age;
 mod unreadable_documents;
+mod version_2;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -100,7 +100,23 @@ async fn a_newer_schema_is_refused_and_unchanged() {
         .client()
         .database("conclave")
         .collection::<Document>("meta");
+    // A newer version that this program can still use, during a rolling upgrade.
     let change = doc! { "$set": { "version": 7_i64 } };
+    meta.update_one(doc! { "_id": "schema" }, change).await.unwrap();
+    drop(replica_set.open("conclave").await);
+    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
+    assert_eq!(schema.get_i64("version").unwrap(), 7);
+    assert_eq!(schema.get_i64("reader").unwrap(), 3);
+
+    let change = doc! { "$set": { "reader": 7_i64 } };
+    meta.update_one(doc! { "_id": "schema" }, change).await.unwrap();
+    let error = open_error(replica_set.options("conclave")).await;
+    assert!(
+        matches!(error, StoreError::SchemaTooNew { found: 7, .. }),
+        "{error:?}"
+    );
+    // Versions before 3 do not say what can use the database.
+    let change = doc! { "$unset": { "reader": "" } };
     meta.update_one(doc! { "_id": "schema" }, change).await.unwrap();
     let error = open_error(replica_set.options("conclave")).await;
     assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use model::{BlobHash, ExecutorName, TaskId, TaskStatus};
+use model::{BlobHash, ExecutorName, TaskForm, TaskId, TaskStatus};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, Uuid, doc};
 use mongodb::{Collection, Database};
@@ -16,19 +16,23 @@ use store::{StoreError, TaskStore};
 use super::replica_set::{TestAuthentication, TestReplicaSet};
 
 /// A MongoDB store under test, and direct access to its documents, so that contract tests can damage them.
-struct MongoRawDatabase {
+pub(crate) struct MongoRawDatabase {
     database: Database,
-    tasks: Collection<Document>,
-    store: Arc<MongoStore>,
+    pub(crate) tasks: Collection<Document>,
+    pub(crate) store: Arc<MongoStore>,
 }
 
 impl MongoRawDatabase {
     async fn open(replica_set: &TestReplicaSet) -> MongoRawDatabase {
-        let database = replica_set.client().database("damaged");
+        MongoRawDatabase::open_named(replica_set, "damaged").await
+    }
+
+    pub(crate) async fn open_named(replica_set: &TestReplicaSet, name: &str) -> MongoRawDatabase {
+        let database = replica_set.client().database(name);
         MongoRawDatabase {
             tasks: database.collection("tasks"),
             database,
-            store: Arc::new(replica_set.open("damaged").await),
+            store: Arc::new(replica_set.open(name).await),
         }
     }
 
@@ -40,7 +44,7 @@ impl MongoRawDatabase {
     }
 }
 
-fn binary(bytes: &[u8]) -> Binary {
+pub(crate) fn binary(bytes: &[u8]) -> Binary {
     Binary {
         subtype: BinarySubtype::Generic,
         bytes: bytes.to_vec(),
@@ -57,7 +61,8 @@ impl RawDatabase for MongoRawDatabase {
             TaskRowDamage::Executor => doc! { "executor": "a b" },
             TaskRowDamage::Session => doc! { "session": binary(&[1, 2, 3]) },
             TaskRowDamage::Attempt => doc! { "attempt": -1_i64 },
-            TaskRowDamage::Spec => doc! { "spec.bytes": binary(&[0xff]) },
+            // A known version, and nothing that can be decoded.
+            TaskRowDamage::Spec => doc! { "spec.bytes": binary(&[1, 0xff]) },
             TaskRowDamage::DoneInQueue => doc! { "status": "success" },
             TaskRowDamage::HeldInQueue => doc! { "executor": "nobody" },
             TaskRowDamage::MaxLosses => doc! { "lost": i64::from(u32::MAX) },
@@ -94,6 +99,25 @@ impl RawDatabase for MongoRawDatabase {
             other.insert("_id", binary(&hash.0[..3]));
             blobs.insert_one(other).await.unwrap();
         }
+    }
+
+    async fn set_form(&self, id: TaskId, form: TaskForm) {
+        let filter = doc! { "_id": Uuid::from_bytes(id.0.into_bytes()) };
+        let document = self.tasks.find_one(filter.clone()).await.unwrap().unwrap();
+        let spec = document.get_document("spec").unwrap();
+        let mut bytes = spec.get_binary_generic("bytes").unwrap().clone();
+        bytes[0] = u8::try_from(form.0).unwrap();
+        let mut change = doc! { "$set": { "spec.bytes": binary(&bytes) } };
+        match form {
+            TaskForm::UNRECORDED => drop(change.insert("$unset", doc! { "form": "" })),
+            form => drop(
+                change
+                    .get_document_mut("$set")
+                    .unwrap()
+                    .insert("form", i64::from(form.0)),
+            ),
+        }
+        self.tasks.update_one(filter, change).await.unwrap();
     }
 
     async fn count_tasks(&self) -> u64 {

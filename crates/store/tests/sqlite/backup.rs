@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::BlobHash;
 use rusqlite::Connection;
 use store::TaskStore;
-use store::contract::fixtures::{hash_of, new_task, put_blob, read_blob, task_spec};
+use store::contract::fake_executor::FakeExecutor;
+use store::contract::fixtures::{
+    get_group, get_task, hash_of, labels, new_task, put_blob, read_blob, result_with_files, task_spec,
+};
 use store::sqlite::{BackupError, BackupSummary, SqliteStore, backup};
 use tempfile::TempDir;
 
@@ -74,6 +77,33 @@ async fn a_backup_under_load_has_every_acknowledged_task() {
     }
     stop.store(true, Ordering::Relaxed);
     assert!(load.await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_backup_has_groups_labels_and_the_blobs_of_results() {
+    let folder = TempDir::new().unwrap();
+    let store: Arc<dyn TaskStore> = open(folder.path());
+    let mut spec = task_spec();
+    spec.group = model::GroupName::new("g").ok();
+    spec.labels = labels(&[("a", "b")]);
+    let task = new_task(spec);
+    store.add(vec![task.clone()]).await.unwrap();
+    let output = put_blob(&*store, b"output").await.unwrap();
+    let mut executor = FakeExecutor::new(&store, "e");
+    let attempt_id = executor.claim_one().await;
+    executor.finish(attempt_id, result_with_files(&[output])).await;
+    let targets = TempDir::new().unwrap();
+    let target = targets.path().join("b");
+    assert_eq!(back_up(&folder, &target).unwrap().blobs, 1);
+    let copy: Arc<dyn TaskStore> = open(&target.join("store"));
+    assert_eq!(get_task(&*copy, task.id).await, get_task(&*store, task.id).await);
+    assert_eq!(get_group(&*copy, "g").await, get_group(&*store, "g").await);
+    assert_eq!(read_blob(&*copy, output).await.unwrap(), b"output");
+    let query = model::TaskQuery {
+        labels: labels(&[("a", "b")]),
+        ..model::TaskQuery::default()
+    };
+    assert_eq!(copy.search(query).await.unwrap().tasks[0].id, task.id);
 }
 
 #[tokio::test]

@@ -3,13 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use model::{BlobHash, StoreAge};
-use store::contract::fixtures::{hash_of, put_blob, read_blob, task_with_blobs};
+use store::contract::fake_executor::{FakeExecutor, instructions};
+use store::contract::fixtures::{
+    add_task, get_task, hash_of, put_blob, read_blob, result_with_files, task_with_blobs,
+};
 use store::sqlite::SqliteStore;
-use store::{RetentionSummary, StoreError, TaskStore};
+use store::{BlobFile, RetentionSummary, StoreError, TaskStore};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use super::open;
 
@@ -177,4 +182,81 @@ async fn a_scan_keeps_a_blob_that_is_being_put() {
             Some(&bytes[..])
         );
     }
+}
+
+/// An executor in the same process links a file into the incoming folder, and keeps its own name for it.
+#[tokio::test]
+async fn a_link_of_a_file_may_be_put_again_and_again() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    let own = folder.path().join("own");
+    std::fs::write(&own, b"bytes").unwrap();
+    let hash = hash_of(b"bytes");
+    for _ in 0..2 {
+        let path = store.incoming_folder().join("link");
+        std::fs::hard_link(&own, &path).unwrap();
+        store.put_blob(BlobFile { hash, size: 5, path }).await.unwrap();
+        let left = std::fs::read_dir(store.incoming_folder()).unwrap().count();
+        assert_eq!(left, 0, "the folder for incoming blobs is empty");
+        assert_eq!(read_blob(&*store, hash).await.as_deref(), Some(&b"bytes"[..]));
+    }
+    assert_eq!(std::fs::read(&own).unwrap(), b"bytes");
+}
+
+/// Puts and retention at the same time, many of each: no blob that a put has acknowledged lacks its file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blobs_that_are_put_while_others_are_removed_keep_their_files() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    for round in 0..20_u8 {
+        let puts = (0..8_u8).map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { put_blob(&*store, &[number % 4]).await.unwrap() })
+        });
+        let puts: Vec<_> = puts.collect();
+        let retired = store.apply_retention(StoreAge(0), StoreAge(i64::MAX), 10).await;
+        retired.unwrap();
+        let hashes: Vec<_> = futures::future::join_all(puts).await;
+        for hash in hashes.into_iter().map(Result::unwrap) {
+            let size = store.has_blobs(vec![hash]).await.unwrap()[0];
+            let read = read_blob(&*store, hash).await.map(|bytes| bytes.len() as u64);
+            assert_eq!(size, read, "round {round}");
+        }
+    }
+    assert_eq!(store.count_damaged_blobs().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_result_with_a_damaged_blob_is_committed_after_a_new_upload() {
+    let damaged = damaged_store(3, |path| fs::write(path, b"xxx").unwrap()).await;
+    read_damaged(&damaged.store, damaged.hash).await;
+    let store: Arc<dyn TaskStore> = damaged.store.clone();
+    let id = add_task(&*store).await;
+    let mut executor = FakeExecutor::new(&store, "e");
+    let attempt_id = executor.claim_one().await;
+    let result = result_with_files(&[damaged.hash]);
+    let answer = instructions(executor.finish(attempt_id, result.clone()).await);
+    assert_eq!((answer.upload_again, answer.delete), (vec![attempt_id], vec![]));
+    put_blob(&*store, &damaged.bytes).await.unwrap();
+    executor.finish(attempt_id, result.clone()).await;
+    assert_eq!(get_task(&*store, id).await.result, Some(result));
+}
+
+/// Otherwise its file would use space that no row shows.
+#[tokio::test]
+async fn a_put_whose_caller_is_gone_adds_the_blob() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    let hash = hash_of(b"bytes");
+    let path = store.incoming_folder().join("upload");
+    fs::write(&path, b"bytes").unwrap();
+    let put = store.put_blob(BlobFile { hash, size: 5, path });
+    assert!(put.now_or_never().is_none(), "it waits for the disk");
+    let added = async {
+        while store.has_blobs(vec![hash]).await.unwrap() == [None] {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), added).await.unwrap();
+    assert!(file_of(folder.path(), hash).exists());
 }

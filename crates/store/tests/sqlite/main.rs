@@ -10,6 +10,7 @@ mod backup;
 mod blobs;
 mod check;
 mod crash;
+mod earlier_release;
 mod full_disk;
 mod group_commit;
 mod opening;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{BlobHash, ExecutorName, TaskId};
+use model::{BlobHash, ExecutorName, TaskForm, TaskId, TaskStatus};
 use rusqlite::Connection;
 use store::TaskStore;
 use store::contract::fake_executor::FakeExecutor;
 use store::contract::fixtures::{add_task, get_task, success};
+use store::contract::forms;
 use store::contract::unreadable_rows::{self, BlobRowDamage, ExecutorRowDamage, RawDatabase, TaskRowDamage};
 use store::sqlite::SqliteStore;
 use tempfile::TempDir;
@@ -41,7 +42,7 @@ impl RawDatabase for RawSqliteDatabase {
             TaskRowDamage::Session => "UPDATE tasks SET session = x'010203' WHERE id = ?1",
             TaskRowDamage::Attempt => "UPDATE tasks SET attempt = -1 WHERE id = ?1",
             TaskRowDamage::Spec => {
-                "UPDATE specs SET spec = x'ff' WHERE seq = (SELECT seq FROM tasks WHERE id = ?1)"
+                "UPDATE specs SET spec = x'04ff' WHERE seq = (SELECT seq FROM tasks WHERE id = ?1)"
             }
             TaskRowDamage::DoneInQueue => "UPDATE tasks SET status = 5 WHERE id = ?1",
             // The SQLite queue is the tasks without an executor, so this removes the task from the queue.
@@ -66,6 +67,21 @@ impl RawDatabase for RawSqliteDatabase {
             BlobRowDamage::Missing => "DELETE FROM blobs WHERE hash = ?1",
         };
         assert_eq!(self.connect().execute(sql, [hash.0]).unwrap(), 1);
+    }
+
+    async fn set_form(&self, id: TaskId, form: TaskForm) {
+        let connection = self.connect();
+        let find = "SELECT seq, spec FROM tasks JOIN specs USING (seq) WHERE id = ?1";
+        let (seq, mut spec): (i64, Vec<u8>) = connection
+            .query_row(find, [id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        spec[0] = u8::try_from(form.0).unwrap();
+        connection
+            .execute("UPDATE specs SET spec = ?2 WHERE seq = ?1", (seq, spec))
+            .unwrap();
+        connection
+            .execute("UPDATE tasks SET form = ?2 WHERE seq = ?1", (seq, form.0))
+            .unwrap();
     }
 
     async fn count_tasks(&self) -> u64 {
@@ -136,4 +152,61 @@ async fn a_leftover_result_is_replaced() {
     let attempt_id = executor.claim_one().await;
     executor.finish(attempt_id, success()).await;
     assert_eq!(get_task(&*store, id).await.result, Some(success()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_an_unknown_form_are_not_claimed() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    forms::tasks_of_an_unknown_form_are_not_claimed(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_executors_get_no_newer_tasks() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    forms::older_executors_get_no_newer_tasks(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_an_unknown_form_are_not_ended() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    forms::tasks_of_an_unknown_form_are_not_ended(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_of_an_earlier_version_may_be_added_again() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    forms::a_task_of_an_earlier_version_may_be_added_again(database.store.clone(), &database).await;
+}
+
+/// Only the spec says that the form is newer. The task is not ended, and not claimed again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_spec_is_newer_than_its_row_returns_to_the_queue() {
+    const NEWER: TaskForm = TaskForm(TaskForm::NEWEST.0 + 1);
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    let store: Arc<dyn TaskStore> = database.store.clone();
+    let id = add_task(&*store).await;
+    database.set_form(id, NEWER).await;
+    let connection = database.connect();
+    let older = "UPDATE tasks SET form = ?2 WHERE id = ?1";
+    let changed = connection.execute(older, (id.0.as_bytes(), TaskForm::CURRENT.0));
+    assert_eq!(changed.unwrap(), 1);
+    let mut executor = FakeExecutor::new(&store, "e");
+    for _ in 0..3 {
+        assert_eq!(executor.claim(1).await.len(), 0);
+    }
+    let read = "SELECT form, executor IS NULL AND session IS NULL AND finish_age IS NULL, attempt FROM tasks WHERE id = ?1";
+    let row: (u32, bool, u32) = connection
+        .query_row(read, [id.0.as_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    assert_eq!(row, (NEWER.0, true, 1));
+    assert_eq!((store.newer_form(), database.unreadable_rows()), (Some(NEWER), 0));
+    let totals = store.totals().await.unwrap();
+    assert_eq!((totals.counts[&TaskStatus::Retrying], totals.held), (1, 0));
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use boot::{BootConnection, ServiceMessage};
-use registry::etcd::{EtcdAccess, LocalJudicator};
+use registry::etcd::{EtcdAccess, LocalJudicator, NewerFormSource};
+use store::TaskStore;
 use store::mongo::{MongoCredentials, MongoStore, MongoStoreOptions};
 use supervise::Component;
 
@@ -39,10 +40,13 @@ pub(super) async fn run(config: Config, reload: ReloadOnHangup) -> Result<()> {
         }
     };
 
+    let forms = Arc::downgrade(&store);
     let local_judicator = LocalJudicator {
         name: config.node.name.0.clone(),
         address: address.clone(),
         version: env!("CARGO_PKG_VERSION").to_string(),
+        // The registration must not keep the store open.
+        newer_form: NewerFormSource::new(move || Some(forms.upgrade()?.newer_form()?.0)),
     };
     let mut registry = None;
     let registration = NodeComponent::start(Component::Registration.name(), DEREGISTER_TIMEOUT, |stop| {

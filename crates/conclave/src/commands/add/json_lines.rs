@@ -1,22 +1,39 @@
 //! `conclave add --lines`: adds many tasks, one on each line, in as few requests as possible.
 
 use std::collections::VecDeque;
-use std::io::BufRead;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Error, Result, bail};
 use api::{HttpClient, HttpClientError, NewTask, TaskSummary};
+use model::TaskId;
 
+use super::line_file::{LineFile, TextLine};
+use super::resume_file::{self, ResumeFileReader, ResumeFileWriter};
+use crate::args::TaskSetFlags;
 use crate::interrupt::InterruptSignals;
 use crate::print::{OutputFormat, Stdout, is_closed_pipe, print_error, print_message};
-use crate::task::BatchKey;
+use crate::task::{self, BatchKey};
+
+/// Where the ids of the tasks of `conclave add --lines` come from. They are known before a task is sent, so that a rerun
+/// adds no task twice.
+pub(super) enum IdSource {
+    /// They are derived from a key that the user gave.
+    GivenKey(BatchKey),
+    /// They are derived from a key that is printed, because the lines come from a pipe.
+    NewKey(BatchKey),
+    /// They are in the file that the user named, or will be.
+    NamedFile(PathBuf),
+    /// They will be in a file beside the file of the lines.
+    DefaultFile(PathBuf),
+}
 
 /// Reads the lines of `conclave add --lines`, one task on each, and adds the tasks in batches.
 struct LineBatchAdder<'a> {
     path: &'a Path,
-    key: BatchKey,
+    ids: IdSource,
+    set: &'a TaskSetFlags,
     client: &'a HttpClient,
     format: OutputFormat,
     out: Stdout,
@@ -40,6 +57,12 @@ struct TaskLine {
     task: NewTask,
 }
 
+/// The ids of the lines that `conclave add --lines` sends.
+enum LineIds {
+    Key(BatchKey),
+    Saved(ResumeFileReader),
+}
+
 /// Tasks in each request, unless the server accepts fewer.
 const DEFAULT_BATCH_TASKS: usize = 500;
 
@@ -47,15 +70,28 @@ const DEFAULT_BATCH_TASKS: usize = 500;
 const MAX_BATCH_BYTES: usize = 4 << 20;
 
 pub(super) async fn add(
-    lines: Box<dyn BufRead>,
     path: &Path,
-    key: BatchKey,
+    ids: IdSource,
+    set: &TaskSetFlags,
     client: &HttpClient,
     format: OutputFormat,
 ) -> Result<ExitCode> {
-    let mut adder = LineBatchAdder::new(path, key, client, format);
+    let mut adder = LineBatchAdder {
+        path,
+        ids,
+        set,
+        client,
+        format,
+        out: Stdout::open(),
+        pending: VecDeque::new(),
+        pending_bytes: 0,
+        max_batch_tasks: DEFAULT_BATCH_TASKS,
+        added: 0,
+        in_doubt: 0,
+        progress: SharedProgress::default(),
+    };
     adder.print_summary_on_signal()?;
-    match adder.add_all(lines).await {
+    match adder.add_all().await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             print_error(&error);
@@ -65,28 +101,86 @@ pub(super) async fn add(
     }
 }
 
-impl<'a> LineBatchAdder<'a> {
-    fn new(
-        path: &'a Path,
-        key: BatchKey,
-        client: &'a HttpClient,
-        format: OutputFormat,
-    ) -> LineBatchAdder<'a> {
-        LineBatchAdder {
-            path,
-            key,
-            client,
-            format,
-            out: Stdout::open(),
-            pending: VecDeque::new(),
-            pending_bytes: 0,
-            max_batch_tasks: DEFAULT_BATCH_TASKS,
-            added: 0,
-            in_doubt: 0,
-            progress: SharedProgress::default(),
+impl IdSource {
+    pub(super) fn new(lines: &Path, resume: Option<&Path>, key: Option<BatchKey>) -> IdSource {
+        let is_file = std::fs::metadata(lines).is_ok_and(|metadata| metadata.is_file());
+        match (key, resume) {
+            (Some(key), _) => IdSource::GivenKey(key),
+            (None, Some(path)) => IdSource::NamedFile(path.to_path_buf()),
+            (None, None) if is_file && lines != Path::new("-") => {
+                let mut path = lines.as_os_str().to_os_string();
+                path.push(".ids");
+                IdSource::DefaultFile(path.into())
+            }
+            (None, None) => IdSource::NewKey(BatchKey::generate()),
         }
     }
 
+    /// Checks all lines, and makes sure that the ids are known if this process ends from here on.
+    fn prepare(&self, file: &LineFile, set: &TaskSetFlags) -> Result<LineIds> {
+        match self {
+            IdSource::GivenKey(key) => {
+                file.check(set, |_, _| Ok(()))?;
+                Ok(LineIds::Key(*key))
+            }
+            IdSource::NewKey(key) => {
+                file.check(set, |_, _| Ok(()))?;
+                print_message(format_args!(
+                    "if this command is interrupted, run it again with --key {key}: no task is added twice"
+                ));
+                Ok(LineIds::Key(*key))
+            }
+            IdSource::NamedFile(path) if path.exists() => {
+                let mut saved = ResumeFileReader::open(path)?;
+                file.check(set, |line, _| saved.id_of(line).map(drop))?;
+                saved.finish()?;
+                Ok(LineIds::Saved(ResumeFileReader::open(path)?))
+            }
+            IdSource::DefaultFile(path) if resume_file::is_unfinished(path)? => bail!(
+                "{path} has the ids of an earlier command that may not have added all lines; continue with \
+                 --resume {path}, or remove it to add all lines as new tasks",
+                path = path.display()
+            ),
+            IdSource::NamedFile(path) | IdSource::DefaultFile(path) => {
+                let mut writer = ResumeFileWriter::create(path)?;
+                file.check(set, |line, task| {
+                    writer.add(line, task.id.unwrap_or_else(task::new_task_id))
+                })?;
+                writer.finish()?;
+                Ok(LineIds::Saved(ResumeFileReader::open(path)?))
+            }
+        }
+    }
+
+    /// The flag with which a rerun continues.
+    fn flag(&self) -> String {
+        match self {
+            IdSource::GivenKey(key) | IdSource::NewKey(key) => format!("--key {key}"),
+            IdSource::NamedFile(path) | IdSource::DefaultFile(path) => {
+                format!("--resume {}", path.display())
+            }
+        }
+    }
+
+    /// All tasks were added.
+    fn complete(&self) -> Result<()> {
+        match self {
+            IdSource::GivenKey(_) | IdSource::NewKey(_) => Ok(()),
+            IdSource::NamedFile(path) | IdSource::DefaultFile(path) => resume_file::mark_complete(path),
+        }
+    }
+}
+
+impl LineIds {
+    fn id_of(&mut self, line: &TextLine, task: &NewTask) -> Result<TaskId> {
+        match self {
+            LineIds::Key(key) => Ok(task.id.unwrap_or_else(|| key.task_id(line.number))),
+            LineIds::Saved(saved) => saved.id_of(line),
+        }
+    }
+}
+
+impl LineBatchAdder<'_> {
     fn print_summary_on_signal(&self) -> Result<()> {
         self.update_progress();
         let progress = Arc::clone(&self.progress);
@@ -101,26 +195,23 @@ impl<'a> LineBatchAdder<'a> {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = self.summary();
     }
 
-    async fn add_all(&mut self, lines: Box<dyn BufRead>) -> Result<()> {
-        for (index, line) in lines.split(b'\n').enumerate() {
-            let line = line.with_context(|| format!("could not read {}", self.path.display()))?;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let number = index + 1;
-            if let Err(error) = std::str::from_utf8(&line) {
-                return Err(self.invalid_line(number, &format!("it is not UTF-8 text: {error}")));
-            }
-            let mut task: NewTask =
-                api::parse_json(&line).map_err(|error| self.invalid_line(number, &error.to_string()))?;
-            task.id.get_or_insert_with(|| self.key.task_id(number));
-            self.pending_bytes += line.len();
+    async fn add_all(&mut self) -> Result<()> {
+        let file = LineFile::open(self.path)?;
+        let mut ids = self.ids.prepare(&file, self.set)?;
+        for line in file.lines()? {
+            let line = line?;
+            let number = line.number;
+            let parsed = line.parse(self.set);
+            let mut task = parsed.map_err(|problem| file.invalid_line(number, &problem))?;
+            task.id = Some(ids.id_of(&line, &task)?);
+            self.pending_bytes += line.text.len();
             self.pending.push_back(TaskLine { number, task });
             if self.pending.len() >= self.max_batch_tasks || self.pending_bytes >= MAX_BATCH_BYTES {
                 self.send().await?;
             }
         }
-        self.send().await
+        self.send().await?;
+        self.ids.complete()
     }
 
     async fn send(&mut self) -> Result<()> {
@@ -167,7 +258,7 @@ impl<'a> LineBatchAdder<'a> {
     }
 
     fn invalid_line(&self, number: usize, problem: &str) -> Error {
-        anyhow!("line {number} of {} is invalid: {problem}", self.path.display())
+        anyhow::anyhow!("line {number} of {} is invalid: {problem}", self.path.display())
     }
 
     /// The server names a task by its index in the request. This error names the line instead.
@@ -215,8 +306,8 @@ impl<'a> LineBatchAdder<'a> {
             return "no task was added".to_string();
         }
         format!(
-            "{added}{in_doubt}; run the same command again with --key {}: it adds the missing tasks and no task twice",
-            self.key
+            "{added}{in_doubt}; run the same command again with {}: it adds the missing tasks and no task twice",
+            self.ids.flag()
         )
     }
 }
@@ -265,21 +356,46 @@ fn with_lines(detail: &str, about: usize, line: impl Fn(usize) -> Option<usize>)
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_error_names_a_line_that_is_not_utf8() {
-        let client = HttpClient::new("127.0.0.1:1", None).unwrap();
-        let mut adder = LineBatchAdder::new(
-            Path::new("tasks"),
-            BatchKey::generate(),
-            &client,
-            OutputFormat::Text,
+    #[test]
+    fn ids_are_saved_beside_a_file_and_derived_from_a_key_for_a_pipe() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let flag = |lines: &Path, resume: Option<&str>, key: Option<BatchKey>| {
+            IdSource::new(lines, resume.map(Path::new), key).flag()
+        };
+        let key = BatchKey::generate();
+        assert_eq!(
+            flag(file.path(), None, None),
+            format!("--resume {}.ids", file.path().display())
         );
-        let lines = b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n";
-        let error = adder.add_all(Box::new(&lines[..])).await.unwrap_err().to_string();
-        assert!(
-            error.contains("line 3 of tasks") && error.contains("UTF-8"),
-            "{error}"
-        );
+        assert_eq!(flag(file.path(), Some("x"), None), "--resume x");
+        assert_eq!(flag(file.path(), None, Some(key)), format!("--key {key}"));
+        assert!(flag(Path::new("-"), None, None).starts_with("--key "));
+        assert!(flag(Path::new("/dev/null"), None, None).starts_with("--key "));
+        assert_eq!(flag(Path::new("-"), Some("x"), None), "--resume x");
+    }
+
+    #[test]
+    fn an_unfinished_batch_is_continued_only_on_request_and_a_finished_one_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks");
+        std::fs::write(&path, "{\"execute\": {\"command\": \"true\"}}\n").unwrap();
+        let file = LineFile::open(&path).unwrap();
+        let set = TaskSetFlags::default();
+        let line = || file.lines().unwrap().next().unwrap().unwrap();
+        let id = |ids: LineIds| {
+            let mut ids = ids;
+            ids.id_of(&line(), &line().parse(&set).unwrap()).unwrap()
+        };
+        let default = IdSource::new(&path, None, None);
+        let first = id(default.prepare(&file, &set).unwrap());
+        let error = default.prepare(&file, &set).err().unwrap().to_string();
+        assert!(error.contains("continue with --resume"), "{error}");
+        let ids_path = folder.path().join("tasks.ids");
+        let resumed = IdSource::new(&path, Some(&ids_path), None);
+        assert_eq!(id(resumed.prepare(&file, &set).unwrap()), first);
+        resumed.complete().unwrap();
+        assert_eq!(id(resumed.prepare(&file, &set).unwrap()), first);
+        assert_ne!(id(default.prepare(&file, &set).unwrap()), first);
     }
 
     #[test]

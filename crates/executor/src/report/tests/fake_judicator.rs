@@ -1,15 +1,22 @@
 //! Fakes of the judicator for tests of the report loop.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    AddTask, AddedTask, Assignment, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, SessionId,
-    Stats, Task, TaskId, TaskQuery,
+    AddTask, AddedTask, Assignment, BlobHash, Content, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, JudicatorState, Page, Report, SessionId, Stats, Task, TaskId,
+    TaskQuery, UnixTime,
 };
-use rpc::{ByteStream, EventStream, HintStream, Readiness};
+use rpc::{
+    BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupStateStream, HintStream,
+    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+};
+use tokio::sync::oneshot;
 
 use super::super::*;
 use crate::fixtures;
@@ -18,6 +25,56 @@ use crate::fixtures;
 pub(super) struct FakeJudicatorCalls<A> {
     pub(super) answers: A,
     pub(super) blob: FakeBlobDownload,
+    pub(super) uploads: FakeUploads,
+}
+
+/// The blobs of a fake judicator, and the uploads that wait for the test.
+#[derive(Clone)]
+pub(super) struct FakeUploads {
+    pub(super) stored: Arc<Mutex<BTreeSet<BlobHash>>>,
+    /// The blobs that were looked for, in the order of the calls.
+    pub(super) checked: Arc<Mutex<Vec<BlobHash>>>,
+    requests: mpsc::UnboundedSender<PendingUpload>,
+}
+
+/// An upload that has reached a fake judicator. The test answers it.
+pub(super) struct PendingUpload {
+    pub(super) file: BlobFileSource,
+    pub(super) answer: oneshot::Sender<Result<(), CallError>>,
+}
+
+impl FakeUploads {
+    pub(super) fn new() -> (FakeUploads, mpsc::UnboundedReceiver<PendingUpload>) {
+        let (requests, received) = mpsc::unbounded_channel();
+        let uploads = FakeUploads {
+            stored: Arc::default(),
+            checked: Arc::default(),
+            requests,
+        };
+        (uploads, received)
+    }
+
+    async fn put(&self, file: BlobFileSource) -> Result<(), CallError> {
+        let (answer, answered) = oneshot::channel();
+        let hash = file.hash;
+        let _ = self.requests.send(PendingUpload { file, answer });
+        match answered.await {
+            Ok(answer) => answer.inspect(|()| {
+                self.stored.lock().unwrap().insert(hash);
+            }),
+            // The test has dropped the upload: no answer ever arrives.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn has(&self, hashes: &[BlobHash]) -> Vec<Option<u64>> {
+        self.checked.lock().unwrap().extend(hashes);
+        let stored = self.stored.lock().unwrap();
+        hashes
+            .iter()
+            .map(|hash| stored.contains(hash).then_some(0))
+            .collect()
+    }
 }
 
 /// The part of a fake judicator that answers reports, in tests of the report loop.
@@ -52,7 +109,13 @@ pub(super) fn one_task_judicator(
         platform_losses,
         cancelled: AtomicBool::new(false),
     };
-    (Arc::new(FakeJudicatorCalls { answers, blob }), receiver)
+    let uploads = FakeUploads::new().0;
+    let judicator = FakeJudicatorCalls {
+        answers,
+        blob,
+        uploads,
+    };
+    (Arc::new(judicator), receiver)
 }
 
 /// Whether the fake judicator with [`OneTaskAnswers`] answers reports, or hangs like one whose store hangs.
@@ -156,11 +219,57 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
         unreachable!()
     }
 
-    async fn put_blob(&self, _: BlobHash, _: ByteStream) -> Result<u64, CallError> {
+    async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {
+        self.uploads.put(file).await
+    }
+
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
+        Ok(self.uploads.has(&hashes))
+    }
+
+    async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {
         unreachable!()
     }
 
-    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
+    async fn partial_blob(&self, _: BlobHash) -> Result<u64, CallError> {
         unreachable!()
+    }
+
+    async fn cancel_matching(&self, _: TaskQuery) -> Result<CancelledTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
+        unreachable!()
+    }
+
+    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {
+        unreachable!()
+    }
+
+    async fn groups(&self, _: GroupQuery) -> Result<GroupPage, CallError> {
+        unreachable!()
+    }
+
+    async fn group_events(&self, _: GroupKey) -> Result<GroupStateStream, CallError> {
+        unreachable!()
+    }
+
+    async fn follow(&self, _: TaskId, _: FollowRequest) -> Result<OutputEventStream, CallError> {
+        unreachable!()
+    }
+
+    async fn serve_output(
+        &self,
+        _: ExecutorName,
+        _: SessionId,
+        answers: OutputAnswerStream,
+    ) -> Result<OutputRequestStream, CallError> {
+        // Nobody asks for output.
+        Ok(answers.filter_map(|_| std::future::ready(None)).boxed())
     }
 }

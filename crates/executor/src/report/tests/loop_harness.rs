@@ -4,13 +4,15 @@
 //! takes no real time: Tokio advances the clock to the next timer when all tasks wait.
 
 use async_trait::async_trait;
-use model::{Assignment, TaskResult, TaskStatus};
+use model::{Assignment, BlobHash, Content, KeptFile, Report, TaskResult, TaskStatus, WorkspacePath};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::fake_judicator::{AnswerReport, FakeBlobDownload, FakeJudicatorCalls};
+use super::fake_judicator::{AnswerReport, FakeBlobDownload, FakeJudicatorCalls, FakeUploads, PendingUpload};
 use super::*;
 use crate::fixtures;
+use crate::outgoing::OutgoingFiles;
+use crate::run::RunResult;
 use crate::slot_pool::PreparedAttempt;
 
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -25,10 +27,12 @@ const TOO_LONG: Duration = Duration::from_secs(3600);
 /// A test's handle on a running report loop: the test receives and answers its reports, and plays its slots.
 pub(super) struct LoopHarness {
     reports: mpsc::UnboundedReceiver<PendingReport>,
+    pub(super) uploads: mpsc::UnboundedReceiver<PendingUpload>,
+    pub(super) fake_uploads: FakeUploads,
     pub(super) slot_pool: Arc<SlotPool>,
     pub(super) stop: CancellationToken,
     running: JoinHandle<Result<(), ExecutorError>>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// A report that the report loop under test has sent and that the test has not answered yet.
@@ -62,11 +66,17 @@ impl AnswerReport for AnswersOfTest {
 
 impl LoopHarness {
     pub(super) fn start(judicator_location: JudicatorLocation) -> LoopHarness {
-        let folder = tempfile::tempdir().unwrap();
+        LoopHarness::start_in(tempfile::tempdir().unwrap(), judicator_location)
+    }
+
+    /// Starts an executor in the data folder of an earlier one.
+    pub(super) fn start_in(folder: tempfile::TempDir, judicator_location: JudicatorLocation) -> LoopHarness {
         let (sender, reports) = mpsc::unbounded_channel();
+        let (fake_uploads, uploads) = FakeUploads::new();
         let judicator = FakeJudicatorCalls {
             answers: AnswersOfTest { reports: sender },
             blob: FakeBlobDownload::Missing,
+            uploads: fake_uploads.clone(),
         };
         let options = ExecutorOptions {
             slots: 2,
@@ -86,10 +96,12 @@ impl LoopHarness {
         };
         LoopHarness {
             reports,
+            uploads,
+            fake_uploads,
             slot_pool,
             running: tokio::spawn(report_loop.run(threads, stop.clone())),
             stop,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -148,8 +160,11 @@ impl LoopHarness {
     }
 
     pub(super) fn finish(&self, attempt: &PreparedAttempt) {
-        self.slot_pool
-            .finish_attempt(attempt, Some(TaskResult::default()));
+        let result = RunResult {
+            result: TaskResult::default(),
+            files: OutgoingFiles::new(&self.slot_pool.outgoing),
+        };
+        self.slot_pool.finish_attempt(attempt, Some(result));
     }
 
     /// Asserts that the wardens' deadline is `SELF_KILL` after a report was sent. The loop leaves out small extensions.
@@ -165,11 +180,48 @@ impl LoopHarness {
         );
     }
 
+    /// Ends an attempt with a result that names a blob with this content.
+    pub(super) fn finish_with_file(&self, attempt: &PreparedAttempt, content: &str) -> BlobHash {
+        let outgoing = &self.slot_pool.outgoing;
+        let mut files = OutgoingFiles::new(outgoing);
+        let blob = outgoing.add_bytes(content.as_bytes(), &mut files).unwrap();
+        let file = KeptFile {
+            path: WorkspacePath::new("out").unwrap(),
+            size: content.len() as u64,
+            blob,
+            executable: false,
+        };
+        let result = TaskResult {
+            execute: Some(fixtures::outcome()),
+            files: vec![file],
+            ..TaskResult::default()
+        };
+        self.slot_pool
+            .finish_attempt(attempt, Some(RunResult { result, files }));
+        blob
+    }
+
+    /// The next upload that reaches the judicator.
+    pub(super) async fn next_upload(&mut self) -> PendingUpload {
+        let next = tokio::time::timeout(TOO_LONG, self.uploads.recv()).await;
+        next.expect("an upload").expect("the judicator runs")
+    }
+
     /// Waits for the end of the loop, which must send no further report.
     pub(super) async fn end(mut self) -> Result<(), ExecutorError> {
         let further = self.next_report_or_end().await;
         assert!(further.is_none(), "a report after the last one");
         self.running.await.expect("no panic")
+    }
+
+    /// Answers reports until the loop has ended, and returns the last report and the data folder.
+    pub(super) async fn end_answering(mut self) -> (Report, tempfile::TempDir) {
+        let mut last = None;
+        while let Some(pending) = self.next_report_or_end().await {
+            last = Some(pending.answer(acknowledge(&[])));
+        }
+        self.running.await.expect("no panic").unwrap();
+        (last.expect("a report"), self.folder)
     }
 }
 
@@ -208,15 +260,15 @@ pub(super) fn assign(attempt_ids: &[AttemptId]) -> ReportAnswer {
     };
     ReportAnswer::Done(ReportInstructions {
         assign: attempt_ids.iter().map(assignment).collect(),
-        delete: Vec::new(),
+        ..ReportInstructions::default()
     })
 }
 
 /// An answer that acknowledges the results of these attempts.
 pub(super) fn acknowledge(attempt_ids: &[AttemptId]) -> ReportAnswer {
     ReportAnswer::Done(ReportInstructions {
-        assign: Vec::new(),
         delete: attempt_ids.to_vec(),
+        ..ReportInstructions::default()
     })
 }
 

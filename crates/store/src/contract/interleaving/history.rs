@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use model::{Report, ReportAnswer, ReportIntent, ReportSeq, StatusCounts, TaskId, TaskQuery, TaskStatus};
+use model::{
+    GroupKey, GroupName, Report, ReportAnswer, ReportIntent, ReportSeq, StatusCounts, TaskId, TaskQuery,
+    TaskSpec, TaskStatus,
+};
 
 use super::invariants::InvariantChecker;
 use super::reference_store::{ExpectedAnswer, ReferenceStore, ReferenceTask};
 use super::simulated_executor::SimulatedExecutor;
-use super::{AttemptAction, Delivery, EXECUTORS, HistoryEvent};
+use super::{AttemptAction, Delivery, EXECUTORS, GROUPS, HistoryEvent};
 use crate::contract::MAX_ATTEMPTS;
-use crate::contract::fixtures::{get_task, new_task, task_spec};
+use crate::contract::fixtures::{counted, get_task, new_task, task_spec};
 use crate::{ObservedSession, TaskStore, TaskTotals};
 
 /// The runner of one random history in the store test: applies each event to the store and to the reference store. It
@@ -33,8 +36,19 @@ impl HistoryRunner {
 
     pub(super) async fn apply(&mut self, event: HistoryEvent) {
         match event {
-            HistoryEvent::Add { count, priority } => self.add(count, priority).await,
+            HistoryEvent::Add {
+                count,
+                priority,
+                group,
+            } => {
+                let mut spec = task_spec();
+                spec.priority = priority;
+                spec.group = (group < GROUPS).then(|| group_name(group));
+                self.add(count, spec).await;
+            }
+            HistoryEvent::Retry { task } => self.retry(task).await,
             HistoryEvent::Cancel { task } => self.cancel(task).await,
+            HistoryEvent::CancelMany { first, count } => self.cancel_many(first, count).await,
             HistoryEvent::Report {
                 executor,
                 vacant,
@@ -82,9 +96,7 @@ impl HistoryRunner {
         self.invariants.check_commits();
     }
 
-    async fn add(&mut self, count: usize, priority: i32) {
-        let mut spec = task_spec();
-        spec.priority = priority;
+    async fn add(&mut self, count: usize, spec: TaskSpec) {
         let tasks: Vec<_> = (0..count).map(|_| new_task(spec.clone())).collect();
         let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
         self.store.add(tasks.clone()).await.unwrap();
@@ -97,7 +109,28 @@ impl HistoryRunner {
                 .iter()
                 .all(|added| added.existed)
         );
-        ids.into_iter().for_each(|id| self.reference.add(id, priority));
+        ids.into_iter().for_each(|id| self.reference.add(id, &spec));
+    }
+
+    async fn retry(&mut self, task: usize) {
+        let count = self.reference.tasks.len();
+        if count > 0 {
+            let repeated = &self.reference.tasks[task % count];
+            let mut spec = task_spec();
+            spec.group = repeated.group.clone();
+            spec.retry_of = Some(repeated.id);
+            self.add(1, spec).await;
+        }
+    }
+
+    async fn cancel_many(&mut self, first: usize, count: usize) {
+        let tasks = self.reference.tasks.iter().skip(first).take(count);
+        let ids: Vec<_> = tasks.clone().map(|task| task.id).collect();
+        let expected = tasks.filter(|task| !task.status.is_done()).count();
+        for index in first..first + ids.len() {
+            self.reference.cancel(index);
+        }
+        assert_eq!(self.store.cancel_many(ids).await.unwrap(), expected as u64);
     }
 
     async fn cancel(&mut self, task: usize) {
@@ -179,6 +212,7 @@ impl HistoryRunner {
             self.invariants.check_task(&found);
         }
         assert_eq!(self.store.totals().await.unwrap(), TaskTotals { counts, held });
+        self.check_groups().await;
         let page = self
             .store
             .search(TaskQuery {
@@ -189,4 +223,27 @@ impl HistoryRunner {
             .unwrap();
         assert_eq!(page.tasks.len(), self.reference.tasks.len());
     }
+
+    /// Compares the counters of each group with the tasks.
+    async fn check_groups(&self) {
+        for number in 0..GROUPS {
+            let group = group_name(number);
+            let user = task_spec().user;
+            let key = GroupKey {
+                user,
+                group: group.clone(),
+            };
+            let found = self.store.group(key).await.unwrap();
+            let found = found.map(|state| (counted(&state.counts), state.reasons));
+            assert_eq!(
+                found.unwrap_or_default(),
+                self.reference.count_group(&group),
+                "{group}"
+            );
+        }
+    }
+}
+
+fn group_name(number: usize) -> GroupName {
+    GroupName::new(format!("group {number}")).unwrap()
 }

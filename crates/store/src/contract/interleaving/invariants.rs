@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{AttemptNumber, ExecutorName, Report, ReportAnswer, SessionId, Task, TaskId};
+use model::{
+    AttemptNumber, AttemptRecord, ExecutorName, RecordedEnd, Report, ReportAnswer, SessionId, Task, TaskId,
+    TaskStatus,
+};
 
 use crate::HandledReport;
 
@@ -50,6 +53,14 @@ impl InvariantChecker {
             assert_eq!(task, done, "a done task has changed");
             return;
         }
+        let numbers: Vec<_> = task.ran_on.iter().map(|record| record.attempt).collect();
+        assert!(
+            numbers.is_sorted() && numbers.len() <= AttemptRecord::MAX_COUNT,
+            "{task:?}"
+        );
+        let open = task.ran_on.iter().filter(|record| record.end.is_none()).count();
+        let has_begun = matches!(task.status, TaskStatus::Compiling | TaskStatus::Running);
+        assert_eq!(open, usize::from(has_begun), "{task:?}");
         if !task.status.is_done() {
             assert_eq!(task.result, None);
             return;
@@ -57,6 +68,9 @@ impl InvariantChecker {
         assert_eq!((&task.executor, task.session), (&None, None));
         if let Some(result) = &task.result {
             assert_eq!(result.status(), task.status);
+            let last = task.ran_on.last().map(|record| (record.attempt, record.end));
+            let end = task.finish_time.map(|time| (time, RecordedEnd::Finished));
+            assert_eq!(last, Some((task.attempt, end)));
             self.check_attempt(task);
         }
         self.done.insert(task.id, task.clone());
@@ -73,7 +87,7 @@ impl InvariantChecker {
         let (executor, session) = &self.holders[&(task.id, task.attempt)];
         let expected = format!("{} {executor} {session}", task.attempt);
         assert_eq!(
-            execute.stdout.bytes,
+            execute.stdout.head,
             expected.as_bytes(),
             "the result is of another attempt"
         );

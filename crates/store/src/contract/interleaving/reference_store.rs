@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use model::{
-    AttemptEnd, AttemptId, AttemptNumber, ExecutorName, HeldTask, MAX_PLATFORM_FAILURES, Report,
-    ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionCheck, SessionId, StoredSession,
-    TaskId, TaskResult, TaskStatus, UnixTime, check_session, reconcile_held_tasks,
+    AttemptEnd, AttemptId, AttemptNumber, ExecutorName, GroupName, HeldTask, MAX_PLATFORM_FAILURES,
+    OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionCheck,
+    SessionId, StoredSession, TaskId, TaskResult, TaskSpec, TaskStatus, UnixTime, check_session,
+    reconcile_held_tasks,
 };
 
 use crate::ObservedSession;
@@ -31,6 +32,8 @@ pub(super) struct ReferenceTask {
     lost: u32,
     pub(super) platform_losses: u32,
     pub(super) result: Option<TaskResult>,
+    pub(super) group: Option<GroupName>,
+    pub(super) retried: bool,
 }
 
 /// Why the [`ReferenceStore`] releases a task from its executor, in the random store tests.
@@ -52,10 +55,16 @@ pub(super) enum ExpectedAnswer {
 }
 
 impl ReferenceStore {
-    pub(super) fn add(&mut self, id: TaskId, priority: i32) {
+    pub(super) fn add(&mut self, id: TaskId, spec: &TaskSpec) {
+        if let Some(repeated) = spec.retry_of {
+            let tasks = self.tasks.iter_mut().filter(|task| task.id == repeated);
+            tasks.for_each(|task| task.retried = true);
+        }
         self.tasks.push(ReferenceTask {
             id,
-            priority,
+            priority: spec.priority,
+            group: spec.group.clone(),
+            retried: false,
             status: TaskStatus::Pending,
             holder: None,
             assigned_in: ReportSeq(0),
@@ -64,6 +73,26 @@ impl ReferenceStore {
             platform_losses: 0,
             result: None,
         });
+    }
+
+    /// The number of tasks that the group counts, by status, and of its failed ones by reason.
+    pub(super) fn count_group(
+        &self,
+        group: &GroupName,
+    ) -> (BTreeMap<TaskStatus, u64>, BTreeMap<OutcomeReason, u64>) {
+        let (mut counts, mut reasons) = (BTreeMap::new(), BTreeMap::new());
+        let counted = self
+            .tasks
+            .iter()
+            .filter(|task| task.group.as_ref() == Some(group) && !task.retried);
+        for task in counted {
+            *counts.entry(task.status).or_default() += 1;
+            let last = task.result.as_ref().and_then(TaskResult::last_outcome);
+            if let Some(failed) = last.filter(|_| task.status != TaskStatus::Success) {
+                *reasons.entry(failed.reason).or_default() += 1;
+            }
+        }
+        (counts, reasons)
     }
 
     pub(super) fn cancel(&mut self, index: usize) {
@@ -229,7 +258,11 @@ impl ReferenceTask {
 impl ExpectedAnswer {
     pub(super) fn of(answer: &ReportAnswer) -> ExpectedAnswer {
         match answer {
-            ReportAnswer::Done(ReportInstructions { delete, assign }) => ExpectedAnswer::Done {
+            ReportAnswer::Done(ReportInstructions {
+                delete,
+                upload_again,
+                assign,
+            }) if upload_again.is_empty() => ExpectedAnswer::Done {
                 delete: delete.clone(),
                 assign: assign.iter().map(|assignment| assignment.attempt_id).collect(),
             },

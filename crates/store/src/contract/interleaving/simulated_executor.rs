@@ -2,7 +2,7 @@
 
 use model::{
     AttemptEnd, AttemptId, AttemptNumber, CompletedAttempt, ExecutingAttempt, ExecutorInfo, ExecutorName,
-    Report, ReportAnswer, ReportIntent, ReportSeq, SessionId, TaskStatus,
+    Report, ReportAnswer, ReportIntent, ReportSeq, SessionId, TaskForm, TaskStatus,
 };
 
 use super::{AttemptAction, SpoolState};
@@ -85,6 +85,7 @@ impl SimulatedExecutor {
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: None,
+                newest_form: TaskForm::NEWEST,
             },
             intent,
         };
@@ -132,7 +133,12 @@ impl SimulatedExecutor {
     }
 
     fn complete(&mut self, attempt_id: AttemptId, end: AttemptEnd) {
-        self.spool.push(CompletedAttempt { attempt_id, end });
+        let form = TaskForm::CURRENT;
+        self.spool.push(CompletedAttempt {
+            attempt_id,
+            form,
+            end,
+        });
     }
 }
 

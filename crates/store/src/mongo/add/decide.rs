@@ -14,6 +14,8 @@ use crate::mongo::blobs::BlobLookup;
 pub(super) enum ExistingTask {
     Readable {
         digest: Vec<u8>,
+        /// Whether the task was added by a version that records forms.
+        has_form: bool,
         add_time: UnixTime,
     },
     /// With the reason.
@@ -63,7 +65,7 @@ fn decide_batch<'d>(
             .or_else(|| existing.get(&task.id).cloned());
         let add_time = match &earlier {
             None => task.add_time,
-            Some(ExistingTask::Readable { digest, .. }) if *digest != task.digest => {
+            Some(ExistingTask::Readable { digest, has_form, .. }) if !task.is_same(digest, *has_form) => {
                 return Err(StoreError::Conflict(task.id));
             }
             Some(ExistingTask::Readable { add_time, .. }) => *add_time,
@@ -99,9 +101,16 @@ fn unreadable(what: &'static str, name: impl Display, problem: &str) -> StoreErr
 }
 
 impl PreparedTask {
+    /// Whether a task with the same id and this digest is the same task.
+    fn is_same(&self, digest: &[u8], has_form: bool) -> bool {
+        let legacy_digest = self.legacy_digest.as_ref().filter(|_| !has_form);
+        digest == self.digest || legacy_digest.is_some_and(|legacy| digest == legacy)
+    }
+
     fn as_existing(&self) -> ExistingTask {
         ExistingTask::Readable {
             digest: self.digest.to_vec(),
+            has_form: true,
             add_time: self.add_time,
         }
     }
@@ -109,9 +118,7 @@ impl PreparedTask {
 
 #[cfg(test)]
 mod tests {
-    use model::{
-        BlobHash, Content, ExecuteStep, Limits, StepCommand, TaskFile, TaskSpec, UserName, WorkspacePath,
-    };
+    use model::{BlobHash, Content, StepCommand, TaskFile, TaskSpec, UserName, WorkspacePath};
 
     use super::*;
     use crate::NewTaskRecord;
@@ -128,24 +135,17 @@ mod tests {
                 },
             )
         };
-        let spec = TaskSpec {
-            user: UserName::new("ada").unwrap(),
-            priority: 0,
-            compile: None,
-            execute: ExecuteStep {
-                command: StepCommand::Shell("true".into()),
-                args: vec![],
-                env: [].into(),
-                input: Content::Inline(Default::default()),
-                network: None,
-                limits: Limits::default(),
-            },
-            source: [].into(),
-            data: blob.into_iter().map(file).collect(),
-        };
+        let user = UserName::new("ada").unwrap();
+        let mut spec = TaskSpec::new(user, StepCommand::Shell("true".into()));
+        spec.data = blob.into_iter().map(file).collect();
         let digest = [digest; 32];
         PreparedTask::new(
-            NewTaskRecord { id, digest, spec },
+            NewTaskRecord {
+                id,
+                digest,
+                legacy_digest: Some([99; 32]),
+                spec,
+            },
             PreparedContent::for_test(),
             UnixTime(time),
         )
@@ -167,6 +167,7 @@ mod tests {
             ids[3],
             ExistingTask::Readable {
                 digest: vec![1; 32],
+                has_form: true,
                 add_time: UnixTime(7),
             },
         )];
@@ -185,5 +186,26 @@ mod tests {
             .collect();
         let expected = ["1 false", "no blob", "1 true", "conflict", "6 false", "7 false"];
         assert_eq!(described, expected);
+    }
+    #[test]
+    fn the_legacy_digest_recognises_only_tasks_without_a_form() {
+        let id = TaskId(uuid::Uuid::now_v7());
+        let batches = vec![vec![task(id, 1, 5, None)]];
+        for (digest, has_form, expected) in [
+            (99, false, true),
+            (99, true, false),
+            (1, false, true),
+            (1, true, true),
+            (2, false, false),
+        ] {
+            let stored = ExistingTask::Readable {
+                digest: vec![digest; 32],
+                has_form,
+                add_time: UnixTime(3),
+            };
+            let decision = decide(&batches, &[(id, stored)].into(), &BlobLookup::default());
+            assert_eq!(decision.replies[0].is_ok(), expected, "{digest} {has_form}");
+            assert!(decision.new_tasks.is_empty());
+        }
     }
 }

@@ -6,28 +6,36 @@ use serde::Deserialize;
 
 use crate::ChangeEvent;
 use crate::mongo::bson_values::task_id;
-use crate::mongo::context::timestamp_to_u64;
+use crate::mongo::context::{GROUPS, timestamp_to_u64};
+use crate::mongo::group_counters::StripeId;
 
 /// The store's change events that one document of the MongoDB change stream stands for, with its cluster time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StreamEvent {
     pub(super) cluster_time: u64,
     pub(super) changes: Vec<ChangeEvent>,
-    /// Whether the task was added to the queue.
+    /// Whether a task was added to the queue.
     pub(super) is_queued: bool,
 }
 
-/// A document of the MongoDB change stream over the tasks, with the fields that the pipeline in `stream` projects.
+/// A document of the MongoDB change stream over the tasks and groups, with the fields that the pipeline in `stream` projects.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangeStreamDocument {
+    ns: Option<ChangedCollection>,
     document_key: Option<DocumentKey>,
     cluster_time: Option<Timestamp>,
     full_document: Option<InsertedTask>,
     update_description: Option<UpdateDescription>,
 }
 
-/// The field `documentKey` of a MongoDB change stream document: the id of the changed task.
+/// The field `ns` of a MongoDB change stream document: the collection of the changed document.
+#[derive(Debug, Deserialize)]
+struct ChangedCollection {
+    coll: String,
+}
+
+/// The field `documentKey` of a MongoDB change stream document: the id of the changed task, or of a stripe of a group.
 #[derive(Debug, Deserialize)]
 struct DocumentKey {
     #[serde(rename = "_id")]
@@ -37,7 +45,8 @@ struct DocumentKey {
 /// The field `fullDocument` of a MongoDB change stream document: the add time of an inserted task.
 #[derive(Debug, Deserialize)]
 struct InsertedTask {
-    add_time: Bson,
+    /// Absent in some documents of groups.
+    add_time: Option<Bson>,
 }
 
 /// The field `updateDescription` of a MongoDB change stream document: what an update of a task changed.
@@ -70,17 +79,25 @@ struct TransitionNotice {
 impl ChangeStreamDocument {
     /// `None` for a document without a change event, and for an unreadable one: events are hints, which may be lost.
     pub(super) fn into_event(self) -> Option<StreamEvent> {
+        let cluster_time = timestamp_to_u64(self.cluster_time?);
         let id = match self.document_key?.id {
             Bson::Binary(id) => task_id(id.to_uuid().ok()?),
+            id if self.ns?.coll == GROUPS => {
+                let stripe: StripeId = deserialize_from_bson(id).ok()?;
+                return Some(StreamEvent {
+                    cluster_time,
+                    changes: vec![ChangeEvent::GroupChanged(stripe.key().ok()?)],
+                    is_queued: false,
+                });
+            }
             _ => return None,
         };
-        let cluster_time = timestamp_to_u64(self.cluster_time?);
         if let Some(inserted) = self.full_document {
             let added = ChangeEvent::StatusChanged {
                 id,
                 status: TaskStatus::Pending,
                 executor: None,
-                time: UnixTime(inserted.add_time.as_i64()?),
+                time: UnixTime(inserted.add_time?.as_i64()?),
             };
             return Some(StreamEvent {
                 cluster_time,

@@ -11,7 +11,7 @@ use mongodb::error::Error;
 use tokio::sync::mpsc;
 
 use super::event::{ChangeStreamDocument, StreamEvent};
-use crate::mongo::context::StoreContext;
+use crate::mongo::context::{GROUPS, StoreContext, TASKS};
 use crate::mongo::failure::{CHANGE_STREAM_FATAL_ERROR, CHANGE_STREAM_HISTORY_LOST, error_code};
 
 /// The server replies after this time even if there are no events.
@@ -61,15 +61,21 @@ async fn try_read(
     Ok(())
 }
 
-/// The pipeline keeps only inserts and updates with a transition notice. Claims have none, so the server does not send
-/// them.
+/// Of the tasks, the pipeline keeps only inserts and updates with a transition notice. Claims have none, so the server does
+/// not send them. Every commit that changes the counters of a group writes one document of it.
 async fn open(
     context: &StoreContext,
     resume_token: Option<ResumeToken>,
 ) -> Result<ChangeStream<ChangeStreamDocument>, Error> {
     let notice = "updateDescription.updatedFields.news";
     let pipeline = [
-        doc! { "$match": { "$or": [{ "operationType": "insert" }, { notice: { "$exists": true } }] } },
+        // On its own, so that the server need not look into the changes of other collections, such as files.
+        doc! { "$match": { "ns.coll": { "$in": [TASKS, GROUPS] } } },
+        doc! { "$match": { "$or": [
+            { "operationType": "insert" },
+            { notice: { "$exists": true } },
+            { "ns.coll": GROUPS, "operationType": "update" },
+        ] } },
         doc! { "$project": {
             "operationType": 1,
             "ns": 1,
@@ -80,8 +86,11 @@ async fn open(
             "updateDescription.updatedFields.waits": 1,
         } },
     ];
-    let tasks = context.tasks();
-    let mut watch = tasks.watch().pipeline(pipeline).max_await_time(AWAIT_TIME);
+    let mut watch = context
+        .database
+        .watch()
+        .pipeline(pipeline)
+        .max_await_time(AWAIT_TIME);
     if let Some(resume_token) = resume_token {
         watch = watch.start_after(resume_token);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Assignment, AttemptId, ExecutorName, TaskId, UnixTime};
+use model::{Assignment, AttemptId, ExecutorName, TaskForm, TaskId, UnixTime};
 use mongodb::bson::doc;
 use mongodb::options::ReadConcern;
 
@@ -55,11 +55,15 @@ pub(super) async fn read(
                 });
                 add_times.extend(task.claimed_add_time);
             }
+            Err(StoreError::NewerForm(form)) => {
+                context.newer_forms.record_if_unknown(form);
+                unreadable.push((attempt_id, UnreadableSpec::NewerForm(form)));
+            }
             Err(error) => {
                 context
                     .unreadable_rows
                     .record(format_args!("spec of task {}", attempt_id.task), &error);
-                unreadable.push((attempt_id, error.to_string()));
+                unreadable.push((attempt_id, UnreadableSpec::Damaged(error.to_string())));
             }
         }
     }
@@ -70,6 +74,14 @@ pub(super) async fn read(
             .await?;
     }
     Ok((assignments, add_times))
+}
+
+/// Why the MongoDB store could not read the spec of a task that it was about to assign.
+enum UnreadableSpec {
+    /// The reason.
+    Damaged(String),
+    /// The document of the task names an older form, or none.
+    NewerForm(TaskForm),
 }
 
 async fn find_specs(
@@ -83,11 +95,12 @@ async fn find_specs(
         .collect())
 }
 
-/// Ends tasks whose spec is unreadable. In the queue they would be claimed again and again.
+/// Ends tasks whose spec is unreadable. In the queue they would be claimed again and again. Those of a newer form return to
+/// the queue with that form, which claims skip.
 async fn give_up_unreadable(
     context: Arc<StoreContext>,
     executor: ExecutorName,
-    unreadable: Arc<Vec<(AttemptId, String)>>,
+    unreadable: Arc<Vec<(AttemptId, UnreadableSpec)>>,
 ) -> Result<(), MongoFailure> {
     let ids: Vec<_> = unreadable.iter().map(|(attempt_id, _)| attempt_id.task).collect();
     let mut batch =
@@ -95,12 +108,13 @@ async fn give_up_unreadable(
     for document in find_documents(&context, &ids).await? {
         batch.insert(StoredTask::try_from(&document)?);
     }
-    for (attempt_id, trouble) in unreadable.iter() {
-        if batch
-            .get(attempt_id.task)
-            .is_some_and(|task| task.state.is_held_as(*attempt_id, &executor))
-        {
-            batch.give_up(attempt_id.task, trouble);
+    for (attempt_id, problem) in unreadable.iter() {
+        let id = attempt_id.task;
+        let is_held = |task: &StoredTask| task.state.is_held_as(*attempt_id, &executor);
+        match problem {
+            _ if !batch.get(id).is_some_and(is_held) => {}
+            UnreadableSpec::Damaged(trouble) => batch.give_up(id, trouble),
+            UnreadableSpec::NewerForm(form) => batch.give_back_newer_form(id, *form),
         }
     }
     let mut transaction = Transaction::default();

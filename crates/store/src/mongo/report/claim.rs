@@ -37,7 +37,8 @@ pub(super) fn claim(
     }
     let mut bytes = 0;
     for id in &steps.reassign {
-        if let Some(task) = batch.get(*id) {
+        // This program cannot read the spec of a newer form. The task is released when the next report does not name it.
+        if let Some(task) = batch.get(*id).filter(|task| task.state.form.is_known()) {
             bytes += task.spec_size;
             steps.assigned.push(AssignedTask {
                 attempt_id: task.state.attempt_id(report.session),
@@ -51,6 +52,7 @@ pub(super) fn claim(
     // priority may be missing in it, and a given-back task must not overtake them.
     let mut queued = batch.queued();
     queued.retain(|task| !head.tasks_withheld || specs.contains_key(&task.state.id));
+    queued.retain(|task| task.state.form <= queue::newest_form(report));
     if let Some(capacity) = head.capacity {
         queued.retain(|task| capacity.fits(task.state.resources));
     }
@@ -77,7 +79,7 @@ pub(super) fn claim(
 mod tests {
     use model::{
         AttemptNumber, Capacity, ExecutorInfo, ExecutorName, FailedAttempts, ReportIntent, ReportSeq,
-        ResourceRequest, SessionId, TaskState, TaskStatus,
+        ResourceRequest, SessionId, TaskForm, TaskState, TaskStatus,
     };
 
     use super::super::queue::ClaimReservations;
@@ -99,6 +101,7 @@ mod tests {
                 version: "1".into(),
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: None,
+                newest_form: TaskForm::CURRENT,
             },
             intent: ReportIntent::Stay,
         }
@@ -107,6 +110,9 @@ mod tests {
     fn given_back() -> StoredTask {
         let state = TaskState {
             id: TaskId(uuid::Uuid::now_v7()),
+            form: TaskForm::CURRENT,
+            group: None,
+            retried: false,
             priority: 0,
             add_time: UnixTime(1),
             status: TaskStatus::Retrying,
@@ -114,6 +120,8 @@ mod tests {
             session: None,
             attempt: AttemptNumber(1),
             failed_attempts: FailedAttempts::default(),
+            max_attempts: None,
+            reason: None,
             resources: ResourceRequest::default(),
             assigned_in: ReportSeq(1),
             start_time: None,
@@ -149,6 +157,30 @@ mod tests {
             let mut steps = ReportSteps::default();
             claim(&report(), &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected);
+        }
+    }
+
+    #[test]
+    fn a_task_given_back_is_left_to_an_executor_that_knows_its_form() {
+        let reservations = ClaimReservations::default();
+        let (old, newer) = (TaskForm::UNRECORDED, TaskForm(TaskForm::NEWEST.0 + 1));
+        for (form, executor, expected) in [
+            (old, old, 1),
+            (TaskForm::CURRENT, old, 0),
+            (TaskForm::CURRENT, TaskForm::CURRENT, 1),
+            (newer, newer, 0),
+        ] {
+            let mut batch = TransitionBatch::new(UnixTime(9), 3);
+            let mut task = given_back();
+            task.state.form = form;
+            batch.insert(task);
+            let mut head = reservations.empty_head();
+            head.tasks_withheld = false;
+            let mut steps = ReportSteps::default();
+            let mut report = report();
+            report.executor_info.newest_form = executor;
+            claim(&report, &head, &mut steps, &mut batch).unwrap();
+            assert_eq!(steps.assigned.len(), expected, "{form} {executor}");
         }
     }
 

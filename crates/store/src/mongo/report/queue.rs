@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use model::{Capacity, Report, ReportIntent, TaskId};
+use model::{Capacity, Report, ReportIntent, TaskForm, TaskId};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::{Hint, ReadConcern};
 use tokio::sync::Notify;
@@ -159,6 +159,19 @@ pub(super) fn task_limit(report: &Report) -> usize {
     report.vacant.min(MAX_ANSWER_TASKS) as usize
 }
 
+/// The newest form of tasks that the report may claim: both this program and the executor must know it.
+pub(super) fn newest_form(report: &Report) -> TaskForm {
+    report.executor_info.newest_form.min(TaskForm::NEWEST)
+}
+
+/// Which tasks of the MongoDB store's queue a claim may take. It skips the others, a limited number of them.
+#[derive(Clone, Copy, Debug)]
+struct ClaimFilter {
+    /// If set, only tasks that fit.
+    capacity: Option<Capacity>,
+    newest_form: TaskForm,
+}
+
 /// Reserves as many tasks as the report asks for, in the order of the queue. While there are conflicts with other
 /// judicators, it skips some tasks in favour of others with the same priority.
 pub(super) async fn reserve<'b>(
@@ -174,6 +187,10 @@ pub(super) async fn reserve<'b>(
         Some(own) if session::has_larger(context, own).await? => Some(own.claim_limit()),
         _ => None,
     };
+    let filter = ClaimFilter {
+        capacity,
+        newest_form: newest_form(report),
+    };
     let max_skipped = wanted * context.reservations.spread(retries);
     let deadline = Instant::now() + TURN_TIMEOUT;
     loop {
@@ -183,7 +200,7 @@ pub(super) async fn reserve<'b>(
         };
         let released = context.reservations.released.notified();
         let reserved = context.reservations.count();
-        let documents = read_queue(context, wanted + reserved + max_skipped, capacity).await?;
+        let documents = read_queue(context, wanted + reserved + max_skipped, filter).await?;
         if let Some(mut head) = context.reservations.reserve(documents, wanted, max_skipped) {
             head.capacity = capacity;
             return Ok(head);
@@ -201,14 +218,11 @@ pub(super) async fn reserve<'b>(
 async fn read_queue(
     context: &StoreContext,
     limit: usize,
-    capacity: Option<Capacity>,
+    filter: ClaimFilter,
 ) -> Result<Vec<TaskDocument>, MongoFailure> {
     loop {
         let expected = context.reservations.unreadable.load(Ordering::Relaxed);
-        let found = match capacity {
-            Some(capacity) => find_first_within(context, limit + expected, capacity).await?,
-            None => find_first(context, limit + expected).await?,
-        };
+        let found = find_claimable(context, limit + expected, filter).await?;
         let read = found.len();
         let documents: Vec<_> = parse_readable(context, found)
             .into_iter()
@@ -237,6 +251,31 @@ fn is_queued(context: &StoreContext, document: &TaskDocument) -> bool {
     queued
 }
 
+/// Tasks of newer forms are in the queue only during an upgrade. So the first read does not filter by the form, and a
+/// second one does if it has to.
+async fn find_claimable(
+    context: &StoreContext,
+    limit: usize,
+    filter: ClaimFilter,
+) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
+    let found = match filter.capacity {
+        Some(_) => find_first_within(context, limit, filter.capacity, None).await?,
+        None => find_first(context, limit).await?,
+    };
+    let form = |document: &RawDocumentBuf| {
+        let form = document.get("form").ok().flatten()?.as_i64()?;
+        u32::try_from(form).ok().map(TaskForm)
+    };
+    let newest = found.iter().filter_map(form).max();
+    match newest {
+        Some(newest) if newest > filter.newest_form => {
+            context.newer_forms.record_if_unknown(newest);
+            find_first_within(context, limit, filter.capacity, Some(filter.newest_form)).await
+        }
+        _ => Ok(found),
+    }
+}
+
 async fn find_first(context: &StoreContext, limit: usize) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
     let documents = context
         .tasks()
@@ -254,25 +293,32 @@ async fn find_first(context: &StoreContext, limit: usize) -> Result<Vec<RawDocum
     Ok(documents)
 }
 
-/// The same for tasks that fit a capacity. Skips a limited number of tasks that do not.
+/// The same for tasks that fit a capacity and have no newer form. Skips a limited number of tasks that do not.
 async fn find_first_within(
     context: &StoreContext,
     limit: usize,
-    capacity: Capacity,
+    capacity: Option<Capacity>,
+    newest_form: Option<TaskForm>,
 ) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
     let bounded = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let memory = i64::try_from(capacity.memory).unwrap_or(i64::MAX);
+    // `$not` also matches documents without the field.
+    let mut claimable = doc! {};
+    if let Some(capacity) = capacity {
+        let memory = i64::try_from(capacity.memory).unwrap_or(i64::MAX);
+        claimable.insert("need_memory", doc! { "$not": { "$gt": memory } });
+        let processes = i64::from(capacity.processes);
+        claimable.insert("need_processes", doc! { "$not": { "$gt": processes } });
+    }
+    if let Some(newest) = newest_form {
+        claimable.insert("form", doc! { "$not": { "$gt": i64::from(newest.0) } });
+    }
     let documents = context
         .tasks()
         .aggregate([
             doc! { "$match": { "waits": true } },
             doc! { "$sort": queue_order() },
             doc! { "$limit": bounded(limit + MAX_SKIPPED_TASKS) },
-            // `$not` also matches documents without the field.
-            doc! { "$match": {
-                "need_memory": { "$not": { "$gt": memory } },
-                "need_processes": { "$not": { "$gt": i64::from(capacity.processes) } },
-            } },
+            doc! { "$match": claimable },
             doc! { "$limit": bounded(limit) },
             doc! { "$project": without_result() },
         ])

@@ -4,6 +4,7 @@ use model::{SearchCursor, SortOrder, TaskQuery};
 use mongodb::bson::{Document, doc};
 
 use crate::mongo::bson_values::ToBson;
+use crate::mongo::task_document::label_texts;
 use crate::search::{SearchIndex, is_ordered_by_id};
 
 /// The MongoDB filters of a task search, except for its text. Some bound the scan of the index, and the server checks
@@ -29,7 +30,24 @@ impl SearchConditions {
             require(*index == SearchIndex::IdRange, doc! { "_id": range });
         }
         if let Some(user) = &query.user {
-            require(*index == SearchIndex::User, doc! { "user": user.to_bson() });
+            let in_index = matches!(index, SearchIndex::User | SearchIndex::Group | SearchIndex::Label);
+            require(in_index, doc! { "user": user.to_bson() });
+        }
+        if let Some(group) = &query.group {
+            require(*index == SearchIndex::Group, doc! { "group": group.to_bson() });
+        }
+        for (position, label) in label_texts(&query.labels).into_iter().enumerate() {
+            let in_index = *index == SearchIndex::Label && position == 0;
+            require(in_index, doc! { "labels": label });
+        }
+        if !query.reasons.is_empty() {
+            let reasons: Vec<_> = query.reasons.iter().map(ToBson::to_bson).collect();
+            require(false, doc! { "reason": { "$in": reasons } });
+        }
+        match query.retried {
+            Some(true) => require(false, doc! { "retried": true }),
+            Some(false) => require(false, doc! { "retried": { "$ne": true } }),
+            None => {}
         }
         if let Some(executor) = &query.executor {
             require(

@@ -1,15 +1,15 @@
 //! Step 5 of a report: assigns attempts whose last answer was lost, then claims tasks from the queue.
 
-use model::{Assignment, Report, TaskState};
+use model::{Assignment, Report, TaskForm, TaskState};
 
 use super::ReportProgress;
 use crate::document::decode_spec;
 use crate::sqlite::failure::{SqliteFailure, StepContext};
 use crate::sqlite::group_transaction::GroupTransaction;
-use crate::sqlite::rows;
+use crate::sqlite::rows::{self, ClaimFilter};
 use crate::sqlite::sql_value::SqlValue;
 use crate::sqlite::{session, transition};
-use crate::{MAX_ANSWER_BYTES, MAX_ANSWER_TASKS};
+use crate::{MAX_ANSWER_BYTES, MAX_ANSWER_TASKS, StoreError};
 
 /// `reassigned` are the attempts whose last answer was lost.
 pub(super) fn claim<'h>(
@@ -41,15 +41,20 @@ pub(super) fn claim<'h>(
     Ok(())
 }
 
-/// The first tasks of the queue. Tasks beyond the executor's capacity are left to a larger executor, if there is one.
+/// The first tasks of the queue. Tasks beyond the executor's capacity are left to a larger executor, if there is one, and
+/// tasks of forms that this program or the executor does not know to newer ones.
 fn queued(
     transaction: &GroupTransaction<'_>,
     report: &Report,
     wanted: u32,
 ) -> Result<Vec<TaskState>, SqliteFailure> {
+    let newest_form = report.executor_info.newest_form.min(TaskForm::NEWEST);
     let first = |capacity| {
-        let unreadable_rows = transaction.unreadable_rows();
-        rows::queued(transaction.connection(), wanted, capacity, unreadable_rows)
+        let filter = ClaimFilter {
+            capacity,
+            newest_form,
+        };
+        rows::queued(transaction.connection(), wanted, filter, transaction.folder())
     };
     let tasks = first(None)?;
     match report.executor_info.capacity {
@@ -91,13 +96,18 @@ fn hold(
 }
 
 /// Adds a held task to the answer and returns the bytes of its spec. A task whose spec is unreadable ends here: in the
-/// queue it would block the tasks behind it.
+/// queue it would block the tasks behind it. One whose spec has a newer form returns to the queue with that form, which
+/// claims skip.
 fn assign(
     transaction: &mut GroupTransaction<'_>,
     report: &Report,
     task: &TaskState,
     progress: &mut ReportProgress,
 ) -> Result<usize, SqliteFailure> {
+    if !task.form.is_known() {
+        // A newer node handed the task out, and hands it out again.
+        return Ok(0);
+    }
     let document = rows::spec(transaction.connection(), task.add_time)?;
     match decode_spec(&document) {
         Ok(spec) => progress.instructions.assign.push(Assignment {
@@ -105,6 +115,10 @@ fn assign(
             spec,
             platform_losses: task.failed_attempts.platform,
         }),
+        Err(StoreError::NewerForm(form)) => {
+            transaction.folder().newer_forms().record_if_unknown(form);
+            transition::give_back_newer_form(transaction, task, form)?;
+        }
         Err(error) => {
             transaction
                 .unreadable_rows()

@@ -9,8 +9,8 @@ use crate::sqlite::group_transaction::GroupTransaction;
 use crate::sqlite::rows;
 use crate::sqlite::sql_value::SqlValue;
 
-/// Records changed statuses and returns all tasks that the session holds now. Attempts that the executor lists but the
-/// session does not hold go on the `delete` list: the executor kills them.
+/// Records changed statuses and returns all tasks that the executor holds now, also those of an earlier session. Attempts
+/// that the executor lists but does not hold go on the `delete` list: the executor kills them.
 pub(super) fn record(
     transaction: &mut GroupTransaction<'_>,
     report: &Report,
@@ -19,7 +19,6 @@ pub(super) fn record(
     let mut held = rows::held(
         transaction.connection(),
         &report.executor,
-        Some(report.session),
         transaction.unreadable_rows(),
     )?;
     let deleted: HashSet<_> = instructions.delete.iter().copied().collect();

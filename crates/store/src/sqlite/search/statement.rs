@@ -1,6 +1,6 @@
 //! Translates a search query to SQL.
 
-use model::{SortOrder, TaskId, TaskQuery, TaskStatus};
+use model::{OutcomeReason, SortOrder, TaskId, TaskQuery, TaskStatus};
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, Value};
 
@@ -41,6 +41,25 @@ impl SearchStatement {
                     &mut parameters,
                 )]
             }
+            SearchIndex::Group => {
+                let group = parameters.add(&query.group.as_ref().map(SqlValue));
+                let user = query.user.as_ref().map(|user| parameters.add(&SqlValue(user)));
+                let group = match user {
+                    Some(user) => format!("user = {user} AND grp = {group}"),
+                    None => format!("grp = {group}"),
+                };
+                vec![select(query, index, group, &mut parameters)]
+            }
+            SearchIndex::Label => {
+                let (key, value) = query.labels.iter().next().unwrap_or_default();
+                let (key, value) = (parameters.add(&key), parameters.add(&value));
+                let user = query.user.as_ref().map(|user| parameters.add(&SqlValue(user)));
+                let label = match user {
+                    Some(user) => format!("owner = {user} AND key = {key} AND value = {value}"),
+                    None => format!("key = {key} AND value = {value}"),
+                };
+                vec![select(query, index, label, &mut parameters)]
+            }
             SearchIndex::User => {
                 let user = parameters.add(&query.user.as_ref().map(SqlValue));
                 vec![select(query, index, format!("user = {user}"), &mut parameters)]
@@ -59,7 +78,7 @@ impl SearchStatement {
             SortOrder::Oldest => "ASC",
             SortOrder::Newest => "DESC",
         };
-        // `SUMMARY_COLUMNS` begins with the add time and the id.
+        // The columns begin with the add time and the id.
         let sort_column = match is_ordered_by_id(query) {
             true => 2,
             false => 1,
@@ -80,9 +99,10 @@ impl SearchStatement {
 /// `indexed` is the condition that the index answers.
 fn select(query: &TaskQuery, index: &SearchIndex, indexed: String, parameters: &mut SqlParameters) -> String {
     let mut range = vec![indexed];
+    let add_time = add_time_column(index);
     // The add time is the key of the table, so every index except the one on ids ends with it.
     if *index != SearchIndex::IdRange {
-        range.extend(time_conditions(query, parameters));
+        range.extend(time_conditions(query, add_time, parameters));
     }
     if let Some(cursor) = query.after {
         let beyond = match query.order {
@@ -91,21 +111,25 @@ fn select(query: &TaskQuery, index: &SearchIndex, indexed: String, parameters: &
         };
         range.push(match is_ordered_by_id(query) {
             true => format!("id {beyond} {}", parameters.add(&SqlValue(cursor.id))),
-            false => format!("seq {beyond} {}", parameters.add(&SqlValue(cursor.add_time))),
+            false => format!(
+                "{add_time} {beyond} {}",
+                parameters.add(&SqlValue(cursor.add_time))
+            ),
         });
     }
     let mut filters = filters(query, index, parameters);
     filters.push("1".into());
     let (range, filters) = (range.join(" AND "), filters.join(" AND "));
-    let table = indexed_table(index);
-    format!("SELECT {SUMMARY_COLUMNS}, {filters} FROM {table} WHERE {range}")
+    let table = indexed_table(query, index);
+    format!("SELECT {add_time}, {SUMMARY_COLUMNS}, {filters} FROM {table} WHERE {range}")
 }
 
 /// The conditions that the index does not answer. They are a column and not part of `WHERE`, so that the caller can
 /// count every examined row.
 fn filters(query: &TaskQuery, index: &SearchIndex, parameters: &mut SqlParameters) -> Vec<String> {
     let mut filters = vec![];
-    if let (Some(user), false) = (&query.user, *index == SearchIndex::User) {
+    let has_user = matches!(index, SearchIndex::User | SearchIndex::Group | SearchIndex::Label);
+    if let (Some(user), false) = (&query.user, has_user) {
         filters.push(format!("user = {}", parameters.add(&SqlValue(user))));
     }
     if let (Some(executor), false) = (&query.executor, *index == SearchIndex::Executor) {
@@ -120,19 +144,38 @@ fn filters(query: &TaskQuery, index: &SearchIndex, parameters: &mut SqlParameter
         let statuses = parameters.add_list(&query.statuses, |status: &TaskStatus| SqlValue(*status));
         filters.push(format!("status IN ({statuses})"));
     }
+    if let (Some(group), false) = (&query.group, *index == SearchIndex::Group) {
+        filters.push(format!("grp IS {}", parameters.add(&SqlValue(group))));
+    }
+    if !query.reasons.is_empty() {
+        let reasons = parameters.add_list(&query.reasons, |reason: &OutcomeReason| SqlValue(*reason));
+        // The comparison of a missing reason is null.
+        filters.push(format!("(reason IN ({reasons})) IS TRUE"));
+    }
+    if let Some(retried) = query.retried {
+        filters.push(format!("retried = {}", parameters.add(&retried)));
+    }
+    let found_by_index = usize::from(*index == SearchIndex::Label);
+    for (key, value) in query.labels.iter().skip(found_by_index) {
+        let (key, value) = (parameters.add(&key), parameters.add(&value));
+        filters.push(format!(
+            "EXISTS (SELECT 1 FROM labels AS other WHERE other.owner = tasks.user AND other.key = {key}
+                     AND other.value = {value} AND other.task = tasks.seq)"
+        ));
+    }
     if *index == SearchIndex::IdRange {
-        filters.extend(time_conditions(query, parameters));
+        filters.extend(time_conditions(query, add_time_column(index), parameters));
     }
     filters
 }
 
-fn time_conditions(query: &TaskQuery, parameters: &mut SqlParameters) -> Vec<String> {
+fn time_conditions(query: &TaskQuery, add_time: &str, parameters: &mut SqlParameters) -> Vec<String> {
     let from = query
         .from
-        .map(|from| format!("seq >= {}", parameters.add(&SqlValue(from))));
+        .map(|from| format!("{add_time} >= {}", parameters.add(&SqlValue(from))));
     let until = query
         .until
-        .map(|until| format!("seq < {}", parameters.add(&SqlValue(until))));
+        .map(|until| format!("{add_time} < {}", parameters.add(&SqlValue(until))));
     from.into_iter().chain(until).collect()
 }
 
@@ -160,9 +203,25 @@ impl SqlParameters {
     }
 }
 
-/// The table with the index to use. SQLite has no statistics about the values, so it cannot choose the index itself.
-fn indexed_table(index: &SearchIndex) -> &'static str {
+/// The column with the add time by which the index is ordered.
+fn add_time_column(index: &SearchIndex) -> &'static str {
     match index {
+        SearchIndex::Label => "task",
+        _ => "seq",
+    }
+}
+
+/// The table with the index to use. SQLite has no statistics about the values, so it cannot choose the index itself.
+fn indexed_table(query: &TaskQuery, index: &SearchIndex) -> &'static str {
+    let has_user = query.user.is_some();
+    match index {
+        SearchIndex::Group if has_user => "tasks INDEXED BY tasks_by_user_group",
+        SearchIndex::Group => "tasks INDEXED BY tasks_by_group",
+        // With a user, all columns of the primary key are given.
+        SearchIndex::Label if has_user => "labels CROSS JOIN tasks ON tasks.seq = labels.task",
+        SearchIndex::Label => {
+            "labels INDEXED BY labels_of_all_users CROSS JOIN tasks ON tasks.seq = labels.task"
+        }
         SearchIndex::All => "tasks NOT INDEXED",
         SearchIndex::Ids | SearchIndex::IdRange => "tasks INDEXED BY sqlite_autoindex_tasks_1",
         SearchIndex::User => "tasks INDEXED BY tasks_by_user",

@@ -1,167 +1,14 @@
-//! Failover of the client: which judicator it asks when one fails. Real servers in this process, some with a fault.
-#![allow(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "tests start processes, and tasks that end with them"
-)]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Failover of the client: which judicator it asks when one fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, JudicatorState, Page, Report, ReportAnswer,
-    SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery,
-};
-use rpc::{
-    ByteStream, CallError, Calls, ClusterSecret, EventStream, HintStream, Readiness, RpcClient, serve,
-};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use model::{BlobHash, TaskId};
+use rpc::{CallError, Calls, ClusterSecret, RpcClient};
 
-/// A fake judicator for tests of RPC failover, which answers a few calls or fails them with its fault. It answers
-/// `stats`, `check`, `put_blob` and `get_blob`.
-#[derive(Default)]
-struct FaultyJudicator {
-    fault: watch::Sender<Option<CallError>>,
-    stats: AtomicU32,
-    checks: AtomicU32,
-    /// The bytes of endless blobs that it has produced.
-    produced: Arc<AtomicU32>,
-}
-
-const ENDLESS: BlobHash = BlobHash([9; 32]);
-static CHUNK: [u8; 64 << 10] = [7; 64 << 10];
-
-impl FaultyJudicator {
-    fn answer<T>(&self, answer: T) -> Result<T, CallError> {
-        match &*self.fault.borrow() {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(answer),
-        }
-    }
-
-    fn calls(&self) -> u32 {
-        self.stats.load(Ordering::SeqCst)
-    }
-}
-
-fn unused<T>() -> Result<T, CallError> {
-    Err(CallError::Internal("not used by this test".into()))
-}
-
-#[async_trait]
-impl Calls for FaultyJudicator {
-    async fn stats(&self) -> Result<Stats, CallError> {
-        self.stats.fetch_add(1, Ordering::SeqCst);
-        self.answer(Stats {
-            counts: StatusCounts::new(),
-            executors: 1,
-            slots: 1,
-            held: 0,
-            tasks_per_second: 0.0,
-            window: Duration::from_secs(1),
-        })
-    }
-    async fn check(&self) -> Result<Readiness, CallError> {
-        self.checks.fetch_add(1, Ordering::SeqCst);
-        self.answer(Readiness { executors: 1 })
-    }
-    async fn put_blob(&self, _: BlobHash, bytes: ByteStream) -> Result<u64, CallError> {
-        let parts: Vec<_> = bytes.collect().await;
-        let sizes = parts.into_iter().map(|part| part.map(|part| part.len() as u64));
-        let size = sizes.sum::<Result<u64, _>>()?;
-        self.answer(size)
-    }
-    async fn add(&self, _: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
-        unused()
-    }
-    async fn cancel(&self, _: TaskId) -> Result<Task, CallError> {
-        unused()
-    }
-    async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
-        self.stats.fetch_add(1, Ordering::SeqCst);
-        tokio::time::sleep(wait.unwrap_or_default()).await;
-        Err(CallError::NoTask(id))
-    }
-    async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
-        unused()
-    }
-    async fn events(&self, _: TaskId) -> Result<EventStream, CallError> {
-        unused()
-    }
-    async fn report(&self, _: Report) -> Result<ReportAnswer, CallError> {
-        unused()
-    }
-    async fn watch(&self, _: ExecutorName, _: SessionId) -> Result<HintStream, CallError> {
-        unused()
-    }
-    async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
-        unused()
-    }
-    async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
-        unused()
-    }
-    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
-        unused()
-    }
-    /// The stream begins well. The fault appears after the first byte.
-    async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        self.stats.fetch_add(1, Ordering::SeqCst);
-        if hash == ENDLESS {
-            let produced = self.produced.clone();
-            let part = move || {
-                produced.fetch_add(CHUNK.len() as u32, Ordering::SeqCst);
-                Ok(Bytes::from_static(&CHUNK))
-            };
-            return Ok(stream::repeat_with(part).boxed());
-        }
-        let bytes = [
-            Ok(Bytes::from_static(b"1")),
-            self.answer(Bytes::from_static(b"2")),
-        ];
-        Ok(stream::iter(bytes).boxed())
-    }
-}
-
-async fn listen() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    (listener, address)
-}
-
-async fn start(secret: Option<ClusterSecret>) -> (Arc<FaultyJudicator>, String) {
-    let (listener, address) = listen().await;
-    let judicator = Arc::new(FaultyJudicator::default());
-    tokio::spawn(serve(
-        listener,
-        judicator.clone(),
-        secret,
-        CancellationToken::new(),
-    ));
-    (judicator, address)
-}
-
-/// A gRPC server without any of the calls, like a judicator of another version that does not know a call.
-async fn start_without_calls() -> String {
-    let (listener, address) = listen().await;
-    let server = Server::builder().add_routes(Routes::default());
-    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-    address
-}
-
-fn client(addresses: &[&str], secret: Option<ClusterSecret>) -> RpcClient {
-    let addresses = addresses.iter().map(ToString::to_string).collect();
-    RpcClient::new(watch::channel(addresses).1, secret)
-}
+use super::harness::{ENDLESS, client, listen, start, start_without_calls};
 
 /// A client chooses its home at random. With this many clients, each judicator is the home of some.
 const CLIENTS: usize = 12;
@@ -203,7 +50,7 @@ async fn a_failing_judicator_loses_its_clients() {
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
             }
             let bytes = stream::iter([Ok(Bytes::from_static(b"1234"))]).boxed();
-            let put = client.put_blob(BlobHash([1; 32]), bytes).await;
+            let put = client.put_blob(BlobHash([1; 32]), None, bytes).await;
             assert_eq!(put, Ok(4), "{what}");
         }
     }

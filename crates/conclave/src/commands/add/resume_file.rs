@@ -1,0 +1,229 @@
+//! The file with the ids of the tasks of `conclave add --lines`, which is complete before a task is sent. A rerun with the
+//! same ids adds no task twice.
+//!
+//! Each line has the number of a line of the tasks, the id of its task and the SHA-256 of the text. The last line is
+//! `complete` once all tasks were added.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Lines, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use model::{BlobHash, TaskId};
+
+use super::line_file::TextLine;
+
+/// Writes the ids of `conclave add --lines`. The file gets its name only when it is complete and on disk.
+pub(super) struct ResumeFileWriter {
+    path: PathBuf,
+    file: BufWriter<tempfile::NamedTempFile>,
+}
+
+/// Reads the ids of an earlier `conclave add --lines`, in the order of the lines.
+pub(super) struct ResumeFileReader {
+    path: PathBuf,
+    lines: Lines<BufReader<File>>,
+}
+
+/// The id of the task on one line.
+struct SavedId {
+    number: usize,
+    id: TaskId,
+    hash: BlobHash,
+}
+
+const COMPLETE: &str = "complete";
+
+impl ResumeFileWriter {
+    pub(super) fn create(path: &Path) -> Result<ResumeFileWriter> {
+        let file = tempfile::Builder::new()
+            .prefix(".conclave-ids")
+            .tempfile_in(parent(path))
+            .with_context(|| {
+                format!(
+                    "could not save the ids of the tasks in {}; name another file with --resume",
+                    path.display()
+                )
+            })?;
+        Ok(ResumeFileWriter {
+            path: path.to_path_buf(),
+            file: BufWriter::new(file),
+        })
+    }
+
+    pub(super) fn add(&mut self, line: &TextLine, id: TaskId) -> Result<()> {
+        writeln!(self.file, "{} {id} {}", line.number, line.hash())
+            .with_context(|| format!("could not write {}", self.path.display()))
+    }
+
+    /// Writes everything to disk, so that the ids are known after a crash.
+    pub(super) fn finish(self) -> Result<()> {
+        let ResumeFileWriter { path, file } = self;
+        let save = || -> std::io::Result<()> {
+            let file = file.into_inner().map_err(|error| error.into_error())?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            File::open(parent(&path))?.sync_all()
+        };
+        save().with_context(|| format!("could not write {}", path.display()))
+    }
+}
+
+impl ResumeFileReader {
+    pub(super) fn open(path: &Path) -> Result<ResumeFileReader> {
+        let file = File::open(path).with_context(|| format!("could not open {}", path.display()))?;
+        Ok(ResumeFileReader {
+            path: path.to_path_buf(),
+            lines: BufReader::new(file).lines(),
+        })
+    }
+
+    /// The id of the next line. Refuses a line that has changed since its id was saved.
+    pub(super) fn id_of(&mut self, line: &TextLine) -> Result<TaskId> {
+        let (path, number) = (self.path.display().to_string(), line.number);
+        let changed = "the lines have changed since their ids were saved";
+        let advice = "restore them, or remove the file to add all lines as new tasks";
+        let Some(saved) = self.next()? else {
+            bail!("line {number} has no id in {path}: {changed}; {advice}");
+        };
+        ensure!(
+            saved.number == number && saved.hash == line.hash(),
+            "line {number} differs from the line {} that {path} has an id for: {changed}; {advice}",
+            saved.number
+        );
+        Ok(saved.id)
+    }
+
+    /// Refuses ids of lines that are not there any more.
+    pub(super) fn finish(mut self) -> Result<()> {
+        match self.next()? {
+            None => Ok(()),
+            Some(saved) => bail!(
+                "line {} is missing, and {} has an id for it: the lines have changed since their ids were saved",
+                saved.number,
+                self.path.display()
+            ),
+        }
+    }
+
+    /// `None` after the last id.
+    fn next(&mut self) -> Result<Option<SavedId>> {
+        let cannot_read = || format!("could not read {}", self.path.display());
+        let Some(text) = self.lines.next().transpose().with_context(cannot_read)? else {
+            return Ok(None);
+        };
+        if text == COMPLETE {
+            return Ok(None);
+        }
+        let mut words = text.split(' ');
+        let mut parse = || {
+            Some(SavedId {
+                number: words.next()?.parse().ok()?,
+                id: words.next()?.parse().ok()?,
+                hash: words.next()?.parse().ok()?,
+            })
+        };
+        match parse() {
+            Some(saved) => Ok(Some(saved)),
+            None => bail!(
+                "{} is not a file with the ids of tasks: '{text}'",
+                self.path.display()
+            ),
+        }
+    }
+}
+
+/// Notes that all tasks of the file were added.
+pub(super) fn mark_complete(path: &Path) -> Result<()> {
+    let mark = || -> std::io::Result<()> {
+        if !is_complete(path)? {
+            writeln!(OpenOptions::new().append(true).open(path)?, "{COMPLETE}")?;
+        }
+        Ok(())
+    };
+    mark().with_context(|| format!("could not write {}", path.display()))
+}
+
+/// Whether an earlier command has not added all tasks of the file, as far as is known.
+pub(super) fn is_unfinished(path: &Path) -> Result<bool> {
+    match is_complete(path) {
+        Ok(complete) => Ok(!complete),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+/// Reads the end only, as the file may be long. The text of a hash never ends like the mark.
+fn is_complete(path: &Path) -> std::io::Result<bool> {
+    let mark = format!("{COMPLETE}\n");
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(mark.len() as u64)))?;
+    let mut end = String::new();
+    file.read_to_string(&mut end)?;
+    Ok(end == mark)
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::new_task_id;
+
+    fn line(number: usize, text: &str) -> TextLine {
+        TextLine {
+            number,
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn saved_ids_are_found_again_and_changed_lines_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.ids");
+        let (first, second) = (new_task_id(), new_task_id());
+        let mut writer = ResumeFileWriter::create(&path).unwrap();
+        writer.add(&line(1, "a"), first).unwrap();
+        writer.add(&line(3, "b"), second).unwrap();
+        assert!(!path.exists(), "the file has its name only when it is complete");
+        writer.finish().unwrap();
+        assert!(is_unfinished(&path).unwrap());
+
+        for _ in 0..2 {
+            let mut reader = ResumeFileReader::open(&path).unwrap();
+            assert_eq!(reader.id_of(&line(1, "a")).unwrap(), first);
+            assert_eq!(reader.id_of(&line(3, "b\r")).unwrap(), second);
+            assert!(reader.id_of(&line(4, "c")).is_err(), "there is no id for it");
+            // The same with a complete file.
+            mark_complete(&path).unwrap();
+            assert!(!is_unfinished(&path).unwrap());
+        }
+        for changed in [line(1, "other"), line(2, "a")] {
+            let mut reader = ResumeFileReader::open(&path).unwrap();
+            let error = reader.id_of(&changed).unwrap_err().to_string();
+            assert!(error.contains("the lines have changed"), "{error}");
+        }
+        let mut reader = ResumeFileReader::open(&path).unwrap();
+        reader.id_of(&line(1, "a")).unwrap();
+        let error = reader.finish().unwrap_err().to_string();
+        assert!(error.contains("line 3 is missing"), "{error}");
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.ids");
+        assert!(
+            !is_unfinished(&path).unwrap(),
+            "a missing file is nothing to continue"
+        );
+        std::fs::write(&path, "{\"execute\": {}}\n").unwrap();
+        let error = ResumeFileReader::open(&path).unwrap().id_of(&line(1, "a"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("is not a file with the ids"), "{error}");
+    }
+}

@@ -1,0 +1,214 @@
+//! A judicator for tests: one task, blobs, and streams whose items the test sends.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use model::{
+    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
+    GroupQuery, GroupState, JudicatorState, OutputEvent, Page, Report, ReportAnswer, SessionId, Stats,
+    StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, UnixTime, UserName,
+};
+use rpc::{
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
+    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::GatewayOptions;
+use crate::gateway::Gateway;
+use crate::quota_key::QuotaKey;
+use crate::request_quota::RequestQuota;
+
+/// The size of the chunks in which the fake judicator sends blobs.
+const CHUNK: usize = 64 << 10;
+
+/// A judicator for tests of the gateway. Calls that no test needs fail as unavailable.
+#[derive(Default)]
+pub(crate) struct FakeCalls {
+    blobs: Mutex<HashMap<BlobHash, Bytes>>,
+    pub(crate) task: Mutex<Option<Task>>,
+    statuses: Mutex<VecDeque<mpsc::UnboundedReceiver<Result<TaskEvent, CallError>>>>,
+    outputs: Mutex<VecDeque<mpsc::UnboundedReceiver<Result<OutputEvent, CallError>>>>,
+    pub(crate) follow_requests: Mutex<Vec<FollowRequest>>,
+    /// The answers to `cancel_matching`, and its queries.
+    pub(crate) cancel_answers: Mutex<VecDeque<CancelledTasks>>,
+    pub(crate) cancel_queries: Mutex<Vec<TaskQuery>>,
+}
+
+/// The test's end of a stream of the fake judicator. Dropping it ends the stream.
+pub(crate) type FakeStream<T> = mpsc::UnboundedSender<Result<T, CallError>>;
+
+impl FakeCalls {
+    pub(crate) fn put(&self, content: &[u8]) -> BlobHash {
+        let hash = BlobHash::of(content);
+        let content = Bytes::copy_from_slice(content);
+        self.blobs.lock().unwrap().insert(hash, content);
+        hash
+    }
+
+    /// The stream of the next call of `events`.
+    pub(crate) fn next_statuses(&self) -> FakeStream<TaskEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.statuses.lock().unwrap().push_back(receiver);
+        sender
+    }
+
+    /// The stream of the next call of `follow`.
+    pub(crate) fn next_output(&self) -> FakeStream<OutputEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.outputs.lock().unwrap().push_back(receiver);
+        sender
+    }
+
+    /// Sets what `get` returns.
+    pub(crate) fn set_task(&self, status: TaskStatus, attempt: u32, result: Option<TaskResult>) {
+        let user = UserName::new("ada").unwrap();
+        let task = Task {
+            id: task_id(),
+            spec: TaskSpec::new(user, StepCommand::Shell("true".into())),
+            status,
+            executor: None,
+            session: None,
+            attempt: model::AttemptNumber(attempt),
+            add_time: UnixTime(1),
+            start_time: None,
+            report_time: None,
+            finish_time: None,
+            ran_on: vec![],
+            result,
+            trouble: None,
+        };
+        *self.task.lock().unwrap() = Some(task);
+    }
+}
+
+pub(crate) fn task_id() -> TaskId {
+    TaskId(uuid::Uuid::from_u128(7))
+}
+
+/// A gateway that calls the fake judicator, and the quota of a request to it.
+pub(crate) fn gateway(calls: Arc<FakeCalls>) -> (Arc<Gateway>, RequestQuota) {
+    let metrics = PrometheusBuilder::new().build_recorder().handle();
+    let gateway = Gateway::new(
+        GatewayOptions::default(),
+        calls,
+        metrics,
+        CancellationToken::new(),
+    );
+    let key = QuotaKey::from(std::net::IpAddr::from([127, 0, 0, 1]));
+    let permit = gateway.requests.acquire(&key, 1).unwrap();
+    let quota = RequestQuota::new(key, permit, gateway.bytes.clone());
+    (gateway, quota)
+}
+
+fn unavailable<T>() -> Result<T, CallError> {
+    Err(CallError::Unavailable(
+        "the fake judicator has no such call".into(),
+    ))
+}
+
+fn from_test<T: Send + 'static>(
+    queue: &Mutex<VecDeque<mpsc::UnboundedReceiver<Result<T, CallError>>>>,
+) -> stream::BoxStream<'static, Result<T, CallError>> {
+    match queue.lock().unwrap().pop_front() {
+        Some(mut items) => stream::poll_fn(move |context| items.poll_recv(context)).boxed(),
+        None => stream::pending().boxed(),
+    }
+}
+
+#[async_trait]
+impl Calls for FakeCalls {
+    async fn add(&self, _: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
+        unavailable()
+    }
+    async fn cancel(&self, _: TaskId) -> Result<Task, CallError> {
+        unavailable()
+    }
+    async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
+        self.cancel_queries.lock().unwrap().push(query);
+        self.cancel_answers
+            .lock()
+            .unwrap()
+            .pop_front()
+            .map_or_else(unavailable, Ok)
+    }
+    async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
+        unavailable()
+    }
+    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+        unavailable()
+    }
+    async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {
+        unavailable()
+    }
+    async fn groups(&self, _: GroupQuery) -> Result<GroupPage, CallError> {
+        unavailable()
+    }
+    async fn group_events(&self, _: GroupKey) -> Result<GroupStateStream, CallError> {
+        unavailable()
+    }
+    async fn follow(&self, _: TaskId, request: FollowRequest) -> Result<OutputEventStream, CallError> {
+        self.follow_requests.lock().unwrap().push(request);
+        Ok(from_test(&self.outputs))
+    }
+    async fn get(&self, id: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
+        self.task.lock().unwrap().clone().ok_or(CallError::NoTask(id))
+    }
+    async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
+        unavailable()
+    }
+    async fn stats(&self) -> Result<Stats, CallError> {
+        unavailable()
+    }
+    async fn check(&self) -> Result<Readiness, CallError> {
+        unavailable()
+    }
+    async fn events(&self, _: TaskId) -> Result<EventStream, CallError> {
+        Ok(from_test(&self.statuses))
+    }
+    async fn report(&self, _: Report) -> Result<ReportAnswer, CallError> {
+        unavailable()
+    }
+    async fn watch(&self, _: ExecutorName, _: SessionId) -> Result<HintStream, CallError> {
+        unavailable()
+    }
+    async fn serve_output(
+        &self,
+        _: ExecutorName,
+        _: SessionId,
+        _: OutputAnswerStream,
+    ) -> Result<OutputRequestStream, CallError> {
+        unavailable()
+    }
+    async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
+        unavailable()
+    }
+    async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
+        unavailable()
+    }
+    async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {
+        unavailable()
+    }
+    async fn partial_blob(&self, _: BlobHash) -> Result<u64, CallError> {
+        unavailable()
+    }
+    async fn put_blob_file(&self, _: BlobFileSource) -> Result<(), CallError> {
+        unavailable()
+    }
+    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
+        unavailable()
+    }
+    async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
+        let blob = self.blobs.lock().unwrap().get(&hash).cloned();
+        let bytes = blob.ok_or(CallError::NoBlob(hash))?;
+        let starts: Vec<_> = (0..bytes.len()).step_by(CHUNK).collect();
+        let chunk = move |start| Ok(bytes.slice(start..bytes.len().min(start + CHUNK)));
+        Ok(stream::iter(starts).map(chunk).boxed())
+    }
+}

@@ -1,0 +1,147 @@
+use std::time::Duration;
+
+use model::{InvalidField, SortOrder, TaskQuery, TaskStatus};
+use rpc::{CallError, CancelledTasks};
+use store::MAX_CANCELLED_AT_ONCE;
+use tokio::time::Instant;
+
+use crate::Judicator;
+use crate::error::call_error;
+
+/// One call ends after this many tasks or this time, whichever comes first. The caller repeats it.
+const MAX_TASKS: u64 = 5000;
+const MAX_TIME: Duration = Duration::from_secs(2);
+
+impl Judicator {
+    /// Goes from the newest task to the oldest, so that tasks added meanwhile do not keep the call going.
+    pub(super) async fn on_cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
+        query.check()?;
+        if !has_filter(&query) {
+            let problem = "set at least one, such as a user, a group, a label or a status";
+            return Err(InvalidField::new("filter", problem).into());
+        }
+        let mut answer = CancelledTasks {
+            cancelled: 0,
+            more: false,
+        };
+        let statuses = open_statuses(&query.statuses);
+        if statuses.is_empty() {
+            return Ok(answer);
+        }
+        let mut query = TaskQuery {
+            statuses,
+            order: SortOrder::Newest,
+            limit: MAX_CANCELLED_AT_ONCE.min(TaskQuery::MAX_PAGE),
+            after: None,
+            ..query
+        };
+        let begun = Instant::now();
+        loop {
+            let page = self.store.search(query.clone()).await.map_err(call_error)?;
+            let ids: Vec<_> = page.tasks.iter().map(|task| task.id).collect();
+            if !ids.is_empty() {
+                answer.cancelled += self.store.cancel_many(ids).await.map_err(call_error)?;
+            }
+            query.after = page.next;
+            // A call that has cancelled nothing yet goes on, because its repetition would begin with the same tasks.
+            let is_long = answer.cancelled >= MAX_TASKS || begun.elapsed() >= MAX_TIME;
+            answer.more = query.after.is_some();
+            if !answer.more || (is_long && answer.cancelled > 0) {
+                tracing::debug!(
+                    cancelled = answer.cancelled,
+                    more = answer.more,
+                    "cancelled matching tasks"
+                );
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+fn has_filter(query: &TaskQuery) -> bool {
+    let TaskQuery {
+        ids,
+        id_prefix,
+        user,
+        statuses,
+        reasons,
+        labels,
+        group,
+        retried,
+        executor,
+        from,
+        until,
+        text,
+        order: _,
+        limit: _,
+        after: _,
+    } = query;
+    !ids.is_empty()
+        || id_prefix.is_some()
+        || user.is_some()
+        || !statuses.is_empty()
+        || !reasons.is_empty()
+        || labels.iter().next().is_some()
+        || group.is_some()
+        || retried.is_some()
+        || executor.is_some()
+        || from.is_some()
+        || until.is_some()
+        || text.is_some()
+}
+
+/// The statuses among these that a task can be cancelled in; no status stands for all.
+fn open_statuses(statuses: &[TaskStatus]) -> Vec<TaskStatus> {
+    let is_meant = |status: &TaskStatus| statuses.is_empty() || statuses.contains(status);
+    let open = TaskStatus::ALL.into_iter().filter(|status| !status.is_done());
+    open.filter(is_meant).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{GroupName, Labels, UnixTime};
+
+    use super::*;
+
+    #[test]
+    fn order_and_page_are_no_filters() {
+        let page = TaskQuery {
+            order: SortOrder::Oldest,
+            limit: 7,
+            ..TaskQuery::default()
+        };
+        assert!(!has_filter(&page));
+        let labels = Labels::new([("a".to_string(), "b".to_string())].into()).unwrap();
+        for query in [
+            TaskQuery {
+                labels,
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                group: Some(GroupName::new("g").unwrap()),
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                until: Some(UnixTime(1)),
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                statuses: vec![TaskStatus::Pending],
+                ..TaskQuery::default()
+            },
+        ] {
+            assert!(has_filter(&query), "{query:?}");
+        }
+    }
+
+    #[test]
+    fn only_tasks_that_are_not_done_are_searched_for() {
+        use TaskStatus::*;
+        let check = |statuses: &[TaskStatus], expected: &[TaskStatus]| {
+            assert_eq!(open_statuses(statuses), expected, "{statuses:?}");
+        };
+        check(&[], &[Pending, Compiling, Running, Retrying]);
+        check(&[Running, Success], &[Running]);
+        check(&[Success, Cancelled], &[]);
+    }
+}

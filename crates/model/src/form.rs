@@ -1,0 +1,51 @@
+//! The form of a task: which fields its specification and its result may have.
+
+use std::fmt;
+
+use crate::TaskSpec;
+
+/// The version of the form in which a task is stored and sent. A release that gives tasks something new adds a form.
+///
+/// A node that does not know the form of a task neither claims nor ends it, and leaves it to the nodes that do. So old and
+/// new nodes can run in one cluster during a rolling upgrade. A result has the form of its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskForm(pub u32);
+
+impl TaskForm {
+    /// The form of tasks that are stored without one: they were added before forms were recorded.
+    pub const UNRECORDED: TaskForm = TaskForm(3);
+    /// Kept files, labels, groups, the number of attempts, `retry_of`.
+    pub const CURRENT: TaskForm = TaskForm(4);
+    /// The newest form that this node knows.
+    #[cfg(not(feature = "next-form"))]
+    pub const NEWEST: TaskForm = TaskForm::CURRENT;
+    #[cfg(feature = "next-form")]
+    pub const NEWEST: TaskForm = TaskForm(TaskForm::CURRENT.0 + 1);
+
+    /// The lowest form that has all fields of the specification, so that as many nodes as possible can run the task.
+    #[cfg(not(feature = "next-form"))]
+    pub fn of(_: &TaskSpec) -> TaskForm {
+        TaskForm::CURRENT
+    }
+
+    /// A made-up next form, for tests of mixed clusters: tasks with this label have it.
+    #[cfg(feature = "next-form")]
+    pub fn of(spec: &TaskSpec) -> TaskForm {
+        let is_next = spec.labels.iter().any(|(key, _)| key == "next-form");
+        if is_next {
+            TaskForm::NEWEST
+        } else {
+            TaskForm::CURRENT
+        }
+    }
+
+    pub fn is_known(self) -> bool {
+        self <= TaskForm::NEWEST
+    }
+}
+
+impl fmt::Display for TaskForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,185 @@
+//! Blobs on their way to and from a judicator, with limits on the time without progress only.
+
+use std::io::SeekFrom;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use model::BlobHash;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tonic::Status;
+
+use super::channels::{AuthenticatedClient, JudicatorConnections};
+use super::replay::ReplayableStream;
+use super::{CALL_TIMEOUT, CallFailures, RpcClient};
+use crate::stall_timeout::{STALL_TIMEOUT, fail_if_sender_stalls};
+use crate::wire::{encode_hash, error_from_status, proto};
+use crate::{BlobFileSource, ByteStream, CallError};
+
+/// The rate at which a judicator stores a blob, at least, in bytes per second.
+const MIN_STORE_RATE: u64 = 1 << 20;
+/// A caller may drop an upload at any time before this, and the judicator does not count as failed: a user disconnects, or
+/// nobody wants the result of a task any more.
+const MAX_UPLOAD_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How much of a file is read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Fails over to the next judicator as long as the sent bytes can be sent again.
+pub(super) async fn put(
+    client: &RpcClient,
+    hash: BlobHash,
+    offset: Option<u64>,
+    bytes: ByteStream,
+) -> Result<u64, CallError> {
+    let bytes = ReplayableStream::new(bytes, client.replay_budget.clone());
+    let mut failures = CallFailures::default();
+    client.probe_if_due();
+    for (address, connections) in client.channels.in_failover_order() {
+        let pending = client.channels.begin_call(&address, MAX_UPLOAD_TIME);
+        match send(connections.blobs, hash, offset, bytes.replay()).await {
+            Ok(size) => {
+                pending.on_answered();
+                return Ok(size);
+            }
+            Err(status) => failures.add(pending, &address, status)?,
+        }
+        if !bytes.can_replay().await {
+            break;
+        }
+    }
+    Err(failures.into_error())
+}
+
+/// Continues at each judicator where an interrupted call has ended there.
+pub(super) async fn put_file(client: &RpcClient, file: BlobFileSource) -> Result<(), CallError> {
+    let mut failures = CallFailures::default();
+    client.probe_if_due();
+    for (address, connections) in client.channels.in_failover_order() {
+        let pending = client.channels.begin_call(&address, MAX_UPLOAD_TIME);
+        match send_file(connections, &file).await? {
+            Ok(_) => {
+                pending.on_answered();
+                return Ok(());
+            }
+            Err(status) => failures.add(pending, &address, status)?,
+        }
+    }
+    Err(failures.into_error())
+}
+
+pub(super) async fn get(client: &RpcClient, hash: BlobHash) -> Result<ByteStream, CallError> {
+    let request = proto::BlobHashes {
+        hashes: vec![encode_hash(hash)],
+    };
+    let (address, parts) = client
+        .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
+            connections.blobs.get_blob(request).await
+        })
+        .await?;
+    let channels = client.channels.clone();
+    let bytes = fail_if_sender_stalls(
+        parts.map_ok(|part| part.bytes).map_err(error_from_status),
+        STALL_TIMEOUT,
+    );
+    Ok(bytes
+        .inspect_err(move |error| channels.on_stream_failed(&address, error))
+        .boxed())
+}
+
+/// The outer error is about the file, the inner one about the judicator.
+async fn send_file(
+    mut connections: JudicatorConnections,
+    file: &BlobFileSource,
+) -> Result<Result<u64, Status>, CallError> {
+    let request = proto::BlobHashes {
+        hashes: vec![encode_hash(file.hash)],
+    };
+    let partial = tokio::time::timeout(CALL_TIMEOUT, connections.calls.partial_blob(request)).await;
+    let offset = match partial {
+        Ok(Ok(partial)) => partial.into_inner().size,
+        Ok(Err(status)) => return Ok(Err(status)),
+        Err(_) => return Ok(Err(Status::deadline_exceeded("no answer in time"))),
+    };
+    // More bytes than the file has cannot be a part of it.
+    let offset = if offset > file.size { 0 } else { offset };
+    let bytes = read_from(&file.path, offset)
+        .await
+        .map_err(|error| CallError::Internal(format!("could not read {}: {error}", file.path.display())))?;
+    Ok(send(connections.files, file.hash, Some(offset), bytes).await)
+}
+
+/// Streams a file from an offset on. If reading fails, the stream ends early; the judicator then computes another hash
+/// than the named one, and stores nothing.
+async fn read_from(path: &Path, offset: u64) -> std::io::Result<impl Stream<Item = Bytes> + Send + 'static> {
+    let mut file = File::open(path).await?;
+    file.seek(SeekFrom::Start(offset)).await?;
+    Ok(stream::unfold(file, |mut file| async move {
+        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
+        match file.read_buf(&mut chunk).await {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some((chunk.freeze(), file)),
+        }
+    }))
+}
+
+async fn send(
+    mut connection: AuthenticatedClient,
+    hash: BlobHash,
+    offset: Option<u64>,
+    bytes: impl Stream<Item = Bytes> + Send + 'static,
+) -> Result<u64, Status> {
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = sent.clone();
+    let parts = blob_messages(hash, offset, bytes).inspect(move |part| {
+        counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
+    });
+    let answer = await_with_progress(&sent, connection.put_blob(parts)).await?;
+    Ok(answer.into_inner().size)
+}
+
+/// The hash first, then the bytes. If the source fails, the stream ends early; the judicator then computes another hash
+/// than the named one, and stores nothing.
+fn blob_messages(
+    hash: BlobHash,
+    offset: Option<u64>,
+    bytes: impl Stream<Item = Bytes> + Send + 'static,
+) -> impl Stream<Item = proto::BlobPart> + Send + 'static {
+    let first = proto::BlobPart {
+        hash: encode_hash(hash),
+        bytes: Bytes::new(),
+        offset,
+    };
+    let rest = bytes.map(|bytes| proto::BlobPart {
+        hash: Bytes::new(),
+        bytes,
+        offset: None,
+    });
+    stream::once(async { first }).chain(rest)
+}
+
+/// Waits as long as the judicator accepts bytes. After the last byte it still has to store the blob, so the time limit
+/// grows with the bytes sent.
+async fn await_with_progress<T>(
+    bytes: &AtomicU64,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let mut call = std::pin::pin!(call);
+    let mut seen = 0;
+    loop {
+        let timeout = STALL_TIMEOUT + Duration::from_secs(seen / MIN_STORE_RATE);
+        if let Ok(answer) = tokio::time::timeout(timeout, &mut call).await {
+            return answer;
+        }
+        let now = bytes.load(Ordering::Relaxed);
+        if now == seen {
+            return Err(Status::unavailable(
+                "the judicator accepted no bytes of the blob for too long",
+            ));
+        }
+        seen = now;
+    }
+}

@@ -1,0 +1,63 @@
+//! Overflow files: files without a name, for output that is longer than a stream's head.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Only the owner's user may open the file, in the moment in which it has a name.
+const MODE: u32 = 0o600;
+
+/// Creates a file in the folder that disappears when it is closed everywhere.
+pub(super) fn create(folder: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(MODE);
+    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+        // Not every file system has files without a name. An old kernel takes the flags for those of a folder.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
+            create_and_unlink(options.create_new(true), folder)
+        }
+        created => created,
+    }
+}
+
+fn create_and_unlink(options: &fs::OpenOptions, folder: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!(".output-{}-{number}", std::process::id()));
+    // Left by an owner that was killed between the two calls below and had the same process id.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = options.open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use super::*;
+
+    #[test]
+    fn an_overflow_file_is_private_and_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |file: File| {
+            file.write_all_at(b"text", 0).unwrap();
+            let metadata = file.metadata().unwrap();
+            assert_eq!(
+                (metadata.nlink(), metadata.mode() & 0o777, metadata.len()),
+                (0, MODE, 4)
+            );
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        };
+        check(create(folder.path()).unwrap());
+        let mut options = File::options();
+        options.read(true).write(true).mode(MODE).create_new(true);
+        check(create_and_unlink(&options, folder.path()).unwrap());
+        create(&folder.path().join("missing")).unwrap_err();
+    }
+}
