@@ -86,6 +86,12 @@ impl FakeCalls {
         };
         *self.task.lock().unwrap() = Some(task);
     }
+
+    /// Has an executor hold the task.
+    pub(crate) fn set_executor(&self, name: &str) {
+        let mut task = self.task.lock().unwrap();
+        task.as_mut().unwrap().executor = Some(model::ExecutorName::new(name).unwrap());
+    }
 }
 
 pub(crate) fn task_id() -> TaskId {
@@ -141,7 +147,11 @@ impl Calls for FakeCalls {
     async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
         unavailable()
     }
-    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+    async fn retry_group(
+        &self,
+        _: GroupKey,
+        _: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
         unavailable()
     }
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {

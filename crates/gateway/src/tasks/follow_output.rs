@@ -1,6 +1,7 @@
 //! One output stream of a task as bytes, while its step writes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -82,11 +83,12 @@ impl FollowedOutput {
                         None => return Ok(None),
                     }
                 }
-                // Bytes that the client has came from the lost attempt.
                 FollowedEvent::Status(event)
                     if event.status == TaskStatus::Retrying && self.position.offset > 0 =>
                 {
-                    return Err(self.lost());
+                    if self.is_attempt_lost().await? {
+                        return Err(self.lost());
+                    }
                 }
                 FollowedEvent::Status(_) => {}
             }
@@ -116,6 +118,18 @@ impl FollowedOutput {
         };
         let rest = self.position.offset.min(output.size)..output.size;
         Ok(Some(output_bytes(&self.gateway.calls, &output, rest).await?))
+    }
+
+    /// Whether the client's bytes came from an attempt that has ended. The task is retrying until the next attempt has reported
+    /// its first step, so the status event may be behind the bytes of that attempt.
+    async fn is_attempt_lost(&mut self) -> Result<bool, RequestError> {
+        let sent = self.attempt;
+        let extract = move |task: &Task| match sent {
+            Some(sent) if sent != task.attempt => sent < task.attempt,
+            _ => task.executor.is_none(),
+        };
+        let which = (self.id, Duration::ZERO);
+        self.gateway.load_for_body(&self.quota, which, extract).await
     }
 
     fn check_attempt(&self, attempt: AttemptNumber) -> Result<(), RequestError> {

@@ -172,7 +172,10 @@ async fn a_lost_attempt_aborts_the_connection() {
         output.send(Ok(written(1, 0, b"abc"))).unwrap();
         assert_eq!(next(&mut bytes).await, Some(Ok("abc".into())));
         match case {
-            0 => statuses.send(Ok(status(TaskStatus::Retrying))).unwrap(),
+            0 => {
+                calls.set_task(TaskStatus::Retrying, 1, None);
+                statuses.send(Ok(status(TaskStatus::Retrying))).unwrap();
+            }
             1 => output.send(Ok(written(2, 0, b"abc"))).unwrap(),
             _ => {
                 calls.set_task(TaskStatus::Success, 2, Some(result(CapturedOutput::small("abc"))));
@@ -181,6 +184,26 @@ async fn a_lost_attempt_aborts_the_connection() {
         }
         let error = next(&mut bytes).await.unwrap().unwrap_err();
         assert!(error.contains("was lost"), "{case}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_event_about_the_attempt_before_aborts_nothing() {
+    // The follower reads events and bytes in any order.
+    for _ in 0..20 {
+        let calls = Arc::new(FakeCalls::default());
+        let (statuses, output) = (calls.next_statuses(), calls.next_output());
+        calls.set_task(TaskStatus::Retrying, 2, None);
+        calls.set_executor("e");
+        let mut bytes = follow(&calls, 0);
+        output.send(Ok(written(2, 0, b"abc"))).unwrap();
+        // The second attempt has not reported its first step yet.
+        statuses.send(Ok(status(TaskStatus::Retrying))).unwrap();
+        assert_eq!(next(&mut bytes).await, Some(Ok("abc".into())));
+        output.send(Ok(written(2, 3, b"def"))).unwrap();
+        assert_eq!(next(&mut bytes).await, Some(Ok("def".into())));
+        output.send(Ok(ended(2))).unwrap();
+        assert_eq!(next(&mut bytes).await, None);
     }
 }
 
