@@ -30,19 +30,20 @@ fn schemathesis() -> PathBuf {
 async fn the_server_conforms_to_its_openapi_description() {
     // Without slots no generated command ever runs. Requests do not wait, and limits have no maxima, which the schema does not
     // have either.
-    let node = SingleNode::up(&[
-        "--slots",
-        "0",
-        "--set",
+    let settings = [
         "gateway.max_wait=1ms",
-        "--set",
-        "limits.max.wall=none",
-        "--set",
-        "limits.max.output=none",
         // Texts of the maximum length are generated, too; for 64 KiB that takes minutes.
-        "--set",
         "judicator.max_command=512",
-    ]);
+        "limits.max.wall=none",
+        "limits.max.output=none",
+        "limits.max.memory=none",
+        "limits.max.processes=none",
+        "limits.max.open_files=none",
+        "limits.max.space=none",
+    ];
+    let set = settings.iter().flat_map(|setting| ["--set", setting]);
+    let flags: Vec<&str> = ["--slots", "0"].into_iter().chain(set).collect();
+    let node = SingleNode::up(&flags);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemathesis");
     let mut command = Command::new(schemathesis());
     command

@@ -23,7 +23,8 @@ const HEADER: &str = "Last-Event-ID";
 
 impl OutputEventId {
     pub(super) fn read(headers: &HeaderMap) -> Result<Option<OutputEventId>, InvalidField> {
-        let Some(value) = headers.get(HEADER) else {
+        // An empty one means the beginning, as for browsers.
+        let Some(value) = headers.get(HEADER).filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
         let id = value.to_str().ok().and_then(|text| text.parse().ok());
@@ -82,7 +83,7 @@ impl PartialSchema for OutputEventId {
         let schema = ObjectBuilder::new()
             .schema_type(Type::String)
             .description(Some("The `id` of an output event."))
-            .pattern(Some(r"^[0-9]{1,9}(?:\.[0-9]{1,19}){4}$"))
+            .pattern(Some(r"^(?:[0-9]{1,9}(?:\.[0-9]{1,19}){4})?$"))
             .examples(["1.0.0.6.0"]);
         RefOr::T(schema.into())
     }
@@ -108,10 +109,10 @@ mod tests {
             OutputEventId::read(&HeaderMap::from_iter([("last-event-id".parse().unwrap(), value)]))
         };
         assert_eq!(read(b"2.1.0.70000.18446744073709551615"), Ok(Some(id)));
+        assert_eq!(read(b""), Ok(None));
         assert_eq!(OutputEventId::read(&HeaderMap::new()), Ok(None));
         for malformed in [
-            &b""[..],
-            b"1",
+            &b"1"[..],
             b"1.2.3.4",
             b"1.2.3.4.5.6",
             b"1.2.3.4.",
