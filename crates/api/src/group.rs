@@ -73,6 +73,14 @@ pub struct RetriedTasks {
     #[serde(with = "task_ids")]
     #[schema(value_type = Vec<schema::Id>)]
     pub tasks: Vec<TaskId>,
+    /// Present and true if the time of the request was over before all tasks were retried. Send it again to retry the rest.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schema(required = false)]
+    pub more: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 mod task_ids {
@@ -103,6 +111,7 @@ impl From<model::GroupState> for GroupState {
         let model::GroupState {
             key: GroupKey { user, group },
             counts,
+            unknown: _,
             reasons,
             add_time,
             last_finish: _,
@@ -246,6 +255,7 @@ mod tests {
         model::GroupState {
             key: key("alice", "sweep-17"),
             counts: counts.iter().copied().collect(),
+            unknown: 0,
             reasons: [(OutcomeReason::TimeLimit, 4), (OutcomeReason::Exited, 0)].into(),
             add_time: UnixTime(1_767_225_600_000_000),
             last_finish: Some(UnixTime(1_767_225_610_000_000)),

@@ -78,11 +78,20 @@ impl FileCollector<'_> {
         folder: io::Result<File>,
         files: &mut OutgoingFiles,
     ) -> Result<CollectedFiles, AttemptRevoked> {
-        let Ok(folder) = folder else {
-            // The task has removed or replaced its workspace.
-            return Ok(CollectedFiles::default());
+        let folder = match folder {
+            Ok(folder) => WorkspaceFolder::new(folder),
+            Err(error) => {
+                let mut left_out = LeftOutFiles::default();
+                if !is_workspace_gone(&error) {
+                    tracing::warn!(%error, "could not open a workspace; its files are not kept");
+                    left_out.add_unknown(LeftOutReason::NoSpace);
+                }
+                return Ok(CollectedFiles {
+                    files: Vec::new(),
+                    left_out: left_out.into_counts(),
+                });
+            }
         };
-        let folder = WorkspaceFolder::new(folder);
         let finder = FileFinder {
             folder: &folder,
             patterns: self.patterns,
@@ -181,8 +190,8 @@ impl LeftOutFiles {
     }
 
     /// Some entries were not looked at, so it is not known how many match. The empty path makes this the reason.
-    fn add_unknown(&mut self) {
-        self.add(b"", 0, LeftOutReason::TooMany);
+    fn add_unknown(&mut self, why: LeftOutReason) {
+        self.add(b"", 0, why);
     }
 
     fn into_counts(self) -> FilesLeftOut {
@@ -192,6 +201,12 @@ impl LeftOutFiles {
             why: self.first.map(|(_, why)| why),
         }
     }
+}
+
+/// Whether the task has removed or replaced its workspace, so that nothing can match.
+fn is_workspace_gone(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
 }
 
 #[cfg(test)]

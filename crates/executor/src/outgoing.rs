@@ -10,13 +10,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::BlobHash;
 use rpc::BlobFileSource;
+use tokio::sync::Notify;
 
 pub(crate) use self::write::{AddFileError, FileCopier};
 use crate::attempt_control::AttemptRevoked;
@@ -37,8 +38,9 @@ pub(crate) struct OutgoingFolder {
     files: Mutex<()>,
     /// Never held during disk operations.
     table: Mutex<OutgoingTable>,
-    /// Signalled when a file was removed.
+    /// Signalled when there is more room, to the slots and to the report loop.
     freed: Condvar,
+    room_freed: Notify,
     is_removing: AtomicBool,
     /// Makes the names of temporary files unique.
     temporary_files: AtomicU64,
@@ -51,6 +53,8 @@ struct OutgoingTable {
     bytes: u64,
     /// Files whose last reference was dropped. They may have got another one since.
     unreferenced: Vec<BlobHash>,
+    /// False until the spool has been read: a later record may name a file that has no reference yet.
+    may_remove: bool,
     last_freed: Instant,
 }
 
@@ -82,7 +86,8 @@ pub(crate) struct OutgoingRoom<'a> {
 pub(crate) struct NoRoom;
 
 impl OutgoingFolder {
-    /// Lists the files of an earlier process. They have no references until [`OutgoingFolder::reference`] is called.
+    /// Lists the files of an earlier process. They have no references until [`OutgoingFolder::reference`] is called, and no
+    /// file is removed before [`OutgoingFolder::start_removals`].
     pub(crate) fn open(folder: PathBuf, limit: u64) -> io::Result<Arc<OutgoingFolder>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let mut blobs = HashMap::new();
@@ -90,7 +95,12 @@ impl OutgoingFolder {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let hash = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let metadata = entry.metadata()?;
+            let Ok(metadata) = entry.metadata().inspect_err(|error| {
+                // Only the results that name it are lost.
+                tracing::warn!(path = %entry.path().display(), %error, "could not read a file that waits for its upload");
+            }) else {
+                continue;
+            };
             match hash {
                 Some(hash) if metadata.is_file() => {
                     bytes += metadata.len();
@@ -102,7 +112,7 @@ impl OutgoingFolder {
                     blobs.insert(hash, blob);
                 }
                 // A temporary file. Anything else was not created by an executor.
-                _ if metadata.is_file() => fs::remove_file(entry.path())?,
+                _ if metadata.is_file() => remove_file(&entry.path()),
                 _ => {}
             }
         }
@@ -110,6 +120,7 @@ impl OutgoingFolder {
             unreferenced: blobs.keys().copied().collect(),
             blobs,
             bytes,
+            may_remove: false,
             last_freed: Instant::now(),
         };
         Ok(Arc::new(OutgoingFolder {
@@ -118,6 +129,7 @@ impl OutgoingFolder {
             files: Mutex::new(()),
             table: Mutex::new(table),
             freed: Condvar::new(),
+            room_freed: Notify::new(),
             is_removing: AtomicBool::new(false),
             temporary_files: AtomicU64::new(0),
         }))
@@ -175,6 +187,20 @@ impl OutgoingFolder {
         Ok(Ok(OutgoingRoom { folder: self, bytes }))
     }
 
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether there is room for this many bytes, or half of the folder is free: an executor with a small folder works, too.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.table().bytes.saturating_add(bytes.min(self.limit / 2)) <= self.limit
+    }
+
+    /// Returns when there may be more room than at the last call.
+    pub(crate) async fn room_freed(&self) {
+        self.room_freed.notified().await;
+    }
+
     /// The file of a blob, if the folder has it.
     pub(crate) fn source(&self, hash: &BlobHash) -> Option<BlobFileSource> {
         let size = self.table().blobs.get(hash)?.size;
@@ -190,28 +216,34 @@ impl OutgoingFolder {
     }
 
     /// Reads the file, and returns whether it has the content that its name says. A slot may replace a damaged or removed
-    /// file meanwhile: then it stays verified, although this returns false.
+    /// file meanwhile: then it stays verified, although this returns false or an error.
     pub(crate) fn verify(&self, hash: &BlobHash) -> io::Result<bool> {
         let path = self.path(hash);
-        let (is_valid, inode) = match File::open(&path) {
-            Ok(file) => {
-                let inode = file.metadata()?.ino();
-                (BlobHash::of_reader(file, |_| ())? == *hash, Some(inode))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (false, None),
-            Err(error) => return Err(error),
+        let inode = || fs::symlink_metadata(&path).map(|metadata| metadata.ino()).ok();
+        let inode_before = inode();
+        let is_valid = match File::open(&path).and_then(|file| BlobHash::of_reader(file, |_| ())) {
+            Ok(found) => Ok(found == *hash),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         };
         let _files = self.files();
-        let is_replaced = fs::symlink_metadata(&path).map(|now| now.ino()).ok() != inode;
+        let is_replaced = inode() != inode_before;
         if let Some(blob) = self.table().blobs.get_mut(hash).filter(|_| !is_replaced) {
-            blob.is_verified = is_valid;
+            blob.is_verified = matches!(is_valid, Ok(true));
         }
-        Ok(is_valid)
+        is_valid
     }
 
-    /// Removes the files without references. At most one thread removes, however often this is called while the disk hangs.
-    pub(crate) fn remove_unreferenced_in_background(self: &Arc<Self>) {
-        if self.table().unreferenced.is_empty() || self.is_removing.swap(true, Ordering::AcqRel) {
+    /// Removes the files without references from now on. Called when all results of an earlier process have theirs.
+    pub(crate) fn start_removals(self: &Arc<Self>) {
+        self.table().may_remove = true;
+        self.remove_unreferenced_in_background();
+    }
+
+    /// At most one thread removes, however often this is called while the disk hangs.
+    fn remove_unreferenced_in_background(self: &Arc<Self>) {
+        let is_needed = self.table().has_removals();
+        if !is_needed || self.is_removing.swap(true, Ordering::AcqRel) {
             return;
         }
         let folder = self.clone();
@@ -242,13 +274,7 @@ impl OutgoingFolder {
                 continue;
             };
             drop(table);
-            let path = self.path(&hash);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(path = %path.display(), %error, "could not remove an uploaded file");
-                }
-                _ => {}
-            }
+            remove_file(&self.path(&hash));
             self.release(blob.size);
         }
     }
@@ -259,6 +285,7 @@ impl OutgoingFolder {
         table.last_freed = Instant::now();
         drop(table);
         self.freed.notify_all();
+        self.room_freed.notify_one();
     }
 
     fn path(&self, hash: &BlobHash) -> PathBuf {
@@ -279,6 +306,11 @@ impl OutgoingFolder {
     }
 
     #[cfg(test)]
+    pub(crate) fn is_removing(&self) -> bool {
+        self.is_removing.load(Ordering::Acquire)
+    }
+
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.table().bytes
     }
@@ -289,6 +321,12 @@ impl OutgoingFolder {
 
     fn table(&self) -> MutexGuard<'_, OutgoingTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OutgoingTable {
+    fn has_removals(&self) -> bool {
+        self.may_remove && !self.unreferenced.is_empty()
     }
 }
 
@@ -337,6 +375,15 @@ impl Drop for OutgoingRoom<'_> {
         if self.bytes > 0 {
             self.folder.release(self.bytes);
         }
+    }
+}
+
+fn remove_file(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "could not remove a file from the outgoing folder");
+        }
+        _ => {}
     }
 }
 

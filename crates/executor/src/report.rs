@@ -69,6 +69,8 @@ pub(crate) struct ReportLoop {
     failure_backoff: FailureBackoff,
     /// Whether the last report could not carry all results.
     results_left_over: bool,
+    /// Whether the executor takes no tasks because the outgoing folder has no room for what another one may keep.
+    waits_for_room: bool,
     /// The results that the last report carried.
     reported: Vec<AttemptId>,
     /// How many bytes of results the next report may carry. The loop halves it when an answer times out, because the
@@ -176,6 +178,7 @@ impl ReportLoop {
             pause_detector: PauseDetector::new((options.heartbeat + options.self_kill / 2) * 3 / 2, now()),
             failure_backoff: FailureBackoff::default(),
             results_left_over: false,
+            waits_for_room: false,
             reported: Vec::new(),
             result_bytes_limit: REPORT_BYTES,
             controls: HashMap::new(),
@@ -279,6 +282,11 @@ impl ReportLoop {
             tokio::select! {
                 Some(event) = self.events.recv() => self.on_event(event),
                 () = self.hint.notified() => self.schedule.request_report(),
+                () = self.slot_pool.outgoing.room_freed(), if self.waits_for_room => {
+                    if self.slot_pool.has_room_for_task() {
+                        self.schedule.request_report();
+                    }
+                }
                 () = stop.cancelled(), if self.stopping.is_none() => return,
                 () = tokio::time::sleep_until(wake.into()) => {}
             }

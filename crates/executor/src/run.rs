@@ -228,7 +228,7 @@ fn run_step(
         directory: workspace.directory(),
         input: step.input,
         limits: limits_for_sandbox(&step.limits),
-        max_captured_bytes: step.limits.output.unwrap_or(slot_pool.keep_output),
+        max_captured_bytes: slot_pool.max_captured_bytes(step.limits.output),
         network: step.network.map(NetworkName::to_string),
     };
     let run_handle = warden.new_run();

@@ -190,6 +190,20 @@ impl SlotPool {
         })
     }
 
+    /// How many bytes of each output stream a step with this limit keeps. If a task asks for more than the operator keeps of
+    /// all tasks, both streams of both steps must fit into the outgoing folder.
+    pub(crate) fn max_captured_bytes(&self, output_limit: Option<u64>) -> u64 {
+        let largest = self.keep_output.max(self.outgoing.limit() / 4);
+        output_limit.map_or(self.keep_output, |limit| limit.min(largest))
+    }
+
+    /// Whether the outgoing folder has room for the files of another task and both output streams of both steps.
+    pub(crate) fn has_room_for_task(&self) -> bool {
+        let output = self.keep_output.saturating_mul(4);
+        self.outgoing
+            .has_room_for(self.keep_limits.bytes.saturating_add(output))
+    }
+
     /// Starts all wardens and the threads of all slots, so that a machine that cannot start a warden fails at startup. Each
     /// thread drops its sender when it ends.
     pub(crate) fn start(
@@ -396,4 +410,4 @@ impl SlotPool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,8 @@
 //! Decides which blob is uploaded next.
 //!
 //! A pure state machine: callers pass the time in. Results take turns, so that a result with many or large blobs does not
-//! delay the others, and small blobs are uploaded beside large ones. A blob that several results name is uploaded once.
+//! delay the others. Blobs of different sizes are uploaded beside each other: a blob never waits for one that is much
+//! larger, which may take hours on a slow line. A blob that several results name is uploaded once.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 /// A blob with more bytes than this is large.
 const SMALL_BYTES: u64 = 1 << 20;
-/// How many large blobs are uploaded at the same time.
+/// The bounds between the classes of large blobs.
+const LARGE_BYTES: [u64; 3] = [8 << 20, 64 << 20, 512 << 20];
+const LARGE_CLASSES: usize = LARGE_BYTES.len() + 1;
+/// How many large blobs of each class are uploaded at the same time.
 const MAX_LARGE_UPLOADS: usize = 4;
 /// How many of them may belong to one result while another result has a large blob to upload.
 const MAX_LARGE_UPLOADS_OF_RESULT: usize = 3;
@@ -19,6 +23,8 @@ const MAX_LARGE_UPLOADS_OF_RESULT: usize = 3;
 const MAX_SMALL_UPLOADS: usize = 64;
 /// How many bytes the small blobs that are being uploaded have together at most.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
+/// A file that could not be read this often counts as lost; that is after more than a minute.
+const MAX_READ_FAILURES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -31,8 +37,8 @@ pub(crate) struct UploadQueue {
     unsized_blobs: Vec<BlobHash>,
     /// The results that have a small blob to upload now, in the order of their turns.
     small_turns: VecDeque<AttemptId>,
-    /// The same for large blobs.
-    large_turns: VecDeque<AttemptId>,
+    /// The same for each class of large blobs, with those that are being uploaded.
+    large: [LargeUploads; LARGE_CLASSES],
     /// Blobs that the store may already have. Some of them may no longer be needed.
     unchecked: VecDeque<BlobHash>,
     /// Blobs whose upload has failed, with the time of the next try.
@@ -40,12 +46,19 @@ pub(crate) struct UploadQueue {
     small_uploads: usize,
     /// The size of the small blobs that are being uploaded.
     small_bytes: u64,
-    /// The large blobs that are being uploaded, with the result whose turn it was.
-    large_uploads: Vec<(BlobHash, AttemptId)>,
     /// Calls that have failed since the last one that succeeded.
     failures: u32,
     /// No upload and no check starts before this time.
     paused_until: Option<Instant>,
+}
+
+/// One class of large blobs in an [`UploadQueue`].
+#[derive(Default)]
+struct LargeUploads {
+    /// The results that have such a blob to upload now, in the order of their turns.
+    turns: VecDeque<AttemptId>,
+    /// The blobs that are being uploaded, with the result whose turn it was.
+    running: Vec<(BlobHash, AttemptId)>,
 }
 
 /// The blobs of one result in an [`UploadQueue`].
@@ -54,7 +67,7 @@ struct PendingUploads {
     missing: BTreeSet<BlobHash>,
     /// Those of the missing ones that can be uploaded now, in this result's turn.
     small: VecDeque<BlobHash>,
-    large: VecDeque<BlobHash>,
+    large: [VecDeque<BlobHash>; LARGE_CLASSES],
 }
 
 /// One blob in an [`UploadQueue`].
@@ -65,6 +78,8 @@ struct PendingBlob {
     /// Known once it waits for the turn of a result.
     size: u64,
     failures: u32,
+    /// How often its file could not be read.
+    read_failures: u32,
 }
 
 /// What happens with a blob in an [`UploadQueue`].
@@ -96,6 +111,7 @@ impl UploadQueue {
                     phase: UploadPhase::Unchecked,
                     size: 0,
                     failures: 0,
+                    read_failures: 0,
                 }
             });
             blob.needed_by.push(attempt_id);
@@ -107,10 +123,9 @@ impl UploadQueue {
         let Some(result) = self.results.remove(attempt_id) else {
             return;
         };
-        for (ready, turns) in [
-            (&result.small, &mut self.small_turns),
-            (&result.large, &mut self.large_turns),
-        ] {
+        let large_turns = self.large.iter_mut().map(|class| &mut class.turns);
+        let small = std::iter::once((&result.small, &mut self.small_turns));
+        for (ready, turns) in small.chain(result.large.iter().zip(large_turns)) {
             if !ready.is_empty() {
                 turns.retain(|turn| turn != attempt_id);
             }
@@ -202,12 +217,21 @@ impl UploadQueue {
     pub(crate) fn on_failed(&mut self, hash: BlobHash, now: Instant) {
         self.on_upload_ended(&hash);
         self.on_call_failed(now);
-        if let Some(blob) = self.needed_blob(hash) {
-            blob.failures += 1;
-            let at = now + pause_after(blob.failures);
-            blob.phase = UploadPhase::Retrying(at);
-            self.retries.insert((at, hash));
+        self.retry_later(hash, now);
+    }
+
+    /// The file of the blob could not be read; other uploads go on. Returns false if there is no further try: then the
+    /// file is lost.
+    pub(crate) fn on_unreadable(&mut self, hash: BlobHash, now: Instant) -> bool {
+        if let Some(blob) = self.blobs.get_mut(&hash) {
+            blob.read_failures += 1;
+            if blob.read_failures >= MAX_READ_FAILURES {
+                return false;
+            }
         }
+        self.on_upload_ended(&hash);
+        self.retry_later(hash, now);
+        true
     }
 
     pub(crate) fn on_cancelled(&mut self, hash: BlobHash) {
@@ -241,7 +265,7 @@ impl UploadQueue {
         if self.is_paused(now) {
             let has_ready = !self.unsized_blobs.is_empty()
                 || !self.small_turns.is_empty()
-                || !self.large_turns.is_empty();
+                || self.large.iter().any(|class| !class.turns.is_empty());
             let is_waiting = has_ready || !self.unchecked.is_empty() || retry.is_some();
             return self.paused_until.filter(|_| is_waiting);
         }
@@ -266,30 +290,37 @@ impl UploadQueue {
         Some(hash)
     }
 
-    /// The large blob of the first result that may upload another one.
+    /// The next large blob, smaller classes first.
     fn take_large(&mut self) -> Option<BlobHash> {
-        if self.large_uploads.len() >= MAX_LARGE_UPLOADS {
+        (0..LARGE_CLASSES).find_map(|class| self.take_of_class(class))
+    }
+
+    /// The large blob of the first result that may upload another one of this class.
+    fn take_of_class(&mut self, class: usize) -> Option<BlobHash> {
+        let LargeUploads { turns, running } = &mut self.large[class];
+        if running.len() >= MAX_LARGE_UPLOADS {
             return None;
         }
-        let is_alone = self.large_turns.len() == 1;
-        let uploads_of = |turn| self.large_uploads.iter().filter(|(_, of)| of == turn).count();
-        let mut turns = self.large_turns.iter();
-        let turn = turns.position(|turn| is_alone || uploads_of(turn) < MAX_LARGE_UPLOADS_OF_RESULT)?;
-        let attempt_id = self.large_turns.remove(turn)?;
-        let result = self.results.get_mut(&attempt_id)?;
-        let hash = result.large.pop_front()?;
-        if !result.large.is_empty() {
-            self.large_turns.push_back(attempt_id);
+        let is_alone = turns.len() == 1;
+        let uploads_of = |turn| running.iter().filter(|(_, of)| of == turn).count();
+        let mut waiting = turns.iter();
+        let turn = waiting.position(|turn| is_alone || uploads_of(turn) < MAX_LARGE_UPLOADS_OF_RESULT)?;
+        let attempt_id = turns.remove(turn)?;
+        let ready = &mut self.results.get_mut(&attempt_id)?.large[class];
+        let hash = ready.pop_front()?;
+        if !ready.is_empty() {
+            turns.push_back(attempt_id);
         }
-        self.large_uploads.push((hash, attempt_id));
+        running.push((hash, attempt_id));
         Some(hash)
     }
 
     fn on_upload_ended(&mut self, hash: &BlobHash) {
-        let large = self.large_uploads.iter().position(|(large, _)| large == hash);
-        if let Some(large) = large {
-            self.large_uploads.remove(large);
-            return;
+        for LargeUploads { running, .. } in &mut self.large {
+            if let Some(large) = running.iter().position(|(large, _)| large == hash) {
+                running.remove(large);
+                return;
+            }
         }
         let size = self.blobs.get(hash).map_or(0, |blob| blob.size);
         self.small_uploads -= 1;
@@ -330,6 +361,15 @@ impl UploadQueue {
         complete
     }
 
+    fn retry_later(&mut self, hash: BlobHash, now: Instant) {
+        if let Some(blob) = self.needed_blob(hash) {
+            blob.failures += 1;
+            let at = now + pause_after(blob.failures);
+            blob.phase = UploadPhase::Retrying(at);
+            self.retries.insert((at, hash));
+        }
+    }
+
     /// The blob, if a result needs it; otherwise it is dropped.
     fn needed_blob(&mut self, hash: BlobHash) -> Option<&mut PendingBlob> {
         if self.blobs.get(&hash)?.needed_by.is_empty() {
@@ -358,15 +398,21 @@ impl UploadQueue {
             return;
         };
         (blob.phase, blob.size) = (UploadPhase::Ready(attempt_id), size_of(&hash));
-        let (ready, turns) = match blob.size <= SMALL_BYTES {
-            true => (&mut result.small, &mut self.small_turns),
-            false => (&mut result.large, &mut self.large_turns),
+        let (ready, turns) = match large_class(blob.size) {
+            None => (&mut result.small, &mut self.small_turns),
+            Some(class) => (&mut result.large[class], &mut self.large[class].turns),
         };
         if ready.is_empty() {
             turns.push_back(attempt_id);
         }
         ready.push_back(hash);
     }
+}
+
+/// The class of a blob with this size, if it is large.
+fn large_class(size: u64) -> Option<usize> {
+    let class = LARGE_BYTES.iter().position(|bound| size <= *bound);
+    (size > SMALL_BYTES).then_some(class.unwrap_or(LARGE_BYTES.len()))
 }
 
 fn pause_after(failures: u32) -> Duration {

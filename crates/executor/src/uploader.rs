@@ -3,6 +3,7 @@
 //! An upload has no limit on its total time, only on the time without progress, and is retried as long as the result is
 //! wanted. The report loop goes on meanwhile and names the attempts as executing.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ enum UploadEnd {
     /// Nobody needs the blob any more.
     Cancelled,
     Failed(CallError),
+    /// The disk could not read the file.
+    Unreadable(io::Error),
     /// The file is gone or damaged.
     Lost,
     /// The store does not take a blob of this size.
@@ -163,6 +166,8 @@ impl Uploader {
         match stored {
             Ok(stored) => {
                 let mut complete = Vec::new();
+                // What the answer leaves out is uploaded.
+                let stored = stored.into_iter().chain(std::iter::repeat(None));
                 for (hash, size) in hashes.into_iter().zip(stored) {
                     complete.extend(queue.on_checked(hash, size.is_some()));
                 }
@@ -186,7 +191,7 @@ impl Uploader {
             match verify(outgoing.clone(), hash).await {
                 Ok(true) => {}
                 Ok(false) => return UploadEnd::Lost,
-                Err(error) => return UploadEnd::Failed(error),
+                Err(error) => return UploadEnd::Unreadable(error),
             }
         }
         let put = cancelled.run_until_cancelled(self.calls.put_blob_file(source));
@@ -197,8 +202,9 @@ impl Uploader {
             Some(Err(error)) if error.is_transient() => UploadEnd::Failed(error),
             // The file may be the cause.
             Some(Err(error)) => match verify(outgoing.clone(), hash).await {
+                Ok(true) => UploadEnd::Failed(error),
                 Ok(false) => UploadEnd::Lost,
-                Ok(true) | Err(_) => UploadEnd::Failed(error),
+                Err(error) => UploadEnd::Unreadable(error),
             },
         }
     }
@@ -216,6 +222,15 @@ impl Uploader {
                 queue.on_failed(hash, now());
                 drop(queue);
                 tracing::warn!(%hash, %error, "could not upload the output of a task; retrying");
+            }
+            UploadEnd::Unreadable(error) => {
+                let is_retried = queue.on_unreadable(hash, now());
+                drop(queue);
+                tracing::warn!(%hash, %error, is_retried, "could not read the output of a task to upload it");
+                if !is_retried {
+                    let lost = self.slot_pool.uploads.on_lost(hash, &self.slot_pool.outgoing);
+                    self.on_lost(hash, lost);
+                }
             }
             UploadEnd::Lost => {
                 drop(queue);
@@ -260,15 +275,9 @@ impl Uploader {
 }
 
 /// Whether the file has the content that its name says.
-async fn verify(outgoing: Arc<OutgoingFolder>, hash: BlobHash) -> Result<bool, CallError> {
+async fn verify(outgoing: Arc<OutgoingFolder>, hash: BlobHash) -> io::Result<bool> {
     let read = tokio::task::spawn_blocking(move || outgoing.verify(&hash)).await;
-    let failed =
-        |error: &dyn std::fmt::Display| CallError::Internal(format!("could not read the file: {error}"));
-    match read {
-        Ok(Ok(is_valid)) => Ok(is_valid),
-        Ok(Err(error)) => Err(failed(&error)),
-        Err(error) => Err(failed(&error)),
-    }
+    read.map_err(io::Error::other)?
 }
 
 /// The result without a blob that the store does not take.

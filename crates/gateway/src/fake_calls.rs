@@ -14,8 +14,9 @@ use model::{
     StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, UnixTime, UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
-    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks, TaskEvent,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,8 @@ pub(crate) struct FakeCalls {
     /// The answers to `cancel_matching`, and its queries.
     pub(crate) cancel_answers: Mutex<VecDeque<CancelledTasks>>,
     pub(crate) cancel_queries: Mutex<Vec<TaskQuery>>,
+    /// The answers to `retry_group`; after them it fails.
+    pub(crate) retry_answers: Mutex<VecDeque<RetriedTasks>>,
 }
 
 /// The test's end of a stream of the fake judicator. Dropping it ends the stream.
@@ -152,7 +155,8 @@ impl Calls for FakeCalls {
         _: GroupKey,
         _: Option<GroupRetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
-        unavailable()
+        let answer = self.retry_answers.lock().unwrap().pop_front();
+        answer.map_or_else(unavailable, Ok)
     }
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {
         unavailable()

@@ -9,7 +9,6 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use futures::StreamExt;
 use model::{GroupKey, GroupName, TaskQuery, UserName};
-use rpc::CallError;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -125,7 +124,8 @@ pub(crate) async fn cancel_group(gateway: &Gateway, key: GroupKey) -> Result<Can
 /// Retry what did not succeed in a group
 ///
 /// Adds a task for each task of the group that is done, has not succeeded and was not retried yet. It is safe to send the
-/// request again: a task is retried once.
+/// request again: a task is retried once. If there are so many tasks that the request takes too long, the response has
+/// `"more": true`; the next request retries the rest. A task that cannot be read, or whose files are lost, is left out.
 #[utoipa::path(
     post,
     path = "/api/v1/groups/{group}/retry",
@@ -145,19 +145,33 @@ pub(crate) async fn retry(
     uri: Uri,
 ) -> Result<Json<RetriedTasks>, RequestError> {
     let key = key_from_uri(&gateway, &caller, group, &uri)?;
+    Ok(Json(retry_group(&gateway, &quota, key).await?))
+}
+
+/// Nobody else knows the ids of the new tasks, so they are returned also when not all tasks could be retried.
+async fn retry_group(
+    gateway: &Gateway,
+    quota: &RequestQuota,
+    key: GroupKey,
+) -> Result<RetriedTasks, RequestError> {
     let began = Instant::now();
-    let (mut tasks, mut until) = (Vec::new(), None);
+    let (mut tasks, mut continues) = (Vec::new(), None);
     loop {
-        let retried = gateway.calls.retry_group(key.clone(), until).await?;
-        until = retried.until;
+        let retried = match gateway.calls.retry_group(key.clone(), continues).await {
+            Ok(retried) => retried,
+            Err(error) if !tasks.is_empty() => {
+                tracing::warn!(%error, group = %key.group, "could not retry all tasks of a group");
+                return Ok(RetriedTasks { tasks, more: true });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        continues = retried.next;
         let charged = quota.charge(retried.ids.len() as u64 * RETRIED_ID_BYTES);
         tasks.extend(retried.ids);
-        if !retried.more {
-            return Ok(Json(RetriedTasks { tasks }));
-        }
-        if charged.is_err() || began.elapsed() > MAX_CHANGE_TIME {
-            let count = tasks.len();
-            return Err(CallError::Busy(format!("{count} tasks were retried, but there are more")).into());
+        let is_over = charged.is_err() || began.elapsed() > MAX_CHANGE_TIME;
+        if continues.is_none() || is_over {
+            let more = continues.is_some();
+            return Ok(RetriedTasks { tasks, more });
         }
     }
 }
@@ -216,4 +230,53 @@ pub(crate) fn group_key(
 ) -> Result<GroupKey, model::InvalidField> {
     let user = caller.owner(user)?;
     Ok(GroupKey { user, group })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{TaskId, UnixTime};
+    use rpc::{GroupRetryProgress, RetriedTasks as Answer};
+
+    use super::*;
+    use crate::fake_calls::{FakeCalls, gateway};
+
+    #[tokio::test]
+    async fn a_retry_that_fails_halfway_returns_the_new_ids() {
+        let id = |number| TaskId(uuid::Uuid::from_u128(number));
+        let next = Some(GroupRetryProgress {
+            until: UnixTime(9),
+            after: None,
+        });
+        let answer = |ids: &[u128], next| Answer {
+            ids: ids.iter().copied().map(id).collect(),
+            next,
+        };
+        let calls = Arc::new(FakeCalls::default());
+        let (gateway, quota) = gateway(calls.clone());
+        let key = GroupKey {
+            user: UserName::new("ada").unwrap(),
+            group: GroupName::new("sweep").unwrap(),
+        };
+        let check = async |answers: &[Answer], expected: Option<(&[u128], bool)>| {
+            calls
+                .retry_answers
+                .lock()
+                .unwrap()
+                .extend(answers.iter().cloned());
+            let retried = retry_group(&gateway, &quota, key.clone()).await.ok();
+            let expected = expected.map(|(ids, more)| RetriedTasks {
+                tasks: answer(ids, None).ids,
+                more,
+            });
+            assert_eq!(retried, expected, "{answers:?}");
+        };
+        check(
+            &[answer(&[1, 2], next), answer(&[3], None)],
+            Some((&[1, 2, 3], false)),
+        )
+        .await;
+        // The second call fails.
+        check(&[answer(&[1, 2], next)], Some((&[1, 2], true))).await;
+        check(&[answer(&[], next)], None).await;
+    }
 }

@@ -14,8 +14,8 @@ use crate::request_error::RequestError;
 use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
 
 /// How many tasks are loaded and formatted at one time. The size of a task is known only after it is loaded, so its
-/// bytes are not charged: the memory for them is at most this many times the largest task, which the operator limits
-/// with `executor.keep_output`. The responses are charged before they are written.
+/// bytes are not charged: the memory for them is at most this many times the largest task, whose specification and result
+/// are bounded. The responses are charged before they are written.
 ///
 /// A usual task holds its permit for a millisecond, so this number is enough for thousands of requests per second.
 pub(crate) const MAX_LOADING_TASKS: u64 = 8;

@@ -22,11 +22,12 @@ use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task, TaskId,
-    TaskQuery, UnixTime,
+    TaskQuery,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
-    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks,
 };
 
 use crate::Judicator;
@@ -50,8 +51,12 @@ impl Calls for Judicator {
         self.on_retry(id, new_id).await
     }
 
-    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
-        self.on_retry_group(key, until).await
+    async fn retry_group(
+        &self,
+        key: GroupKey,
+        continues: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        self.on_retry_group(key, continues).await
     }
 
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {

@@ -1,11 +1,12 @@
 //! Live output: passes what running tasks write from the executors that are connected here to the calls that follow it.
 //!
 //! Output is read from an executor only while somebody follows it. All followers of a stream share one reader and a ring of
-//! its newest bytes; a follower that is slower than the ring reads for itself. So neither slow nor many followers hold up
-//! the executor, the task or each other. What is lost here is in the result of the task.
+//! its newest bytes; a follower that is slower than the ring reads for itself. All rings together have a bound on their
+//! memory, beyond which they keep nothing. So neither slow nor many followers hold up the executor, the task or each other. What is lost here is in the result of the task.
 
 mod followed_stream;
 mod output_connection;
+mod ring_budget;
 mod stream_ring;
 
 use std::collections::HashMap;
@@ -17,11 +18,24 @@ use tokio::sync::watch;
 
 pub(crate) use followed_stream::{StreamFollower, StreamPiece};
 pub(crate) use output_connection::OutputConnection;
+use ring_budget::RingBudget;
 
 /// The executors' sessions that serve the output of their tasks at this judicator, and the calls that wait for one of them.
-#[derive(Default)]
 pub(crate) struct LiveOutputHub {
     sessions: Mutex<HashMap<SessionId, ConnectionSender>>,
+    ring_budget: Arc<RingBudget>,
+}
+
+/// The memory of all rings.
+const RING_BYTES: usize = 64 << 20;
+
+impl Default for LiveOutputHub {
+    fn default() -> LiveOutputHub {
+        LiveOutputHub {
+            sessions: Mutex::default(),
+            ring_budget: RingBudget::new(RING_BYTES),
+        }
+    }
 }
 
 /// Publishes the current connection of an executor's session that serves output, or that it has none.
@@ -42,7 +56,7 @@ impl LiveOutputHub {
         session: SessionId,
         answers: OutputAnswerStream,
     ) -> OutputRequestStream {
-        let (connection, requests) = OutputConnection::open(answers);
+        let (connection, requests) = OutputConnection::open(answers, self.ring_budget.clone());
         let earlier = self
             .lock()
             .entry(session)

@@ -113,6 +113,21 @@ impl PartialUploads {
         in_thread(open).await?
     }
 
+    /// Removes what an interrupted upload of a blob has left that the store has got meanwhile.
+    pub(crate) async fn remove_kept(&self, hash: BlobHash) {
+        let Some(mut claim) = self.uploads.claim(hash) else {
+            return;
+        };
+        let path = self.partial_path(hash);
+        let remove = move || {
+            incoming_file::remove(&path);
+            claim.leaves_file = false;
+            drop(claim);
+        };
+        // Fails only when the process stops; then the file is removed later.
+        let _ = in_thread(remove).await;
+    }
+
     /// Removes what interrupted uploads have left and nobody has continued for a day.
     pub(crate) async fn remove_old(&self) {
         let (uploads, folder) = (self.uploads.clone(), self.folder.clone());

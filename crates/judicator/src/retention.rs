@@ -65,7 +65,7 @@ impl Judicator {
             if retired.tasks > 0 || retired.blobs > 0 {
                 tracing::info!(retired.tasks, retired.blobs, "removed old tasks and unused blobs");
             }
-            if retired.tasks < BATCH && retired.blobs < BATCH {
+            if !retired.more {
                 break;
             }
         }

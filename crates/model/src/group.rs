@@ -18,6 +18,8 @@ pub struct GroupKey {
 pub struct GroupState {
     pub key: GroupKey,
     pub counts: StatusCounts,
+    /// Tasks with a status that only newer versions know. They are taken as not done.
+    pub unknown: u64,
     /// Why tasks of the group failed (`run_failed`, `compile_failed`), by the reason of their last step.
     pub reasons: BTreeMap<OutcomeReason, u64>,
     /// When the first task was added.
@@ -49,7 +51,7 @@ impl GroupQuery {
 
 impl GroupState {
     pub fn total(&self) -> u64 {
-        self.counts.values().sum()
+        self.counts.values().sum::<u64>().saturating_add(self.unknown)
     }
 
     pub fn done(&self) -> u64 {
@@ -84,6 +86,7 @@ mod tests {
                 group: GroupName::new("sweep").unwrap(),
             },
             counts: counts.iter().copied().collect(),
+            unknown: 0,
             reasons: BTreeMap::new(),
             add_time: UnixTime(1),
             last_finish: Some(UnixTime(7)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{
     AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ReportSeq, SessionId, TaskForm,
-    TaskSpec, UnixTime,
+    TaskSpec, TaskState, UnixTime,
 };
 
 /// What an executor sends to a judicator: its results, the tasks that it has, and how many more it can take.
@@ -28,6 +28,23 @@ pub struct Report {
     pub vacant: u32,
     pub executor_info: ExecutorInfo,
     pub intent: ReportIntent,
+}
+
+impl Report {
+    /// The attempts that the executor has, finished or not.
+    pub fn named_attempts(&self) -> impl Iterator<Item = AttemptId> {
+        let executing = self.executing.iter().map(|executing| executing.attempt_id);
+        executing.chain(self.complete.iter().map(|complete| complete.attempt_id))
+    }
+
+    /// Whether a task that the executor holds is not released when it leaves. A node that does not know the task's form
+    /// cannot tell whether the attempt has finished; its result is left to newer nodes.
+    pub fn keeps_on_leaving(&self, task: &TaskState) -> bool {
+        !task.form.is_known()
+            && self
+                .named_attempts()
+                .any(|named| task.is_held_as(named, &self.executor))
+    }
 }
 
 /// What an executor tells a judicator about itself in each report: slots, host, version and capacity.
@@ -108,12 +125,7 @@ pub struct ReconciledTasks {
 /// Step 4 of a report: compares the tasks that the executor holds, after steps 1 to 3, with those that the report names.
 /// It may hold tasks of an earlier session, whose results it still has to deliver.
 pub fn reconcile_held_tasks(held: &[HeldTask], report: &Report) -> ReconciledTasks {
-    let named: BTreeSet<_> = report
-        .executing
-        .iter()
-        .map(|executing| executing.attempt_id)
-        .chain(report.complete.iter().map(|complete| complete.attempt_id))
-        .collect();
+    let named: BTreeSet<_> = report.named_attempts().collect();
     let mut reconciled = ReconciledTasks::default();
     for task in held.iter().filter(|task| !named.contains(&task.attempt_id)) {
         // An executor that leaves does not run a task that it has not received. The answers to an earlier session of the

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
+    ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
 };
 
 use crate::CallError;
@@ -44,18 +44,25 @@ pub struct BlobFileSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelledTasks {
     pub cancelled: u64,
-    /// Whether more tasks match. One call is bounded; the caller repeats it.
-    pub more: bool,
+    /// The `after` of the next call. One call is bounded in time and tasks; `None` when it has examined all tasks.
+    pub next: Option<SearchCursor>,
 }
 
 /// The answer of a judicator to a request to retry a group: the new tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetriedTasks {
     pub ids: Vec<TaskId>,
-    /// Whether more tasks are to be retried. One call is bounded; the caller repeats it.
-    pub more: bool,
-    /// For the repeated call.
-    pub until: Option<UnixTime>,
+    /// For the next call. One call is bounded in time and tasks; `None` when it has examined all tasks.
+    pub next: Option<GroupRetryProgress>,
+}
+
+/// How far a retry of a group has come at a judicator, for the call that continues it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRetryProgress {
+    /// Only tasks that were added before this time are retried, so not those that the retry itself adds.
+    pub until: UnixTime,
+    /// The last task that was examined.
+    pub after: Option<SearchCursor>,
 }
 
 /// A change of a task's status, as a judicator streams it to a gateway.
@@ -81,13 +88,18 @@ pub trait Calls: Send + Sync + 'static {
     async fn add(&self, tasks: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError>;
     /// Cancels a task, unless it is done. Returns the task as it is afterwards.
     async fn cancel(&self, id: TaskId) -> Result<Task, CallError>;
-    /// Cancels tasks that match the filters of the query and are not done. Its order and page do not matter.
+    /// Cancels tasks that match the filters of the query and are not done. Its order and limit do not matter. A call
+    /// that continues another has the `next` of that one as `after`.
     async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError>;
     /// Adds a task that repeats a done one, under the new id, and returns it.
     async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError>;
     /// Adds a task for each task of the group that is done, has not succeeded and was not retried yet. A call that
-    /// continues another passes on its `until`, so that the tasks that the first one added are not retried in turn.
-    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError>;
+    /// continues another has the `next` of that one.
+    async fn retry_group(
+        &self,
+        key: GroupKey,
+        continues: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError>;
     /// Returns the state of the group at once, or with `wait` when all of its tasks are done or the wait is over.
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError>;
     async fn groups(&self, query: GroupQuery) -> Result<GroupPage, CallError>;

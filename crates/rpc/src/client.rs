@@ -15,7 +15,7 @@ use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, InvalidField, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery, UnixTime,
+    TaskId, TaskQuery,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -24,13 +24,13 @@ use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
 use self::classify::{FailoverDecision, FailureCause, classify_status};
 use self::replay::ReplayBudget;
 use crate::wire::{
-    GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, parse_form,
-    parse_id, proto,
+    GroupRetry, GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, log_left_out, micros,
+    parse_each, parse_form, proto,
 };
 use crate::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
-    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks,
+    GroupRetryProgress, GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream,
+    OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
 };
 
 /// How long one judicator may take to answer before the client tries the next.
@@ -199,6 +199,14 @@ fn parsed_answer<T>(parsed: Result<T, InvalidField>) -> Result<T, CallError> {
     parsed.map_err(|invalid| CallError::Internal(format!("could not parse a judicator's answer: {invalid}")))
 }
 
+/// `None` for a status that only newer versions know. The follower gets the next one.
+fn known_event(event: proto::Event) -> Option<TaskEvent> {
+    event
+        .parse()
+        .map_err(|invalid| log_left_out("events", &invalid))
+        .ok()
+}
+
 /// A task of a form that this node does not know cannot be shown: fields would be missing.
 fn parsed_task(task: proto::Task) -> Result<Task, CallError> {
     let form = parse_form(task.spec.as_ref().map_or(0, |spec| spec.form));
@@ -229,10 +237,7 @@ impl Calls for RpcClient {
                 connections.calls.cancel_matching(request).await
             })
             .await?;
-        Ok(CancelledTasks {
-            cancelled: answer.cancelled,
-            more: answer.more,
-        })
+        parsed_answer(answer.parse())
     }
 
     async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError> {
@@ -248,24 +253,18 @@ impl Calls for RpcClient {
         parsed_task(task)
     }
 
-    async fn retry_group(&self, key: GroupKey, until: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
-        let proto::GroupKey { user, group } = key.into();
-        let request = proto::RetryGroupRequest {
-            user,
-            group,
-            until: until.map(|time| time.0),
-        };
+    async fn retry_group(
+        &self,
+        key: GroupKey,
+        continues: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        let request: proto::RetryGroupRequest = GroupRetry { key, continues }.into();
         let answer = self
             .call(CALL_TIMEOUT, request, |mut connections, request| async move {
                 connections.calls.retry_group(request).await
             })
             .await?;
-        let ids = answer.ids.iter().map(|id| parse_id("ids", id)).collect();
-        Ok(RetriedTasks {
-            ids: parsed_answer(ids)?,
-            more: answer.more,
-            until: answer.until.map(UnixTime),
-        })
+        parsed_answer(answer.parse())
     }
 
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {
@@ -392,7 +391,12 @@ impl Calls for RpcClient {
         Ok(events
             .map_err(error_from_status)
             .inspect_err(move |error| channels.on_stream_failed(&address, error))
-            .map(|event| parsed_answer(event?.parse()))
+            .filter_map(|event| async move {
+                match event {
+                    Ok(event) => known_event(event).map(Ok),
+                    Err(error) => Some(Err(error)),
+                }
+            })
             .boxed())
     }
 

@@ -13,8 +13,9 @@ mod stall_timeout;
 mod wire;
 
 pub use calls::{
-    BlobFileSource, ByteStream, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
-    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
+    BlobFileSource, ByteStream, Calls, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
+    HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+    TaskEvent,
 };
 pub use client::RpcClient;
 pub use error::CallError;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use model::UnixTime;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -18,10 +17,10 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{
-    GroupWait, ParseMessage, encode_id, parse_each, parse_form, parse_hash, parse_id, proto,
+    GroupRetry, GroupWait, ParseMessage, parse_each, parse_form, parse_hash, parse_id, proto,
     status_from_error,
 };
-use crate::{CallError, Calls, CancelledTasks, ClusterSecret, RetriedTasks};
+use crate::{CallError, Calls, ClusterSecret};
 
 /// Why the gRPC server of a judicator stopped.
 #[derive(Debug, Error)]
@@ -140,12 +139,7 @@ impl Judicator for RpcService {
 
     async fn cancel_matching(&self, request: Request<proto::Query>) -> RpcResult<proto::CancelledTasks> {
         let query = parse(request.into_inner())?;
-        let CancelledTasks { cancelled, more } = self
-            .calls
-            .cancel_matching(query)
-            .await
-            .map_err(status_from_error)?;
-        Ok(Response::new(proto::CancelledTasks { cancelled, more }))
+        encode(self.calls.cancel_matching(query).await)
     }
 
     async fn retry(&self, request: Request<proto::RetryRequest>) -> RpcResult<proto::Task> {
@@ -159,13 +153,8 @@ impl Judicator for RpcService {
         &self,
         request: Request<proto::RetryGroupRequest>,
     ) -> RpcResult<proto::RetriedTasks> {
-        let proto::RetryGroupRequest { user, group, until } = request.into_inner();
-        let key = parse(proto::GroupKey { user, group })?;
-        let retried = self.calls.retry_group(key, until.map(UnixTime)).await;
-        let RetriedTasks { ids, more, until } = retried.map_err(status_from_error)?;
-        let ids = ids.into_iter().map(|id| encode_id(id.0)).collect();
-        let until = until.map(|time| time.0);
-        Ok(Response::new(proto::RetriedTasks { ids, more, until }))
+        let GroupRetry { key, continues } = parse(request.into_inner())?;
+        encode(self.calls.retry_group(key, continues).await)
     }
 
     async fn group(&self, request: Request<proto::GroupRequest>) -> RpcResult<proto::GroupState> {

@@ -17,12 +17,14 @@ pub(crate) mod proto {
 }
 
 pub(crate) use error_status::{error_from_status, judicator_error, status_from_error};
-pub(crate) use groups::GroupWait;
+pub(crate) use groups::{GroupRetry, GroupWait};
 pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
 pub(crate) use live_output::first_answer;
 pub use task::legacy_digest_bytes;
 pub(crate) use task::parse_form;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use model::InvalidField;
@@ -67,6 +69,42 @@ pub(crate) fn parse_each<M: ParseMessage<T>, T>(
                 .map_err(|invalid| invalid.within(&format!("{field}[{index}]")))
         })
         .collect()
+}
+
+/// Parses the items of a list and leaves out those that this version cannot parse: in the middle of an upgrade, newer nodes
+/// send statuses and reasons that it does not know.
+pub(crate) fn parse_known<M: ParseMessage<T>, T>(field: &'static str, messages: Vec<M>) -> Vec<T> {
+    let parse = |message: M| message.parse().map_err(|invalid| log_left_out(field, &invalid));
+    messages
+        .into_iter()
+        .filter_map(|message| parse(message).ok())
+        .collect()
+}
+
+/// Parses a text field whose value may be one that only newer versions know. `None` for such a value.
+pub(crate) fn parse_known_text<T: std::str::FromStr>(field: &'static str, value: &str) -> Option<T>
+where
+    T::Err: std::fmt::Display,
+{
+    parse_text(field, value)
+        .map_err(|invalid| log_left_out(field, &invalid))
+        .ok()
+}
+
+/// Logs once for each field that a value was left out: every report and list may have it.
+pub(crate) fn log_left_out(field: &'static str, invalid: &InvalidField) {
+    static LOGGED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    if LOGGED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(field)
+    {
+        tracing::warn!(
+            field,
+            %invalid,
+            "left out what another node sent and this version does not know; upgrade Conclave on this node"
+        );
+    }
 }
 
 /// Parses a text field with `FromStr`.

@@ -25,6 +25,8 @@ mod verified_stream;
 pub(crate) const MAX_SKIPPED_TASKS: usize = 1000;
 /// How many tasks one call of `TaskStore::cancel_many` cancels at most, so that other operations do not wait long.
 pub const MAX_CANCELLED_AT_ONCE: usize = 1000;
+/// Retention removes no further task in a transaction after the one that brings its references to blobs to this number.
+pub(crate) const MAX_REFERENCES_REMOVED_AT_ONCE: usize = 5000;
 /// How many tasks the answer to a report assigns at most. An answer is a single message; the next report claims the
 /// rest.
 pub(crate) const MAX_ANSWER_TASKS: u32 = 1000;

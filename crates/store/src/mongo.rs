@@ -125,10 +125,7 @@ impl MongoStore {
     pub async fn open(options: MongoStoreOptions) -> Result<MongoStore, StoreError> {
         let client = connect::connect(&options)?;
         let context = Arc::new(StoreContext::new(client, &options.database, options.max_attempts));
-        let prepared = RetryPolicy::new("prepare the database")
-            .run(|_| schema::prepare(context.clone()))
-            .await;
-        if let Err(error) = prepared {
+        if let Err(error) = prepare(&context).await {
             return Err(connect::diagnose(&options, error).await);
         }
         let newest = RetryPolicy::new("look for the newest task")
@@ -335,7 +332,7 @@ impl TaskStore for MongoStore {
         while removed.tasks < limit {
             let left = limit - removed.tasks;
             let tasks = RetryPolicy::new("remove old tasks")
-                .run(|_| retention::remove_tasks(self.context.clone(), done_before, left))
+                .run(|count| retention::remove_tasks(self.context.clone(), done_before, left, count))
                 .await?;
             if tasks.count == 0 {
                 break;
@@ -347,16 +344,19 @@ impl TaskStore for MongoStore {
             .run(|_| groups::find_empty(self.context.clone()))
             .await?;
         self.remove_empty_groups(empty).await?;
-        while removed.blobs < limit {
-            let left = limit - removed.blobs;
+        let mut examined = 0;
+        while examined < limit {
+            let left = limit - examined;
             let blobs = RetryPolicy::new("remove unused blobs")
                 .run(|_| blobs::remove_unused(self.context.clone(), unused_since, left))
                 .await?;
-            if blobs == 0 {
+            if blobs.examined == 0 {
                 break;
             }
-            removed.blobs += blobs;
+            examined += blobs.examined;
+            removed.blobs += blobs.removed;
         }
+        removed.more = removed.tasks == limit || examined == limit;
         retention::delete_discarded_files(&self.context).await;
         Ok(removed)
     }
@@ -406,6 +406,19 @@ impl TaskStore for MongoStore {
     fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
         self.change_feed.subscribe()
     }
+}
+
+async fn prepare(context: &Arc<StoreContext>) -> Result<(), StoreError> {
+    let needs_upgrade = RetryPolicy::new("read the version of the database")
+        .run(|_| schema::needs_upgrade(context.clone()))
+        .await?;
+    if !needs_upgrade {
+        return Ok(());
+    }
+    RetryPolicy::new("prepare the database")
+        .with_longest_try(schema::UPGRADE_TIMEOUT)
+        .run(|_| schema::upgrade(context.clone()))
+        .await
 }
 
 /// Deletes the uploads that an earlier process left behind: they are incomplete and cannot be continued.

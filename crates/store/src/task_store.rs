@@ -84,6 +84,8 @@ impl ObservedSession {
 pub struct RetentionSummary {
     pub tasks: usize,
     pub blobs: usize,
+    /// The call stopped at a limit, and another call may remove more.
+    pub more: bool,
 }
 
 /// The numbers of tasks in a [`TaskStore`]: by status, and of those that executors hold.
@@ -187,7 +189,8 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn remove_ended_executors(&self, ended_before: StoreAge) -> Result<usize, StoreError>;
 
     /// Removes tasks that were done before `done_before`, and blobs that no task uses and no caller has put or asked
-    /// for since `unused_since`. Removes at most `limit` of each, so that other operations do not wait long.
+    /// for since `unused_since`. Removes at most `limit` of each, and fewer if the tasks refer to many blobs, so that other
+    /// operations do not wait long.
     async fn apply_retention(
         &self,
         done_before: StoreAge,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
-use model::{GroupName, TaskId, UserName};
+use model::{GroupName, UserName};
 use reqwest::Method;
 
 use super::request::RepeatableRequest;
@@ -58,15 +58,14 @@ impl HttpClient {
         Ok(cancelled.cancelled)
     }
 
-    /// Adds a task for each task of the group that is done and has not succeeded. Returns the new ids.
+    /// Adds a task for each task of the group that is done and has not succeeded.
     pub async fn retry_group(
         &self,
         group: &GroupName,
         user: Option<&UserName>,
-    ) -> Result<Vec<TaskId>, HttpClientError> {
+    ) -> Result<RetriedTasks, HttpClientError> {
         let call = self.group_call(Method::POST, group, user, Some("retry"));
-        let retried: RetriedTasks = self.json(call).await?;
-        Ok(retried.tasks)
+        self.json(call).await
     }
 
     fn group_call(

@@ -27,7 +27,8 @@ impl HttpClient {
     }
 
     /// The bytes that a step writes, from `offset` on, while they are written, until the step ends. Continues at its
-    /// offset after a lost connection, as the options of the client allow.
+    /// offset after a lost connection, as the options of the client allow. Use [`HttpClient::events_with_output`] for a task that is
+    /// not done: a lost attempt looks like a lost connection here, and the next one writes from the beginning.
     pub fn follow_output(
         &self,
         id: TaskId,

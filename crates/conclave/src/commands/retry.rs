@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use api::RetriedTasks;
 use model::{GroupName, TaskId, UserName};
 use serde::Serialize;
 
@@ -37,11 +38,15 @@ pub(crate) async fn run(args: RetryArgs) -> Result<ExitCode> {
     let format = args.client.output_format();
     let mut out = Stdout::open();
     if let Some(group) = &args.group {
-        let ids = client.retry_group(group, args.user.as_ref()).await?;
-        if ids.is_empty() {
+        let RetriedTasks { tasks, more } = client.retry_group(group, args.user.as_ref()).await?;
+        print_ids(&tasks, format, &mut out)?;
+        if more {
+            print_message("the group has more tasks to retry; run the command again");
+            return Ok(ExitCode::FAILURE);
+        }
+        if tasks.is_empty() {
             print_message("no task of the group is done without success");
         }
-        print_ids(&ids, format, &mut out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut code = ExitCode::SUCCESS;

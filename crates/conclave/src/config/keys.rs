@@ -193,7 +193,7 @@ keys! {
         keep_files: NonZeroU32 = "1000",
         /// Largest size of all files together that are kept for each task.
         keep_bytes: ByteSize = "256MiB",
-        /// Disk space for output and kept files that wait for their upload to a judicator.
+        /// Disk space for output and kept files that wait for their upload to a judicator. Without room for those of another task, the executor takes none.
         outgoing: ByteSize = "4GiB",
         /// Memory that must stay free on the machine. When less is free, the executor accepts no tasks, and returns or ends its newest ones. `auto` is a twentieth of the machine's memory, between 256MiB and 2GiB, but at most an eighth.
         reserve: AutoOr<ByteSize> = "auto",

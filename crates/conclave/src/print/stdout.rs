@@ -60,7 +60,25 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Writes a message to stderr. A closed stderr is ignored.
+/// Writes a message to stderr. A closed stderr is ignored. It may quote a server, which must not control the terminal.
 pub(crate) fn print_message(message: impl std::fmt::Display) {
+    let message = without_control_characters(&message.to_string());
     let _ = writeln!(io::stderr(), "conclave: {message}");
+}
+
+fn without_control_characters(text: &str) -> String {
+    let keep = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    let replace = |letter| if keep(letter) { letter } else { char::REPLACEMENT_CHARACTER };
+    text.chars().map(replace).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_cannot_control_the_terminal() {
+        let message = without_control_characters("a\u{1b}[31m\u{9b}2Jb\tc\nd\r");
+        assert_eq!(message, "a\u{fffd}[31m\u{fffd}2Jb\tc\nd\u{fffd}");
+    }
 }

@@ -16,8 +16,10 @@ use crate::attempt_control::AttemptRevoked;
 /// A path of a kept file cannot be longer or deeper than these, so no folder beyond them is read.
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_DEPTH: usize = 32;
-/// How many bytes the names of folders that are still to be read may have in memory.
+/// How much memory the names of folders that are still to be read may take.
 const MAX_FOLDER_BYTES: usize = 32 << 20;
+/// A buffer that grows has up to twice the size of its content, and while it is moved the old one as well.
+const BUFFER_GROWTH: usize = 3;
 /// Matching is slow for some patterns, so the time for all entries is bounded, too.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
@@ -41,6 +43,16 @@ struct WalkBudget {
     entries_left: usize,
     folder_bytes_left: usize,
     ends_at: Instant,
+}
+
+/// The names of the folders of one level that a [`FileFinder`] still has to read, in one buffer: millions of names in
+/// allocations of their own would take several times their size.
+#[derive(Default)]
+struct FolderNames {
+    /// Each name is followed by a slash, which no name contains.
+    names: Vec<u8>,
+    /// What the level has taken from the budget. The buffer keeps its size until the level is done.
+    charged: usize,
 }
 
 /// Where a [`FileFinder`] looks, so that what a task names literally is found whatever else its workspace has.
@@ -105,13 +117,12 @@ impl FileFinder<'_> {
         // For each open level, the folders that are still to be read. Only names are kept, and their size is bounded.
         let mut levels = vec![self.read_folder(&path, plan, budget, found)?];
         while let Some(folders) = levels.last_mut() {
-            let Some(name) = folders.pop() else {
+            if !folders.pop_into(&mut path) {
+                budget.folder_bytes_left += folders.charged;
                 levels.pop();
                 remove_last_part(&mut path);
                 continue;
-            };
-            budget.folder_bytes_left += folder_bytes(&name);
-            append_part(&mut path, &name);
+            }
             if path.len() >= MAX_PATH_BYTES || depth + levels.len() >= MAX_DEPTH {
                 found.left_out.add(&path, 0, LeftOutReason::BadName);
                 remove_last_part(&mut path);
@@ -129,10 +140,10 @@ impl FileFinder<'_> {
         plan: &WalkPlan<'_>,
         budget: &mut WalkBudget,
         found: &mut MatchingFiles,
-    ) -> Result<Vec<Vec<u8>>, AttemptRevoked> {
-        let mut folders = Vec::new();
+    ) -> Result<FolderNames, AttemptRevoked> {
+        let mut folders = FolderNames::default();
         if budget.is_used_up() {
-            found.left_out.add_unknown();
+            found.left_out.add_unknown(LeftOutReason::TooMany);
             return Ok(folders);
         }
         let opened = self.folder.open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY);
@@ -160,7 +171,7 @@ impl FileFinder<'_> {
             }
             (self.progress)()?;
             if !budget.take_entry() {
-                found.left_out.add_unknown();
+                found.left_out.add_unknown(LeftOutReason::TooMany);
                 break;
             }
             let mut whole = path.to_vec();
@@ -188,11 +199,10 @@ impl FileFinder<'_> {
                 if !is_on_the_way {
                     continue;
                 }
-                if !budget.take_folder(name) {
-                    found.left_out.add_unknown();
+                if !folders.push(name, budget) {
+                    found.left_out.add_unknown(LeftOutReason::TooMany);
                     break;
                 }
-                folders.push(name.to_vec());
             } else if is_match {
                 let size = u64::try_from(status.st_size).unwrap_or(0);
                 self.add(whole, (kind == SFlag::S_IFREG).then_some(size), found);
@@ -247,13 +257,6 @@ impl<'a> WalkPlan<'a> {
 }
 
 impl WalkBudget {
-    /// Takes the memory for the name of a folder that is still to be read.
-    fn take_folder(&mut self, name: &[u8]) -> bool {
-        let left = self.folder_bytes_left.checked_sub(folder_bytes(name));
-        self.folder_bytes_left = left.unwrap_or(self.folder_bytes_left);
-        left.is_some()
-    }
-
     fn take_entry(&mut self) -> bool {
         // The clock is read for some entries only.
         if self.entries_left.is_multiple_of(64) && Instant::now() >= self.ends_at {
@@ -269,8 +272,33 @@ impl WalkBudget {
     }
 }
 
-fn folder_bytes(name: &[u8]) -> usize {
-    size_of::<Vec<u8>>() + name.len()
+impl FolderNames {
+    /// Adds a name, if the budget has the memory for it.
+    fn push(&mut self, name: &[u8], budget: &mut WalkBudget) -> bool {
+        let cost = (name.len() + 1) * BUFFER_GROWTH;
+        let Some(left) = budget.folder_bytes_left.checked_sub(cost) else {
+            return false;
+        };
+        budget.folder_bytes_left = left;
+        self.charged += cost;
+        self.names.extend_from_slice(name);
+        self.names.push(b'/');
+        true
+    }
+
+    /// Moves the last name to the end of the path. Returns false if there is none.
+    fn pop_into(&mut self, path: &mut Vec<u8>) -> bool {
+        let Some((_, names)) = self.names.split_last() else {
+            return false;
+        };
+        let start = names
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |slash| slash + 1);
+        append_part(path, &names[start..]);
+        self.names.truncate(start);
+        true
+    }
 }
 
 fn append_part(path: &mut Vec<u8>, name: &[u8]) {
@@ -283,4 +311,40 @@ fn append_part(path: &mut Vec<u8>, name: &[u8]) {
 fn remove_last_part(path: &mut Vec<u8>) {
     let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     path.truncate(end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace may have as many folders as its space allows, at every level.
+    #[test]
+    fn the_names_of_folders_take_no_more_memory_than_the_budget() {
+        let budget = || WalkBudget {
+            entries_left: 0,
+            folder_bytes_left: MAX_FOLDER_BYTES,
+            ends_at: Instant::now(),
+        };
+        for name in ["a", "a name of usual length", &"x".repeat(255)] {
+            let mut budget = budget();
+            let mut levels = Vec::new();
+            for _ in 0..3 {
+                let mut folders = FolderNames::default();
+                for _ in 0..100_000 {
+                    if !folders.push(name.as_bytes(), &mut budget) {
+                        break;
+                    }
+                }
+                let mut path = Vec::new();
+                while folders.pop_into(&mut path) {
+                    assert_eq!(path, name.as_bytes());
+                    path.clear();
+                }
+                levels.push(folders);
+            }
+            let allocated: usize = levels.iter().map(|folders| folders.names.capacity()).sum();
+            let charged = MAX_FOLDER_BYTES - budget.folder_bytes_left;
+            assert!(allocated > 0 && allocated <= charged, "{allocated} > {charged}");
+        }
+    }
 }

@@ -28,9 +28,11 @@ struct CollectFixture {
 impl CollectFixture {
     fn new() -> CollectFixture {
         let folder = tempfile::tempdir().unwrap();
+        let outgoing = OutgoingFolder::open(folder.path().join("outgoing"), 1 << 20).unwrap();
+        outgoing.start_removals();
         CollectFixture {
             workspace: tempfile::tempdir().unwrap(),
-            outgoing: OutgoingFolder::open(folder.path().join("outgoing"), 1 << 20).unwrap(),
+            outgoing,
             _folder: folder,
         }
     }
@@ -411,7 +413,7 @@ fn without_room_the_files_are_left_out() {
 }
 
 #[test]
-fn a_workspace_that_the_task_has_removed_has_no_files() {
+fn a_workspace_that_the_task_has_removed_has_no_files_and_an_unreadable_one_says_so() {
     let fixture = CollectFixture::new();
     let collector = FileCollector {
         patterns: &[KeepPattern::new("**").unwrap()],
@@ -419,8 +421,22 @@ fn a_workspace_that_the_task_has_removed_has_no_files() {
         outgoing: &fixture.outgoing,
         progress: &|| Ok(()),
     };
-    let mut files = OutgoingFiles::new(&fixture.outgoing);
-    let missing = File::open(fixture.workspace.path().join("box"));
-    let collected = collector.collect(missing, &mut files).unwrap();
-    assert_eq!(collected, CollectedFiles::default());
+    let check = |error: io::Error, expected: FilesLeftOut| {
+        let mut files = OutgoingFiles::new(&fixture.outgoing);
+        let message = error.to_string();
+        let collected = collector.collect(Err(error), &mut files).unwrap();
+        assert_eq!(
+            (collected.files, collected.left_out),
+            (vec![], expected),
+            "{message}"
+        );
+    };
+    let missing = File::open(fixture.workspace.path().join("box")).unwrap_err();
+    check(missing, FilesLeftOut::default());
+    check(Errno::ENOTDIR.into(), FilesLeftOut::default());
+    check(Errno::ELOOP.into(), FilesLeftOut::default());
+    let unknown = || left_out(1, 0, LeftOutReason::NoSpace);
+    check(Errno::EMFILE.into(), unknown());
+    check(Errno::EIO.into(), unknown());
+    check(io::ErrorKind::NotConnected.into(), unknown());
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{CapturedOutput, OutputContent, OutputRead, StreamName};
 use sandbox::{LiveOutput, STREAM_HEAD};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::warden_wakeups::WardenReader;
 use super::{EndedStream, StepOutput, sandbox_stream};
@@ -19,6 +20,21 @@ use crate::slot_pool::SlotPool;
 pub(super) struct OutputReader<'a> {
     pub(super) slot_pool: &'a SlotPool,
 }
+
+/// Reads the output that was found. `None` if there is none any more.
+type ReadOutput = Box<dyn FnOnce() -> Option<OutputContent> + Send>;
+
+/// Where an [`OutputReader`] has found the output of a request.
+pub(super) enum FoundOutput {
+    InMemory(ReadOutput),
+    /// On a disk, which may be slow or hang.
+    InFile(ReadOutput),
+}
+
+/// The right of an [`OutputReader`] to read from a file; there are few.
+pub(super) struct FileReadPermit(
+    #[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit,
+);
 
 impl OutputReader<'_> {
     /// Waits until the request has an answer. It waits for ever if a step writes nothing; the judicator can stop it.
@@ -74,104 +90,109 @@ impl OutputReader<'_> {
         }
     }
 
-    /// Reads the answer. `None` if there is none any more, because the step has ended since or is still to begin.
-    pub(super) async fn read(&self, read: &OutputRead) -> Option<OutputContent> {
+    /// Where the answer is. `None` if there is none any more, because the step has ended since or is still to begin.
+    pub(super) fn find(&self, read: &OutputRead) -> Option<FoundOutput> {
         let Some(attempt) = self.slot_pool.live_outputs.attempt(&read.attempt_id) else {
-            return Some(self.read_spooled(read).await);
+            return Some(self.find_spooled(read));
         };
         match attempt.step(read.at.source.step)? {
             StepOutput::NotBegun => None,
-            StepOutput::Running { live, run } => self.read_running(read, live, run).await,
+            StepOutput::Running { live, run } => find_running(read, live, run),
             StepOutput::Ended { stdout, stderr } => {
                 let EndedStream { output, file } = match read.at.source.stream {
                     StreamName::Stdout => stdout,
                     StreamName::Stderr => stderr,
                 };
                 let open = move || file.ok_or(io::ErrorKind::NotFound.into());
-                Some(self.read_ended(read, output, open).await)
+                Some(find_ended(read, output, open))
             }
         }
     }
 
-    async fn read_running(&self, read: &OutputRead, live: LiveOutput, run: u64) -> Option<OutputContent> {
-        let (stream, offset) = (sandbox_stream(read.at.source), read.at.offset);
-        let length = answer_length(live.captured(run, stream)?, offset);
-        if length == 0 {
-            return None;
-        }
-        let read_bytes = move || {
-            let mut bytes = vec![0; length];
-            let count = live.read_at(run, stream, offset, &mut bytes)?;
-            Ok(count.map(|count| truncated(bytes, count)))
-        };
-        // The head is in memory; the rest is in a file.
-        let bytes = match offset < STREAM_HEAD as u64 {
-            true => read_bytes(),
-            false => self.read_file(read_bytes).await,
-        };
-        match bytes {
-            Ok(bytes) => Some(content(bytes?)),
-            Err(error) => Some(on_error(&error)),
-        }
-    }
-
-    /// Reads from the result of an attempt that has ended.
-    async fn read_spooled(&self, read: &OutputRead) -> OutputContent {
+    /// Finds the result of an attempt that has ended.
+    fn find_spooled(&self, read: &OutputRead) -> FoundOutput {
         let SlotPool { spool, outgoing, .. } = self.slot_pool;
         let Some(output) = spool.captured_output(&read.attempt_id, read.at.source) else {
-            return OutputContent::Unknown;
+            return FoundOutput::known(OutputContent::Unknown);
         };
         let source = output.blob.and_then(|hash| outgoing.source(&hash));
         let open = move || match source {
             Some(source) => File::open(source.path).map(Arc::new),
             None => Err(io::ErrorKind::NotFound.into()),
         };
-        self.read_ended(read, output, open).await
+        find_ended(read, output, open)
     }
 
-    async fn read_ended(
-        &self,
-        read: &OutputRead,
-        output: CapturedOutput,
-        open: impl FnOnce() -> io::Result<Arc<File>> + Send + 'static,
-    ) -> OutputContent {
-        let offset = read.at.offset;
-        let length = answer_length(output.size, offset);
-        if length == 0 {
-            let truncated = output.truncated;
-            return OutputContent::Ended { truncated };
-        }
-        if let Ok(start) = usize::try_from(offset)
-            && start < output.head.len()
-        {
-            let end = output.head.len().min(start + length);
-            return OutputContent::Bytes(output.head.slice(start..end));
-        }
-        let read_bytes = move || {
-            let mut bytes = vec![0; length];
-            let count = open()?.read_at(&mut bytes, offset)?;
-            Ok(truncated(bytes, count))
-        };
-        match self.read_file(read_bytes).await {
-            Ok(bytes) => content(bytes),
-            Err(error) => on_error(&error),
-        }
-    }
-
-    /// Reads in a thread that may block. If the disk hangs, further reads wait without a thread.
-    async fn read_file<T: Send + 'static>(
-        &self,
-        read: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
+    /// Waits for the permit to read from a file. If the disk hangs, further reads wait here, without a thread.
+    pub(super) async fn file_permit(&self) -> Option<FileReadPermit> {
         let file_reads = self.slot_pool.live_outputs.file_reads.clone();
-        let permit = file_reads.acquire_owned().await.map_err(io::Error::other)?;
-        let reading = tokio::task::spawn_blocking(move || {
-            let read = read();
-            drop(permit);
-            read
-        });
-        reading.await.map_err(io::Error::other)?
+        file_reads.acquire_owned().await.ok().map(FileReadPermit)
     }
+}
+
+impl FoundOutput {
+    fn known(content: OutputContent) -> FoundOutput {
+        FoundOutput::InMemory(Box::new(|| Some(content)))
+    }
+}
+
+impl FileReadPermit {
+    /// Reads in a thread that may block, which keeps the permit until it has read.
+    pub(super) async fn read(self, read: ReadOutput) -> Option<OutputContent> {
+        let reading = tokio::task::spawn_blocking(move || {
+            let content = read();
+            drop(self);
+            content
+        });
+        let failed = |error| Some(on_error(&io::Error::other(error)));
+        reading.await.unwrap_or_else(failed)
+    }
+}
+
+fn find_running(read: &OutputRead, live: LiveOutput, run: u64) -> Option<FoundOutput> {
+    let (stream, offset) = (sandbox_stream(read.at.source), read.at.offset);
+    let length = answer_length(live.captured(run, stream)?, offset);
+    if length == 0 {
+        return None;
+    }
+    let read_bytes = Box::new(move || {
+        let mut bytes = vec![0; length];
+        match live.read_at(run, stream, offset, &mut bytes) {
+            Ok(count) => Some(content(truncated(bytes, count?))),
+            Err(error) => Some(on_error(&error)),
+        }
+    });
+    // The head is in memory; the rest is in a file.
+    Some(match offset < STREAM_HEAD as u64 {
+        true => FoundOutput::InMemory(read_bytes),
+        false => FoundOutput::InFile(read_bytes),
+    })
+}
+
+fn find_ended(
+    read: &OutputRead,
+    output: CapturedOutput,
+    open: impl FnOnce() -> io::Result<Arc<File>> + Send + 'static,
+) -> FoundOutput {
+    let offset = read.at.offset;
+    let length = answer_length(output.size, offset);
+    if length == 0 {
+        let truncated = output.truncated;
+        return FoundOutput::known(OutputContent::Ended { truncated });
+    }
+    if let Ok(start) = usize::try_from(offset)
+        && start < output.head.len()
+    {
+        let end = output.head.len().min(start + length);
+        return FoundOutput::known(OutputContent::Bytes(output.head.slice(start..end)));
+    }
+    FoundOutput::InFile(Box::new(move || {
+        let mut bytes = vec![0; length];
+        match open().and_then(|file| file.read_at(&mut bytes, offset)) {
+            Ok(count) => Some(content(truncated(bytes, count))),
+            Err(error) => Some(on_error(&error)),
+        }
+    }))
 }
 
 /// How many of the kept bytes an answer for this offset carries.

@@ -14,12 +14,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::OutputReader;
+use super::FILE_READS;
+use super::answer::{FoundOutput, OutputReader};
 use crate::now;
 use crate::slot_pool::SlotPool;
 
 /// How many answers may wait for a judicator that does not take them. The output of further requests is not read yet.
 const WAITING_ANSWERS: usize = 16;
+const _: () = assert!(
+    FILE_READS < WAITING_ANSWERS,
+    "hanging reads must not use up all answers"
+);
 /// The pauses before the executor connects again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -173,11 +178,22 @@ impl OutputServerSetup {
 async fn answer(reader: OutputReader<'_>, read: OutputRead, answers: &mpsc::Sender<OutputAnswer>) {
     loop {
         reader.wait_until_available(&read).await;
+        // Before the room for the answer: reads on a disk that hangs must leave room for output that is in memory.
+        let file_permit = match reader.find(&read) {
+            Some(FoundOutput::InFile(_)) => reader.file_permit().await,
+            Some(FoundOutput::InMemory(_)) | None => None,
+        };
         // Nothing is read before there is room, so that requests without room have no bytes in memory.
         let Ok(permit) = answers.reserve().await else {
             return;
         };
-        if let Some(content) = reader.read(&read).await {
+        let content = match (reader.find(&read), file_permit) {
+            (Some(FoundOutput::InMemory(read_output)), _) => read_output(),
+            (Some(FoundOutput::InFile(read_output)), Some(permit)) => permit.read(read_output).await,
+            // It is in a file only now, or it is no longer where it was.
+            (Some(FoundOutput::InFile(_)), None) | (None, _) => None,
+        };
+        if let Some(content) = content {
             return permit.send(OutputAnswer { id: read.id, content });
         }
     }
@@ -199,7 +215,68 @@ impl ReconnectPause {
 
 #[cfg(test)]
 mod tests {
+    use model::{
+        AttemptEnd, BlobHash, CapturedOutput, CompletedAttempt, Outcome, OutputPosition, OutputSource,
+        StepName, StreamName, TaskForm, TaskResult,
+    };
+
     use super::*;
+    use crate::fixtures;
+    use crate::slot_pool::tests::SlotPoolFixture;
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_on_a_hanging_disk_leave_room_for_output_in_memory() {
+        let fixture = SlotPoolFixture::new();
+        let slot_pool = &*fixture.slot_pool;
+        let attempt_id = fixtures::attempt_id(SessionId(uuid::Uuid::now_v7()));
+        let stdout = CapturedOutput {
+            size: 100,
+            blob: Some(BlobHash::of("missing")),
+            ..CapturedOutput::small("head")
+        };
+        let result = TaskResult {
+            execute: Some(Outcome {
+                stdout,
+                ..fixtures::outcome()
+            }),
+            ..TaskResult::default()
+        };
+        let complete = CompletedAttempt {
+            attempt_id,
+            form: TaskForm::CURRENT,
+            end: AttemptEnd::Result(result),
+        };
+        slot_pool.spool.add(complete, None, Duration::ZERO);
+        let request = |id, offset| OutputRead {
+            id,
+            attempt_id,
+            at: OutputPosition {
+                source: OutputSource::new(StepName::Execute, StreamName::Stdout),
+                offset,
+            },
+        };
+        // As if a thread read for each of them and the disk hung.
+        let file_reads = slot_pool.live_outputs.file_reads.clone();
+        let hanging = file_reads.acquire_many_owned(FILE_READS as u32).await.unwrap();
+        let (answers, mut answered) = mpsc::channel(WAITING_ANSWERS);
+        let reader = OutputReader { slot_pool };
+        let mut in_file: FuturesUnordered<_> = (0..2 * WAITING_ANSWERS as u64)
+            .map(|id| answer(reader, request(id, 50), &answers))
+            .collect();
+        assert!(in_file.next().now_or_never().is_none());
+        let in_memory = answer(reader, request(1000, 0), &answers);
+        let timeout = Duration::from_secs(60);
+        tokio::time::timeout(timeout, in_memory)
+            .await
+            .expect("room for an answer");
+        let first = answered.recv().await.expect("an answer");
+        assert_eq!(
+            (first.id, first.content),
+            (1000, OutputContent::Bytes("head".into()))
+        );
+        drop(hanging);
+        in_file.next().await.expect("the disk works again");
+    }
 
     #[test]
     fn pauses_grow_until_a_connection_lasts() {

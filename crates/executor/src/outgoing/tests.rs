@@ -23,6 +23,7 @@ impl OutgoingFixture {
     fn new(limit: u64) -> OutgoingFixture {
         let folder = tempfile::tempdir().unwrap();
         let outgoing = OutgoingFolder::open(folder.path().join("outgoing"), limit).unwrap();
+        outgoing.start_removals();
         OutgoingFixture { outgoing, folder }
     }
 
@@ -207,6 +208,7 @@ fn the_next_process_finds_the_files_that_its_results_name_and_removes_the_others
     );
     assert!(outgoing.reference(&[(kept, 5)]).is_none(), "another size");
     let files = outgoing.reference(&[(kept, 4), (damaged, 7), (kept, 4)]).unwrap();
+    outgoing.table().may_remove = true;
     outgoing.remove_unreferenced();
     assert!(!names(&folder).contains(&unnamed.to_string()));
     assert_eq!(outgoing.bytes(), 11);

@@ -36,6 +36,7 @@ impl ReportLoop {
         let is_spool_full = self.results_left_over
             || uploading.len() > MAX_UPLOADING
             || uploading_bytes > MAX_UPLOADING_BYTES;
+        self.look_for_room();
         let mut executing: Vec<_> = self.attempts.executing().collect();
         // The judicator releases an attempt that the report does not name.
         executing.extend(
@@ -49,7 +50,9 @@ impl ReportLoop {
         );
         executing.extend(uploading);
         let (vacant, intent) = match &self.stopping {
-            None if is_spool_full || self.slot_pool.reserve.is_low() => (0, ReportIntent::Stay),
+            None if is_spool_full || self.waits_for_room || self.slot_pool.reserve.is_low() => {
+                (0, ReportIntent::Stay)
+            }
             None => (
                 self.failure_backoff.limit_vacant(self.attempts.vacant(now)),
                 ReportIntent::Stay,
@@ -76,5 +79,18 @@ impl ReportLoop {
             intent,
             ..header
         }
+    }
+
+    /// Without room for its output and files, a task would block its slot and then lose them, so other executors run it.
+    fn look_for_room(&mut self) {
+        let has_room = self.slot_pool.has_room_for_task();
+        match (has_room, self.waits_for_room) {
+            (false, false) => tracing::warn!(
+                "too much output waits for its upload (executor.outgoing); taking no tasks until there is room"
+            ),
+            (true, true) => tracing::info!("there is room for output again; taking tasks"),
+            (true, false) | (false, true) => {}
+        }
+        self.waits_for_room = !has_room;
     }
 }

@@ -46,7 +46,7 @@ fn options(data: &Path) -> ExecutorOptions {
         keep_output: 1 << 20,
         keep_files: 1000,
         keep_bytes: 1 << 20,
-        outgoing_bytes: 1 << 20,
+        outgoing_bytes: 1 << 30,
         version: "test".into(),
         cells: None,
         warden: ("/bin/false".into(), Vec::new()),

@@ -25,14 +25,14 @@ impl SlotPool {
 }
 
 /// A [`SlotPool`] for tests, whose threads are not started, and the events that it sends.
-struct SlotPoolFixture {
-    slot_pool: Arc<SlotPool>,
+pub(crate) struct SlotPoolFixture {
+    pub(crate) slot_pool: Arc<SlotPool>,
     events: mpsc::UnboundedReceiver<(Instant, SlotEvent)>,
     _folder: tempfile::TempDir,
 }
 
 impl SlotPoolFixture {
-    fn new() -> SlotPoolFixture {
+    pub(crate) fn new() -> SlotPoolFixture {
         let folder = tempfile::tempdir().unwrap();
         let outgoing = OutgoingFolder::open(folder.path().join("outgoing"), 1 << 20).unwrap();
         let setup = SlotPoolSetup {
@@ -85,6 +85,24 @@ impl SlotPoolFixture {
         });
         ended.collect()
     }
+}
+
+/// An operator may allow larger outputs than the outgoing folder can hold.
+#[test]
+fn no_more_output_is_captured_than_can_be_kept() {
+    let mut fixture = SlotPoolFixture::new();
+    let outgoing = fixture.slot_pool.outgoing.limit();
+    let mut check = |keep_output: u64, output_limit: Option<u64>, expected: u64| {
+        let slot_pool = Arc::get_mut(&mut fixture.slot_pool).expect("no thread has it");
+        slot_pool.keep_output = keep_output;
+        assert_eq!(slot_pool.max_captured_bytes(output_limit), expected);
+    };
+    check(1000, None, 1000);
+    check(1000, Some(10), 10);
+    check(1000, Some(outgoing / 4), outgoing / 4);
+    check(1000, Some(500 << 30), outgoing / 4);
+    check(outgoing, None, outgoing);
+    check(outgoing, Some(500 << 30), outgoing);
 }
 
 #[test]

@@ -43,8 +43,8 @@ impl Spool {
                 entry.insert(SpooledEnd::new(*form, AttemptEnd::Broken(why.into())));
             }
         }
-        outgoing.remove_unreferenced_in_background();
         journal.rewrite(&table.all())?;
+        outgoing.start_removals();
         Spool::start(table, journal)
     }
 }

@@ -1,3 +1,5 @@
+mod results_with_files;
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc;
@@ -341,78 +343,6 @@ fn a_failed_write_is_retried_once_when_the_spool_is_closed() {
     check(1, 0);
     // A failing disk does not block the close.
     check(usize::MAX, 1);
-}
-
-#[test]
-fn a_result_with_files_waits_for_its_upload_and_keeps_its_files_across_restarts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("spool");
-    let files = outgoing(&path);
-    let spool = Spool::open(&path, &[], &files).unwrap();
-    let mut with_file = complete(b"head");
-    let mut references = OutgoingFiles::new(&files);
-    let blob = files.add_bytes(b"content", &mut references).unwrap();
-    if let AttemptEnd::Result(result) = &mut with_file.end {
-        result.files = vec![KeptFile {
-            path: WorkspacePath::new("out").unwrap(),
-            size: 7,
-            blob,
-            executable: true,
-        }];
-        result.files_left_out.add(9, LeftOutReason::NotRegular);
-    }
-    spool.add(with_file.clone(), Some(references), Duration::ZERO);
-    let attempt_id = with_file.attempt_id;
-    let check = |spool: &Spool| {
-        let batch = spool.next_batch(usize::MAX, usize::MAX);
-        assert_eq!(batch.complete, []);
-        let expected = ExecutingAttempt {
-            attempt_id,
-            status: Some(TaskStatus::Running),
-        };
-        assert_eq!(batch.uploading, [expected]);
-        assert_eq!(spool.uploads(), [(attempt_id, vec![blob])]);
-        spool.on_uploaded(&attempt_id);
-        assert_eq!(waiting(spool), std::slice::from_ref(&with_file));
-        assert!(!spool.has_uploads());
-    };
-    check(&spool);
-    spool.close(SOON);
-    drop(spool);
-    assert!(files.has_references(&blob), "the next process needs the file");
-    let spool = open(&path);
-    check(&spool);
-    acknowledge(&spool, &[attempt_id]);
-    assert_eq!(waiting(&spool), []);
-    assert_eq!(spool.uploads(), []);
-}
-
-#[test]
-fn long_output_in_the_journal_of_an_earlier_release_becomes_a_blob() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("spool");
-    let long: Vec<u8> = (0..200_000_u32).map(|number| number as u8).collect();
-    let of_earlier_release = complete(&long);
-    let (mut journal, _) = JournalFile::open(&path).unwrap();
-    journal.append(std::slice::from_ref(&of_earlier_release)).unwrap();
-    let files = outgoing(&path);
-    let spool = Spool::open(&path, &[], &files).unwrap();
-    assert_eq!(waiting(&spool), []);
-    spool.on_uploaded(&of_earlier_release.attempt_id);
-    let [
-        CompletedAttempt {
-            end: AttemptEnd::Result(result),
-            ..
-        },
-    ] = &waiting(&spool)[..]
-    else {
-        panic!("no result");
-    };
-    let stdout = result.outputs().next().unwrap();
-    assert_eq!(stdout.head, long[..CapturedOutput::MAX_HEAD]);
-    assert_eq!((stdout.size, stdout.truncated), (200_000, true));
-    let source = files.source(&stdout.blob.unwrap()).unwrap();
-    assert_eq!(std::fs::read(source.path).unwrap(), long);
 }
 
 #[test]

@@ -51,7 +51,13 @@ fn results_take_turns_and_few_uploads_run_at_once() {
     }
     assert_eq!(start_all(&mut queue, now), [hash(5)]);
     assert_eq!(queue.on_uploaded(hash(5)), [one]);
-    assert!(queue.blobs.is_empty() && queue.results.is_empty() && queue.large_turns.is_empty());
+    assert!(queue.blobs.is_empty() && queue.results.is_empty());
+    assert!(
+        queue
+            .large
+            .iter()
+            .all(|class| class.turns.is_empty() && class.running.is_empty())
+    );
 }
 
 #[test]
@@ -103,6 +109,51 @@ fn large_blobs_of_one_result_do_not_stop_other_results() {
     assert_eq!(start(&mut blocked), [hash(3)]);
     assert_eq!(blocked.on_uploaded(hash(11)), [two]);
     assert_eq!(start(&mut blocked), [hash(4)], "no other result waits");
+}
+
+/// On a slow line four uploads of 256 MiB take hours.
+#[test]
+fn a_blob_does_not_wait_for_much_larger_ones() {
+    const MIB: u64 = 1 << 20;
+    let size_of = |hash: &BlobHash| match hash.0[0] {
+        0..10 => 256 * MIB,
+        10..20 => 2 * MIB,
+        20..30 => 40 * MIB,
+        30..40 => 1 << 40,
+        _ => 1,
+    };
+    let now = Instant::now();
+    let start = |queue: &mut UploadQueue| {
+        let mut started: Vec<_> = std::iter::from_fn(|| queue.next_upload(now, size_of))
+            .map(|(hash, _)| hash.0[0])
+            .collect();
+        started.sort_unstable();
+        started
+    };
+    let results: Vec<[u8; 1]> = (0..8).map(|number| [number]).collect();
+    let large: Vec<_> = results.iter().map(|blobs| (attempt_id(), &blobs[..])).collect();
+    let mut queue = queue(&large);
+    assert_eq!(start(&mut queue), [0, 1, 2, 3]);
+    let neighbour = attempt_id();
+    for (attempt_id, blobs) in [
+        (neighbour, &[10][..]),
+        (attempt_id(), &[20, 21, 22, 23, 24]),
+        (attempt_id(), &[30, 40]),
+    ] {
+        queue.add(attempt_id, blobs.iter().copied().map(hash));
+    }
+    for unchecked in queue.take_unchecked(usize::MAX, now) {
+        queue.on_checked(unchecked, false);
+    }
+    assert_eq!(start(&mut queue), [10, 20, 21, 22, 23, 30, 40]);
+    assert_eq!(queue.on_uploaded(hash(10)), [neighbour]);
+    assert_eq!(
+        start(&mut queue),
+        [] as [u8; 0],
+        "each class has four uploads at most"
+    );
+    queue.on_uploaded(hash(1));
+    assert_eq!(start(&mut queue), [4]);
 }
 
 #[test]
@@ -171,7 +222,7 @@ fn an_upload_that_nobody_needs_is_cancelled_and_may_be_needed_again() {
     assert_eq!(start_all(&mut queue, now), [hash(1)]);
     queue.remove(&two);
     queue.on_cancelled(hash(1));
-    assert!(queue.blobs.is_empty() && queue.large_uploads.is_empty());
+    assert!(queue.blobs.is_empty() && queue.large.iter().all(|class| class.running.is_empty()));
 }
 
 #[test]
@@ -214,6 +265,25 @@ fn one_blob_that_fails_does_not_stop_the_others() {
     assert_eq!(queue.wakes_at(now), Some(now + FIRST_PAUSE * 2));
     assert_eq!(queue.on_uploaded(hash(12)), []);
     assert_eq!(queue.on_uploaded(hash(13)), [two]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_given_up_after_some_tries_and_stops_no_other() {
+    let mut now = Instant::now();
+    let (one, two) = (attempt_id(), attempt_id());
+    let mut queue = queue(&[(one, &[1]), (two, &[11, 12])]);
+    assert_eq!(start_all(&mut queue, now), [1, 11, 12].map(hash));
+    for _ in 1..MAX_READ_FAILURES {
+        assert!(queue.on_unreadable(hash(1), now));
+        assert_eq!(start_all(&mut queue, now), [], "it is not read again at once");
+        assert!(!queue.is_paused(now), "other uploads may start");
+        now = queue.wakes_at(now).expect("another try");
+        assert_eq!(start_all(&mut queue, now), [hash(1)]);
+    }
+    assert!(!queue.on_unreadable(hash(1), now));
+    assert_eq!(queue.on_lost(hash(1)), [one]);
+    assert_eq!(queue.on_uploaded(hash(11)), []);
+    assert_eq!(queue.on_uploaded(hash(12)), [two]);
 }
 
 #[test]

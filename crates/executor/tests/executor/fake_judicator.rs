@@ -8,11 +8,12 @@ use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, ExecutorName, ExecutorState, FollowRequest,
     GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, OutputRequest, Page, Report, ReportAnswer,
-    ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery, UnixTime,
+    ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupStateStream, HintStream,
-    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks,
 };
 use tokio::sync::mpsc;
 
@@ -132,7 +133,11 @@ impl Calls for FakeTestJudicator {
         unreachable!()
     }
 
-    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+    async fn retry_group(
+        &self,
+        _: GroupKey,
+        _: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
         unreachable!()
     }
 

@@ -171,6 +171,7 @@ mod tests {
                 (TaskStatus::Pending, 1),
             ]
             .into(),
+            unknown: 0,
             reasons: [(OutcomeReason::TimeLimit, 1)].into(),
             add_time: UnixTime(0),
             last_finish: Some(UnixTime(30_000_000)),

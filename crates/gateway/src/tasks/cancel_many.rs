@@ -56,14 +56,15 @@ pub(crate) async fn cancel_many(
 /// Cancels all tasks that match. One call to a judicator cancels a limited number.
 pub(crate) async fn cancel_matching(
     gateway: &Gateway,
-    query: TaskQuery,
+    mut query: TaskQuery,
 ) -> Result<CancelledTasks, RequestError> {
     let began = Instant::now();
     let mut cancelled = 0;
     loop {
         let answer = gateway.calls.cancel_matching(query.clone()).await?;
         cancelled += answer.cancelled;
-        if !answer.more {
+        query.after = answer.next;
+        if query.after.is_none() {
             return Ok(CancelledTasks { cancelled });
         }
         if began.elapsed() > MAX_CHANGE_TIME {
@@ -74,21 +75,22 @@ pub(crate) async fn cancel_matching(
 
 #[cfg(test)]
 mod tests {
-    use model::UserName;
+    use model::{UnixTime, UserName};
     use rpc::CancelledTasks as Answer;
 
     use super::*;
-    use crate::fake_calls::{FakeCalls, gateway};
+    use crate::fake_calls::{FakeCalls, gateway, task_id};
 
     #[tokio::test]
-    async fn calls_are_repeated_until_no_task_matches() {
+    async fn calls_continue_until_all_tasks_were_examined() {
         let calls = Arc::new(FakeCalls::default());
-        let answer = |cancelled, more| Answer { cancelled, more };
+        let cursor = |time| Some(TaskQuery::default().cursor_at(UnixTime(time), task_id()));
+        let answer = |cancelled, next| Answer { cancelled, next };
         calls.cancel_answers.lock().unwrap().extend([
-            answer(1000, true),
-            answer(0, true),
-            answer(7, false),
-            answer(1, false),
+            answer(1000, cursor(9)),
+            answer(0, cursor(8)),
+            answer(7, None),
+            answer(1, None),
         ]);
         let (gateway, _) = gateway(calls.clone());
         let uri = Uri::from_static("/api/v1/tasks?label=a:b&status=pending");
@@ -99,7 +101,9 @@ mod tests {
         assert_eq!(cancelled.cancelled, 1007);
         // A caller with a token reaches their own tasks only.
         let queries = std::mem::take(&mut *calls.cancel_queries.lock().unwrap());
-        assert_eq!(queries.len(), 3);
+        // Each call continues where the one before has ended.
+        let positions: Vec<_> = queries.iter().map(|query| query.after).collect();
+        assert_eq!(positions, [None, cursor(9), cursor(8)]);
         assert!(
             queries
                 .iter()

@@ -20,6 +20,7 @@ impl Judicator {
         offset: Option<u64>,
         bytes: ByteStream,
     ) -> Result<u64, CallError> {
+        let may_be_kept = offset.is_some();
         let reception = self.partial_uploads.begin(hash, offset).await?;
         let reception = self.receive(reception, bytes).await?;
         let size = reception.size();
@@ -35,6 +36,9 @@ impl Judicator {
             }
             return Err(call_error(error));
         }
+        if may_be_kept && complete.is_temporary() {
+            self.partial_uploads.remove_kept(hash).await;
+        }
         self.blobs_changed.notify_one();
         Ok(size)
     }
@@ -49,7 +53,7 @@ impl Judicator {
                 chunk = bytes.next() => chunk,
                 () = reception.yields() => {
                     let why = "another caller continues this upload, which made no progress";
-                    return Err(CallError::Unavailable(why.into()));
+                    return Err(CallError::Busy(why.into()));
                 }
             };
             let Some(chunk) = chunk else {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use model::{InvalidField, SortOrder, TaskQuery, TaskStatus};
+use model::{InvalidField, SearchCursor, SortOrder, TaskQuery, TaskStatus};
 use rpc::{CallError, CancelledTasks};
 use store::MAX_CANCELLED_AT_ONCE;
 use tokio::time::Instant;
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use crate::Judicator;
 use crate::error::call_error;
 
-/// One call ends after this many tasks or this time, whichever comes first. The caller repeats it.
+/// One call ends after this many tasks or this time, whichever comes first, and with the page that it is at. A search for a
+/// page takes a few seconds at most, so that the answer is in time. The caller continues with another call.
 const MAX_TASKS: u64 = 5000;
 const MAX_TIME: Duration = Duration::from_secs(2);
 
@@ -22,12 +23,13 @@ impl Judicator {
         }
         let mut answer = CancelledTasks {
             cancelled: 0,
-            more: false,
+            next: None,
         };
         let statuses = open_statuses(&query.statuses);
         if statuses.is_empty() {
             return Ok(answer);
         }
+        let continues = query.after;
         let mut query = TaskQuery {
             statuses,
             order: SortOrder::Newest,
@@ -35,26 +37,40 @@ impl Judicator {
             after: None,
             ..query
         };
+        query.after = continues.map(|cursor| query.cursor_at(cursor.add_time, cursor.id));
         let begun = Instant::now();
         loop {
-            let page = self.store.search(query.clone()).await.map_err(call_error)?;
-            let ids: Vec<_> = page.tasks.iter().map(|task| task.id).collect();
-            if !ids.is_empty() {
-                answer.cancelled += self.store.cancel_many(ids).await.map_err(call_error)?;
+            match self.cancel_page(&query).await {
+                Ok((cancelled, next)) => {
+                    answer.cancelled += cancelled;
+                    answer.next = next;
+                }
+                // The call that continues here returns the error. This one has a count to return.
+                Err(error) if answer.cancelled > 0 => {
+                    tracing::debug!(%error, "could not cancel all matching tasks");
+                    return Ok(answer);
+                }
+                Err(error) => return Err(error),
             }
-            query.after = page.next;
-            // A call that has cancelled nothing yet goes on, because its repetition would begin with the same tasks.
+            query.after = answer.next;
             let is_long = answer.cancelled >= MAX_TASKS || begun.elapsed() >= MAX_TIME;
-            answer.more = query.after.is_some();
-            if !answer.more || (is_long && answer.cancelled > 0) {
-                tracing::debug!(
-                    cancelled = answer.cancelled,
-                    more = answer.more,
-                    "cancelled matching tasks"
-                );
+            if query.after.is_none() || is_long {
+                let more = answer.next.is_some();
+                tracing::debug!(cancelled = answer.cancelled, more, "cancelled matching tasks");
                 return Ok(answer);
             }
         }
+    }
+
+    /// Returns how many tasks it has cancelled, and where the next page begins.
+    async fn cancel_page(&self, query: &TaskQuery) -> Result<(u64, Option<SearchCursor>), CallError> {
+        let page = self.store.search(query.clone()).await.map_err(call_error)?;
+        let ids: Vec<_> = page.tasks.iter().map(|task| task.id).collect();
+        let cancelled = match ids.is_empty() {
+            true => 0,
+            false => self.store.cancel_many(ids).await.map_err(call_error)?,
+        };
+        Ok((cancelled, page.next))
     }
 }
 

@@ -9,15 +9,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::Judicator;
 use crate::error::call_error;
-use crate::group_watchers::GroupWatcher;
+use crate::group_watchers::{GroupWatcher, REREAD_AFTER};
 
-/// The shortest time between two reads of a group by one waiting call. A group may change thousands of times in a second.
-const WAIT_PAUSE: Duration = Duration::from_millis(100);
-/// The same for a call that streams the states.
+/// The shortest time between two states of a group in a stream.
 const EVENTS_PAUSE: Duration = Duration::from_millis(250);
-/// A primary that was elected a moment ago may show an earlier state than the last event. So a group is read again after
-/// this time without an event.
-const REREAD_AFTER: Duration = Duration::from_secs(5);
 
 impl Judicator {
     pub(super) async fn on_group(
@@ -27,14 +22,19 @@ impl Judicator {
     ) -> Result<GroupState, CallError> {
         let mut follower = self.follow_group(key);
         let deadline = Instant::now() + wait.unwrap_or_default();
-        loop {
-            let state = follower.read().await?;
-            if state.is_done() || Instant::now() >= deadline {
-                return Ok(state);
-            }
-            // Afterwards the state is read once more, also when the wait is over.
-            let _ = timeout_at(deadline, follower.changed(WAIT_PAUSE)).await;
+        let mut state = follower.read().await?;
+        while !state.is_done() && Instant::now() < deadline {
+            let next = async {
+                follower.changed().await;
+                follower.read_shared().await
+            };
+            state = match timeout_at(deadline, next).await {
+                Ok(state) => state?,
+                // The wait is over.
+                Err(_) => follower.read().await?,
+            };
         }
+        Ok(state)
     }
 
     pub(super) async fn on_groups(&self, query: GroupQuery) -> Result<GroupPage, CallError> {
@@ -50,8 +50,9 @@ impl Judicator {
         let rest = futures::stream::unfold(last, |last| async move {
             let (mut follower, last) = last?;
             loop {
-                follower.changed(EVENTS_PAUSE).await;
-                match follower.read().await {
+                follower.changed().await;
+                sleep_until(follower.read_at + EVENTS_PAUSE).await;
+                match follower.read_shared().await {
                     Ok(state) if state == last => {}
                     Ok(state) => {
                         let next = (!state.is_done()).then(|| (follower, state.clone()));
@@ -83,16 +84,31 @@ struct GroupFollower {
 }
 
 impl GroupFollower {
+    /// Reads for this call alone, at once. It sees everything that was committed before.
     async fn read(&mut self) -> Result<GroupState, CallError> {
         self.read_at = Instant::now();
-        let state = self.store.group(self.key.clone()).await.map_err(call_error)?;
-        state.ok_or_else(|| CallError::NoGroup(self.key.clone()))
+        read_group(&*self.store, &self.key).await
+    }
+
+    /// The state after a change, which one call reads for all that wait for the group.
+    async fn read_shared(&mut self) -> Result<GroupState, CallError> {
+        let (store, key) = (&*self.store, &self.key);
+        let read = self
+            .watcher
+            .read_shared(async || read_group(store, key).await)
+            .await;
+        self.read_at = read.at;
+        read.state
     }
 
     /// Waits until the group should be read again.
-    async fn changed(&mut self, pause: Duration) {
+    async fn changed(&mut self) {
         // Without an event in time it is read, too.
         let _ = timeout_at(self.read_at + REREAD_AFTER, self.watcher.changed()).await;
-        sleep_until(self.read_at + pause).await;
     }
+}
+
+async fn read_group(store: &dyn TaskStore, key: &GroupKey) -> Result<GroupState, CallError> {
+    let state = store.group(key.clone()).await.map_err(call_error)?;
+    state.ok_or_else(|| CallError::NoGroup(key.clone()))
 }

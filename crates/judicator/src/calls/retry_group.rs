@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream};
-use model::{GroupKey, SortOrder, Task, TaskId, TaskQuery, TaskStatus, UnixTime};
-use rpc::{CallError, RetriedTasks};
+use futures::{StreamExt, stream};
+use model::{GroupKey, SearchCursor, SortOrder, Task, TaskId, TaskQuery, TaskStatus, UnixTime};
+use rpc::{CallError, GroupRetryProgress, RetriedTasks};
 use sha2::{Digest, Sha256};
 use store::NewTaskRecord;
 use tokio::time::Instant;
@@ -12,9 +12,10 @@ use uuid::Builder;
 use crate::Judicator;
 use crate::error::call_error;
 
-/// One call ends after this many tasks or this time, whichever comes first. The caller repeats it.
+/// One call ends after this many tasks or this time, whichever comes first, and with the page that it is at. The caller
+/// continues with another call.
 const MAX_TASKS: usize = 10_000;
-const MAX_TIME: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(2);
 /// The tasks that are added together: at most this many, with about this many bytes in their files.
 const BATCH_TASKS: usize = 100;
 const BATCH_BYTES: u64 = 4 << 20;
@@ -25,14 +26,18 @@ impl Judicator {
     pub(super) async fn on_retry_group(
         &self,
         key: GroupKey,
-        until: Option<UnixTime>,
+        continues: Option<GroupRetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
         if self.store.group(key.clone()).await.map_err(call_error)?.is_none() {
             return Err(CallError::NoGroup(key));
         }
-        let until = match until {
-            Some(until) => Some(until),
-            None => self.after_newest(&key).await?,
+        let (until, after) = match continues {
+            Some(GroupRetryProgress { until, after }) => (Some(until), after),
+            None => (self.after_newest(&key).await?, None),
+        };
+        let mut ids = Vec::new();
+        let Some(until) = until else {
+            return Ok(RetriedTasks { ids, next: None });
         };
         let mut query = TaskQuery {
             user: Some(key.user),
@@ -44,41 +49,51 @@ impl Judicator {
                 TaskStatus::Cancelled,
             ],
             retried: Some(false),
-            until,
+            until: Some(until),
             order: SortOrder::Oldest,
             limit: BATCH_TASKS,
             ..TaskQuery::default()
         };
+        query.after = after.map(|cursor| query.cursor_at(cursor.add_time, cursor.id));
         let begun = Instant::now();
-        let mut ids = Vec::new();
-        // A new task may fail before this call reaches it. It is not retried in the same call, also if it has the same time
-        // as the newest one before.
-        let mut own = HashSet::new();
         loop {
-            let page = self.store.search(query.clone()).await.map_err(call_error)?;
-            let failed = page.tasks.iter().map(|task| task.id);
-            let failed: Vec<_> = failed.filter(|id| !own.contains(id)).collect();
-            let is_bounded = ids.len() >= MAX_TASKS || begun.elapsed() >= MAX_TIME;
-            // A call that has retried nothing yet goes on, because its repetition would begin with the same tasks.
-            if !failed.is_empty() && is_bounded && !ids.is_empty() {
-                return Ok(RetriedTasks {
-                    ids,
-                    more: true,
+            let after = match self.retry_page(&query, &mut ids).await {
+                Ok(next) => next,
+                // The call that continues here returns the error. This one has ids to return, which are known to nobody else.
+                Err(error) if !ids.is_empty() => {
+                    tracing::debug!(%error, "could not retry all tasks of the group");
+                    let after = query.after;
+                    let next = Some(GroupRetryProgress { until, after });
+                    return Ok(RetriedTasks { ids, next });
+                }
+                Err(error) => return Err(error),
+            };
+            query.after = after;
+            let is_long = ids.len() >= MAX_TASKS || begun.elapsed() >= MAX_TIME;
+            if after.is_none() || is_long {
+                let next = after.map(|cursor| GroupRetryProgress {
                     until,
+                    after: Some(cursor),
                 });
-            }
-            let added = self.retry_each(failed).await?;
-            own.extend(added.iter().copied());
-            ids.extend(added);
-            query.after = page.next;
-            if query.after.is_none() {
-                return Ok(RetriedTasks {
-                    ids,
-                    more: false,
-                    until,
-                });
+                return Ok(RetriedTasks { ids, next });
             }
         }
+    }
+
+    /// Retries one page of tasks and appends the new ids. Returns where the next page begins.
+    async fn retry_page(
+        &self,
+        query: &TaskQuery,
+        ids: &mut Vec<TaskId>,
+    ) -> Result<Option<SearchCursor>, CallError> {
+        let page = self.store.search(query.clone()).await.map_err(call_error)?;
+        // A new task may fail before this call reaches it. It is not retried in the same call, also if it has the same time
+        // as the newest one before.
+        let own: HashSet<_> = ids.iter().copied().collect();
+        let failed = page.tasks.iter().map(|task| task.id);
+        let failed = failed.filter(|id| !own.contains(id)).collect();
+        self.retry_each(failed, ids).await?;
+        Ok(page.next)
     }
 
     /// The first time after the newest task of the group was added. `None` if the group has no task any more.
@@ -95,28 +110,89 @@ impl Judicator {
         Ok(newest.map(|task| UnixTime(task.add_time.0 + 1)))
     }
 
-    /// Returns the ids of the new tasks.
-    async fn retry_each(&self, failed: Vec<TaskId>) -> Result<Vec<TaskId>, CallError> {
-        let reads = failed.into_iter().map(|id| self.store.get(id));
-        let mut tasks = stream::iter(reads).buffered(READS_AT_ONCE);
-        let (mut ids, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while let Some(task) = tasks.try_next().await.map_err(call_error)? {
-            // Retention may have removed it meanwhile.
-            let Some(task) = task else { continue };
+    /// Appends the ids of the new tasks, as soon as these are added. Skips tasks that cannot be retried.
+    async fn retry_each(&self, failed: Vec<TaskId>, ids: &mut Vec<TaskId>) -> Result<(), CallError> {
+        let read = |id| async move { (id, self.store.get(id).await) };
+        let mut tasks = stream::iter(failed.into_iter().map(read)).buffered(READS_AT_ONCE);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some((id, task)) = tasks.next().await {
+            let task = match task.map_err(call_error) {
+                Ok(Some(task)) => task,
+                // Retention may have removed it meanwhile.
+                Ok(None) => continue,
+                Err(error) => {
+                    skip_if_damaged(id, error)?;
+                    continue;
+                }
+            };
             let new_id = repeated_id(&task);
             let record = self.retry_record(task, new_id);
             bytes += inline_bytes(&record);
-            ids.push(new_id);
             batch.push(record);
             if bytes >= BATCH_BYTES {
-                self.add_retries(std::mem::take(&mut batch)).await?;
+                self.add_retry_batch(std::mem::take(&mut batch), ids).await?;
                 bytes = 0;
             }
         }
-        if !batch.is_empty() {
-            self.add_retries(batch).await?;
+        self.add_retry_batch(batch, ids).await
+    }
+
+    async fn add_retry_batch(
+        &self,
+        batch: Vec<NewTaskRecord>,
+        ids: &mut Vec<TaskId>,
+    ) -> Result<(), CallError> {
+        if batch.is_empty() {
+            return Ok(());
         }
-        Ok(ids)
+        let new_ids: Vec<_> = batch.iter().map(|record| record.id).collect();
+        match self.add_retries(batch.clone()).await {
+            Ok(()) => {
+                ids.extend(new_ids);
+                return Ok(());
+            }
+            Err(error) if !is_about_one_task(&error) => return Err(error),
+            Err(_) => {}
+        }
+        // The store adds all or none, so each is added by itself to find those that it refuses.
+        for record in batch {
+            let (new_id, failed) = (record.id, record.spec.retry_of.unwrap_or(record.id));
+            match self.add_retries(vec![record]).await {
+                Ok(()) => ids.push(new_id),
+                Err(error) => skip_if_damaged(failed, error)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Logs that the task is not retried, if the error is about this task only. Otherwise returns the error.
+fn skip_if_damaged(task: TaskId, error: CallError) -> Result<(), CallError> {
+    if !is_about_one_task(&error) {
+        return Err(error);
+    }
+    tracing::warn!(%task, %error, "could not retry a task of a group; skipping it");
+    Ok(())
+}
+
+/// Whether the task itself cannot be read, or its repetition cannot be added. Others can.
+fn is_about_one_task(error: &CallError) -> bool {
+    match error {
+        CallError::NoTask(_)
+        | CallError::NotDone(_)
+        | CallError::NewerForm(_)
+        | CallError::NoBlob(_)
+        | CallError::DamagedBlob(_)
+        | CallError::Unreadable(_)
+        | CallError::Conflict(_)
+        | CallError::Invalid(_) => true,
+        CallError::NoGroup(_)
+        | CallError::WrongHash { .. }
+        | CallError::TooLarge { .. }
+        | CallError::Busy(_)
+        | CallError::Unavailable(_)
+        | CallError::Full(_)
+        | CallError::Internal(_) => false,
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::output_connection::OutputConnection;
+use super::ring_budget::RingReservation;
 use super::stream_ring::{RingPiece, StreamRing, StreamTail};
 
 /// The pause before an executor is asked again that did not know the attempt: it may not have received it yet.
@@ -35,6 +36,7 @@ pub(super) struct FollowedStream {
 /// The state that the followers of an output stream share with its reader.
 struct FollowedState {
     ring: StreamRing,
+    reservation: RingReservation,
     followers: usize,
     /// Whether a follower has waited at the end of the ring since the last bytes came.
     is_wanted: bool,
@@ -68,7 +70,7 @@ impl StreamFollower {
         let key = (attempt_id, at.source);
         let mut streams = connection.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = streams.entry(key).or_insert_with(|| {
-            let stream = FollowedStream::new(at.offset);
+            let stream = FollowedStream::new(at.offset, connection.ring_budget.reservation());
             let reader = stream
                 .clone()
                 .read_while_followed(connection.clone(), attempt_id, at.source);
@@ -100,8 +102,8 @@ impl StreamFollower {
                 RingPiece::Bytes(bytes) => return StreamPiece::Bytes(bytes),
                 RingPiece::Ended(StreamTail { truncated }) => return StreamPiece::Ended { truncated },
                 RingPiece::Behind => {
-                    if let Some(bytes) = self.read_behind(offset).await {
-                        return StreamPiece::Bytes(bytes);
+                    if let Some(piece) = self.read_behind(offset).await {
+                        return piece;
                     }
                 }
                 RingPiece::NotYet => {
@@ -116,7 +118,7 @@ impl StreamFollower {
     ///
     /// In a task of its own, which ends with the caller: a follower whose client does not read is not polled, and would
     /// otherwise hold a permit that others wait for.
-    async fn read_behind(&self, offset: u64) -> Option<Bytes> {
+    async fn read_behind(&self, offset: u64) -> Option<StreamPiece> {
         let (connection, attempt_id) = (self.connection.clone(), self.attempt_id);
         let at = OutputPosition {
             source: self.source,
@@ -128,9 +130,10 @@ impl StreamFollower {
             timeout(OWN_READ_TIMEOUT, connection.read(attempt_id, at)).await
         });
         match reading.join_next().await {
-            Some(Ok(Ok(OutputContent::Bytes(bytes)))) => Some(bytes),
+            Some(Ok(Ok(OutputContent::Bytes(bytes)))) => Some(StreamPiece::Bytes(bytes)),
+            Some(Ok(Ok(OutputContent::Ended { truncated }))) => Some(StreamPiece::Ended { truncated }),
             // The executor has forgotten the attempt. The task is done, or will be tried again.
-            _ => {
+            Some(Ok(Ok(OutputContent::Unknown) | Err(_)) | Err(_)) | None => {
                 sleep(MAX_PAUSE).await;
                 None
             }
@@ -155,10 +158,11 @@ impl Drop for StreamFollower {
 }
 
 impl FollowedStream {
-    fn new(offset: u64) -> Arc<FollowedStream> {
+    fn new(offset: u64, reservation: RingReservation) -> Arc<FollowedStream> {
         Arc::new(FollowedStream {
             state: Mutex::new(FollowedState {
                 ring: StreamRing::starting_at(offset),
+                reservation,
                 followers: 0,
                 is_wanted: false,
                 moves: 0,
@@ -180,6 +184,11 @@ impl FollowedStream {
 
     fn piece_at(&self, offset: u64) -> RingPiece {
         let mut state = self.lock();
+        // The only follower does not need what it has read. One that comes later reads it for itself.
+        if state.followers == 1 {
+            state.ring.forget_before(offset);
+            state.return_unused();
+        }
         let piece = state.ring.piece_at(offset);
         if piece == RingPiece::NotYet && !state.is_wanted {
             state.is_wanted = true;
@@ -230,7 +239,7 @@ impl FollowedStream {
                 }
                 content => pause = self.on_content(content, moves),
             }
-            if self.lock().ring.has_ended() {
+            if self.lock().ring.is_complete() {
                 return;
             }
         }
@@ -253,7 +262,7 @@ impl FollowedStream {
         let mut state = self.lock();
         if state.moves == moves {
             match content {
-                OutputContent::Bytes(bytes) => state.ring.push(&bytes),
+                OutputContent::Bytes(bytes) => state.push(&bytes),
                 OutputContent::Ended { truncated } => state.ring.on_ended(StreamTail { truncated }),
                 OutputContent::Unknown => {}
             }
@@ -265,6 +274,20 @@ impl FollowedStream {
 
     fn lock(&self) -> MutexGuard<'_, FollowedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FollowedState {
+    /// Appends bytes to the ring, which gets as much room as the budget allows.
+    fn push(&mut self, bytes: &[u8]) {
+        let wanted = (self.ring.len() + bytes.len()).min(StreamRing::CAPACITY);
+        let capacity = self.reservation.resize(wanted);
+        self.ring.push(bytes, capacity);
+        self.return_unused();
+    }
+
+    fn return_unused(&mut self) {
+        self.reservation.resize(self.ring.len());
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::followed_stream::FollowedStream;
+use super::ring_budget::RingBudget;
 
 /// How many followers that are behind their ring may read at the same time.
 const OWN_READS: usize = 8;
@@ -28,6 +29,7 @@ pub(crate) struct OutputConnection {
     pub(super) streams: Mutex<HashMap<(AttemptId, OutputSource), Arc<FollowedStream>>>,
     pub(super) own_reads: Semaphore,
     pub(super) shared_reads: Semaphore,
+    pub(super) ring_budget: Arc<RingBudget>,
     closed: CancellationToken,
 }
 
@@ -46,7 +48,10 @@ struct OpenRead<'a> {
 
 impl OutputConnection {
     /// Returns the requests to the executor. The answers are handled while somebody polls the requests.
-    pub(super) fn open(answers: OutputAnswerStream) -> (Arc<OutputConnection>, OutputRequestStream) {
+    pub(super) fn open(
+        answers: OutputAnswerStream,
+        ring_budget: Arc<RingBudget>,
+    ) -> (Arc<OutputConnection>, OutputRequestStream) {
         let (sender, mut receiver) = mpsc::channel(WAITING_REQUESTS);
         let connection = Arc::new(OutputConnection {
             requests: sender,
@@ -54,6 +59,7 @@ impl OutputConnection {
             streams: Mutex::default(),
             own_reads: Semaphore::new(OWN_READS),
             shared_reads: Semaphore::new(SHARED_READS),
+            ring_budget,
             closed: CancellationToken::new(),
         });
         let requests = stream::poll_fn(move |context| receiver.poll_recv(context));

@@ -10,8 +10,7 @@ pub(super) struct StreamRing {
     start: u64,
     end: u64,
     chunks: VecDeque<Bytes>,
-    /// Whether bytes or the end of the stream have been read at `end`. Until then `start` is only what a follower has asked
-    /// for, and the stream may be shorter.
+    /// Whether bytes have been read. Until then `start` is only what a follower has asked for, and the stream may be shorter.
     is_confirmed: bool,
     ended: Option<StreamTail>,
 }
@@ -52,18 +51,34 @@ impl StreamRing {
         self.end
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_some()
+    /// How many bytes the ring has.
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.end - self.start).unwrap_or(usize::MAX)
     }
 
-    /// A follower begins at this offset. If nothing has been read yet, the reader has to begin there. Returns whether the
-    /// place of the reader has changed.
+    /// Whether the stream was read to its end, so that the place of the reader never changes again.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_confirmed && self.ended.is_some()
+    }
+
+    /// A follower begins at this offset. If no bytes have been read yet, the reader has to begin there, also when the stream
+    /// has ended before the place where another follower began. Returns whether the place of the reader has changed.
     pub(super) fn on_follower(&mut self, offset: u64) -> bool {
         let moves = !self.is_confirmed && offset < self.start;
         if moves {
             (self.start, self.end) = (offset, offset);
+            self.ended = None;
         }
         moves
+    }
+
+    /// Drops the chunks before this offset, which no follower needs any more.
+    pub(super) fn forget_before(&mut self, offset: u64) {
+        while let Some(oldest) = self.chunks.front()
+            && self.start + oldest.len() as u64 <= offset
+        {
+            self.drop_oldest();
+        }
     }
 
     pub(super) fn piece_at(&self, offset: u64) -> RingPiece {
@@ -88,8 +103,8 @@ impl StreamRing {
         RingPiece::Behind
     }
 
-    /// Appends bytes that were read at the end.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    /// Appends bytes that were read at the end, and drops the oldest chunks beyond the capacity.
+    pub(super) fn push(&mut self, bytes: &[u8], capacity: usize) {
         self.is_confirmed = true;
         self.end += bytes.len() as u64;
         // The bytes are copied, because they may share memory with a larger message.
@@ -102,18 +117,19 @@ impl StreamRing {
             }
             _ => self.chunks.push_back(Bytes::copy_from_slice(bytes)),
         }
-        while self.end - self.start > StreamRing::CAPACITY as u64 {
-            let Some(oldest) = self.chunks.pop_front() else {
-                break;
-            };
-            self.start += oldest.len() as u64;
+        while self.len() > capacity && !self.chunks.is_empty() {
+            self.drop_oldest();
         }
     }
 
     /// The stream has no bytes at the end of the ring, and never will.
     pub(super) fn on_ended(&mut self, tail: StreamTail) {
-        self.is_confirmed = true;
         self.ended = Some(tail);
+    }
+
+    fn drop_oldest(&mut self) {
+        let length = self.chunks.pop_front().map_or(0, |oldest| oldest.len());
+        self.start += length as u64;
     }
 }
 
@@ -131,8 +147,8 @@ mod tests {
     #[test]
     fn followers_find_their_place() {
         let mut ring = StreamRing::starting_at(10);
-        ring.push(b"abc");
-        ring.push(b"de");
+        ring.push(b"abc", StreamRing::CAPACITY);
+        ring.push(b"de", StreamRing::CAPACITY);
         assert_eq!((text(&ring, 10), text(&ring, 14)), ("abcde".into(), "e".into()));
         assert_eq!(ring.piece_at(15), RingPiece::NotYet);
         assert_eq!(ring.piece_at(99), RingPiece::NotYet);
@@ -150,7 +166,7 @@ mod tests {
         let mut ring = StreamRing::default();
         let chunk = vec![7; 64 << 10];
         for _ in 0..100 {
-            ring.push(&chunk);
+            ring.push(&chunk, StreamRing::CAPACITY);
         }
         assert_eq!(ring.end(), 100 * (64 << 10));
         assert_eq!(ring.end() - ring.start, StreamRing::CAPACITY as u64);
@@ -158,7 +174,7 @@ mod tests {
         assert!(matches!(ring.piece_at(ring.start), RingPiece::Bytes(_)));
         // A chunk that is larger than the ring leaves it empty, and its followers read for themselves.
         let mut small = StreamRing::default();
-        small.push(&vec![1; StreamRing::CAPACITY + 1]);
+        small.push(&vec![1; StreamRing::CAPACITY + 1], StreamRing::CAPACITY);
         assert_eq!(small.piece_at(0), RingPiece::Behind);
     }
 
@@ -166,10 +182,36 @@ mod tests {
     fn short_writes_are_joined() {
         let mut ring = StreamRing::default();
         for _ in 0..StreamRing::CAPACITY {
-            ring.push(b"x");
+            ring.push(b"x", StreamRing::CAPACITY);
         }
         assert!(ring.chunks.len() <= StreamRing::CAPACITY / StreamRing::MIN_CHUNK);
         assert_eq!(text(&ring, 5).len(), StreamRing::MIN_CHUNK - 5);
+    }
+
+    #[test]
+    fn a_ring_keeps_the_chunk_that_its_only_follower_reads() {
+        let mut ring = StreamRing::default();
+        for _ in 0..3 {
+            ring.push(&[7; 5000], StreamRing::CAPACITY);
+        }
+        ring.forget_before(4999);
+        assert_eq!(ring.len(), 15_000);
+        ring.forget_before(10_001);
+        assert_eq!((ring.start, ring.len()), (10_000, 5000));
+        assert!(matches!(ring.piece_at(10_001), RingPiece::Bytes(_)));
+        ring.forget_before(99_999);
+        assert_eq!((ring.start, ring.end(), ring.len()), (15_000, 15_000, 0));
+        ring.push(b"abc", StreamRing::CAPACITY);
+        assert_eq!(text(&ring, 15_000), "abc");
+    }
+
+    #[test]
+    fn a_ring_without_capacity_only_knows_its_place() {
+        let mut ring = StreamRing::default();
+        ring.push(b"abc", 0);
+        assert_eq!((ring.end(), ring.len()), (3, 0));
+        assert_eq!(ring.piece_at(0), RingPiece::Behind);
+        assert_eq!(ring.piece_at(3), RingPiece::NotYet);
     }
 
     /// A follower may ask for an offset that the stream never reaches. It must not keep the others from the stream.
@@ -177,9 +219,13 @@ mod tests {
     fn a_ring_without_bytes_moves_to_the_lowest_follower() {
         let mut ring = StreamRing::starting_at(1000);
         assert!(!ring.on_follower(2000));
+        // The stream has fewer bytes.
+        ring.on_ended(StreamTail { truncated: false });
+        assert!(matches!(ring.piece_at(1000), RingPiece::Ended(_)));
+        assert!(!ring.is_complete());
         assert!(ring.on_follower(5));
         assert_eq!(ring.end(), 5);
-        ring.push(b"abc");
+        ring.push(b"abc", StreamRing::CAPACITY);
         assert!(!ring.on_follower(2));
         assert_eq!(ring.piece_at(2), RingPiece::Behind);
     }

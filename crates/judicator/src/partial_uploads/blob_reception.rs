@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use model::{BlobHash, BlobHasher, InvalidField};
+use model::{BlobHash, BlobHasher};
 use rpc::CallError;
 
 use super::incoming_file::{self, IncomingFile, write_error};
@@ -30,16 +30,17 @@ pub(crate) struct BlobReception {
 enum ReceptionTarget {
     /// Kept if the upload is interrupted.
     Partial { path: PathBuf, claim: UploadClaim },
-    /// Removed if the upload is interrupted: another upload of the same blob is under way.
+    /// Removed if the upload is interrupted: another upload of the same blob is under way, or has left more bytes.
     Temporary(IncomingFile),
 }
 
 impl BlobReception {
+    /// An upload from the beginning does not destroy what another one has left: that may be an hour's work.
     pub(super) fn open_partial(
         hash: BlobHash,
         offset: u64,
         path: PathBuf,
-        claim: UploadClaim,
+        mut claim: UploadClaim,
     ) -> Result<BlobReception, CallError> {
         let failed = |error| write_error(&path, error);
         let options = File::options().read(true).write(true).create(true).clone();
@@ -47,10 +48,15 @@ impl BlobReception {
         let kept = file.metadata().map_err(failed)?.len();
         let mut hasher = BlobHasher::default();
         match offset {
-            0 => file.set_len(0).map_err(failed)?,
+            0 if kept > 0 => {
+                let folder = path.parent().unwrap_or(Path::new("."));
+                return BlobReception::open_temporary(hash, 0, folder);
+            }
+            0 => {}
             _ if offset != kept => {
                 if kept == 0 {
                     incoming_file::remove(&path);
+                    claim.leaves_file = false;
                 }
                 return Err(wrong_offset(offset, kept));
             }
@@ -128,8 +134,8 @@ impl BlobReception {
             self.discard();
             return Err(match continued {
                 // The part that was kept may be wrong, after a power failure for example.
-                true => CallError::Unavailable(format!(
-                    "what was kept of the interrupted upload of blob {named} is damaged; upload it from the beginning"
+                true => CallError::Busy(format!(
+                    "what was kept of the interrupted upload of blob {named} was damaged and is removed"
                 )),
                 false => CallError::WrongHash { named, actual },
             });
@@ -175,6 +181,11 @@ pub(crate) struct CompleteBlob {
 }
 
 impl CompleteBlob {
+    /// Whether another upload of the blob may have left bytes, which nobody needs when the store has the blob.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.partial.is_none()
+    }
+
     /// The store could not take the blob now. The caller may repeat the upload without sending the bytes again.
     pub(crate) fn keep(self) {
         let Some((path, mut claim)) = self.partial else {
@@ -189,9 +200,11 @@ impl CompleteBlob {
     }
 }
 
+/// Another upload of the blob has begun or ended since the caller asked. Asking again helps.
 fn wrong_offset(offset: u64, kept: u64) -> CallError {
-    let problem = format!("is {offset}, but {kept} bytes of this blob can be continued here; ask again");
-    InvalidField::new("offset", problem).into()
+    CallError::Busy(format!(
+        "the upload of a blob cannot be continued at {offset}; {kept} bytes of it are kept here"
+    ))
 }
 
 fn hash_whole(file: &mut File, hasher: &mut BlobHasher) -> io::Result<()> {

@@ -1,15 +1,18 @@
 //! Groups of tasks: waiting, cancelling and retrying.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
-use model::{GroupQuery, TaskId, TaskQuery, TaskStatus};
-use rpc::{CallError, Calls, CancelledTasks};
+use model::{AddTask, BlobHash, Content, GroupQuery, TaskId, TaskQuery, TaskSpec, TaskStatus};
+use rpc::{CallError, Calls, CancelledTasks, GroupRetryProgress};
+use store::ChangeEvent;
 use tokio::time::Instant;
 
-use super::harness::with_deadline;
-use super::sqlite_harness::{ScriptedExecutor, SqliteJudicator, add_group, group_key, new_id};
+use super::harness::{SLOW_PAGES, StoreFault, TestJudicator, start, with_deadline};
+use super::sqlite_harness::{ScriptedExecutor, SqliteJudicator, add_group, group_key, new_id, spec};
 
 #[tokio::test]
 async fn a_wait_for_a_group_ends_with_its_last_task() {
@@ -75,12 +78,12 @@ async fn thousands_of_tasks_are_cancelled_in_one_call() {
         ..TaskQuery::default()
     };
     let cancel = async |statuses: &[TaskStatus]| {
-        let mut total = 0;
+        let (mut total, mut query) = (0, query(statuses));
         loop {
-            let CancelledTasks { cancelled, more } =
-                judicator.cancel_matching(query(statuses)).await.unwrap();
+            let CancelledTasks { cancelled, next } = judicator.cancel_matching(query.clone()).await.unwrap();
             total += cancelled;
-            if !more {
+            query.after = next;
+            if next.is_none() {
                 return total;
             }
         }
@@ -151,9 +154,9 @@ async fn a_repeated_retry_of_a_group_adds_each_task_once() {
     let mut ids: Vec<_> = retried.ids.iter().chain(&repeated.ids).copied().collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!((ids.len(), retried.more, repeated.more), (150, false, false));
+    assert_eq!((ids.len(), retried.next, repeated.next), (150, None, None));
     let again = judicator.retry_group(key.clone(), None).await.unwrap();
-    assert_eq!((again.ids.len(), again.more), (0, false));
+    assert_eq!((again.ids.len(), again.next), (0, None));
     let mut repeated = HashSet::new();
     for id in &ids {
         let task = judicator.get(*id, None).await.unwrap();
@@ -179,12 +182,112 @@ async fn a_continued_retry_leaves_the_tasks_of_the_call_before() {
     };
     fail_all().await;
     let first = judicator.retry_group(key.clone(), None).await.unwrap();
-    assert_eq!((first.ids.len(), first.until.is_some()), (3, true));
+    assert_eq!((first.ids.len(), first.next), (3, None));
+    let added = judicator.get(first.ids[0], None).await.unwrap().add_time;
     // The new tasks fail before the request goes on.
     fail_all().await;
-    let next = judicator.retry_group(key.clone(), first.until).await.unwrap();
-    assert_eq!((next.ids, next.more, next.until), (vec![], false, first.until));
+    let begun = GroupRetryProgress {
+        until: added,
+        after: None,
+    };
+    let next = judicator.retry_group(key.clone(), Some(begun)).await.unwrap();
+    assert_eq!((next.ids, next.next), (vec![], None));
     // Another request retries them.
     let other = judicator.retry_group(key, None).await.unwrap();
     assert_eq!(other.ids.len(), 3);
+}
+
+/// The answer of a call is in time, and no page of tasks is read twice, however many pages have no match.
+#[tokio::test(start_paused = true)]
+async fn a_long_search_is_continued_where_a_call_has_ended() {
+    let TestJudicator { store, judicator, .. } = start(StoreFault::SlowSearch);
+    let longest = Duration::from_secs(5);
+    let mut query = TaskQuery {
+        group: Some(group_key("sweep").group),
+        ..TaskQuery::default()
+    };
+    let mut calls = 0;
+    loop {
+        let call = judicator.cancel_matching(query.clone());
+        query.after = tokio::time::timeout(longest, call).await.unwrap().unwrap().next;
+        calls += 1;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    let pages = store.reads.swap(0, Ordering::SeqCst);
+    assert!(
+        calls > 1 && pages == SLOW_PAGES,
+        "{calls} calls read {pages} pages"
+    );
+    let (mut continues, mut calls) = (None, 0);
+    loop {
+        let call = judicator.retry_group(group_key("sweep"), continues);
+        continues = tokio::time::timeout(longest, call).await.unwrap().unwrap().next;
+        calls += 1;
+        if continues.is_none() {
+            break;
+        }
+    }
+    // One more page, to find the newest task.
+    let pages = store.reads.load(Ordering::SeqCst);
+    assert!(
+        calls > 1 && pages == SLOW_PAGES + 1,
+        "{calls} calls read {pages} pages"
+    );
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_retried_does_not_keep_the_others_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let SqliteJudicator { judicator, .. } = &SqliteJudicator::start(folder.path());
+    let content = Bytes::from_static(b"input");
+    let hash = BlobHash::of(&content);
+    let bytes = futures::stream::iter([Ok(content)]).boxed();
+    judicator.put_blob(hash, None, bytes).await.unwrap();
+    let mut spec = TaskSpec {
+        group: Some(group_key("sweep").group),
+        ..spec()
+    };
+    spec.execute.input = Content::Blob(hash);
+    let id = new_id();
+    judicator.add(vec![AddTask { id, spec }]).await.unwrap();
+    let others = add_group(judicator, "sweep", 2).await;
+    let mut executor = ScriptedExecutor::new(judicator, "e");
+    let attempts = executor.claim(3).await;
+    executor.finish(&attempts, 1).await;
+    // A read finds that the blob of the first task is lost.
+    let name = hash.to_string();
+    let file = folder.path().join("blobs").join(&name[..2]).join(&name[2..]);
+    std::fs::remove_file(file).unwrap();
+    assert!(judicator.get_blob(hash).await.is_err());
+    let retried = judicator.retry_group(group_key("sweep"), None).await.unwrap();
+    let mut repeated = Vec::new();
+    for id in retried.ids {
+        repeated.extend(judicator.get(id, None).await.unwrap().spec.retry_of);
+    }
+    assert_eq!((repeated, retried.next), (others, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_a_group_share_its_reads() {
+    const CALLS: u32 = 50;
+    let TestJudicator { store, judicator, .. } = start(StoreFault::SlowSearch);
+    let key = group_key("sweep");
+    let wait = || judicator.group(key.clone(), Some(Duration::from_secs(10)));
+    let waits = futures::future::join_all((0..CALLS).map(|_| wait()));
+    let changes = async {
+        for _ in 0..450 {
+            store
+                .changes
+                .send(ChangeEvent::GroupChanged(key.clone()))
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (states, ()) = tokio::join!(waits, changes);
+    assert!(states.iter().all(Result::is_ok));
+    // Each call reads at its beginning and its end. In between there are ten reads in a second for all.
+    let shared = store.group_reads.load(Ordering::SeqCst) - 2 * CALLS;
+    assert!((80..=101).contains(&shared), "{shared}");
 }

@@ -1,5 +1,6 @@
 //! A judicator on a store that fails in a chosen way.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState,
     LimitPolicy, Page, Report, StepCommand, StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSizeLimits,
-    TaskSpec, TaskStatus, UnixTime, UserName,
+    TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
@@ -33,7 +34,13 @@ pub(crate) enum StoreFault {
     CheckPanics,
     /// `get` shows an earlier state than the change events.
     LaggingGet,
+    /// Every task runs, in its second attempt.
+    RunningTask,
+    /// A search needs [`SLOW_PAGES`] pages, finds nothing on them, and takes a second for each.
+    SlowSearch,
 }
+
+pub(crate) const SLOW_PAGES: u32 = 20;
 
 /// A fake task store for the judicator's tests of readiness checks and of waiting for a task. It fails as configured by
 /// its [`StoreFault`].
@@ -43,6 +50,7 @@ pub(crate) struct FaultyStore {
     pub(crate) changes: broadcast::Sender<ChangeEvent>,
     pub(crate) supervisor: Supervisor,
     pub(crate) reads: AtomicU32,
+    pub(crate) group_reads: AtomicU32,
 }
 
 fn unused<T>() -> Result<T, StoreError> {
@@ -92,8 +100,19 @@ impl TaskStore for FaultyStore {
     async fn cancel_many(&self, _: Vec<TaskId>) -> Result<u64, StoreError> {
         unused()
     }
-    async fn group(&self, _: GroupKey) -> Result<Option<GroupState>, StoreError> {
-        unused()
+    async fn group(&self, key: GroupKey) -> Result<Option<GroupState>, StoreError> {
+        self.group_reads.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            StoreFault::SlowSearch => Ok(Some(GroupState {
+                key,
+                counts: [(TaskStatus::Pending, 1)].into(),
+                unknown: 0,
+                reasons: BTreeMap::new(),
+                add_time: UnixTime(1),
+                last_finish: None,
+            })),
+            _ => unused(),
+        }
     }
     async fn groups(&self, _: GroupQuery) -> Result<GroupPage, StoreError> {
         unused()
@@ -105,17 +124,30 @@ impl TaskStore for FaultyStore {
         self.reads.fetch_add(1, Ordering::SeqCst);
         match self.fault {
             StoreFault::LaggingGet => Ok(Some(task(id, TaskStatus::Running))),
+            StoreFault::RunningTask => Ok(Some(running_again(id))),
             _ => unused(),
         }
     }
     async fn get_after_event(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
         match self.fault {
             StoreFault::LaggingGet => Ok(Some(task(id, TaskStatus::Success))),
+            StoreFault::RunningTask => Ok(Some(running_again(id))),
             _ => unused(),
         }
     }
-    async fn search(&self, _: TaskQuery) -> Result<Page, StoreError> {
-        unused()
+    async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
+        if self.fault != StoreFault::SlowSearch {
+            return unused();
+        }
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let page = 1 + query.after.map_or(0, |cursor| cursor.add_time.0);
+        let next = query.cursor_at(UnixTime(page), TaskId(uuid::Uuid::nil()));
+        Ok(Page {
+            tasks: (query.limit == 1).then(summary).into_iter().collect(),
+            next: (page < SLOW_PAGES.into()).then_some(next),
+            complete: false,
+        })
     }
     async fn totals(&self) -> Result<TaskTotals, StoreError> {
         unused()
@@ -197,6 +229,7 @@ pub(crate) fn start(fault: StoreFault) -> TestJudicator {
         changes: broadcast::Sender::new(8),
         supervisor: Supervisor::new(),
         reads: AtomicU32::new(0),
+        group_reads: AtomicU32::new(0),
     });
     let options = JudicatorOptions {
         lease: Duration::from_millis(50),
@@ -216,6 +249,33 @@ pub(crate) fn start(fault: StoreFault) -> TestJudicator {
 
 pub(crate) async fn with_deadline<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), what).await.unwrap()
+}
+
+fn running_again(id: TaskId) -> Task {
+    Task {
+        attempt: AttemptNumber(2),
+        ..task(id, TaskStatus::Running)
+    }
+}
+
+/// The newest task of a group.
+fn summary() -> TaskSummary {
+    let task = task(TaskId(uuid::Uuid::nil()), TaskStatus::Success);
+    TaskSummary {
+        id: task.id,
+        user: task.spec.user,
+        priority: 0,
+        command: String::new(),
+        status: task.status,
+        reason: None,
+        labels: task.spec.labels,
+        group: None,
+        executor: None,
+        attempt: task.attempt,
+        add_time: task.add_time,
+        start_time: None,
+        finish_time: None,
+    }
 }
 
 fn task(id: TaskId, status: TaskStatus) -> Task {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use judicator::Judicator;
 use model::{
-    AddTask, AttemptId, AttemptNumber, FollowRequest, OutputEvent, OutputPosition, OutputSource, StepName,
-    StreamName, TaskId, TaskStatus,
+    AddTask, AttemptId, AttemptNumber, FollowRequest, OutputEvent, OutputPosition, OutputRead, OutputSource,
+    StepName, StreamName, TaskId, TaskStatus,
 };
 use rpc::{CallError, Calls, OutputEventStream};
 
@@ -305,6 +305,49 @@ async fn many_followers_share_one_reader_and_slow_ones_do_not_disturb() {
     test.server.end(attempt, STDOUT, false);
     for events in &mut streams {
         assert!(matches!(next(events).await, OutputEvent::StreamEnded { .. }));
+    }
+}
+
+/// A follower asks for an offset that the stream never reaches, and is the first that learns of the end.
+#[tokio::test]
+async fn the_end_of_a_stream_is_seen_also_when_another_follower_is_beyond_it() {
+    let (test, attempt) = FollowTest::with_running_task().await;
+    test.server.write(attempt, STDOUT, b"abc");
+    test.server.end(attempt, STDOUT, false);
+    let ended = OutputEvent::StreamEnded {
+        attempt: AttemptNumber(1),
+        source: STDOUT,
+        truncated: false,
+    };
+    let mut beyond = test.follow(&[(STDOUT, 1000), (STDERR, 0)]).await;
+    assert_eq!(next(&mut beyond).await, ended);
+    for offset in [0, 3] {
+        let mut events = test.follow(&[(STDOUT, offset)]).await;
+        let rest = 3 - offset as usize;
+        assert_eq!(read(&mut events, 1, offset, rest).await.len(), rest);
+        assert_eq!(next(&mut events).await, ended);
+    }
+}
+
+/// One follower has read the stream and keeps the ring at its end.
+#[tokio::test]
+async fn a_follower_behind_the_ring_reads_up_to_the_end() {
+    let (test, attempt) = FollowTest::with_running_task().await;
+    let written = content(1 << 20);
+    test.server.write(attempt, STDOUT, &written);
+    let mut first = test.follow(&[(STDOUT, 0)]).await;
+    assert_eq!(read(&mut first, 1, 0, written.len()).await, written);
+    // The only follower needs one chunk of the ring, so the next one reads the others for itself.
+    let mut second = test.follow(&[(STDOUT, 0)]).await;
+    assert_eq!(read(&mut second, 1, 0, written.len()).await, written);
+    let sent = test.server.bytes_sent.load(Ordering::SeqCst);
+    assert_eq!(sent, (2 * written.len() - OutputRead::MAX_BYTES) as u64);
+    test.server.end(attempt, STDOUT, true);
+    for events in [&mut first, &mut second] {
+        assert!(matches!(
+            next(events).await,
+            OutputEvent::StreamEnded { truncated: true, .. }
+        ));
     }
 }
 

@@ -132,7 +132,8 @@ async fn send(
     offset: Option<u64>,
     bytes: impl Stream<Item = Bytes> + Send + 'static,
 ) -> Result<u64, Status> {
-    let sent = Arc::new(AtomicU64::new(0));
+    // The judicator has to store what it kept, too.
+    let sent = Arc::new(AtomicU64::new(offset.unwrap_or(0)));
     let counted = sent.clone();
     let parts = blob_messages(hash, offset, bytes).inspect(move |part| {
         counted.fetch_add(part.bytes.len() as u64, Ordering::Relaxed);
@@ -161,14 +162,14 @@ fn blob_messages(
     stream::once(async { first }).chain(rest)
 }
 
-/// Waits as long as the judicator accepts bytes. After the last byte it still has to store the blob, so the time limit
-/// grows with the bytes sent.
+/// Waits as long as the judicator accepts bytes. Before the first byte it reads what it kept of an interrupted upload, and
+/// after the last byte it has to store the blob, so the time limit grows with these bytes.
 async fn await_with_progress<T>(
     bytes: &AtomicU64,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let mut call = std::pin::pin!(call);
-    let mut seen = 0;
+    let mut seen = bytes.load(Ordering::Relaxed);
     loop {
         let timeout = STALL_TIMEOUT + Duration::from_secs(seen / MIN_STORE_RATE);
         if let Ok(answer) = tokio::time::timeout(timeout, &mut call).await {
@@ -181,5 +182,24 @@ async fn await_with_progress<T>(
             ));
         }
         seen = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_limit_of_a_continued_upload_counts_the_kept_bytes() {
+        let check = async |kept: u64, expected: Duration| {
+            let begun = Instant::now();
+            let never = std::future::pending::<Result<(), Status>>();
+            assert!(await_with_progress(&AtomicU64::new(kept), never).await.is_err());
+            assert_eq!(begun.elapsed(), expected, "{kept}");
+        };
+        check(0, STALL_TIMEOUT).await;
+        check(600 << 20, STALL_TIMEOUT + Duration::from_secs(600)).await;
     }
 }

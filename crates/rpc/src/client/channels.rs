@@ -21,15 +21,19 @@ use crate::{CallError, ClusterSecret};
 /// How much a stream may send ahead of its reader. All streams of a connection share the connection window, which streams
 /// without a reader would fill. The stream window is so much smaller that it takes thousands of them.
 const STREAM_WINDOW: u32 = 256 << 10;
+/// The same for live output. It is smaller, because a gateway has a stream for each follower at each judicator, and cannot
+/// make the followers read.
+const OUTPUT_STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// The gRPC connections of the RPC client to one judicator: one for blobs, one for files that are put as blobs, and one
-/// for all other calls. A blob that is sent or read slowly, or not at all, delays no other call.
+/// The gRPC connections of the RPC client to one judicator: one for blobs, one for files that are put as blobs, one for live
+/// output, and one for all other calls. What is sent or read slowly, or not at all, delays no other call.
 #[derive(Clone)]
 pub(super) struct JudicatorConnections {
     pub(super) calls: AuthenticatedClient,
     pub(super) blobs: AuthenticatedClient,
     pub(super) files: AuthenticatedClient,
+    pub(super) output: AuthenticatedClient,
 }
 
 /// A gRPC client of a judicator that sends the cluster secret with each request.
@@ -261,6 +265,9 @@ impl JudicatorChannels {
             .clone()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
+        let output_endpoint = blob_endpoint
+            .clone()
+            .initial_stream_window_size(OUTPUT_STREAM_WINDOW);
         // On a slow line a keep-alive waits behind the bytes of files, whose calls have their own limit on the time
         // without progress.
         let file_endpoint = blob_endpoint.clone().keep_alive_timeout(STALL_TIMEOUT);
@@ -268,6 +275,7 @@ impl JudicatorChannels {
             calls: connection(endpoint),
             blobs: connection(blob_endpoint),
             files: connection(file_endpoint),
+            output: connection(output_endpoint),
         })
     }
 }

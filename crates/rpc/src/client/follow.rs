@@ -251,7 +251,7 @@ impl FollowedJudicator {
             id: encode_id(self.target.id.0),
             ..self.progress().request().into()
         };
-        let call = timeout(CALL_TIMEOUT, connections.blobs.follow(request)).await;
+        let call = timeout(CALL_TIMEOUT, connections.output.follow(request)).await;
         let call =
             call.map_err(|_| Status::deadline_exceeded(format!("no answer within {CALL_TIMEOUT:?}")))?;
         self.events = Some(call?.into_inner());

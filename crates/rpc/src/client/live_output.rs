@@ -29,7 +29,7 @@ pub(super) async fn serve(
     };
     let first = first_answer(&executor, session);
     let answers = stream::iter([first]).chain(answers.map(proto::OutputAnswer::from));
-    let call = connections.blobs.serve_output(AnswerMessages(answers.boxed()));
+    let call = connections.output.serve_output(AnswerMessages(answers.boxed()));
     let requests = tokio::time::timeout(CALL_TIMEOUT, call)
         .await
         .map_err(|_| CallError::Unavailable(format!("no answer within {CALL_TIMEOUT:?}")))?

@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use model::{GroupKey, GroupPage, GroupQuery, GroupState, InvalidField, UnixTime};
+use model::{GroupKey, GroupPage, GroupQuery, GroupState, InvalidField, StatusCounts, UnixTime};
 
-use super::ids::{parse_group, parse_user};
-use super::{ParseMessage, micros, parse_each, parse_optional, parse_required, parse_text, proto};
+use super::ids::{encode_id, parse_group, parse_id, parse_user};
+use super::{
+    ParseMessage, micros, parse_known, parse_known_text, parse_optional, parse_required, parse_text, proto,
+};
+use crate::{CancelledTasks, GroupRetryProgress, RetriedTasks};
 
 /// A request for the state of a group, with the time for which the caller wants to wait until the group is done.
 pub(crate) struct GroupWait {
@@ -25,6 +28,90 @@ impl ParseMessage<GroupWait> for proto::GroupRequest {
         Ok(GroupWait {
             key: parse_required("key", self.key)?,
             wait: self.wait.map(Duration::from_micros),
+        })
+    }
+}
+
+/// A request to retry a group, or to continue with that.
+pub(crate) struct GroupRetry {
+    pub(crate) key: GroupKey,
+    pub(crate) continues: Option<GroupRetryProgress>,
+}
+
+impl From<GroupRetry> for proto::RetryGroupRequest {
+    fn from(request: GroupRetry) -> Self {
+        let proto::GroupKey { user, group } = request.key.into();
+        proto::RetryGroupRequest {
+            user,
+            group,
+            continues: request.continues.map(Into::into),
+        }
+    }
+}
+
+impl ParseMessage<GroupRetry> for proto::RetryGroupRequest {
+    fn parse(self) -> Result<GroupRetry, InvalidField> {
+        let (user, group) = (self.user, self.group);
+        Ok(GroupRetry {
+            key: proto::GroupKey { user, group }.parse()?,
+            continues: parse_optional("continues", self.continues)?,
+        })
+    }
+}
+
+impl From<GroupRetryProgress> for proto::GroupRetryProgress {
+    fn from(progress: GroupRetryProgress) -> Self {
+        proto::GroupRetryProgress {
+            until: progress.until.0,
+            after: progress.after.map(|cursor| cursor.to_string()),
+        }
+    }
+}
+
+impl ParseMessage<GroupRetryProgress> for proto::GroupRetryProgress {
+    fn parse(self) -> Result<GroupRetryProgress, InvalidField> {
+        let after = self.after.map(|cursor| parse_text("after", &cursor));
+        Ok(GroupRetryProgress {
+            until: UnixTime(self.until),
+            after: after.transpose()?,
+        })
+    }
+}
+
+impl From<RetriedTasks> for proto::RetriedTasks {
+    fn from(retried: RetriedTasks) -> Self {
+        proto::RetriedTasks {
+            ids: retried.ids.into_iter().map(|id| encode_id(id.0)).collect(),
+            next: retried.next.map(Into::into),
+        }
+    }
+}
+
+impl ParseMessage<RetriedTasks> for proto::RetriedTasks {
+    fn parse(self) -> Result<RetriedTasks, InvalidField> {
+        let ids = self.ids.iter().map(|id| parse_id("ids", id));
+        Ok(RetriedTasks {
+            ids: ids.collect::<Result<_, _>>()?,
+            next: parse_optional("next", self.next)?,
+        })
+    }
+}
+
+impl From<CancelledTasks> for proto::CancelledTasks {
+    fn from(answer: CancelledTasks) -> Self {
+        proto::CancelledTasks {
+            cancelled: answer.cancelled,
+            next: answer.next.map(|cursor| cursor.to_string()),
+        }
+    }
+}
+
+impl ParseMessage<CancelledTasks> for proto::CancelledTasks {
+    fn parse(self) -> Result<CancelledTasks, InvalidField> {
+        let next = self.next.map(|cursor| parse_text("next", &cursor));
+        Ok(CancelledTasks {
+            cancelled: self.cancelled,
+            next: next.transpose()?,
         })
     }
 }
@@ -69,20 +156,21 @@ impl From<GroupState> for proto::GroupState {
 
 impl ParseMessage<GroupState> for proto::GroupState {
     fn parse(self) -> Result<GroupState, InvalidField> {
-        let count = |count: proto::Count| Ok((parse_text("status", &count.status)?, count.tasks));
-        let reason = |count: proto::ReasonCount| Ok((parse_text("reason", &count.reason)?, count.tasks));
+        let mut counts = StatusCounts::new();
+        let mut unknown = 0_u64;
+        for proto::Count { status, tasks } in self.counts {
+            match parse_known_text("counts.status", &status) {
+                Some(status) => drop(counts.insert(status, tasks)),
+                None => unknown = unknown.saturating_add(tasks),
+            }
+        }
+        let reason =
+            |count: proto::ReasonCount| Some((parse_known_text("reasons", &count.reason)?, count.tasks));
         Ok(GroupState {
             key: parse_required("key", self.key)?,
-            counts: self
-                .counts
-                .into_iter()
-                .map(count)
-                .collect::<Result<_, InvalidField>>()?,
-            reasons: self
-                .reasons
-                .into_iter()
-                .map(reason)
-                .collect::<Result<_, InvalidField>>()?,
+            counts,
+            unknown,
+            reasons: self.reasons.into_iter().filter_map(reason).collect(),
             add_time: UnixTime(self.add_time),
             last_finish: self.last_finish.map(UnixTime),
         })
@@ -121,8 +209,41 @@ impl From<GroupPage> for proto::GroupPage {
 impl ParseMessage<GroupPage> for proto::GroupPage {
     fn parse(self) -> Result<GroupPage, InvalidField> {
         Ok(GroupPage {
-            groups: parse_each("groups", self.groups)?,
+            groups: parse_known("groups", self.groups),
             next: parse_optional("next", self.next)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{OutcomeReason, TaskStatus};
+
+    use super::*;
+
+    /// The tasks with an unknown status still belong to the group, which is not done without them.
+    #[test]
+    fn counts_that_a_newer_version_sent_are_put_aside() {
+        let count = |status: &str, tasks| proto::Count {
+            status: status.into(),
+            tasks,
+        };
+        let reason = |reason: &str, tasks| proto::ReasonCount {
+            reason: reason.into(),
+            tasks,
+        };
+        let sent = proto::GroupState {
+            key: Some(proto::GroupKey {
+                user: "ada".into(),
+                group: "sweep".into(),
+            }),
+            counts: vec![count("success", 5), count("hibernating", 2)],
+            reasons: vec![reason("time_limit", 3), reason("moon_phase", 1)],
+            ..proto::GroupState::default()
+        };
+        let state: GroupState = sent.parse().unwrap();
+        assert_eq!(state.counts, [(TaskStatus::Success, 5)].into());
+        assert_eq!(state.reasons, [(OutcomeReason::TimeLimit, 3)].into());
+        assert_eq!((state.total(), state.done(), state.is_done()), (7, 5, false));
     }
 }

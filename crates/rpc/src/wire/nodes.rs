@@ -6,7 +6,7 @@ use model::{
 };
 
 use super::ids::{encode_id, parse_executor, parse_id};
-use super::{ParseMessage, micros, parse_text, proto};
+use super::{ParseMessage, micros, parse_known_text, proto};
 use crate::Readiness;
 
 impl From<ExecutorState> for proto::ExecutorState {
@@ -166,8 +166,11 @@ impl ParseMessage<Stats> for proto::StatsAnswer {
             counts: self
                 .counts
                 .into_iter()
-                .map(|count| Ok((parse_text::<TaskStatus>("status", &count.status)?, count.tasks)))
-                .collect::<Result<_, InvalidField>>()?,
+                .filter_map(|count| {
+                    let status: TaskStatus = parse_known_text("counts.status", &count.status)?;
+                    Some((status, count.tasks))
+                })
+                .collect(),
             executors: self.executors,
             slots: self.slots,
             held: self.held,

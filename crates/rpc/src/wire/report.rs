@@ -7,7 +7,7 @@ use model::{
 
 use super::ids::{encode_id, parse_executor, parse_id};
 use super::task::{parse_form, parse_spec};
-use super::{ParseMessage, micros, parse_each, parse_required, parse_text, proto};
+use super::{ParseMessage, log_left_out, micros, parse_each, parse_known_text, parse_required, proto};
 
 impl From<Report> for proto::ReportRequest {
     fn from(report: Report) -> Self {
@@ -32,17 +32,27 @@ impl From<Report> for proto::ReportRequest {
 }
 
 impl ParseMessage<Report> for proto::ReportRequest {
-    /// A completed attempt of an unknown form is taken for one that still executes: its executor keeps the attempt, and
-    /// reports it again to a newer judicator.
+    /// A completed attempt of an unknown form, or with an unknown reason, is taken for one that still executes: its executor
+    /// keeps the attempt, and reports it again to a newer judicator.
     fn parse(self) -> Result<Report, InvalidField> {
-        let (known, unknown): (Vec<_>, Vec<_>) = self
-            .complete
-            .into_iter()
-            .partition(|complete| parse_form(complete.form).is_known());
-        let unknown = unknown.into_iter().map(|complete| proto::Executing {
-            handout: complete.handout,
-            status: None,
-        });
+        let (mut known, mut executing) = (Vec::new(), self.executing);
+        for complete in self.complete {
+            let handout = complete.handout.clone();
+            let is_known = parse_form(complete.form).is_known();
+            let parsed = is_known.then(|| complete.parse());
+            match parsed {
+                Some(Ok(complete)) => known.push(complete),
+                unknown => {
+                    if let Some(Err(invalid)) = unknown {
+                        log_left_out("complete", &invalid);
+                    }
+                    executing.push(proto::Executing {
+                        handout,
+                        status: None,
+                    });
+                }
+            }
+        }
         Ok(Report {
             executor: parse_executor(self.executor)?,
             session: parse_id("session", &self.session)?,
@@ -52,8 +62,8 @@ impl ParseMessage<Report> for proto::ReportRequest {
                 .succeeds
                 .map(|bytes| parse_id("succeeds", &bytes))
                 .transpose()?,
-            complete: parse_each("complete", known)?,
-            executing: parse_each("executing", self.executing.into_iter().chain(unknown).collect())?,
+            complete: known,
+            executing: parse_each("executing", executing)?,
             vacant: self.vacant,
             executor_info: ExecutorInfo {
                 slots: self.slots,
@@ -136,13 +146,13 @@ impl From<ExecutingAttempt> for proto::Executing {
 }
 
 impl ParseMessage<ExecutingAttempt> for proto::Executing {
+    /// A status that only newer versions know is no new status. The rest of the report counts.
     fn parse(self) -> Result<ExecutingAttempt, InvalidField> {
         Ok(ExecutingAttempt {
             attempt_id: parse_required("handout", self.handout)?,
             status: self
                 .status
-                .map(|status| parse_text("status", &status))
-                .transpose()?,
+                .and_then(|status| parse_known_text("executing.status", &status)),
         })
     }
 }
@@ -267,5 +277,49 @@ mod tests {
             }]
         );
         assert_eq!(report.executor_info.newest_form, TaskForm::UNRECORDED);
+    }
+
+    /// One word of a newer version must not cost the executor its lease.
+    #[test]
+    fn an_unknown_status_or_reason_leaves_the_rest_of_the_report() {
+        let session = SessionId(uuid::Uuid::now_v7());
+        let attempt_id = |number| AttemptId {
+            task: TaskId(uuid::Uuid::from_u128(number)),
+            session,
+            attempt: AttemptNumber(1),
+        };
+        let executing = |number, status: &str| proto::Executing {
+            handout: Some(attempt_id(number).into()),
+            status: Some(status.into()),
+        };
+        let complete = |number, reason: &str| proto::Complete {
+            handout: Some(attempt_id(number).into()),
+            end: Some(proto::complete::End::Result(proto::TaskResult {
+                execute: Some(proto::Outcome {
+                    reason: reason.into(),
+                    ..proto::Outcome::default()
+                }),
+                ..proto::TaskResult::default()
+            })),
+            platform_failure: false,
+            form: TaskForm::NEWEST.0,
+        };
+        let request = proto::ReportRequest {
+            executor: "e".into(),
+            session: encode_id(session.0),
+            seq: 7,
+            executing: vec![executing(1, "running"), executing(2, "hibernating")],
+            complete: vec![complete(3, "exited"), complete(4, "moon_phase")],
+            ..proto::ReportRequest::default()
+        };
+        let report = request.parse().unwrap();
+        assert_eq!((report.seq, report.complete.len()), (ReportSeq(7), 1));
+        assert_eq!(report.complete[0].attempt_id, attempt_id(3));
+        let expected = [(1, Some(model::TaskStatus::Running)), (2, None), (4, None)];
+        let expected = expected.map(|(number, status)| ExecutingAttempt {
+            attempt_id: attempt_id(number),
+            status,
+        });
+        assert_eq!(report.executing, expected);
     }
 }

@@ -7,7 +7,7 @@ use model::{
 };
 
 use super::ids::{encode_hash, parse_executor, parse_hash};
-use super::{ParseMessage, micros, parse_each, parse_optional, parse_text, proto};
+use super::{ParseMessage, micros, parse_each, parse_known_text, parse_optional, parse_text, proto};
 
 impl From<TaskResult> for proto::TaskResult {
     fn from(result: TaskResult) -> Self {
@@ -123,7 +123,9 @@ impl From<FilesLeftOut> for proto::FilesLeftOut {
 
 impl ParseMessage<FilesLeftOut> for proto::FilesLeftOut {
     fn parse(self) -> Result<FilesLeftOut, InvalidField> {
-        let why = self.why.map(|why| parse_text("why", &why)).transpose()?;
+        let why = self
+            .why
+            .and_then(|why| parse_known_text("files_left_out.why", &why));
         Ok(FilesLeftOut {
             count: self.count,
             bytes: self.bytes,

@@ -2,7 +2,7 @@ use model::{AttemptNumber, InvalidField, Page, TaskQuery, TaskSummary, UnixTime}
 
 use super::ids::{encode_id, parse_executor, parse_group, parse_id, parse_user};
 use super::task::{encode_labels, parse_labels};
-use super::{ParseMessage, parse_each, parse_text, proto};
+use super::{ParseMessage, parse_known, parse_known_text, parse_text, proto};
 use crate::TaskEvent;
 
 impl From<TaskQuery> for proto::Query {
@@ -84,7 +84,7 @@ impl From<Page> for proto::Page {
 impl ParseMessage<Page> for proto::Page {
     fn parse(self) -> Result<Page, InvalidField> {
         Ok(Page {
-            tasks: parse_each("tasks", self.tasks)?,
+            tasks: parse_known("tasks", self.tasks),
             next: self.next.map(|cursor| parse_text("next", &cursor)).transpose()?,
             complete: !self.incomplete,
         })
@@ -121,8 +121,7 @@ impl ParseMessage<TaskSummary> for proto::Brief {
             status: parse_text("status", &self.status)?,
             reason: self
                 .reason
-                .map(|reason| parse_text("reason", &reason))
-                .transpose()?,
+                .and_then(|reason| parse_known_text("tasks.reason", &reason)),
             labels: parse_labels(self.labels)?,
             group: self.group.map(parse_group).transpose()?,
             executor: self.executor.map(parse_executor).transpose()?,
@@ -200,5 +199,31 @@ mod tests {
             let sent: proto::Page = page.clone().into();
             assert_eq!(ParseMessage::<Page>::parse(sent), Ok(page));
         }
+    }
+
+    #[test]
+    fn a_row_that_a_newer_version_sent_does_not_spoil_the_page() {
+        let brief = |number, status: &str, reason: &str| proto::Brief {
+            id: encode_id(uuid::Uuid::from_u128(number)),
+            user: "ada".into(),
+            status: status.into(),
+            reason: Some(reason.into()),
+            ..proto::Brief::default()
+        };
+        let sent = proto::Page {
+            tasks: vec![
+                brief(1, "run_failed", "time_limit"),
+                brief(2, "hibernating", "time_limit"),
+                brief(3, "run_failed", "moon_phase"),
+            ],
+            ..proto::Page::default()
+        };
+        let page = ParseMessage::<Page>::parse(sent).unwrap();
+        let rows: Vec<_> = page
+            .tasks
+            .iter()
+            .map(|task| (task.id.0.as_u128(), task.reason))
+            .collect();
+        assert_eq!(rows, [(1, Some(model::OutcomeReason::TimeLimit)), (3, None)]);
     }
 }

@@ -10,7 +10,7 @@ use prost::Message;
 use super::ids::{
     encode_hash, encode_id, parse_executor, parse_group, parse_hash, parse_id, parse_network, parse_user,
 };
-use super::{ParseMessage, micros, parse_each, parse_optional, parse_required, parse_text, proto};
+use super::{ParseMessage, micros, parse_known, parse_optional, parse_required, parse_text, proto};
 
 /// The bytes over which versions before [`TaskForm::CURRENT`] computed the digest of a task: the wire encoding of the
 /// fields that they knew. `None` if the spec has other fields.
@@ -335,7 +335,7 @@ impl ParseMessage<Task> for proto::Task {
             start_time: self.start_time.map(UnixTime),
             report_time: self.report_time.map(UnixTime),
             finish_time: self.finish_time.map(UnixTime),
-            ran_on: parse_each("ran_on", self.ran_on)?,
+            ran_on: parse_known("ran_on", self.ran_on),
             result: parse_optional("result", self.result)?,
             trouble: self.trouble,
         })

@@ -1,6 +1,7 @@
 //! Following the output of a task at several judicators.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -214,4 +215,57 @@ async fn hundreds_of_followers_share_a_connection() {
         assert_eq!(next(events).await, written(1, 0, "x"));
     }
     client.stats().await.unwrap();
+}
+
+/// Bytes of an event that count when they are dropped, which is when they were sent.
+struct SentBytes {
+    bytes: Vec<u8>,
+    sent: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for SentBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for SentBytes {
+    fn drop(&mut self) {
+        self.sent.fetch_add(self.bytes.len(), Ordering::SeqCst);
+    }
+}
+
+/// A gateway may have thousands of such followers.
+#[tokio::test]
+async fn little_is_sent_to_a_follower_that_never_reads() {
+    let (mut judicator, address) = start_followed().await;
+    let client = client(&[&address], None);
+    let _events = follow(&client, from_offset(0)).await;
+    let call = next_call(&mut judicator).await;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let length = 8 << 10;
+    for index in 0..128 {
+        let bytes = Bytes::from_owner(SentBytes {
+            bytes: vec![b'x'; length],
+            sent: sent.clone(),
+        });
+        let event = OutputEvent::Written {
+            attempt: AttemptNumber(1),
+            at: OutputPosition {
+                source: STDOUT,
+                offset: index * length as u64,
+            },
+            bytes,
+        };
+        call.events.send(Ok(event)).unwrap();
+    }
+    // Other calls pass meanwhile. When many of them have, nothing more is sent.
+    let (mut last, mut unchanged) = (0, 0);
+    while last == 0 || unchanged < 20 {
+        with_deadline(client.check()).await.unwrap();
+        let now = sent.load(Ordering::SeqCst);
+        unchanged = if now == last { unchanged + 1 } else { 0 };
+        last = now;
+    }
+    assert!(last <= 96 << 10, "{last} bytes were sent");
 }

@@ -10,12 +10,12 @@ use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, OutputEvent, Page, Report, ReportAnswer, SessionId, Stats,
-    StatusCounts, Task, TaskId, TaskQuery, UnixTime,
+    StatusCounts, Task, TaskId, TaskQuery,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
-    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks, RpcClient, serve,
+    GroupRetryProgress, GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream,
+    OutputRequestStream, Readiness, RetriedTasks, RpcClient, serve,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -105,7 +105,11 @@ impl Calls for FaultyJudicator {
     async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
         unused()
     }
-    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+    async fn retry_group(
+        &self,
+        _: GroupKey,
+        _: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
         unused()
     }
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {

@@ -103,6 +103,18 @@ pub fn task_with_blobs(blobs: &[BlobHash]) -> NewTaskRecord {
     new_task(spec)
 }
 
+/// Adds this many tasks that name the same 50 blobs, and cancels them.
+pub async fn add_done_tasks_with_50_blobs(store: &dyn TaskStore, count: usize) {
+    let mut blobs = vec![];
+    for number in 0..50_u8 {
+        blobs.push(put_blob(store, &[number]).await.unwrap());
+    }
+    let tasks: Vec<_> = (0..count).map(|_| task_with_blobs(&blobs)).collect();
+    let ids = tasks.iter().map(|task| task.id).collect();
+    store.add(tasks).await.unwrap();
+    assert_eq!(store.cancel_many(ids).await.unwrap(), count as u64);
+}
+
 /// Adds a task and returns its id.
 pub async fn add_task(store: &dyn TaskStore) -> TaskId {
     add_task_with(store, |_| {}).await

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use model::{
-    AttemptEnd, AttemptId, CompletedAttempt, Report, ReportSeq, StoreAge, TaskForm, TaskId, TaskQuery,
-    TaskStatus,
+    AttemptEnd, AttemptId, CompletedAttempt, Report, ReportIntent, ReportSeq, StoreAge, TaskForm, TaskId,
+    TaskQuery, TaskStatus,
 };
 
 use super::MAX_ATTEMPTS;
@@ -117,6 +117,31 @@ pub async fn tasks_of_an_unknown_form_are_not_ended(store: Arc<dyn TaskStore>, d
     database.set_form(held, UNKNOWN).await;
     let retired = store.apply_retention(StoreAge(i64::MAX), StoreAge(0), 10).await;
     assert_eq!((retired.unwrap().tasks, database.count_tasks().await), (0, 2));
+}
+
+/// An attempt of an unknown form that an executor names as executing may have finished: its result cannot be parsed here.
+/// Expects an empty store.
+pub async fn a_leaving_executor_keeps_attempts_of_unknown_forms(
+    store: Arc<dyn TaskStore>,
+    database: &dyn RawDatabase,
+) {
+    let (unknown, known) = (add_task(&*store).await, add_task(&*store).await);
+    let mut executor = newer_executor(&store);
+    let assigned = executor.claim(2).await;
+    database.set_form(unknown, UNKNOWN).await;
+    let report = Report {
+        intent: ReportIntent::Leave,
+        ..executor.next_report()
+    };
+    let answer = instructions(executor.send(report).await);
+    assert_eq!(answer.delete, [assigned[1].attempt_id]);
+    assert_eq!(task_status(&*store, known).await, TaskStatus::Retrying);
+    assert_eq!(store.live_sessions().await.unwrap(), [executor.observed()]);
+    // A newer node commits the result.
+    database.set_form(unknown, TaskForm::CURRENT).await;
+    let answer = instructions(executor.finish(assigned[0].attempt_id, success()).await);
+    assert_eq!(answer.delete, [assigned[0].attempt_id]);
+    assert_eq!(task_status(&*store, unknown).await, TaskStatus::Success);
 }
 
 /// Expects an empty store.

@@ -72,18 +72,39 @@ pub async fn the_blobs_of_a_result_are_kept_with_its_task(store: Arc<dyn TaskSto
         .await;
     let now = store.age().await.unwrap();
     let retired = store.apply_retention(now, AFTER_ALL, 10).await.unwrap();
-    assert_eq!(retired, RetentionSummary { tasks: 0, blobs: 1 });
+    assert_eq!(
+        retired,
+        RetentionSummary {
+            tasks: 0,
+            blobs: 1,
+            more: false
+        }
+    );
     assert_eq!(read_blob(&*store, unused).await, None);
     assert_eq!(read_blob(&*store, output).await.as_deref(), Some(&b"output"[..]));
     // A later task may use a kept file as its input.
     let next = task_with_blobs(&[output]);
     store.add(vec![next.clone()]).await.unwrap();
     let retired = store.apply_retention(AFTER_ALL, AFTER_ALL, 10).await.unwrap();
-    assert_eq!(retired, RetentionSummary { tasks: 1, blobs: 1 });
+    assert_eq!(
+        retired,
+        RetentionSummary {
+            tasks: 1,
+            blobs: 1,
+            more: false
+        }
+    );
     let sizes = store.has_blobs(vec![input, output]).await.unwrap();
     assert_eq!(sizes, [None, Some(6)]);
     store.cancel(next.id).await.unwrap();
     let retired = store.apply_retention(AFTER_ALL, AFTER_ALL, 10).await.unwrap();
-    assert_eq!(retired, RetentionSummary { tasks: 1, blobs: 1 });
+    assert_eq!(
+        retired,
+        RetentionSummary {
+            tasks: 1,
+            blobs: 1,
+            more: false
+        }
+    );
     assert_eq!(store.has_blobs(vec![output]).await.unwrap(), [None]);
 }

@@ -27,11 +27,25 @@ pub async fn only_tasks_that_ended_long_ago_are_removed(store: Arc<dyn TaskStore
     let (held, waiting) = (add_task(&*store).await, add_task(&*store).await);
     executor.claim_one().await;
     let retired = store.apply_retention(later, BEFORE_ALL, 100).await.unwrap();
-    assert_eq!(retired, RetentionSummary { tasks: 1, blobs: 0 });
+    assert_eq!(
+        retired,
+        RetentionSummary {
+            tasks: 1,
+            blobs: 0,
+            more: false
+        }
+    );
     assert_eq!(store.get(early).await.unwrap(), None);
     assert_eq!(get_task(&*store, late).await, cancelled);
     let retired = store.apply_retention(AFTER_ALL, BEFORE_ALL, 100).await.unwrap();
-    assert_eq!(retired, RetentionSummary { tasks: 1, blobs: 0 });
+    assert_eq!(
+        retired,
+        RetentionSummary {
+            tasks: 1,
+            blobs: 0,
+            more: false
+        }
+    );
     assert_eq!(
         store.apply_retention(AFTER_ALL, BEFORE_ALL, 100).await.unwrap(),
         RetentionSummary::default()
@@ -58,7 +72,11 @@ pub async fn each_round_removes_a_bounded_number(store: Arc<dyn TaskStore>) {
     for (tasks, blobs) in [(2, 2), (2, 2), (1, 1), (0, 0)] {
         assert_eq!(
             store.apply_retention(AFTER_ALL, AFTER_ALL, 2).await.unwrap(),
-            RetentionSummary { tasks, blobs }
+            RetentionSummary {
+                tasks,
+                blobs,
+                more: tasks == 2
+            }
         );
     }
 }
@@ -81,18 +99,30 @@ pub async fn a_blob_is_kept_while_a_task_uses_it(store: Arc<dyn TaskStore>) {
     cancel(&store, first.id).await;
     assert_eq!(
         store.apply_retention(AFTER_ALL, AFTER_ALL, 10).await.unwrap(),
-        RetentionSummary { tasks: 1, blobs: 1 }
+        RetentionSummary {
+            tasks: 1,
+            blobs: 1,
+            more: false
+        }
     );
     assert_eq!(read_blob(&*store, own).await, None);
     assert_eq!(read_blob(&*store, shared).await.as_deref(), Some(&b"shared"[..]));
     cancel(&store, second.id).await;
     assert_eq!(
         store.apply_retention(AFTER_ALL, BEFORE_ALL, 10).await.unwrap(),
-        RetentionSummary { tasks: 1, blobs: 0 }
+        RetentionSummary {
+            tasks: 1,
+            blobs: 0,
+            more: false
+        }
     );
     assert_eq!(
         store.apply_retention(AFTER_ALL, AFTER_ALL, 10).await.unwrap(),
-        RetentionSummary { tasks: 0, blobs: 1 }
+        RetentionSummary {
+            tasks: 0,
+            blobs: 1,
+            more: false
+        }
     );
     assert_eq!(store.has_blobs(vec![shared, own]).await.unwrap(), [None, None]);
 }
@@ -106,7 +136,11 @@ pub async fn asking_for_a_blob_keeps_it(store: Arc<dyn TaskStore>) {
     put_blob(&*store, b"2").await.unwrap();
     assert_eq!(
         store.apply_retention(BEFORE_ALL, since, 10).await.unwrap(),
-        RetentionSummary { tasks: 0, blobs: 1 }
+        RetentionSummary {
+            tasks: 0,
+            blobs: 1,
+            more: false
+        }
     );
     assert_eq!(
         store.has_blobs(vec![asked, put_again, idle]).await.unwrap(),
@@ -170,6 +204,10 @@ pub async fn every_terminal_status_is_stamped_with_the_age(store: Arc<dyn TaskSt
     let none = RetentionSummary::default();
     assert_eq!(store.apply_retention(age, BEFORE_ALL, 10).await.unwrap(), none);
     let later = advance_age(&*store, MINUTE).await;
-    let all = RetentionSummary { tasks: 3, blobs: 0 };
+    let all = RetentionSummary {
+        tasks: 3,
+        blobs: 0,
+        more: false,
+    };
     assert_eq!(store.apply_retention(later, BEFORE_ALL, 10).await.unwrap(), all);
 }

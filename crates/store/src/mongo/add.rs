@@ -19,7 +19,7 @@ use self::repeated::RepeatedTasks;
 use super::blobs;
 use super::bson_values::{ToBson, binary, uuid};
 use super::content::{self, PreparedContent};
-use super::context::{BLOBS, StoreContext, TASKS};
+use super::context::{StoreContext, TASKS};
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
 use super::group_counters::{GroupDeltas, GroupStripe};
@@ -145,12 +145,7 @@ async fn write(
     let documents: Vec<_> = new_tasks.iter().map(|task| repeated.mark_new(task)).collect();
     transaction.insert(TASKS, &documents)?;
     content::write(new_tasks.iter().map(|task| &task.spec), &mut transaction)?;
-    // If retention removes one of the blobs at the same time, both transactions write its document and one of them
-    // fails.
-    transaction.update_grouped(
-        BLOBS,
-        blobs::reference_count_updates(new_tasks.iter().flat_map(|task| &task.blobs), 1),
-    )?;
+    blobs::require(new_tasks.iter().flat_map(|task| &task.blobs), &mut transaction);
     transaction.update_grouped(TASKS, repeated.updates())?;
     let (mut deltas, mut group_deltas) = (CounterDeltas::default(), GroupDeltas::default());
     for document in &documents {
@@ -162,6 +157,7 @@ async fn write(
         group_deltas.remove(&task.state);
     }
     transaction.add_to_groups(&group_deltas, GroupStripe::random())?;
+    // This also makes `blobs::remove_unused` wait for the transaction.
     transaction.add_to_counters(&deltas)?;
     transaction.commit(context).await
 }

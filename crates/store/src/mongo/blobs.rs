@@ -3,29 +3,30 @@
 //! A blob exists when its document does. Each upload writes a file with a new id, so that two callers who put the same
 //! blob at once do not write the same file; the blob's document then refers to one of the files.
 
+mod remove_unused;
 mod scan;
 mod upload;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use model::{BlobHash, StoreAge};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Binary, Bson, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
-use mongodb::options::{Hint, ReadConcern};
+use mongodb::bson::{Binary, Bson, Document, RawDocument, RawDocumentBuf, deserialize_from_slice, doc};
+use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::remove_unused::remove_unused;
 pub(super) use self::scan::{count_damaged, scan};
 pub(super) use self::upload::put;
 use super::age;
 use super::bson_values::{ToBson, to_u64, unreadable};
-use super::context::{BLOBS, StoreContext, UPLOADS, now};
+use super::context::{BLOBS, StoreContext, now};
 use super::failure::MongoFailure;
 use super::gridfs;
 use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
-use super::schema::UNUSED_BLOBS_INDEX;
 use super::transaction::{GroupedUpdate, Transaction};
 use crate::{BlobStream, StoreError, verified_stream};
 
@@ -43,16 +44,21 @@ pub(super) struct BlobDocument {
     /// Whether the stored bytes were found not to match the hash. Absent if not.
     #[serde(default, skip_serializing_if = "is_false")]
     damaged: bool,
-    /// The number of references to the blob: one for each task whose spec, and one for each task whose result names it.
+    /// 0 if retention must look whether a task names the blob. Otherwise a task did when retention last looked. Earlier
+    /// versions counted the tasks.
     refs: i64,
+    /// The run of retention that looks whether a task names the blob. Retention of tasks removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    examined_by: Option<ObjectId>,
+    /// The run of retention that is about to remove the blob: no transaction may refer to it. A use removes this mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    removed_by: Option<ObjectId>,
 }
 
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// How many blobs one transaction removes.
-const BLOBS_PER_TRANSACTION: usize = 50;
 /// How many blobs one update changes.
 const BLOBS_PER_UPDATE: usize = 1000;
 
@@ -65,7 +71,15 @@ pub(super) struct BlobLookup {
     pub(super) unreadable: HashMap<BlobHash, String>,
 }
 
+/// Looks for blobs that a transaction is about to refer to. Those that retention is about to remove are kept.
 pub(super) async fn find(context: &StoreContext, hashes: &[BlobHash]) -> Result<BlobLookup, MongoFailure> {
+    let found = read_all(context, hashes).await?;
+    let being_removed = found.intact.values().filter(|blob| blob.removed_by.is_some());
+    record_use(context, being_removed.collect()).await?;
+    Ok(found)
+}
+
+async fn read_all(context: &StoreContext, hashes: &[BlobHash]) -> Result<BlobLookup, MongoFailure> {
     let ids: Vec<_> = hashes.iter().map(ToBson::to_bson).collect();
     let documents: Vec<RawDocumentBuf> = context
         .collection(BLOBS)
@@ -206,21 +220,13 @@ pub(super) async fn has(
     context: Arc<StoreContext>,
     hashes: Arc<Vec<BlobHash>>,
 ) -> Result<Vec<Option<u64>>, MongoFailure> {
-    let found = find(&context, &hashes).await?.intact;
+    let found = read_all(&context, &hashes).await?.intact;
     if !found.is_empty() {
-        let ids: Vec<_> = found.keys().map(ToBson::to_bson).collect();
         let age = age::now(&context).await?;
-        let touched = context
-            .collection::<BlobDocument>(BLOBS)
-            .update_many(
-                doc! { "_id": { "$in": ids } },
-                doc! { "$set": { "used": now().to_bson(), "used_age": age.to_bson() } },
-            )
-            .await?;
-        if touched.matched_count != found.len() as u64 {
-            // Retention removed one of them meanwhile.
-            return Err(MongoFailure::Conflict);
-        }
+        let is_recorded = |blob: &BlobDocument| blob.used_age >= Some(age.0) && blob.removed_by.is_none();
+        // Many callers ask for the same blob, so it is not written for each of them.
+        let unrecorded = found.values().filter(|blob| !is_recorded(blob));
+        record_use(&context, unrecorded.collect()).await?;
     }
     let size = |hash| {
         found
@@ -231,83 +237,50 @@ pub(super) async fn has(
     hashes.iter().map(size).collect()
 }
 
-/// The updates that add `by` to the reference count of a blob for each of its hashes. Blobs with the same change share an
-/// update: a result may name thousands of them.
-pub(super) fn reference_count_updates<'h>(
-    hashes: impl Iterator<Item = &'h BlobHash>,
-    by: i64,
-) -> Vec<GroupedUpdate> {
-    let mut counts: BTreeMap<BlobHash, i64> = BTreeMap::new();
-    for hash in hashes {
-        *counts.entry(*hash).or_default() += by;
+async fn record_use(context: &StoreContext, blobs: Vec<&BlobDocument>) -> Result<(), MongoFailure> {
+    if blobs.is_empty() {
+        return Ok(());
     }
-    let mut blobs_by_change: BTreeMap<i64, Vec<Bson>> = BTreeMap::new();
-    for (hash, by) in counts {
-        blobs_by_change.entry(by).or_default().push(hash.to_bson());
+    let ids: Vec<_> = blobs.iter().map(|blob| blob.hash.clone()).collect();
+    let age = age::now(context).await?;
+    let recorded = context
+        .collection::<BlobDocument>(BLOBS)
+        .update_many(doc! { "_id": { "$in": ids } }, use_change(age))
+        .await?;
+    match recorded.matched_count == blobs.len() as u64 {
+        true => Ok(()),
+        // Retention removed one of them meanwhile.
+        false => Err(MongoFailure::Conflict),
     }
-    let update = |(by, ids): (i64, Vec<Bson>)| {
-        let parts: Vec<_> = ids.chunks(BLOBS_PER_UPDATE).map(<[Bson]>::to_vec).collect();
-        parts.into_iter().map(move |ids| GroupedUpdate {
-            ids,
-            condition: doc! {},
-            change: doc! { "$inc": { "refs": by } },
-        })
-    };
-    blobs_by_change.into_iter().flat_map(update).collect()
 }
 
-/// Removes up to `limit` blobs that no task uses and that were last used before `unused_since`, at most as many as fit
-/// into one transaction. Returns how many.
-pub(super) async fn remove_unused(
-    context: Arc<StoreContext>,
-    unused_since: StoreAge,
-    limit: usize,
-) -> Result<usize, MongoFailure> {
-    let unused = find_unused(&context, unused_since, limit.min(BLOBS_PER_TRANSACTION)).await?;
-    if unused.is_empty() {
-        return Ok(0);
+/// The change that records a use at this age. Retention then does not remove the blob, even if it was about to.
+fn use_change(age: StoreAge) -> Document {
+    doc! {
+        // `$max`: a retry that takes effect late does not set the times back.
+        "$max": { "used": now().to_bson(), "used_age": age.to_bson() },
+        "$unset": { "removed_by": "" },
     }
-    let mut transaction = Transaction::default();
-    let still_unused = |document: &BlobDocument| {
-        doc! { "_id": document.hash.clone(), "refs": 0_i64, "used": document.used, "used_age": document.used_age }
-    };
-    transaction.delete_each(BLOBS, unused.iter().map(still_unused))?;
-    transaction.update(
-        UPLOADS,
-        unused
-            .iter()
-            .map(|document| gridfs::schedule_deletion(document.file)),
-    )?;
-    transaction.commit(&context).await?;
-    Ok(unused.len())
 }
 
-/// Unreadable documents stay, and do not count towards the limit.
-async fn find_unused(
-    context: &StoreContext,
-    unused_since: StoreAge,
-    limit: usize,
-) -> Result<Vec<BlobDocument>, MongoFailure> {
-    let mut read_limit = limit;
-    loop {
-        let found: Vec<RawDocumentBuf> = context
-            .collection(BLOBS)
-            .find(doc! { "refs": 0_i64, "used_age": { "$lt": unused_since.to_bson() } })
-            .sort(doc! { "used_age": 1 })
-            .hint(Hint::Name(UNUSED_BLOBS_INDEX.into()))
-            .limit(i64::try_from(read_limit).unwrap_or(i64::MAX))
-            .read_concern(ReadConcern::local())
-            .max_time(COMMAND_TIMEOUT)
-            .await?
-            .try_collect()
-            .await?;
-        let readable = found.iter().filter_map(|document| parse(context, document).ok());
-        let unused: Vec<_> = readable.map(|(_, document)| document).take(limit).collect();
-        if found.len() < read_limit || !unused.is_empty() {
-            return Ok(unused);
-        }
-        read_limit *= 2;
-    }
+/// The transaction fails unless these blobs exist and retention is not about to remove them. It must also write a document
+/// for which [`remove_unused`] waits.
+pub(super) fn require<'h>(hashes: impl Iterator<Item = &'h BlobHash>, transaction: &mut Transaction) {
+    let hashes: BTreeSet<_> = hashes.collect();
+    let ids = hashes.into_iter().map(ToBson::to_bson).collect();
+    let usable = doc! { "damaged": { "$ne": true }, "removed_by": null };
+    transaction.require(BLOBS, ids, usable);
+}
+
+/// The updates after which retention looks whether tasks still name these blobs.
+pub(super) fn examination_updates(hashes: &BTreeSet<BlobHash>) -> Vec<GroupedUpdate> {
+    let ids: Vec<Bson> = hashes.iter().map(ToBson::to_bson).collect();
+    let update = |ids: &[Bson]| GroupedUpdate {
+        ids: ids.to_vec(),
+        condition: doc! {},
+        change: doc! { "$set": { "refs": 0_i64 }, "$unset": { "examined_by": "" } },
+    };
+    ids.chunks(BLOBS_PER_UPDATE).map(update).collect()
 }
 
 #[cfg(test)]
@@ -321,6 +294,8 @@ impl BlobLookup {
             used_age: None,
             damaged: false,
             refs: 0,
+            examined_by: None,
+            removed_by: None,
         };
         BlobLookup {
             intact: [(intact, document)].into(),

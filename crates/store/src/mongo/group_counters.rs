@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use model::{
     ExecutorName, GroupKey, GroupName, GroupState, OutcomeReason, TaskState, TaskStatus, UnixTime, UserName,
 };
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,8 @@ pub(super) struct StripeDocument {
     pub(super) id: StripeId,
     /// The number of writes to this document.
     pub(super) revision: i64,
+    /// Distinguishes this document from an earlier one with the same id, which was removed.
+    pub(super) created_as: Option<ObjectId>,
     /// By status.
     #[serde(default)]
     tally: BTreeMap<String, i64>,
@@ -121,11 +124,12 @@ impl GroupSum {
         no_newer && self.statuses.values().all(|count| *count <= 0)
     }
 
-    /// `None` if the group has no tasks of a status that this program knows.
+    /// `None` if the group has no tasks.
     pub(super) fn state(self, key: GroupKey) -> Option<GroupState> {
         let state = GroupState {
             key,
             counts: positive(self.statuses),
+            unknown: positive(self.newer_statuses).values().sum(),
             reasons: positive(self.reasons),
             add_time: self.add_time.unwrap_or(UnixTime(0)),
             last_finish: self.last_finish,
@@ -227,6 +231,7 @@ impl GroupDelta {
         if !change.is_empty() || !increments.is_empty() {
             increments.insert("revision", 1_i64);
             change.insert("$inc", increments);
+            change.insert("$setOnInsert", doc! { "created_as": ObjectId::new() });
         }
         change
     }
@@ -266,10 +271,13 @@ mod tests {
     fn changes(make: impl FnOnce(&mut GroupDeltas)) -> Vec<Document> {
         let mut deltas = GroupDeltas::default();
         make(&mut deltas);
-        let updates = deltas.updates(GroupStripe(3)).into_iter();
-        updates
-            .map(|mut update| update.remove("u").unwrap().as_document().unwrap().clone())
-            .collect()
+        let change = |update: Document| {
+            let mut change = update.get_document("u").unwrap().clone();
+            let created = change.remove("$setOnInsert").unwrap();
+            assert!(created.as_document().unwrap().get_object_id("created_as").is_ok());
+            change
+        };
+        deltas.updates(GroupStripe(3)).into_iter().map(change).collect()
     }
 
     #[test]
@@ -316,6 +324,7 @@ mod tests {
                 stripe: 0,
             },
             revision: 1,
+            created_as: None,
             tally: tally
                 .iter()
                 .map(|(name, count)| (name.to_string(), *count))
@@ -349,6 +358,7 @@ mod tests {
         for status in ["success", "later_status"] {
             assert_eq!(sum_of((status, 1), (status, -1)), (true, None));
         }
-        assert_eq!(sum_of(("success", 0), ("later_status", 1)), (false, None));
+        let (is_empty, state) = sum_of(("success", 0), ("later_status", 1));
+        assert_eq!((is_empty, state.map(|state| state.unknown)), (false, Some(1)));
     }
 }

@@ -174,7 +174,7 @@ pub(super) async fn remove_empty(
         let mut unchanged = vec![];
         for stripe in &stripes {
             let id = serialize_to_bson(&stripe.id).map_err(Error::from)?;
-            unchanged.push(doc! { "_id": id, "revision": stripe.revision });
+            unchanged.push(doc! { "_id": id, "revision": stripe.revision, "created_as": stripe.created_as });
         }
         transaction.delete_each(GROUPS, unchanged)?;
     }

@@ -158,26 +158,34 @@ pub(super) async fn report(
     let mut batch = TransitionBatch::new(now(), context.max_attempts)
         .with_store_age(age)
         .with_group_stripe(GroupStripe::of(&report.executor));
-    let fate = match report.intent {
-        ReportIntent::Leave if held.newer.is_empty() => SessionFate::Ended(age),
-        ReportIntent::Leave | ReportIntent::Stay => SessionFate::Live,
-    };
     held.readable.into_iter().for_each(|task| batch.insert(task));
     let mut steps = ReportSteps::new(held.newer);
     steps.apply(&prepared, &blobs, &mut batch);
+    let mut fate = SessionFate::Live;
     match report.intent {
         ReportIntent::Stay => claim::claim(report, &head, &mut steps, &mut batch)?,
-        ReportIntent::Leave => steps.leave(report, &mut batch),
+        ReportIntent::Leave => {
+            if steps.leave(report, &mut batch) {
+                fate = SessionFate::Ended(age);
+            }
+        }
     }
     let deltas = batch.counter_deltas();
+    let mut transaction = Transaction::default();
     let executor_update = match (&check, &executor) {
         (SessionCheck::Continues, Some(executor)) => session::renewal_update(executor, report, &deltas, fate),
-        _ => session::opening_update(executor.as_ref(), report, &deltas, fate),
+        _ => {
+            if batch.names_blobs() {
+                // `blobs::remove_unused` waits for transactions that write an existing document of an executor, but this
+                // one may insert it.
+                transaction.touch_ledger()?;
+            }
+            session::opening_update(executor.as_ref(), report, &deltas, fate)
+        }
     };
     if check == SessionCheck::Continues && !batch.is_changed() {
         renew_session(&context, executor_update).await?;
     } else {
-        let mut transaction = Transaction::default();
         transaction.update(EXECUTORS, [executor_update])?;
         // The tasks are written last, to keep the time short in which other transactions conflict with them.
         batch.write(&mut transaction)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use model::{GroupKey, StoreAge, TaskForm};
-use mongodb::bson::{Binary, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Binary, Document, doc};
 use mongodb::options::{Hint, ReadConcern};
 
 use super::age;
@@ -17,13 +17,16 @@ use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
 use super::gridfs;
 use super::group_counters::{GroupDeltas, GroupStripe};
-use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
+use super::retry::{COMMAND_TIMEOUT, RetryCount, RetryPolicy};
 use super::schema::{DONE_TASKS_INDEX, UNUSED_BLOBS_INDEX};
 use super::task_document::{StoredTask, TaskDocument, parse_readable};
 use super::transaction::Transaction;
+use crate::MAX_REFERENCES_REMOVED_AT_ONCE;
 
 /// How many tasks one transaction removes.
 const TASKS_PER_TRANSACTION: usize = 200;
+/// Each failed try divides the number of tasks that one transaction removes by this.
+const BATCH_REDUCTION: usize = 4;
 /// How many documents one command stamps.
 const STAMPS_PER_COMMAND: i64 = 1000;
 /// No upload takes this long, so an unclaimed file of this age has no writer any more.
@@ -38,20 +41,26 @@ pub(super) struct RemovedTasks {
     pub(super) groups: BTreeSet<GroupKey>,
 }
 
-/// Removes up to `limit` tasks that ended before `done_before`, at most as many as fit into one transaction.
+/// Removes up to `limit` tasks that ended before `done_before`, at most as many as fit into one transaction, and fewer
+/// after failed tries.
 pub(super) async fn remove_tasks(
     context: Arc<StoreContext>,
     done_before: StoreAge,
     limit: usize,
+    retries: RetryCount,
 ) -> Result<RemovedTasks, MongoFailure> {
-    let limit = limit.min(TASKS_PER_TRANSACTION);
-    let documents = find_done(&context, done_before, limit).await?;
+    let reduction = BATCH_REDUCTION.saturating_pow(retries.0);
+    let limits = RemovalLimits {
+        tasks: (limit.min(TASKS_PER_TRANSACTION) / reduction).max(1),
+        references: MAX_REFERENCES_REMOVED_AT_ONCE / reduction,
+    };
+    let documents = find_done(&context, done_before, limits).await?;
     if documents.is_empty() {
         return Ok(RemovedTasks::default());
     }
     let (mut deltas, mut group_deltas) = (CounterDeltas::default(), GroupDeltas::default());
     let mut groups = BTreeSet::new();
-    let (mut hashes, mut content_documents, mut files) = (vec![], vec![], vec![]);
+    let (mut hashes, mut content_documents, mut files) = (BTreeSet::new(), vec![], vec![]);
     for document in &documents {
         let state = StoredTask::try_from(document)?.state;
         deltas.remove(state.status);
@@ -65,7 +74,7 @@ pub(super) async fn remove_tasks(
             files.extend(content.file);
         }
         for hash in referenced_blobs(document) {
-            hashes.push(blob_hash(hash)?);
+            hashes.insert(blob_hash(hash)?);
         }
     }
     let mut transaction = Transaction::default();
@@ -77,7 +86,7 @@ pub(super) async fn remove_tasks(
     let content_documents = content_documents.into_iter().map(|id| doc! { "_id": id });
     transaction.delete_if_present(PARTS, content_documents)?;
     transaction.update(UPLOADS, files.into_iter().map(gridfs::schedule_deletion))?;
-    transaction.update_grouped_if_present(BLOBS, blobs::reference_count_updates(hashes.iter(), -1))?;
+    transaction.update_grouped_if_present(BLOBS, blobs::examination_updates(&hashes))?;
     transaction.add_to_counters(&deltas)?;
     transaction.add_to_groups(&group_deltas, GroupStripe::random())?;
     transaction.commit(&context).await?;
@@ -91,40 +100,48 @@ fn referenced_blobs(document: &TaskDocument) -> impl Iterator<Item = &Binary> {
     document.blobs.iter().chain(&document.result_blobs)
 }
 
-/// Unreadable documents and those of newer forms stay, and do not count towards the limit.
+/// How much one transaction of the MongoDB store's retention removes.
+#[derive(Clone, Copy)]
+struct RemovalLimits {
+    tasks: usize,
+    /// References to blobs. A single task may have more.
+    references: usize,
+}
+
+/// Unreadable documents and those of newer forms stay, and do not count towards the limits.
 async fn find_done(
     context: &StoreContext,
     before: StoreAge,
-    limit: usize,
+    limits: RemovalLimits,
 ) -> Result<Vec<TaskDocument>, MongoFailure> {
-    let mut read_limit = limit;
-    loop {
-        let found: Vec<RawDocumentBuf> = context
-            .tasks()
-            .find(doc! {
-                "finish_time": { "$exists": true },
-                "finish_age": { "$lt": before.to_bson() },
-                // Also matches documents without a form.
-                "form": { "$not": { "$gt": i64::from(TaskForm::NEWEST.0) } },
-            })
-            .projection(doc! { "digest": 0, "ran_on": 0, "spec.bytes": 0, "result.bytes": 0 })
-            .sort(doc! { "finish_age": 1 })
-            .hint(Hint::Name(DONE_TASKS_INDEX.into()))
-            .limit(i64::try_from(read_limit).unwrap_or(i64::MAX))
-            .read_concern(ReadConcern::local())
-            .max_time(COMMAND_TIMEOUT)
-            .await?
-            .try_collect()
-            .await?;
-        let all = found.len() < read_limit;
-        let mut documents = parse_readable(context, found);
-        documents.retain(|document| referenced_blobs(document).all(|hash| blob_hash(hash).is_ok()));
-        if all || !documents.is_empty() {
-            documents.truncate(limit);
-            return Ok(documents);
+    let mut cursor = context
+        .tasks()
+        .find(doc! {
+            "finish_time": { "$exists": true },
+            "finish_age": { "$lt": before.to_bson() },
+            // Also matches documents without a form.
+            "form": { "$not": { "$gt": i64::from(TaskForm::NEWEST.0) } },
+        })
+        .projection(doc! { "digest": 0, "ran_on": 0, "spec.bytes": 0, "result.bytes": 0 })
+        .sort(doc! { "finish_age": 1 })
+        .hint(Hint::Name(DONE_TASKS_INDEX.into()))
+        .batch_size(u32::try_from(limits.tasks).unwrap_or(u32::MAX))
+        .read_concern(ReadConcern::local())
+        .max_time(COMMAND_TIMEOUT)
+        .await?;
+    let (mut documents, mut references) = (vec![], 0);
+    while documents.len() < limits.tasks
+        && references < limits.references.max(1)
+        && let Some(document) = cursor.try_next().await?
+    {
+        for document in parse_readable(context, vec![document]) {
+            if referenced_blobs(&document).all(|hash| blob_hash(hash).is_ok()) {
+                references += referenced_blobs(&document).count();
+                documents.push(document);
+            }
         }
-        read_limit *= 2;
     }
+    Ok(documents)
 }
 
 /// Judicators of schema version 1 write no ages. Tasks and blobs without one count as done or unused from now on.

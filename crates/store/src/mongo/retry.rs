@@ -31,6 +31,8 @@ pub(super) struct RetryCount(pub(super) u32);
 pub(super) struct RetryPolicy {
     step: &'static str,
     payload_bytes: usize,
+    /// How long a try may take, if that is longer than all tries usually may.
+    longest_try: Option<Duration>,
 }
 
 impl RetryPolicy {
@@ -39,6 +41,15 @@ impl RetryPolicy {
         RetryPolicy {
             step,
             payload_bytes: 0,
+            longest_try: None,
+        }
+    }
+
+    /// Allows each try to take this long. A try that fails is still retried only for as long as usual.
+    pub(super) fn with_longest_try(self, longest_try: Duration) -> RetryPolicy {
+        RetryPolicy {
+            longest_try: Some(longest_try),
+            ..self
         }
     }
 
@@ -61,12 +72,13 @@ impl RetryPolicy {
             EXTRA_TIME_PER_MEBIBYTE * u32::try_from(self.payload_bytes >> 20).unwrap_or(u32::MAX);
         let (per_try, total) = (TRY_TIMEOUT + extra_time, TOTAL_TIMEOUT + extra_time);
         for count in 0.. {
-            let left = total.saturating_sub(started.elapsed());
+            let left = total.saturating_sub(started.elapsed()).min(per_try);
+            let longest = self.longest_try.unwrap_or(left);
             #[expect(
                 clippy::disallowed_methods,
                 reason = "a driver call must not be dropped midway, so its task may outlive the timeout"
             )]
-            let failure = match timeout(left.min(per_try), tokio::spawn(operation(RetryCount(count)))).await {
+            let failure = match timeout(longest, tokio::spawn(operation(RetryCount(count)))).await {
                 Ok(Ok(Ok(value))) => return Ok(value),
                 Ok(Ok(Err(failure))) => failure,
                 Ok(Err(ended)) if ended.is_panic() => {
@@ -135,5 +147,23 @@ mod tests {
             matches!(panicked, Err(StoreError::Panicked { .. })),
             "{panicked:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_policy_with_longer_tries_waits_longer() {
+        let build = |_| async {
+            sleep(TOTAL_TIMEOUT * 10).await;
+            Ok(())
+        };
+        let timed_out = RetryPolicy::new("test").run(build).await;
+        assert!(
+            matches!(timed_out, Err(StoreError::Timeout { .. })),
+            "{timed_out:?}"
+        );
+        let patient = RetryPolicy::new("test").with_longest_try(TOTAL_TIMEOUT * 20);
+        patient.run(build).await.unwrap();
+        let started = Instant::now();
+        let failed: Result<(), _> = patient.run(|_| async { Err(MongoFailure::Conflict) }).await;
+        assert!(failed.is_err() && started.elapsed() <= TOTAL_TIMEOUT);
     }
 }

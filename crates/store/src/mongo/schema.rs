@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::TaskForm;
 use mongodb::bson::{Document, doc};
@@ -12,6 +13,7 @@ use super::context::{
 };
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
+use super::transaction;
 use crate::StoreError;
 
 pub(super) const QUEUE_INDEX: &str = "waiting";
@@ -27,6 +29,8 @@ pub(super) const BY_GROUP_INDEX: &str = "by_group";
 pub(super) const BY_USER_GROUP_INDEX: &str = "by_user_group";
 pub(super) const BY_LABEL_INDEX: &str = "by_label";
 pub(super) const BY_USER_LABEL_INDEX: &str = "by_user_label";
+pub(super) const BY_BLOB_INDEX: &str = "by_blob";
+pub(super) const BY_RESULT_BLOB_INDEX: &str = "by_result_blob";
 
 /// The schema version that this program writes. A released version never changes; changes make a new version. A program
 /// that knows the made-up next form of tasks has the made-up next version.
@@ -39,11 +43,14 @@ const READER: i64 = 3;
 /// so without them they remove nothing.
 const OBSOLETE_INDEXES: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
 
-/// Upgrades the database to this version. Safe to repeat and to run in several processes at once.
-pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailure> {
-    let meta = context.collection::<Document>(META);
-    // The version is checked before anything is written.
-    let found = meta
+/// How long the server may take to build the indexes of a large database. If it takes longer, the next try waits for the
+/// same build.
+pub(super) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Whether the database has a schema that is older than this version, or none. Refuses one that is too new. Writes nothing.
+pub(super) async fn needs_upgrade(context: Arc<StoreContext>) -> Result<bool, MongoFailure> {
+    let found = context
+        .collection::<Document>(META)
         .find_one(doc! { "_id": "schema" })
         .max_time(COMMAND_TIMEOUT)
         .await?;
@@ -51,10 +58,13 @@ pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailu
     if let Some(found) = version("version") {
         // Versions before 3 do not record what can use the database.
         check_reader(&context, version("reader").unwrap_or(found), found)?;
-        if found >= VERSION {
-            return Ok(());
-        }
+        return Ok(found < VERSION);
     }
+    Ok(true)
+}
+
+/// Upgrades the database to this version. Safe to repeat and to run in several processes at once.
+pub(super) async fn upgrade(context: Arc<StoreContext>) -> Result<(), MongoFailure> {
     for collection in [PARTS, EXECUTORS, LEDGER, GROUPS, FILES] {
         create_collection(&context, collection).await?;
     }
@@ -75,14 +85,17 @@ pub(super) async fn prepare(context: Arc<StoreContext>) -> Result<(), MongoFailu
     for (collection, index) in OBSOLETE_INDEXES {
         drop_index(&context, collection, index).await?;
     }
+    transaction::create_ledger(&context).await?;
     age::initialize(&context).await?;
     // The version is written last: a database with this version has all of its indexes.
-    meta.update_one(
-        doc! { "_id": "schema" },
-        doc! { "$max": { "version": VERSION, "reader": READER } },
-    )
-    .upsert(true)
-    .await?;
+    context
+        .collection::<Document>(META)
+        .update_one(
+            doc! { "_id": "schema" },
+            doc! { "$max": { "version": VERSION, "reader": READER } },
+        )
+        .upsert(true)
+        .await?;
     Ok(())
 }
 
@@ -157,6 +170,16 @@ fn task_indexes() -> Vec<Document> {
             "name": BY_USER_LABEL_INDEX,
             "key": { "user": 1, "labels": 1, "add_time": 1, "_id": 1 },
             "partialFilterExpression": { "labels": { "$exists": true } },
+        },
+        doc! {
+            "name": BY_BLOB_INDEX,
+            "key": { "blobs": 1 },
+            "partialFilterExpression": { "blobs": { "$exists": true } },
+        },
+        doc! {
+            "name": BY_RESULT_BLOB_INDEX,
+            "key": { "result_blobs": 1 },
+            "partialFilterExpression": { "result_blobs": { "$exists": true } },
         },
     ]
 }

@@ -85,10 +85,11 @@ pub(super) struct TaskDocument {
     /// The newest attempts that began and have ended, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) ran_on: Vec<EndedAttemptDocument>,
-    /// The blobs of the spec. Each counts as one reference to the blob.
+    /// The blobs of the spec. Retention looks for tasks that use a blob in this field and in `result_blobs`, so a newer
+    /// form must list its blobs in one of them too: an older judicator may lead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) blobs: Vec<Binary>,
-    /// The blobs of the result. Each counts as one reference to the blob, also if the spec refers to it too.
+    /// The blobs of the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) result_blobs: Vec<Binary>,
     pub(super) spec: StoredContent,

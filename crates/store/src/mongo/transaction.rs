@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use mongodb::ClientSession;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::raw::cstr;
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, serialize_to_raw_document_buf};
 use mongodb::error::Error;
-use mongodb::options::{ReadConcern, WriteConcern};
+use mongodb::options::{Hint, ReadConcern, WriteConcern};
 use serde::Serialize;
 
 use super::context::{GROUPS, LEDGER, StoreContext};
@@ -33,10 +35,25 @@ pub(super) fn majority_write_concern() -> WriteConcern {
         .build()
 }
 
-/// A multi-document MongoDB transaction that is being built: its write commands, in their order.
+/// A multi-document MongoDB transaction that is being built: its commands, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    commands: Vec<WriteCommand>,
+    commands: Vec<TransactionCommand>,
+}
+
+/// One command of a MongoDB [`Transaction`].
+#[derive(Debug)]
+enum TransactionCommand {
+    Write(WriteCommand),
+    Require(RequiredDocuments),
+}
+
+/// Documents that a MongoDB [`Transaction`] reads: each must exist and fulfil the condition.
+#[derive(Debug)]
+struct RequiredDocuments {
+    collection: &'static str,
+    ids: Vec<Bson>,
+    condition: Document,
 }
 
 /// One write command of a MongoDB [`Transaction`]: writes of one kind to one collection.
@@ -167,16 +184,36 @@ impl Transaction {
         Ok(())
     }
 
+    /// All of these documents must exist and fulfil the condition; otherwise the transaction fails. They are only read, so
+    /// transactions that need the same documents do not conflict.
+    pub(super) fn require(&mut self, collection: &'static str, ids: Vec<Bson>, condition: Document) {
+        if !ids.is_empty() {
+            self.commands.push(TransactionCommand::Require(RequiredDocuments {
+                collection,
+                ids,
+                condition,
+            }));
+        }
+    }
+
     /// Adds to the counters in a random stripe of the ledger, so that a retry after a conflict writes another stripe.
     pub(super) fn add_to_counters(&mut self, deltas: &CounterDeltas) -> Result<(), MongoFailure> {
         let increments = deltas.increments();
         if increments.is_empty() {
             return Ok(());
         }
-        let stripe = i64::try_from(random_u64() % STRIPES).unwrap_or(0);
         self.update(
             LEDGER,
-            [doc! { "q": { "_id": stripe }, "u": { "$inc": increments }, "upsert": true }],
+            [doc! { "q": { "_id": random_stripe() }, "u": { "$inc": increments }, "upsert": true }],
+        )
+    }
+
+    /// Writes a stripe of the ledger without changing its counters. See `blobs::remove_unused`, which waits for transactions
+    /// by writing the stripes.
+    pub(super) fn touch_ledger(&mut self) -> Result<(), MongoFailure> {
+        self.update(
+            LEDGER,
+            [doc! { "q": { "_id": random_stripe() }, "u": { "$set": { "touched": ObjectId::new() } } }],
         )
     }
 
@@ -199,8 +236,8 @@ impl Transaction {
             .write_concern(majority_write_concern())
             .max_commit_time(COMMAND_TIMEOUT)
             .await?;
-        for write in self.commands {
-            if let Err(failure) = write.run(context, &mut session).await {
+        for command in self.commands {
+            if let Err(failure) = command.run(context, &mut session).await {
                 // If the abort does not reach the server, the server aborts the transaction after a while.
                 let _ = session.abort_transaction().await;
                 return Err(failure);
@@ -223,11 +260,11 @@ impl Transaction {
 
     fn push_items(&mut self, kind: WriteKind, collection: &'static str, items: Vec<WriteItem>) {
         if !items.is_empty() {
-            self.commands.push(WriteCommand {
+            self.commands.push(TransactionCommand::Write(WriteCommand {
                 kind,
                 collection,
                 items,
-            });
+            }));
         }
     }
 }
@@ -242,6 +279,38 @@ impl GroupedUpdate {
         condition.insert("_id", doc! { "$in": ids });
         // Without the hint the query planner would try the indexes over the other fields of the condition.
         doc! { "q": condition, "u": change, "multi": true, "hint": "_id_" }
+    }
+}
+
+impl TransactionCommand {
+    async fn run(self, context: &StoreContext, session: &mut ClientSession) -> Result<(), MongoFailure> {
+        match self {
+            TransactionCommand::Write(write) => write.run(context, session).await,
+            TransactionCommand::Require(required) => required.check(context, session).await,
+        }
+    }
+}
+
+impl RequiredDocuments {
+    async fn check(self, context: &StoreContext, session: &mut ClientSession) -> Result<(), MongoFailure> {
+        for ids in self.ids.chunks(MAX_COMMAND_ITEMS) {
+            let mut condition = self.condition.clone();
+            condition.insert("_id", doc! { "$in": ids.to_vec() });
+            let mut cursor = context
+                .collection::<Document>(self.collection)
+                .find(condition)
+                .projection(doc! { "_id": 1 })
+                .hint(Hint::Name("_id_".into()))
+                .batch_size(MAX_COMMAND_ITEMS as u32 + 1)
+                .max_time(COMMAND_TIMEOUT)
+                .session(&mut *session)
+                .await?;
+            let found: Vec<Document> = cursor.stream(session).try_collect().await?;
+            if found.len() != ids.len() {
+                return Err(MongoFailure::Conflict);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -273,6 +342,20 @@ impl WriteCommand {
         }
         Ok(())
     }
+}
+
+fn random_stripe() -> i64 {
+    i64::try_from(random_u64() % STRIPES).unwrap_or(0)
+}
+
+/// Creates the missing stripes of the ledger. A stripe must exist before `blobs::remove_unused` can write it.
+pub(super) async fn create_ledger(context: &StoreContext) -> Result<(), MongoFailure> {
+    let stripes = (0..STRIPES).filter_map(|stripe| i64::try_from(stripe).ok());
+    let upserts: Vec<_> = stripes
+        .map(|stripe| doc! { "q": { "_id": stripe }, "u": { "$setOnInsert": { "tally": {} } }, "upsert": true })
+        .collect();
+    let command = doc! { "update": LEDGER, "updates": upserts, "writeConcern": { "w": "majority" } };
+    check_write_errors(&context.database.run_command(command).await?)
 }
 
 /// The server reports failed writes in a reply whose status is ok.

@@ -18,7 +18,7 @@ use mongodb::error::Error;
 use super::blobs;
 use super::bson_values::ToBson;
 use super::content::{self, PreparedContent};
-use super::context::{BLOBS, TASKS};
+use super::context::TASKS;
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
 use super::group_counters::{GroupDeltas, GroupStripe};
@@ -245,10 +245,7 @@ impl TransitionBatch {
     pub(super) fn write(&self, transaction: &mut Transaction) -> Result<(), MongoFailure> {
         let results = self.changed().filter_map(|entry| entry.result.as_ref());
         content::write(results.clone().map(|result| &*result.content), transaction)?;
-        // If retention removes one of the blobs at the same time, both transactions write its document and one of them
-        // fails.
-        let references = blobs::reference_count_updates(results.flat_map(|result| &result.blobs), 1);
-        transaction.update_grouped(BLOBS, references)?;
+        blobs::require(results.flat_map(|result| &result.blobs), transaction);
         transaction.add_to_groups(&self.group_deltas(), self.group_stripe)?;
         transaction.update_grouped(TASKS, self.updates()?)
     }
@@ -267,6 +264,12 @@ impl TransitionBatch {
             update.ids.push(entry.after.state.id.to_bson());
         }
         Ok(groups.into_values().collect())
+    }
+
+    /// Whether a result of the batch names a blob.
+    pub(super) fn names_blobs(&self) -> bool {
+        let mut results = self.changed().filter_map(|entry| entry.result.as_ref());
+        results.any(|result| !result.blobs.is_empty())
     }
 
     pub(super) fn is_changed(&self) -> bool {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use model::{
-    AddedTask, BlobHash, GroupKey, Labels, ResourceRequest, TaskForm, TaskId, TaskState, TaskStatus,
-    UnixTime, UserName,
+    AddedTask, BlobHash, GroupKey, Labels, ResourceRequest, TaskForm, TaskId, TaskStatus, UnixTime, UserName,
 };
 use rusqlite::OptionalExtension;
 
@@ -209,6 +208,16 @@ fn mark_retried(
     user: &UserName,
 ) -> Result<(), SqliteFailure> {
     const STEP: &str = "mark a retried task";
+    let repeated = match rows::task_state(transaction.connection(), id) {
+        // It stays unmarked: its group goes on to count it, because nobody can tell as what.
+        Err(SqliteFailure::Refused(error)) => {
+            transaction
+                .unreadable_rows()
+                .record(format_args!("task {id}"), error);
+            return Ok(());
+        }
+        found => found?,
+    };
     let marked = transaction
         .statement(
             "UPDATE tasks SET retried = 1 WHERE id = ?1 AND user = ?2 AND retried = 0",
@@ -216,26 +225,8 @@ fn mark_retried(
         )?
         .execute((SqlValue(id), SqlValue(user)))
         .during(STEP)?;
-    if marked == 0 {
-        return Ok(());
+    if let Some(task) = repeated.filter(|_| marked > 0) {
+        transaction.record_retried(&task);
     }
-    match rows::task_state(transaction.connection(), id) {
-        Ok(task) => {
-            // The row has the mark already, and a marked task is not counted.
-            let repeated = task.map(|task| TaskState {
-                retried: false,
-                ..task
-            });
-            repeated.iter().for_each(|task| transaction.record_retried(task));
-            Ok(())
-        }
-        // The group still counts a task whose row is unreadable.
-        Err(SqliteFailure::Refused(error)) => {
-            transaction
-                .unreadable_rows()
-                .record(format_args!("task {id}"), error);
-            Ok(())
-        }
-        Err(failure) => Err(failure),
-    }
+    Ok(())
 }

@@ -231,6 +231,7 @@ fn read_group(row: &Row<'_>) -> rusqlite::Result<GroupState> {
             group: row.get::<_, SqlValue<GroupName>>(1)?.0,
         },
         counts: TaskStatus::ALL.into_iter().zip(counts.iter().copied()).collect(),
+        unknown: 0,
         reasons: reasons.filter(|(_, count)| *count > 0).collect(),
         add_time: row.get::<_, SqlValue<UnixTime>>(2)?.0,
         last_finish: read_optional(row, 3)?,

@@ -13,6 +13,7 @@ use model::{
 
 use super::failure::SqliteFailure;
 use super::group_transaction::GroupTransaction;
+use super::rows;
 use super::session;
 use super::transition::{Release, release};
 use crate::document::{EncodedAttempt, EncodedReport, encode_result};
@@ -117,18 +118,28 @@ pub(super) fn report(
     })
 }
 
-/// Releases all tasks that the executor still holds and ends its session. The executor must kill the attempts that it listed as
-/// executing.
+/// Releases the tasks that the executor still holds and ends its session. The executor must kill the attempts that it listed
+/// as executing. It keeps those that it names of tasks of unknown forms: they may have finished, and a newer judicator commits
+/// their results. Until then its session stays live.
 fn leave(
     transaction: &mut GroupTransaction<'_>,
     report: &Report,
     instructions: &mut ReportInstructions,
 ) -> Result<(), SqliteFailure> {
-    let released = session::release_held_tasks(transaction, &report.executor, Release::GIVEN_BACK)?;
+    let held = rows::held(
+        transaction.connection(),
+        &report.executor,
+        transaction.unreadable_rows(),
+    )?;
+    let (kept, released): (Vec<_>, Vec<_>) = held.iter().partition(|task| report.keeps_on_leaving(task));
     for task in released {
+        release(transaction, task, Release::GIVEN_BACK)?;
         instructions
             .delete
             .extend(task.session.map(|session| task.attempt_id(session)));
     }
-    session::end(transaction, &report.executor)
+    match kept.is_empty() {
+        true => session::end(transaction, &report.executor),
+        false => Ok(()),
+    }
 }

@@ -7,7 +7,7 @@ use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
 use super::rows::{read_task_state, skip_unreadable_blob, skip_unreadable_task, task_state_columns};
 use super::sql_value::SqlValue;
-use crate::RetentionSummary;
+use crate::{MAX_REFERENCES_REMOVED_AT_ONCE, RetentionSummary};
 
 /// The arguments of `TaskStore::apply_retention` on their way to the SQLite writer thread.
 #[derive(Clone, Copy, Debug)]
@@ -25,34 +25,48 @@ const DONE_TASKS: &str = concat!(
     " FROM tasks WHERE finish_age < ?1 AND form <= ?2 ORDER BY finish_age"
 );
 const REMOVE_LABEL: &str = "DELETE FROM labels WHERE owner = ?1 AND key = ?2 AND value = ?3 AND task = ?4";
+const COUNT_REFERENCES: &str = "SELECT count(*) FROM blob_refs WHERE seq = ?1";
 const UNUSED_BLOBS: &str = "SELECT hash FROM blobs WHERE refs = 0 AND used_age < ?1 ORDER BY used_age";
 
 pub(super) fn apply(
     transaction: &mut GroupTransaction<'_>,
     request: RetentionRequest,
 ) -> Result<RetentionSummary, SqliteFailure> {
+    let limit = request.limit as usize;
+    let (tasks, references) = remove_tasks(transaction, request)?;
+    let blobs = remove_blobs(transaction, request)?;
     Ok(RetentionSummary {
-        tasks: remove_tasks(transaction, request)?,
-        blobs: remove_blobs(transaction, request)?,
+        tasks,
+        blobs,
+        more: tasks == limit || references >= MAX_REFERENCES_REMOVED_AT_ONCE || blobs == limit,
     })
 }
 
+/// Returns the numbers of removed tasks and of their references to blobs.
 fn remove_tasks(
     transaction: &mut GroupTransaction<'_>,
     request: RetentionRequest,
-) -> Result<usize, SqliteFailure> {
+) -> Result<(usize, usize), SqliteFailure> {
     const STEP: &str = "remove old tasks";
     let mut statement = transaction.statement(DONE_TASKS, STEP)?;
     let mut rows = statement
         .query((SqlValue(request.done_before), TaskForm::NEWEST.0))
         .during(STEP)?;
-    let mut done = vec![];
+    let (mut done, mut references) = (vec![], 0);
     // Unreadable rows are kept and do not count towards the limit.
     while done.len() < request.limit as usize
+        && references < MAX_REFERENCES_REMOVED_AT_ONCE
         && let Some(row) = rows.next().during(STEP)?
     {
         let task = read_task_state(row);
-        done.extend(skip_unreadable_task(row, task, transaction.unreadable_rows()).during(STEP)?);
+        if let Some(task) = skip_unreadable_task(row, task, transaction.unreadable_rows()).during(STEP)? {
+            let counted: u32 = transaction
+                .statement(COUNT_REFERENCES, STEP)?
+                .query_row([SqlValue(task.add_time)], |row| row.get(0))
+                .during(STEP)?;
+            references += counted as usize;
+            done.push(task);
+        }
     }
     drop(rows);
     drop(statement);
@@ -71,7 +85,7 @@ fn remove_tasks(
         remove_task(transaction, task)?;
         transaction.record_removed(task);
     }
-    Ok(done.len())
+    Ok((done.len(), references))
 }
 
 /// Removes the row of the task and its labels.
@@ -127,13 +141,14 @@ fn remove_blobs(
 
 #[cfg(test)]
 mod tests {
-    use super::{DONE_TASKS, REMOVE_LABEL, UNUSED_BLOBS};
+    use super::{COUNT_REFERENCES, DONE_TASKS, REMOVE_LABEL, UNUSED_BLOBS};
     use crate::sqlite::schema::tests::{database, query_plan};
 
     #[test]
     fn retention_finds_its_rows_by_an_index() {
         let check = |sql: &str, expected: &str| assert_eq!(query_plan(&database(), sql), expected);
         check(DONE_TASKS, "SEARCH tasks USING INDEX tasks_done (finish_age<?)");
+        check(COUNT_REFERENCES, "SEARCH blob_refs USING PRIMARY KEY (seq=?)");
         check(
             UNUSED_BLOBS,
             "SEARCH blobs USING COVERING INDEX blobs_idle (used_age<?)",

@@ -28,7 +28,7 @@ async fn fail_stream_commands(replica_set: &TestReplicaSet, times: i32) {
     admin.run_command(refused).await.unwrap();
 }
 
-fn times_entered(answer: &Document) -> i64 {
+pub(crate) fn times_entered(answer: &Document) -> i64 {
     let count = answer.get("count").unwrap();
     count.as_i64().or(count.as_i32().map(i64::from)).unwrap()
 }

@@ -9,12 +9,14 @@ use model::{
     AttemptEnd, GroupKey, GroupName, GroupQuery, OutcomeReason, Report, StatusCounts, StoreAge, TaskId,
     TaskQuery, TaskResult, TaskStatus, TaskSummary, UserName,
 };
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use store::contract::fake_executor::{FakeExecutor, completed, instructions};
 use store::contract::fixtures::{add_task_with, new_task, run_failure, success, task_spec};
 use store::{ChangeEvent, NewTaskRecord, TaskStore};
 use tokio::task::JoinSet;
 
+use super::change_stream::times_entered;
 use super::replica_set::{TestAuthentication, TestReplicaSet};
 
 const TASKS: usize = 200;
@@ -205,4 +207,51 @@ async fn a_group_without_tasks_leaves_no_documents() {
         0
     );
     assert_eq!(store.group(key("b")).await.unwrap().unwrap().total(), 1);
+}
+
+/// The group gets a task again, in a document with the same id and revision, while a late delete is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_removal_of_an_empty_group_spares_its_successor() {
+    let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
+    let store = replica_set.open("conclave").await;
+    let groups = replica_set
+        .client()
+        .database("conclave")
+        .collection::<Document>("groups");
+    let stripe = |tally: Document| {
+        let id = doc! { "user": "ada", "group": "g", "stripe": 0_i64 };
+        doc! { "_id": id, "revision": 1_i64, "created_as": ObjectId::new(), "add_time": 1_i64, "tally": tally }
+    };
+    groups.insert_one(stripe(doc! {})).await.unwrap();
+    let admin = replica_set.client().database("admin");
+    let block = doc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": {
+            "failCommands": ["delete"],
+            "blockConnection": true,
+            "blockTimeMS": 1000,
+            "appName": "conclave",
+            "namespace": "conclave.groups",
+        },
+    };
+    let before = admin.run_command(block).await.unwrap();
+    let is_blocked = doc! {
+        "waitForFailPoint": "failCommand",
+        "timesEntered": times_entered(&before) + 1,
+        "maxTimeMS": 60_000,
+    };
+    let retention = store.apply_retention(StoreAge(i64::MIN), StoreAge(i64::MIN), 10);
+    let recreate = async {
+        admin.run_command(is_blocked).await.unwrap();
+        groups.delete_many(doc! {}).await.unwrap();
+        groups
+            .insert_one(stripe(doc! { "pending": 1_i64 }))
+            .await
+            .unwrap();
+    };
+    let (removed, ()) = tokio::join!(retention, recreate);
+    removed.unwrap();
+    let found = store.group(key("g")).await.unwrap();
+    assert_eq!(found.map(|group| group.total()), Some(1));
 }

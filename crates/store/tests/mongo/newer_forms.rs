@@ -37,6 +37,8 @@ async fn the_store_passes_the_contract_cases_about_forms() {
     forms::older_executors_get_no_newer_tasks(database.store.clone(), &database).await;
     let database = open("ended").await;
     forms::tasks_of_an_unknown_form_are_not_ended(database.store.clone(), &database).await;
+    let database = open("leaving").await;
+    forms::a_leaving_executor_keeps_attempts_of_unknown_forms(database.store.clone(), &database).await;
     let database = open("earlier").await;
     forms::a_task_of_an_earlier_version_may_be_added_again(database.store.clone(), &database).await;
 }

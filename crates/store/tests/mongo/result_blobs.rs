@@ -1,14 +1,17 @@
 //! Results that name blobs, while retention removes blobs that no task uses.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::{BlobHash, CapturedOutput, StoreAge, TaskResult, TaskStatus};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use store::TaskStore;
 use store::contract::fake_executor::{FakeExecutor, instructions};
-use store::contract::fixtures::{add_task, put_blob, read_blob, success, task_status};
+use store::contract::fixtures::{
+    add_done_tasks_with_50_blobs, add_task, new_task, put_blob, read_blob, success, task_spec, task_status,
+};
+use tokio::task::JoinSet;
 
 use super::replica_set::{TestAuthentication, TestReplicaSet};
 
@@ -97,4 +100,71 @@ async fn no_result_is_committed_with_a_blob_that_retention_removes() {
         .await
         .unwrap();
     assert_eq!((removed.tasks, removed.blobs), (ROUNDS as usize, ROUNDS as usize));
+}
+
+/// A counter of the server about transactions.
+async fn transaction_counter(replica_set: &TestReplicaSet, name: &str) -> i64 {
+    let status = replica_set.client().database("admin");
+    let status = status.run_command(doc! { "serverStatus": 1 }).await.unwrap();
+    status
+        .get_document("transactions")
+        .unwrap()
+        .get_i64(name)
+        .unwrap()
+}
+
+/// Many results have the same content, for example an empty file or the same output.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_that_name_the_same_blob_do_not_conflict() {
+    const EXECUTORS: usize = 8;
+    const REPORTS: usize = 10;
+    let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
+    let store: Arc<dyn TaskStore> = Arc::new(replica_set.open("conclave").await);
+    let shared = put_blob(&*store, b"shared").await.unwrap();
+    let tasks = (0..EXECUTORS * REPORTS).map(|_| new_task(task_spec()));
+    store.add(tasks.collect()).await.unwrap();
+    let mut executors = vec![];
+    for index in 0..EXECUTORS {
+        let mut executor = FakeExecutor::new(&store, &format!("e{index}"));
+        let assigned = executor.claim(REPORTS as u32).await;
+        executors.push((executor, assigned));
+    }
+    let aborted_before = transaction_counter(&replica_set, "totalAborted").await;
+    let started = Instant::now();
+    let mut running = JoinSet::new();
+    for (mut executor, assigned) in executors {
+        let store = store.clone();
+        running.spawn(async move {
+            let mut slowest = Duration::ZERO;
+            for assignment in assigned {
+                let begun = Instant::now();
+                assert_eq!(store.has_blobs(vec![shared]).await.unwrap(), [Some(6)]);
+                let answer = executor.finish(assignment.attempt_id, result_with(shared)).await;
+                assert_eq!(instructions(answer).delete, [assignment.attempt_id]);
+                slowest = slowest.max(begun.elapsed());
+            }
+            slowest
+        });
+    }
+    let slowest = running.join_all().await.into_iter().max();
+    let aborted = transaction_counter(&replica_set, "totalAborted").await - aborted_before;
+    println!(
+        "{} results in {:?}, slowest {slowest:?}, {aborted} transactions aborted",
+        EXECUTORS * REPORTS,
+        started.elapsed(),
+    );
+    assert_eq!(aborted, 0);
+}
+
+/// A transaction with hundreds of thousands of references would exceed its time limit, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_transaction_of_retention_removes_a_bounded_number_of_references() {
+    let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
+    let store = replica_set.open("conclave").await;
+    add_done_tasks_with_50_blobs(&store, 120).await;
+    let committed = async || transaction_counter(&replica_set, "totalCommitted").await;
+    let before = committed().await;
+    let removed = store.apply_retention(END_OF_TIME, NO_TASK, 1000).await.unwrap();
+    assert_eq!((removed.tasks, removed.more), (120, false));
+    assert_eq!(committed().await - before, 2);
 }

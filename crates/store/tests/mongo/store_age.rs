@@ -63,7 +63,11 @@ async fn documents_of_schema_version_1_count_from_the_upgrade_on() {
     );
     assert_eq!(store.remove_ended_executors(age).await.unwrap(), 0);
     let later = advance_age(&store, SECOND).await;
-    let all = RetentionSummary { tasks: 1, blobs: 1 };
+    let all = RetentionSummary {
+        tasks: 1,
+        blobs: 1,
+        more: false,
+    };
     assert_eq!(store.apply_retention(later, later, 10).await.unwrap(), all);
     assert_eq!(store.remove_ended_executors(later).await.unwrap(), 1);
     assert_eq!(get_task(&store, waiting).await.status, TaskStatus::Pending);

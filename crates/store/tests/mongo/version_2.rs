@@ -134,7 +134,14 @@ async fn a_database_of_version_2_is_opened_with_all_of_its_tasks() {
         .apply_retention(END_OF_TIME, END_OF_TIME, 100)
         .await
         .unwrap();
-    assert_eq!(removed, RetentionSummary { tasks: 5, blobs: 1 });
+    assert_eq!(
+        removed,
+        RetentionSummary {
+            tasks: 5,
+            blobs: 1,
+            more: false
+        }
+    );
 }
 
 async fn the_pending_task_is_recognised_and_runs(store: &Arc<dyn TaskStore>, database: &Database) {

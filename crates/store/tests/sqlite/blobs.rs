@@ -9,7 +9,8 @@ use futures::{FutureExt, TryStreamExt};
 use model::{BlobHash, StoreAge};
 use store::contract::fake_executor::{FakeExecutor, instructions};
 use store::contract::fixtures::{
-    add_task, get_task, hash_of, put_blob, read_blob, result_with_files, task_with_blobs,
+    add_done_tasks_with_50_blobs, add_task, get_task, hash_of, put_blob, read_blob, result_with_files,
+    task_with_blobs,
 };
 use store::sqlite::SqliteStore;
 use store::{BlobFile, RetentionSummary, StoreError, TaskStore};
@@ -142,7 +143,11 @@ async fn retention_removes_a_damaged_blob() {
     } = damaged_store(10, flip_bit).await;
     read_damaged(&store, hash).await;
     let ever = StoreAge(i64::MAX);
-    let gone = RetentionSummary { tasks: 0, blobs: 1 };
+    let gone = RetentionSummary {
+        tasks: 0,
+        blobs: 1,
+        more: false,
+    };
     assert_eq!(store.apply_retention(ever, ever, 10).await.unwrap(), gone);
     assert_eq!(store.count_damaged_blobs().await.unwrap(), 0);
     assert!(!file_of(folder.path(), hash).exists());
@@ -259,4 +264,17 @@ async fn a_put_whose_caller_is_gone_adds_the_blob() {
     };
     timeout(Duration::from_secs(20), added).await.unwrap();
     assert!(file_of(folder.path(), hash).exists());
+}
+
+/// The single writer would block all reports while it removes hundreds of thousands of references.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_call_of_retention_removes_a_bounded_number_of_references() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path());
+    add_done_tasks_with_50_blobs(&*store, 120).await;
+    let expected = [(100, 0, true), (20, 50, false)];
+    for (tasks, blobs, more) in expected {
+        let removed = store.apply_retention(StoreAge(i64::MAX), StoreAge(i64::MAX), 1000);
+        assert_eq!(removed.await.unwrap(), RetentionSummary { tasks, blobs, more });
+    }
 }

@@ -232,7 +232,11 @@ async fn ages_in_a_version_1_store_start_at_the_migration() {
     );
     assert_eq!(store.remove_ended_executors(age).await.unwrap(), 0);
     let later = advance_age(&*store, Duration::from_secs(1)).await;
-    let all = RetentionSummary { tasks: 2, blobs: 1 };
+    let all = RetentionSummary {
+        tasks: 2,
+        blobs: 1,
+        more: false,
+    };
     assert_eq!(store.apply_retention(later, later, 10).await.unwrap(), all);
     assert_eq!(store.remove_ended_executors(later).await.unwrap(), 1);
     assert_eq!(store.totals().await.unwrap().counts[&TaskStatus::Pending], 1);

@@ -9,7 +9,7 @@ use model::{BlobHash, ExecutorName, TaskForm, TaskId, TaskStatus};
 use rusqlite::Connection;
 use store::TaskStore;
 use store::contract::fake_executor::FakeExecutor;
-use store::contract::fixtures::{add_task, get_task, success};
+use store::contract::fixtures::{add_task, add_task_with, get_task, success};
 use store::contract::forms;
 use store::contract::unreadable_rows::{self, BlobRowDamage, ExecutorRowDamage, RawDatabase, TaskRowDamage};
 use store::sqlite::SqliteStore;
@@ -209,4 +209,26 @@ async fn a_task_whose_spec_is_newer_than_its_row_returns_to_the_queue() {
     assert_eq!((store.newer_form(), database.unreadable_rows()), (Some(NEWER), 0));
     let totals = store.totals().await.unwrap();
     assert_eq!((totals.counts[&TaskStatus::Retrying], totals.held), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaving_executor_keeps_attempts_of_unknown_forms() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    forms::a_leaving_executor_keeps_attempts_of_unknown_forms(database.store.clone(), &database).await;
+}
+
+/// Its group counts it as what it was, so it must not be marked as a task that no group counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreadable_task_is_not_marked_as_retried() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    let repeated = add_task(&*database.store).await;
+    database.damage(repeated, TaskRowDamage::Attempt).await;
+    add_task_with(&*database.store, |spec| spec.retry_of = Some(repeated)).await;
+    let sql = "SELECT retried FROM tasks WHERE id = ?1";
+    let id = repeated.0.as_bytes();
+    let retried: i64 = database.connect().query_row(sql, [id], |row| row.get(0)).unwrap();
+    assert_eq!(retried, 0);
+    assert_eq!(database.unreadable_rows(), 1);
 }

@@ -56,13 +56,18 @@ impl ResumeFileWriter {
             .with_context(|| format!("could not write {}", self.path.display()))
     }
 
-    /// Writes everything to disk, so that the ids are known after a crash.
+    /// Writes everything to disk, so that the ids are known after a crash. Replaces only the ids of tasks that were all added:
+    /// another command may have saved its ids meanwhile.
     pub(super) fn finish(self) -> Result<()> {
         let ResumeFileWriter { path, file } = self;
         let save = || -> std::io::Result<()> {
             let file = file.into_inner().map_err(|error| error.into_error())?;
             file.as_file().sync_all()?;
-            file.persist(&path)?;
+            if is_complete(&path).unwrap_or(false) {
+                file.persist(&path)?;
+            } else {
+                file.persist_noclobber(&path)?;
+            }
             File::open(parent(&path))?.sync_all()
         };
         save().with_context(|| format!("could not write {}", path.display()))
@@ -190,8 +195,10 @@ mod tests {
         writer.add(&line(1, "a"), first).unwrap();
         writer.add(&line(3, "b"), second).unwrap();
         assert!(!path.exists(), "the file has its name only when it is complete");
+        let another = ResumeFileWriter::create(&path).unwrap();
         writer.finish().unwrap();
         assert!(is_unfinished(&path).unwrap());
+        assert!(another.finish().is_err(), "the ids of the first are replaced");
 
         for _ in 0..2 {
             let mut reader = ResumeFileReader::open(&path).unwrap();

@@ -10,11 +10,11 @@ use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, JudicatorState, Page, Report, SessionId, Stats, Task, TaskId,
-    TaskQuery, UnixTime,
+    TaskQuery,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupStateStream, HintStream,
-    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+    BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
+    HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
 };
 use tokio::sync::oneshot;
 
@@ -243,7 +243,11 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
         unreachable!()
     }
 
-    async fn retry_group(&self, _: GroupKey, _: Option<UnixTime>) -> Result<RetriedTasks, CallError> {
+    async fn retry_group(
+        &self,
+        _: GroupKey,
+        _: Option<GroupRetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
         unreachable!()
     }
 

@@ -71,6 +71,14 @@ impl LoopHarness {
 
     /// Starts an executor in the data folder of an earlier one.
     pub(super) fn start_in(folder: tempfile::TempDir, judicator_location: JudicatorLocation) -> LoopHarness {
+        LoopHarness::start_with(folder, |options| options.judicator_location = judicator_location)
+    }
+
+    /// Starts an executor with other options than usual.
+    pub(super) fn start_with(
+        folder: tempfile::TempDir,
+        change: impl FnOnce(&mut ExecutorOptions),
+    ) -> LoopHarness {
         let (sender, reports) = mpsc::unbounded_channel();
         let (fake_uploads, uploads) = FakeUploads::new();
         let judicator = FakeJudicatorCalls {
@@ -78,14 +86,14 @@ impl LoopHarness {
             blob: FakeBlobDownload::Missing,
             uploads: fake_uploads.clone(),
         };
-        let options = ExecutorOptions {
+        let mut options = ExecutorOptions {
             slots: 2,
             heartbeat: HEARTBEAT,
             self_kill: SELF_KILL,
             stop_grace: STOP_GRACE,
-            judicator_location,
             ..options(folder.path())
         };
+        change(&mut options);
         let report_loop = assemble(options, Arc::new(judicator));
         let (slot_pool, stop) = (report_loop.slot_pool.clone(), CancellationToken::new());
         // The channel of the threads is closed, as there are none.

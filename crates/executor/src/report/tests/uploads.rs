@@ -88,6 +88,51 @@ async fn other_tasks_go_on_during_an_upload() {
     assert_eq!(completed(&pending.report), [other.attempt_id]);
 }
 
+/// On the real clock, because a thread removes the files; no heartbeat comes in time.
+#[tokio::test]
+async fn no_task_is_taken_while_the_outgoing_folder_has_no_room_for_another_result() {
+    // A task may keep 5 MiB with these options.
+    for (outgoing_bytes, content, why) in [
+        (
+            11 << 20,
+            7 << 20,
+            "the folder is larger than what a task may keep",
+        ),
+        (1 << 20, 600 << 10, "the folder is smaller than that"),
+    ] {
+        let mut executor = LoopHarness::start_with(tempfile::tempdir().unwrap(), |options| {
+            options.outgoing_bytes = outgoing_bytes;
+            options.heartbeat = Duration::from_secs(3600);
+        });
+        let first = executor.next_report().await;
+        assert_eq!(first.report.vacant, 2, "{why}");
+        let [one, two] = [(); 2].map(|()| attempt_id(first.report.session));
+        first.answer(assign(&[one, two]));
+        let mut started = Vec::new();
+        for _ in [one, two] {
+            started.push(executor.start_attempt().await.expect("the assigned attempt"));
+        }
+        let pending = executor.next_report().await;
+        pending.answer(acknowledge(&[]));
+        executor.finish_with_file(&started[0], &"x".repeat(content));
+        let pending = executor.next_report().await;
+        assert_eq!(pending.report.vacant, 0, "{why}");
+        pending.answer(acknowledge(&[]));
+        // A task in hand ends as usual.
+        executor.finish(&started[1]);
+        let pending = executor.next_report_with_results().await;
+        assert_eq!(completed(&pending.report), [started[1].attempt_id]);
+        assert_eq!(pending.report.vacant, 0, "{why}");
+        pending.answer(acknowledge(&[started[1].attempt_id]));
+        succeed(executor.next_upload().await);
+        let pending = executor.next_report_with_results().await;
+        assert_eq!(completed(&pending.report), [started[0].attempt_id]);
+        assert_eq!(pending.report.vacant, 0, "{why}");
+        pending.answer(acknowledge(&[started[0].attempt_id]));
+        assert!(executor.next_report().await.report.vacant >= 2, "{why}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_blob_that_the_store_has_is_not_uploaded_and_one_that_it_lost_is_uploaded_again() {
     let (mut executor, attempt) = LoopHarness::with_running_attempt(JudicatorLocation::Remote).await;
@@ -285,4 +330,20 @@ async fn a_file_that_the_store_refuses_is_left_out_of_the_result() {
         panic!("{:?}", pending.report.complete);
     };
     assert_eq!((result.files.len(), result.files_left_out.count), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_file_can_no_longer_be_read_runs_again() {
+    let (mut executor, attempt) = LoopHarness::with_running_attempt(JudicatorLocation::Remote).await;
+    executor.finish_with_file(&attempt, "content");
+    let upload = executor.next_upload().await;
+    // Reading a folder fails, like reading a bad sector.
+    std::fs::remove_file(&upload.file.path).unwrap();
+    std::fs::create_dir(&upload.file.path).unwrap();
+    let error = CallError::Internal("could not read the file".into());
+    upload.answer.send(Err(error)).unwrap();
+    let pending = executor.next_report_with_results().await;
+    assert_eq!(completed(&pending.report), [attempt.attempt_id]);
+    assert!(matches!(pending.report.complete[0].end, AttemptEnd::Broken(_)));
+    assert!(executor.uploads.is_empty(), "an unreadable file is not uploaded");
 }

@@ -11,7 +11,7 @@ use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, BufReader};
 
-use super::{BlobDocument, parse_required};
+use super::{BlobDocument, parse_required, use_change};
 use crate::mongo::age;
 use crate::mongo::bson_values::{ToBson, binary};
 use crate::mongo::context::{BLOBS, CHUNKS, FILES, StoreContext, UPLOADS, now};
@@ -77,11 +77,7 @@ async fn touch(context: Arc<StoreContext>, hash: BlobHash) -> Result<Option<Blob
     let age = age::now(&context).await?;
     let found: Option<RawDocumentBuf> = context
         .collection(BLOBS)
-        .find_one_and_update(
-            doc! { "_id": hash.to_bson() },
-            // `$max`: a retry that takes effect late does not set the times back.
-            doc! { "$max": { "used": now().to_bson(), "used_age": age.to_bson() } },
-        )
+        .find_one_and_update(doc! { "_id": hash.to_bson() }, use_change(age))
         .await?;
     found
         .map(|document| parse_required(&context, hash, &document))
@@ -205,6 +201,8 @@ impl BlobUpload {
             used_age: Some(age.0),
             damaged: false,
             refs: 0,
+            examined_by: None,
+            removed_by: None,
         }
     }
 

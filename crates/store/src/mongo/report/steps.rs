@@ -67,13 +67,21 @@ impl ReportSteps {
             .collect();
     }
 
-    /// Releases all tasks of an executor that leaves, also those that it names as executing, which it must kill.
-    pub(super) fn leave(&mut self, report: &Report, batch: &mut TransitionBatch) {
+    /// Releases all tasks of an executor that leaves, also those that it names as executing, which it must kill. It keeps
+    /// the attempts that it names of tasks of unknown forms: they may have finished, and a newer judicator commits their
+    /// results. Until then its session stays live. Returns whether the session ends.
+    pub(super) fn leave(&mut self, report: &Report, batch: &mut TransitionBatch) -> bool {
+        let mut ends = self.newer.is_empty();
         for StoredTask { state, .. } in batch.held(&report.executor) {
+            if report.keeps_on_leaving(&state) {
+                ends = false;
+                continue;
+            }
             self.delete
                 .extend(state.session.map(|session| state.attempt_id(session)));
             batch.release(state.id, ReleaseReason::GivenBack, RecordedEnd::GivenBack);
         }
+        ends
     }
 
     /// Commits the end of each attempt that the executor still holds. The result of any other attempt is late and is
