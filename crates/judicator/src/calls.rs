@@ -16,6 +16,7 @@ mod retry_group;
 
 pub(crate) use check::ReadinessChecks;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +28,7 @@ use model::{
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
     GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks,
+    RetriedTasks, cut_range,
 };
 
 use crate::Judicator;
@@ -143,6 +144,11 @@ impl Calls for Judicator {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        self.on_get_blob(hash).await
+        self.on_get_blob(hash, 0).await
+    }
+
+    async fn get_blob_range(&self, hash: BlobHash, range: Range<u64>) -> Result<ByteStream, CallError> {
+        let bytes = self.on_get_blob(hash, range.start).await?;
+        Ok(cut_range(bytes, range.start, range))
     }
 }

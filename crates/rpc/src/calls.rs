@@ -1,5 +1,6 @@
 //! The calls that nodes make to a judicator.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use model::{
     ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
 };
 
-use crate::CallError;
+use crate::{CallError, cut_range};
 
 /// The bytes of a blob, in chunks, as nodes send them to a judicator and receive them from it.
 pub type ByteStream = BoxStream<'static, Result<Bytes, CallError>>;
@@ -145,5 +146,11 @@ pub trait Calls: Send + Sync + 'static {
     async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError>;
     /// The size of each blob that exists; `None` for the others.
     async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError>;
+    /// The bytes are verified: of a damaged blob, the stream fails before the last one.
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError>;
+    /// The bytes of a blob in this range. They are not verified unless the range is the whole blob. The stream fails if the
+    /// blob is shorter.
+    async fn get_blob_range(&self, hash: BlobHash, range: Range<u64>) -> Result<ByteStream, CallError> {
+        Ok(cut_range(self.get_blob(hash).await?, 0, range))
+    }
 }

@@ -1,5 +1,6 @@
 //! The RPC client: makes calls to judicators on other machines, with failover.
 
+mod answers;
 mod blobs;
 mod channels;
 mod classify;
@@ -8,29 +9,30 @@ mod follow;
 mod live_output;
 mod replay;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, InvalidField, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery,
+    GroupQuery, GroupState, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task, TaskId,
+    TaskQuery,
 };
 use tokio::sync::watch;
 use tonic::Status;
 
+use self::answers::{known_event, parsed_answer, parsed_task};
 use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
 use self::classify::{FailoverDecision, FailureCause, classify_status};
 use self::replay::ReplayBudget;
 use crate::wire::{
-    GroupRetry, GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, log_left_out, micros,
-    parse_each, parse_form, proto,
+    GroupRetry, GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, proto,
 };
 use crate::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
     GroupRetryProgress, GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream,
-    OutputRequestStream, Readiness, RetriedTasks, TaskEvent,
+    OutputRequestStream, Readiness, RetriedTasks,
 };
 
 /// How long one judicator may take to answer before the client tries the next.
@@ -191,28 +193,6 @@ impl CallFailures {
             Some((_, error)) => error,
             None => CallError::Unavailable("no judicator is known".into()),
         }
-    }
-}
-
-/// An answer that cannot be parsed is an error of the judicator, not of the caller.
-fn parsed_answer<T>(parsed: Result<T, InvalidField>) -> Result<T, CallError> {
-    parsed.map_err(|invalid| CallError::Internal(format!("could not parse a judicator's answer: {invalid}")))
-}
-
-/// `None` for a status that only newer versions know. The follower gets the next one.
-fn known_event(event: proto::Event) -> Option<TaskEvent> {
-    event
-        .parse()
-        .map_err(|invalid| log_left_out("events", &invalid))
-        .ok()
-}
-
-/// A task of a form that this node does not know cannot be shown: fields would be missing.
-fn parsed_task(task: proto::Task) -> Result<Task, CallError> {
-    let form = parse_form(task.spec.as_ref().map_or(0, |spec| spec.form));
-    match form.is_known() {
-        true => parsed_answer(task.parse()),
-        false => Err(CallError::NewerForm(form)),
     }
 }
 
@@ -494,6 +474,10 @@ impl Calls for RpcClient {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
-        blobs::get(self, hash).await
+        blobs::get(self, hash, None).await
+    }
+
+    async fn get_blob_range(&self, hash: BlobHash, range: Range<u64>) -> Result<ByteStream, CallError> {
+        blobs::get(self, hash, Some(range)).await
     }
 }

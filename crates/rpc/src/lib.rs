@@ -6,6 +6,7 @@
 
 mod calls;
 mod client;
+mod cut_range;
 mod error;
 mod secret;
 mod server;
@@ -18,6 +19,7 @@ pub use calls::{
     TaskEvent,
 };
 pub use client::RpcClient;
+pub use cut_range::cut_range;
 pub use error::CallError;
 pub use secret::{ClusterSecret, ClusterSecretError};
 pub use server::{RpcServeError, serve};

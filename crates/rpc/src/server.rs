@@ -325,18 +325,27 @@ impl Judicator for RpcService {
         Ok(Response::new(proto::BlobSizes { blobs }))
     }
 
-    async fn get_blob(&self, request: Request<proto::BlobHashes>) -> RpcResult<Self::GetBlobStream> {
-        let hash = request.get_ref().hashes.first().map_or(&[][..], |hash| hash);
-        let bytes = self
-            .calls
-            .get_blob(or_status(parse_hash("hashes", hash))?)
-            .await
-            .map_err(status_from_error)?;
-        self.stream(fail_if_receiver_stalls(bytes, STALL_TIMEOUT), |bytes| {
+    async fn get_blob(&self, request: Request<proto::GetBlobRequest>) -> RpcResult<Self::GetBlobStream> {
+        let proto::GetBlobRequest {
+            hashes,
+            offset,
+            length,
+        } = request.into_inner();
+        let hash = hashes.first().map_or(&[][..], |hash| hash);
+        let hash = or_status(parse_hash("hashes", hash))?;
+        let bytes = match length {
+            None => self.calls.get_blob(hash).await,
+            Some(length) => {
+                let range = offset..offset.saturating_add(length);
+                self.calls.get_blob_range(hash, range).await
+            }
+        };
+        let bytes = bytes.map_err(status_from_error)?;
+        self.stream(fail_if_receiver_stalls(bytes, STALL_TIMEOUT), move |bytes| {
             proto::BlobPart {
                 hash: Bytes::new(),
                 bytes,
-                offset: None,
+                offset: length.map(|_| offset),
             }
         })
     }

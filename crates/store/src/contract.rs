@@ -214,6 +214,7 @@ macro_rules! for_each_contract_case {
             }
             blobs {
                 get_returns_the_bytes_that_were_put,
+                a_blob_is_read_from_an_offset_on,
                 a_blob_may_be_put_twice,
                 a_health_check_leaves_no_trace,
                 a_blob_may_be_empty,

@@ -380,6 +380,10 @@ impl TaskStore for MongoStore {
         blobs::get(&self.context, hash).await
     }
 
+    async fn get_blob_from(&self, hash: BlobHash, offset: u64) -> Result<Option<BlobStream>, StoreError> {
+        blobs::get_from(&self.context, hash, offset).await
+    }
+
     async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError> {
         RetryPolicy::new("scan blobs")
             .run(|_| blobs::scan(self.context.clone(), first_byte))

@@ -144,6 +144,19 @@ impl SqliteStore {
     pub fn commits(&self) -> u64 {
         self.writer.commits()
     }
+
+    /// Whether the blob exists. One that is marked as damaged is an error.
+    async fn has_intact_blob(&self, hash: BlobHash) -> Result<bool, StoreError> {
+        let integrity = self
+            .short_reads
+            .read(move |connection| blobs::find(connection, hash))
+            .await?;
+        match integrity {
+            Some(BlobIntegrity::Intact) => Ok(true),
+            Some(BlobIntegrity::Damaged) => Err(StoreError::DamagedBlob(hash)),
+            None => Ok(false),
+        }
+    }
 }
 
 #[async_trait]
@@ -323,14 +336,16 @@ impl TaskStore for SqliteStore {
     }
 
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError> {
-        let integrity = self
-            .short_reads
-            .read(move |connection| blobs::find(connection, hash))
-            .await?;
-        match integrity {
-            Some(BlobIntegrity::Intact) => blobs::open(&self.folder, self.writer.downgrade(), hash).await,
-            Some(BlobIntegrity::Damaged) => Err(StoreError::DamagedBlob(hash)),
-            None => Ok(None),
+        match self.has_intact_blob(hash).await? {
+            true => blobs::open(&self.folder, self.writer.downgrade(), hash).await,
+            false => Ok(None),
+        }
+    }
+
+    async fn get_blob_from(&self, hash: BlobHash, offset: u64) -> Result<Option<BlobStream>, StoreError> {
+        match self.has_intact_blob(hash).await? {
+            true => blobs::open_from(&self.folder, self.writer.downgrade(), hash, offset).await,
+            false => Ok(None),
         }
     }
 

@@ -213,6 +213,10 @@ pub trait TaskStore: Send + Sync + 'static {
     /// before the last chunk, and the store marks the blob as damaged.
     async fn get_blob(&self, hash: BlobHash) -> Result<Option<BlobStream>, StoreError>;
 
+    /// The bytes from this offset on; none if the blob is not longer. They are not verified, because only the whole blob has
+    /// a hash. A blob that is marked as damaged is refused.
+    async fn get_blob_from(&self, hash: BlobHash, offset: u64) -> Result<Option<BlobStream>, StoreError>;
+
     /// Checks that the store works: writes a small value durably and reads it back.
     async fn check(&self) -> Result<(), StoreError>;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use model::{BlobHash, CapturedOutput};
-use rpc::{ByteStream, CallError, Calls};
+use rpc::{ByteStream, CallError, Calls, cut_range};
 
 /// The bytes of an output stream that is kept, in this range. Small output is copied, because it may be a slice of an RPC
 /// message with a whole task, which is not charged.
@@ -32,67 +32,14 @@ pub(super) async fn blob_bytes(
     blob: BlobHash,
     range: Range<u64>,
 ) -> Result<ByteStream, CallError> {
-    if range.is_empty() {
-        return Ok(stream::empty().boxed());
+    match range.start {
+        _ if range.is_empty() => Ok(stream::empty().boxed()),
+        // Verified if it is the whole blob.
+        0 => Ok(cut_range(calls.get_blob(blob).await?, 0, range)),
+        _ => calls.get_blob_range(blob, range).await,
     }
-    Ok(cut(calls.get_blob(blob).await?, range))
-}
-
-/// The part of a stream in this range.
-fn cut(bytes: ByteStream, range: Range<u64>) -> ByteStream {
-    let Range { start, end } = range;
-    stream::try_unfold((bytes, 0), move |(mut bytes, mut position)| async move {
-        while position < end {
-            let Some(mut chunk) = bytes.next().await.transpose()? else {
-                return Err(CallError::Internal(format!(
-                    "a blob has {position} bytes, but at least {end} were expected"
-                )));
-            };
-            let chunk_start = position;
-            position += chunk.len() as u64;
-            if position > start.max(chunk_start) {
-                chunk.truncate(index(end - chunk_start));
-                let chunk = chunk.split_off(index(start.saturating_sub(chunk_start)));
-                return Ok(Some((chunk, (bytes, position))));
-            }
-        }
-        Ok(None)
-    })
-    .boxed()
 }
 
 fn index(position: u64) -> usize {
     usize::try_from(position).unwrap_or(usize::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::TryStreamExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_range_is_cut_from_the_chunks() {
-        for start in 0..6 {
-            for end in start + 1..=6 {
-                let chunks = ["ab", "", "cd", "ef"].map(|chunk| Ok(Bytes::from_static(chunk.as_bytes())));
-                let part = cut(stream::iter(chunks).boxed(), start..end);
-                let part: Vec<Bytes> = part.try_collect().await.unwrap();
-                assert_eq!(
-                    part.concat(),
-                    b"abcdef"[index(start)..index(end)],
-                    "{start}..{end}"
-                );
-                assert!(part.iter().all(|chunk| !chunk.is_empty()));
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_short_blob_is_an_error() {
-        let chunks = [Ok(Bytes::from_static(b"abc"))];
-        let mut part = cut(stream::iter(chunks).boxed(), 1..4);
-        assert_eq!(part.next().await.unwrap().unwrap(), "bc");
-        assert!(part.next().await.unwrap().is_err());
-    }
 }

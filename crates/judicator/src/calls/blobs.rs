@@ -101,7 +101,8 @@ impl Judicator {
         Ok(())
     }
 
-    pub(super) async fn on_get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
+    /// From the beginning, the bytes are verified.
+    pub(super) async fn on_get_blob(&self, hash: BlobHash, offset: u64) -> Result<ByteStream, CallError> {
         let changed = self.blobs_changed.clone();
         let refuse = move |error| {
             if matches!(error, StoreError::DamagedBlob(_)) {
@@ -109,7 +110,11 @@ impl Judicator {
             }
             call_error(error)
         };
-        let bytes = self.store.get_blob(hash).await.map_err(&refuse)?;
+        let bytes = match offset {
+            0 => self.store.get_blob(hash).await,
+            _ => self.store.get_blob_from(hash, offset).await,
+        };
+        let bytes = bytes.map_err(&refuse)?;
         let bytes = bytes.ok_or(CallError::NoBlob(hash))?;
         Ok(bytes.map_err(refuse).boxed())
     }

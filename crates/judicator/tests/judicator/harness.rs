@@ -190,6 +190,9 @@ impl TaskStore for FaultyStore {
     async fn get_blob(&self, _: BlobHash) -> Result<Option<BlobStream>, StoreError> {
         unused()
     }
+    async fn get_blob_from(&self, _: BlobHash, _: u64) -> Result<Option<BlobStream>, StoreError> {
+        unused()
+    }
 }
 
 /// A judicator on a fake task store that fails as the test chooses.

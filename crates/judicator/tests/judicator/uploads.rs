@@ -70,6 +70,38 @@ fn incoming_files(folder: &tempfile::TempDir) -> Vec<String> {
         .collect()
 }
 
+/// A range must not read the whole blob, which would find the damage.
+#[tokio::test]
+async fn a_range_of_a_blob_reads_only_its_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (content, node) = (content(), SqliteJudicator::start(folder.path()));
+    let (hash, judicator) = (BlobHash::of(&content), &node.judicator);
+    judicator.put_blob(hash, None, whole(&content)).await.unwrap();
+    let name = hash.to_string();
+    let file = folder.path().join("blobs").join(&name[..2]).join(&name[2..]);
+    let mut damaged = content.clone();
+    damaged[0] ^= 1;
+    fs::write(file, &damaged).unwrap();
+    let range = async |start: usize, end: usize| {
+        let bytes = judicator.get_blob_range(hash, start as u64..end as u64).await?;
+        let pieces: Vec<Bytes> = bytes.try_collect().await?;
+        Ok::<_, CallError>(pieces.concat())
+    };
+    for (start, end) in [(999_999, 1_000_000), (300_000, 300_001), (1, 700_000)] {
+        assert!(
+            range(start, end).await.unwrap() == content[start..end],
+            "{start}..{end}"
+        );
+    }
+    let beyond = range(999_999, 1_000_001).await;
+    assert!(matches!(beyond, Err(CallError::Internal(_))), "{beyond:?}");
+    // A whole read finds the damage. From then on no range is served, either.
+    for start in [0, 5] {
+        let refused = range(start, 1_000_000).await;
+        assert_eq!(refused, Err(CallError::DamagedBlob(hash)), "{start}");
+    }
+}
+
 /// A gateway's client cannot continue its upload, so it must not be able to fill the disk with parts.
 #[tokio::test]
 async fn an_interrupted_upload_without_an_offset_leaves_nothing() {

@@ -1,7 +1,9 @@
 //! Blobs on their way to and from a judicator, with limits on the time without progress only.
 
 use std::io::SeekFrom;
+use std::ops::Range;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use super::replay::ReplayableStream;
 use super::{CALL_TIMEOUT, CallFailures, RpcClient};
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_sender_stalls};
 use crate::wire::{encode_hash, error_from_status, proto};
-use crate::{BlobFileSource, ByteStream, CallError};
+use crate::{BlobFileSource, ByteStream, CallError, cut_range};
 
 /// The rate at which a judicator stores a blob, at least, in bytes per second.
 const MIN_STORE_RATE: u64 = 1 << 20;
@@ -71,9 +73,16 @@ pub(super) async fn put_file(client: &RpcClient, file: BlobFileSource) -> Result
     Err(failures.into_error())
 }
 
-pub(super) async fn get(client: &RpcClient, hash: BlobHash) -> Result<ByteStream, CallError> {
-    let request = proto::BlobHashes {
+/// Without a range, the whole blob.
+pub(super) async fn get(
+    client: &RpcClient,
+    hash: BlobHash,
+    range: Option<Range<u64>>,
+) -> Result<ByteStream, CallError> {
+    let request = proto::GetBlobRequest {
         hashes: vec![encode_hash(hash)],
+        offset: range.as_ref().map_or(0, |range| range.start),
+        length: range.as_ref().map(|range| range.end.saturating_sub(range.start)),
     };
     let (address, parts) = client
         .call_with_address(CALL_TIMEOUT, request, |mut connections, request| async move {
@@ -81,13 +90,32 @@ pub(super) async fn get(client: &RpcClient, hash: BlobHash) -> Result<ByteStream
         })
         .await?;
     let channels = client.channels.clone();
-    let bytes = fail_if_sender_stalls(
-        parts.map_ok(|part| part.bytes).map_err(error_from_status),
-        STALL_TIMEOUT,
-    );
+    let bytes = match range {
+        None => message_bytes(parts),
+        Some(range) => ranged_bytes(parts, range).await?,
+    };
     Ok(bytes
         .inspect_err(move |error| channels.on_stream_failed(&address, error))
         .boxed())
+}
+
+fn message_bytes(parts: impl Stream<Item = Result<proto::BlobPart, Status>> + Send + 'static) -> ByteStream {
+    let bytes = parts.map_ok(|part| part.bytes).map_err(error_from_status);
+    fail_if_sender_stalls(bytes, STALL_TIMEOUT)
+}
+
+/// The bytes of the range. A judicator that does not know ranges sends the whole blob, and its first message has no offset.
+async fn ranged_bytes(
+    parts: impl Stream<Item = Result<proto::BlobPart, Status>> + Send + Unpin + 'static,
+    range: Range<u64>,
+) -> Result<ByteStream, CallError> {
+    let mut parts = parts.peekable();
+    let first = tokio::time::timeout(STALL_TIMEOUT, Pin::new(&mut parts).peek()).await;
+    let first = first.map_err(|_| CallError::Unavailable("received no bytes for too long".into()))?;
+    // A failure is left in the stream.
+    let first = first.and_then(|first| first.as_ref().ok());
+    let position = first.and_then(|first| first.offset).unwrap_or(0);
+    Ok(cut_range(message_bytes(parts), position, range))
 }
 
 /// The outer error is about the file, the inner one about the judicator.
@@ -190,6 +218,29 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    /// In the middle of an upgrade a judicator may not know ranges.
+    #[tokio::test]
+    async fn a_range_has_the_same_bytes_from_an_older_judicator() {
+        let check = async |offset: Option<u64>, sent: &'static str| {
+            let parts: Vec<_> = sent
+                .as_bytes()
+                .chunks(3)
+                .map(|bytes| {
+                    Ok(proto::BlobPart {
+                        hash: Bytes::new(),
+                        bytes: Bytes::from_static(bytes),
+                        offset,
+                    })
+                })
+                .collect();
+            let bytes = ranged_bytes(stream::iter(parts), 4..6).await.unwrap();
+            let bytes: Vec<Bytes> = bytes.try_collect().await.unwrap();
+            assert_eq!(bytes.concat(), b"ef", "{offset:?}");
+        };
+        check(None, "abcdefgh").await;
+        check(Some(4), "ef").await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_time_limit_of_a_continued_upload_counts_the_kept_bytes() {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::TryStreamExt;
 use model::BlobHash;
 
 use super::fixtures::{hash_of, put_blob, read_blob};
@@ -16,6 +18,20 @@ pub async fn get_returns_the_bytes_that_were_put(store: Arc<dyn TaskStore>) {
     assert_eq!(read_blob(&*store, hash).await.as_deref(), Some(&bytes[..]));
     let sizes = store.has_blobs(vec![BlobHash([1; 32]), hash]).await.unwrap();
     assert_eq!(sizes, [None, Some(3_000_001)]);
+}
+
+pub async fn a_blob_is_read_from_an_offset_on(store: Arc<dyn TaskStore>) {
+    let bytes: Vec<u8> = (0..700_001_u32).map(|index| (index % 251) as u8).collect();
+    let hash = put_blob(&*store, &bytes).await.unwrap();
+    // At the beginning, within and between chunks, at the last byte, at the end and beyond it.
+    for offset in [0, 1, 255 << 10, (255 << 10) + 1, 700_000, 700_001, 1 << 40] {
+        let stream = store.get_blob_from(hash, offset).await.unwrap().unwrap();
+        let chunks: Vec<Bytes> = stream.try_collect().await.unwrap();
+        let start = usize::try_from(offset).unwrap().min(bytes.len());
+        assert!(chunks.concat() == bytes[start..], "{offset}");
+    }
+    let unknown = store.get_blob_from(hash_of(BYTES), 1).await.unwrap();
+    assert!(unknown.is_none());
 }
 
 pub async fn a_health_check_leaves_no_trace(store: Arc<dyn TaskStore>) {

@@ -138,14 +138,54 @@ pub(super) async fn get(
     context: &Arc<StoreContext>,
     hash: BlobHash,
 ) -> Result<Option<BlobStream>, StoreError> {
+    match find_intact(context, hash).await? {
+        None => Ok(None),
+        Some(document) => read(context, hash, &document).await.map(Some),
+    }
+}
+
+/// The bytes of a blob from an offset on, without verification.
+pub(super) async fn get_from(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+    offset: u64,
+) -> Result<Option<BlobStream>, StoreError> {
+    let Some(document) = find_intact(context, hash).await? else {
+        return Ok(None);
+    };
+    Ok(Some(chunks(context, hash, &document, offset)?))
+}
+
+/// `None` if the blob does not exist. One that is marked as damaged is an error.
+async fn find_intact(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+) -> Result<Option<BlobDocument>, StoreError> {
     let found = RetryPolicy::new("look for a blob")
         .run(|_| find_document(context.clone(), hash))
         .await?;
     match found {
-        None => Ok(None),
         Some(document) if document.damaged => Err(StoreError::DamagedBlob(hash)),
-        Some(document) => read(context, hash, document.file, document.size).await.map(Some),
+        found => Ok(found),
     }
+}
+
+/// The bytes of a blob's file from an offset on.
+fn chunks(
+    context: &Arc<StoreContext>,
+    hash: BlobHash,
+    document: &BlobDocument,
+    offset: u64,
+) -> Result<BlobStream, StoreError> {
+    let size =
+        to_u64("blob's size", document.size).map_err(|failure| failure.into_error("read a blob"))?;
+    let bytes = gridfs::stream(context.clone(), document.file, offset..size);
+    let bytes = bytes.map_err(move |error| match error {
+        // A chunk is missing or has the wrong size.
+        StoreError::Unreadable { .. } => StoreError::DamagedBlob(hash),
+        error => error,
+    });
+    Ok(bytes.boxed())
 }
 
 async fn find_document(
@@ -165,19 +205,13 @@ async fn find_document(
 async fn read(
     context: &Arc<StoreContext>,
     hash: BlobHash,
-    file: ObjectId,
-    size: i64,
+    document: &BlobDocument,
 ) -> Result<BlobStream, StoreError> {
-    let size = to_u64("blob's size", size).map_err(|failure| failure.into_error("read a blob"))?;
-    let bytes = gridfs::stream(context.clone(), file, size).map_err(move |error| match error {
-        // A chunk is missing or has the wrong size.
-        StoreError::Unreadable { .. } => StoreError::DamagedBlob(hash),
-        error => error,
-    });
-    let context = context.clone();
+    let bytes = chunks(context, hash, document, 0)?;
+    let (context, file) = (context.clone(), document.file);
     let on_damage =
         move || -> BoxFuture<'static, StoreError> { Box::pin(report_damage(context, hash, file)) };
-    verified_stream::verify_blob(hash, bytes.boxed(), Box::new(on_damage)).await
+    verified_stream::verify_blob(hash, bytes, Box::new(on_damage)).await
 }
 
 /// Marks the blob as damaged, and returns the error for its reader.

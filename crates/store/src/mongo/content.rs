@@ -198,7 +198,7 @@ async fn read_file(
     size: u64,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    let mut stream = gridfs::stream(context.clone(), file, size);
+    let mut stream = gridfs::stream(context.clone(), file, 0..size);
     loop {
         match stream.try_next().await {
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),

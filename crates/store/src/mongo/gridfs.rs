@@ -4,6 +4,7 @@
 //! transaction that refers to the file removes the mark: it claims the file. A file whose mark remains, because its
 //! writer failed or its content was not needed, is deleted later.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,22 +62,31 @@ pub(super) fn file_document(file: ObjectId, name: &str, size: u64) -> Document {
     }
 }
 
-/// The bytes of a file. Each read is retried on its own, so that a stream survives a failover.
-pub(super) fn stream(context: Arc<StoreContext>, file: ObjectId, size: u64) -> BlobStream {
-    stream::try_unfold((0, 0), move |(n, read)| {
+/// The bytes of a file in this range, which ends with the file. Each read is retried on its own, so that a stream survives a
+/// failover.
+pub(super) fn stream(context: Arc<StoreContext>, file: ObjectId, range: Range<u64>) -> BlobStream {
+    let Range { start, end } = range;
+    let first = start / CHUNK_BYTES as u64;
+    let begin = (
+        i32::try_from(first).unwrap_or(i32::MAX),
+        first * CHUNK_BYTES as u64,
+    );
+    stream::try_unfold(begin, move |(n, read)| {
         let context = context.clone();
         async move {
-            if read >= size {
+            if read >= end || start >= end {
                 return Ok::<_, StoreError>(None);
             }
             let bytes = RetryPolicy::new("read a file")
                 .run(|_| read_from(context.clone(), file, n))
                 .await?;
-            let (read, n) = (
-                read + bytes.len() as u64,
+            let next = (
                 n + bytes.len().div_ceil(CHUNK_BYTES) as i32,
+                read + bytes.len() as u64,
             );
-            Ok(Some((bytes, (n, read))))
+            // The range begins within the first chunk.
+            let skipped = usize::try_from(start.saturating_sub(read)).unwrap_or(usize::MAX);
+            Ok(Some((bytes.slice(skipped.min(bytes.len())..), next)))
         }
     })
     .boxed()

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use model::{BlobHash, UnixTime};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::fs::File;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::Mutex;
 use tokio::task;
 
@@ -170,16 +170,8 @@ pub(super) async fn open(
     writer: WeakWriterHandle,
     hash: BlobHash,
 ) -> Result<Option<BlobStream>, StoreError> {
-    let path = folder.blob(hash);
-    let file = match File::open(&path).await {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return match damage_error(&writer, hash, None).await {
-                StoreError::BlobNotFound(_) => Ok(None),
-                error => Err(error),
-            };
-        }
-        Err(error) => return Err(io_error("open the blob", &path)(error)),
+    let Some((file, path)) = open_file(folder, &writer, hash).await? else {
+        return Ok(None);
     };
     // The file stays open until it is marked, so that no other file gets its inode number.
     let file = Arc::new(Mutex::new(file));
@@ -193,6 +185,47 @@ pub(super) async fn open(
             }
         })
     };
+    verified_stream::verify_blob(hash, chunks(hash, file, path), Box::new(on_damage))
+        .await
+        .map(Some)
+}
+
+/// The bytes of a blob from an offset on, without verification. `None` if retention has just removed the blob.
+pub(super) async fn open_from(
+    folder: &StoreFolder,
+    writer: WeakWriterHandle,
+    hash: BlobHash,
+    offset: u64,
+) -> Result<Option<BlobStream>, StoreError> {
+    let Some((mut file, path)) = open_file(folder, &writer, hash).await? else {
+        return Ok(None);
+    };
+    let moved = file.seek(io::SeekFrom::Start(offset)).await;
+    moved.map_err(io_error("read the blob", &path))?;
+    Ok(Some(chunks(hash, Arc::new(Mutex::new(file)), path)))
+}
+
+/// A blob whose file is gone is marked as damaged.
+async fn open_file(
+    folder: &StoreFolder,
+    writer: &WeakWriterHandle,
+    hash: BlobHash,
+) -> Result<Option<(File, PathBuf)>, StoreError> {
+    let path = folder.blob(hash);
+    match File::open(&path).await {
+        Ok(file) => Ok(Some((file, path))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match damage_error(writer, hash, None).await {
+                StoreError::BlobNotFound(_) => Ok(None),
+                error => Err(error),
+            }
+        }
+        Err(error) => Err(io_error("open the blob", &path)(error)),
+    }
+}
+
+/// The bytes of a blob's file, from where it is now.
+fn chunks(hash: BlobHash, file: Arc<Mutex<File>>, path: PathBuf) -> BlobStream {
     let chunks = stream::try_unfold((file, path), move |(file, path)| async move {
         let chunk = match read_chunk(&mut *file.lock().await).await {
             Err(error) if is_unreadable_sector(&error) => {
@@ -202,9 +235,7 @@ pub(super) async fn open(
         };
         Ok((!chunk.is_empty()).then_some((chunk, (file, path))))
     });
-    verified_stream::verify_blob(hash, chunks.boxed(), Box::new(on_damage))
-        .await
-        .map(Some)
+    chunks.boxed()
 }
 
 /// Whether the disk could not read a sector of the file.

@@ -139,6 +139,10 @@ impl TaskStore for AlternatingStores {
         self.next().get_blob(hash).await
     }
 
+    async fn get_blob_from(&self, hash: BlobHash, offset: u64) -> Result<Option<BlobStream>, StoreError> {
+        self.next().get_blob_from(hash, offset).await
+    }
+
     async fn scan_blobs(&self, first_byte: u8) -> Result<BlobScanResult, StoreError> {
         self.next().scan_blobs(first_byte).await
     }

@@ -10,9 +10,11 @@ use store::TaskStore;
 use store::contract::fake_executor::{FakeExecutor, instructions};
 use store::contract::fixtures::{
     add_done_tasks_with_50_blobs, add_task, new_task, put_blob, read_blob, success, task_spec, task_status,
+    task_with_blobs,
 };
 use tokio::task::JoinSet;
 
+use super::change_stream::times_entered;
 use super::replica_set::{TestAuthentication, TestReplicaSet};
 
 const ROUNDS: u32 = 40;
@@ -167,4 +169,64 @@ async fn one_transaction_of_retention_removes_a_bounded_number_of_references() {
     let removed = store.apply_retention(END_OF_TIME, NO_TASK, 1000).await.unwrap();
     assert_eq!((removed.tasks, removed.more), (120, false));
     assert_eq!(committed().await - before, 2);
+}
+
+/// Blocks the next commit of a transaction for a while. Returns the command that waits until it is blocked.
+async fn block_next_commit(replica_set: &TestReplicaSet) -> Document {
+    let block = doc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": {
+            "failCommands": ["commitTransaction"],
+            "blockConnection": true,
+            "blockTimeMS": 1000,
+            "appName": "conclave",
+        },
+    };
+    let before = replica_set.client().database("admin").run_command(block).await;
+    doc! {
+        "waitForFailPoint": "failCommand",
+        "timesEntered": times_entered(&before.unwrap()) + 1,
+        "maxTimeMS": 60_000,
+    }
+}
+
+/// The transaction has read that the blob exists, and commits after retention has begun to look for tasks that name it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retention_waits_for_transactions_that_refer_to_blobs() {
+    let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
+    let store: Arc<dyn TaskStore> = Arc::new(replica_set.open("conclave").await);
+    let leader = replica_set.open("conclave").await;
+    let admin = replica_set.client().database("admin");
+    let (input, output) = (
+        put_blob(&*store, b"input").await.unwrap(),
+        put_blob(&*store, b"output").await.unwrap(),
+    );
+    let is_blocked = block_next_commit(&replica_set).await;
+    let retention = async {
+        admin.run_command(is_blocked).await.unwrap();
+        // The other blob is unused, and is put again.
+        leader.apply_retention(NO_TASK, END_OF_TIME, 10).await.unwrap();
+    };
+    let (added, ()) = tokio::join!(store.add(vec![task_with_blobs(&[input])]), retention);
+    added.unwrap();
+    assert_eq!(
+        store.has_blobs(vec![input, output]).await.unwrap(),
+        [Some(5), None]
+    );
+
+    put_blob(&*store, b"output").await.unwrap();
+    let mut executor = FakeExecutor::new(&store, "e");
+    let attempt_id = executor.claim_one().await;
+    let is_blocked = block_next_commit(&replica_set).await;
+    let retention = async {
+        admin.run_command(is_blocked).await.unwrap();
+        leader.apply_retention(NO_TASK, END_OF_TIME, 10).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(executor.finish(attempt_id, result_with(output)), retention);
+    assert_eq!(instructions(answer).delete, [attempt_id]);
+    assert_eq!(
+        store.has_blobs(vec![input, output]).await.unwrap(),
+        [Some(5), Some(6)]
+    );
 }

@@ -61,7 +61,7 @@ async fn is_stored_intact(
     document: &BlobDocument,
 ) -> Result<bool, StoreError> {
     let read = async {
-        let mut bytes = super::read(context, hash, document.file, document.size).await?;
+        let mut bytes = super::read(context, hash, document).await?;
         while bytes.try_next().await?.is_some() {}
         Ok(())
     };
