@@ -190,9 +190,14 @@ impl FileFinder<'_> {
             if !is_match && !is_on_the_way {
                 continue;
             }
-            let Ok(status) = fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+            let status = match fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(status) => status,
                 // It has vanished.
-                continue;
+                Err(Errno::ENOENT) => continue,
+                Err(_) => {
+                    found.left_out.add(&whole, 0, LeftOutReason::NoSpace);
+                    continue;
+                }
             };
             let kind = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
             if kind == SFlag::S_IFDIR {

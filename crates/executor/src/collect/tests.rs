@@ -412,6 +412,41 @@ fn without_room_the_files_are_left_out() {
     assert_eq!(left, left_out(1, (1 << 20) + 1, LeftOutReason::NoSpace));
 }
 
+/// An executor of an ordinary user may list a folder whose files it may not open.
+#[test]
+fn files_in_a_folder_without_permission_are_counted() {
+    let fixture = CollectFixture::new();
+    for path in ["listed/a", "listed/b", "z"] {
+        fixture.write(path, b"x");
+    }
+    for (path, mode) in [("", 0o755), ("listed", 0o744)] {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(fixture.workspace.path().join(path), permissions).unwrap();
+    }
+    let folder = WorkspaceFolder::new(File::open(fixture.workspace.path()).unwrap());
+    let patterns = [KeepPattern::new("**").unwrap()];
+    // Only this thread reads as another user.
+    let found = std::thread::scope(|scope| {
+        let find = || {
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+            let finder = FileFinder {
+                folder: &folder,
+                patterns: &patterns,
+                limits: LIMITS,
+                progress: &|| Ok(()),
+            };
+            finder.find().unwrap()
+        };
+        scope.spawn(find).join().unwrap()
+    });
+    let paths: Vec<_> = found.files.keys().map(WorkspacePath::as_str).collect();
+    assert_eq!(paths, ["z"]);
+    assert_eq!(
+        found.left_out.into_counts(),
+        left_out(2, 0, LeftOutReason::NoSpace)
+    );
+}
+
 #[test]
 fn a_workspace_that_the_task_has_removed_has_no_files_and_an_unreadable_one_says_so() {
     let fixture = CollectFixture::new();
