@@ -167,7 +167,8 @@ impl OutgoingFolder {
         }
         let begun = Instant::now();
         let mut table = self.table();
-        while table.bytes.saturating_add(bytes) > self.limit {
+        // After a restart the folder may have more than its limit, and an empty file needs no room.
+        while bytes > 0 && table.bytes.saturating_add(bytes) > self.limit {
             let last = table.last_freed.max(begun);
             let left = files.wait_left.saturating_sub(begun.elapsed());
             if last.elapsed() >= ROOM_TIMEOUT || left.is_zero() {

@@ -173,6 +173,13 @@ fn all_files_of_an_attempt_share_one_bound_on_the_time_without_room() {
     assert_eq!(reserve(3), (false, true), "the first one waits");
     assert_eq!(reserve(3), (false, false), "no other one waits");
     assert_eq!(reserve(2), (true, false), "there is room for a smaller one");
+    let mut of_earlier_process = OutgoingFiles::new(&fixture.outgoing);
+    fixture
+        .outgoing
+        .add_bytes(b"no limit", &mut of_earlier_process)
+        .unwrap();
+    assert_eq!(reserve(1), (false, false));
+    assert_eq!(reserve(0), (true, false), "an empty file needs no room");
 }
 
 #[test]
