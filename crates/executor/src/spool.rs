@@ -38,6 +38,9 @@ mod result_size;
 const COMPACT_BYTES: u64 = 64 << 20;
 /// How many results may be paused at the same time; further ones are reported at once.
 const MAX_PAUSED: usize = 1000;
+/// About how much memory a file takes while it waits for its upload, besides its place in a report: in the outgoing folder's
+/// table and in the queue of uploads.
+const WAITING_FILE_BYTES: usize = 512;
 /// How long the writer waits after a failed write.
 const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -102,7 +105,7 @@ pub(crate) struct ReportBatch {
     pub(crate) paused: Vec<AttemptId>,
     /// Results whose blobs are not uploaded.
     pub(crate) uploading: Vec<ExecutingAttempt>,
-    /// The bytes of these results in memory.
+    /// About how much memory these results and their files take.
     pub(crate) uploading_bytes: usize,
 }
 
@@ -259,8 +262,8 @@ impl Spool {
         let mut total = 0;
         let table = self.shared.table();
         for (attempt_id, spooled) in &table.unanswered {
-            if table.is_uploading(attempt_id) {
-                batch.uploading_bytes += spooled.bytes;
+            if let Some(files) = table.uploading(attempt_id) {
+                batch.uploading_bytes += spooled.bytes + files.files.hashes().len() * WAITING_FILE_BYTES;
                 batch.uploading.push(ExecutingAttempt {
                     attempt_id: *attempt_id,
                     status: step_status(&spooled.end),
@@ -309,7 +312,7 @@ impl Spool {
         }
         // A judicator that does not know the form of a task leaves its result to others.
         for attempt_id in reported {
-            if table.unanswered.contains_key(attempt_id) && !table.is_uploading(attempt_id) {
+            if table.unanswered.contains_key(attempt_id) && table.uploading(attempt_id).is_none() {
                 table.deferred.insert(*attempt_id, again_at);
             }
         }
@@ -447,9 +450,9 @@ impl SpoolTable {
         Some(spooled.complete(*attempt_id))
     }
 
-    fn is_uploading(&self, attempt_id: &AttemptId) -> bool {
-        let files = self.files.get(attempt_id);
-        files.is_some_and(|files| !files.is_uploaded)
+    /// The files of a result, if they are not uploaded.
+    fn uploading(&self, attempt_id: &AttemptId) -> Option<&ResultFiles> {
+        self.files.get(attempt_id).filter(|files| !files.is_uploaded)
     }
 }
 

@@ -30,6 +30,7 @@ fn a_result_with_files_waits_for_its_upload_and_keeps_its_files_across_restarts(
             status: Some(TaskStatus::Running),
         };
         assert_eq!(batch.uploading, [expected]);
+        assert!(batch.uploading_bytes >= WAITING_FILE_BYTES, "its file is counted");
         assert_eq!(spool.uploads(), [(attempt_id, vec![blob])]);
         spool.on_uploaded(&attempt_id);
         assert_eq!(waiting(spool), std::slice::from_ref(&with_file));
