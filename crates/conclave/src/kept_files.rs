@@ -14,7 +14,11 @@ use crate::print::print_message;
 /// replaced, none is downloaded.
 pub(crate) async fn download(task: &Task, folder: &DownloadFolder, client: &HttpClient) -> Result<()> {
     for file in kept_files(task) {
-        folder.check_free(&file.path)?;
+        let free = folder.check_free(&file.path);
+        free.with_context(|| {
+            let id = task.id;
+            format!("task {id} is done; `conclave get {id} --files --to DIR` downloads its files")
+        })?;
     }
     for file in kept_files(task) {
         let new_file = folder.create(&file.path, file.executable)?;

@@ -10,7 +10,7 @@ use model::{StepName, StreamName};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::output_tracker::{PerStream, PrintedStream};
-use crate::print::print_message;
+use crate::print::{is_closed_pipe, print_message};
 
 /// Passes the output of a task on to this process's stdout and stderr, for `run`, `watch` and `get --follow`.
 ///
@@ -21,8 +21,6 @@ pub(crate) struct OutputPrinter {
     only: Option<(StepName, StreamName)>,
     /// The newest attempt of which something was printed.
     attempt: u32,
-    /// Whether the reader of stdout, such as `head`, has closed the pipe. That does not change the exit code.
-    is_stdout_closed: bool,
 }
 
 /// The streams in the order in which the outputs of a finished task are printed.
@@ -39,7 +37,6 @@ impl OutputPrinter {
             streams: PerStream::default(),
             only: None,
             attempt: 0,
-            is_stdout_closed: false,
         }
     }
 
@@ -51,14 +48,23 @@ impl OutputPrinter {
         }
     }
 
+    /// Fails if the reader of stdout, such as `head`, has closed the pipe.
     pub(crate) async fn print_event(&mut self, event: &OutputEvent) -> Result<()> {
         let bytes = event.bytes().context("the server sent output without content")?;
         self.accept((event.step, event.stream), event.attempt, event.offset, bytes)
             .await
     }
 
-    /// Prints what the result of a finished task has beyond the bytes that were printed while the task ran.
+    /// Prints what the result of a finished task has beyond the bytes that were printed while the task ran. The task is over,
+    /// so a reader that closes the pipe does not change the exit code.
     pub(crate) async fn print_rest(&mut self, task: &Task, client: &HttpClient) -> Result<()> {
+        match self.print_remaining(task, client).await {
+            Err(error) if is_closed_pipe(&error) => Ok(()),
+            printed => printed,
+        }
+    }
+
+    async fn print_remaining(&mut self, task: &Task, client: &HttpClient) -> Result<()> {
         for (step, stream) in PRINT_ORDER {
             let Some(outcome) = outcome_of(task, step) else {
                 continue;
@@ -123,14 +129,9 @@ impl OutputPrinter {
         }
         let is_stdout = self.only.is_some() || (step, stream) == (StepName::Execute, StreamName::Stdout);
         match is_stdout {
-            true if self.is_stdout_closed => Ok(()),
-            true => match write(tokio::io::stdout(), &new.bytes).await {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    self.is_stdout_closed = true;
-                    Ok(())
-                }
-                written => written.context("could not write to stdout"),
-            },
+            true => write(tokio::io::stdout(), &new.bytes)
+                .await
+                .context("could not write to stdout"),
             false => {
                 // A closed stderr is ignored, as for messages.
                 let _ = write(tokio::io::stderr(), &new.bytes).await;

@@ -22,6 +22,8 @@ pub(crate) struct TruncatedOutput {
     pub(crate) stream: StreamName,
     /// How many bytes are kept.
     kept: u64,
+    /// Whether the task's own limit ended the step there.
+    by_limit: bool,
 }
 
 pub(crate) fn truncated_outputs(task: &Task) -> Vec<TruncatedOutput> {
@@ -36,6 +38,7 @@ pub(crate) fn truncated_outputs(task: &Task) -> Vec<TruncatedOutput> {
                 step,
                 stream,
                 kept: kept.size,
+                by_limit: outcome.reason == OutcomeReason::OutputLimit,
             });
         }
     }
@@ -43,10 +46,15 @@ pub(crate) fn truncated_outputs(task: &Task) -> Vec<TruncatedOutput> {
 }
 
 pub(crate) fn print_truncated(cut: &TruncatedOutput) {
-    let TruncatedOutput { step, stream, kept } = cut;
+    let TruncatedOutput {
+        step, stream, kept, ..
+    } = cut;
+    let advice = match cut.by_limit {
+        true => "raise the task's limit of output",
+        false => "write it to a file and keep that (--keep), or have the operator raise executor.keep_output",
+    };
     print_message(format_args!(
-        "the {step} step's {stream} was cut off after {kept} bytes; to keep more, write it to a file and keep that \
-         (--keep), or have the operator raise executor.keep_output"
+        "the {step} step's {stream} was cut off after {kept} bytes; to keep more, {advice}"
     ));
 }
 

@@ -85,11 +85,15 @@ async fn a_killed_batch_resumes_and_adds_nothing_twice() {
     std::fs::write(&file, changed).expect("a file");
     node.cli.run(&add).await.assert_failure(1, &["line 7"]);
     assert_eq!(pending(&node).await, LINES);
-    // The same for lines that were appended or removed.
-    for count in [LINES + 3, LINES - 3] {
-        std::fs::write(&file, lines(count)).expect("a file");
-        node.cli.run(&add).await.assert_failure(1, &["have changed"]);
-        assert_eq!(pending(&node).await, LINES);
+    // The same for lines that were removed. Lines that were appended are added.
+    std::fs::write(&file, lines(LINES - 3)).expect("a file");
+    node.cli.run(&add).await.assert_failure(1, &["have changed"]);
+    assert_eq!(pending(&node).await, LINES);
+    std::fs::write(&file, lines(LINES + 3)).expect("a file");
+    for _ in 0..2 {
+        let said = node.cli.run(&add).await;
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(pending(&node).await, LINES + 3);
     }
     // Without --resume the ids are saved beside the lines, and a second command does not add them by accident.
     std::fs::write(&file, lines(5)).expect("a file");
@@ -107,7 +111,29 @@ async fn a_killed_batch_resumes_and_adds_nothing_twice() {
             .run(&[&unsaved[..], &["--resume", &saved]].concat())
             .await;
         assert_eq!(said.code, 0, "{said:?}");
-        assert_eq!(pending(&node).await, LINES + 5);
+        assert_eq!(pending(&node).await, LINES + 8);
+    }
+}
+
+/// Only the server knows its bounds, and refuses the second request.
+#[tokio::test]
+async fn a_line_that_the_server_refused_is_corrected_and_added() {
+    let node = SingleNode::up(&["--slots", "0"]);
+    let file = node.system.folder.path().join("lines");
+    let begin = "{\"execute\":{\"command\":\"echo 701\"";
+    let bad = lines(900).replace(begin, &format!("{{\"attempts\":1000,{}", &begin[1..]));
+    assert_ne!(bad, lines(900));
+    std::fs::write(&file, bad).expect("a file");
+    let add = ["add", "--lines", text(&file)];
+    let failed = node.cli.run(&add).await;
+    let saved = failed.flag_value_on_stderr("--resume").to_string();
+    failed.assert_failure(1, &["line 701", "attempts"]);
+    assert_eq!(pending(&node).await, 500);
+    std::fs::write(&file, lines(900)).expect("a file");
+    for _ in 0..2 {
+        let said = node.cli.run(&[&add[..], &["--resume", &saved]].concat()).await;
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(pending(&node).await, 900);
     }
 }
 

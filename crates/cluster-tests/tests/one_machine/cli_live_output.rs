@@ -78,6 +78,42 @@ async fn run_passes_each_line_on_as_it_is_written() {
     assert_eq!(run.end().await, (4, "no newline".to_string(), String::new()));
 }
 
+/// As in `conclave run -- yes | head -n 1`.
+#[tokio::test]
+async fn a_closed_stdout_ends_run_and_its_task_and_only_the_command_of_watch() {
+    let node = SingleNode::up(&["--slots", "1"]);
+    let program = ["--wall", "600s", "--shell", "while sleep 0.01; do echo y; done"];
+    let close = async |mut command: RunningCommand| {
+        assert_eq!(command.stdout_line().await, "y\n");
+        drop(command.stdout);
+        let end = timeout(TIMEOUT, command.child.wait()).await;
+        end.expect("an end in time").expect("its end").code()
+    };
+    let statuses = async || -> Vec<String> {
+        let found = node.web.get("/api/v1/tasks").await.json();
+        let tasks = found["tasks"].as_array().expect("tasks").iter();
+        tasks
+            .map(|task| task["status"].as_str().expect("a status").to_string())
+            .collect()
+    };
+    let run = RunningCommand::start(&node, &[&["run"], &program[..]].concat());
+    assert_eq!(close(run).await, Some(141));
+    assert_eq!(statuses().await, ["cancelled"]);
+
+    let added = node
+        .cli
+        .run(&[&["add"], &program[..]].concat())
+        .await
+        .assert_success();
+    let id = added.text().trim_end().to_string();
+    for verb in [&["watch"][..], &["get", "--follow"]] {
+        let command = RunningCommand::start(&node, &[verb, &[&id]].concat());
+        assert_eq!(close(command).await, Some(0), "{verb:?}");
+    }
+    assert_eq!(statuses().await, ["running", "cancelled"]);
+    node.cli.run(&["cancel", &id]).await.assert_success();
+}
+
 #[tokio::test]
 async fn watch_and_get_follow_a_running_task() {
     let node = SingleNode::up(&["--slots", "1"]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{HttpClient, NewTask, Task, TaskStreamEvent};
-use model::TaskId;
+use model::{TaskId, TaskStatus};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Whence, lseek};
@@ -26,7 +26,7 @@ use crate::task_output::print_end_messages;
 #[derive(clap::Args, Debug)]
 #[command(after_help = exit_code::EXIT_CODES_HELP)]
 pub(crate) struct RunArgs {
-    /// Pass standard input on: read it to its end and send it as the command's input
+    /// Pass standard input on: read it to its end, up to 1 GiB, and send it as the command's input
     #[arg(short = 'i', long, conflicts_with = "input")]
     stdin: bool,
     /// Download the files of --keep to this folder
@@ -43,9 +43,12 @@ pub(crate) struct RunArgs {
     pub(crate) client: ClientFlags,
 }
 
-/// How long the request that adds the task waits for its end. A short task needs no second request, and the output of a
-/// longer one is not delayed noticeably.
-const ADD_WAIT: Duration = Duration::from_millis(100);
+/// How long the request that adds the task waits for its end. A short task needs no second request, and the first output of a
+/// longer one is delayed by no more than this.
+const ADD_WAIT: Duration = Duration::from_millis(20);
+
+/// The exit code of a task that was cancelled because the reader of stdout has closed the pipe: 128 + SIGPIPE, as a shell has it.
+const CLOSED_PIPE: u8 = 141;
 
 pub(crate) async fn run(mut args: RunArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
@@ -64,12 +67,23 @@ pub(crate) async fn run(mut args: RunArgs) -> Result<ExitCode> {
     args.set.apply_to(&mut new)?;
     let id = *new.id.get_or_insert_with(task::new_task_id);
     let mut printer = OutputPrinter::all();
-    let task = tokio::select! {
-        task = add_and_follow(new.clone(), &client, format, &mut printer) => task?,
+    let followed = tokio::select! {
+        followed = add_and_follow(new.clone(), &client, format, &mut printer) => followed,
         signal = tokio::signal::ctrl_c() => {
             signal.context("could not listen for Ctrl-C")?;
-            cancel_and_wait(id, &new, &client).await?
+            cancel_and_wait(id, &new, &client).await
         }
+    };
+    let task = match followed {
+        // A program that writes to a closed pipe ends; its task does, too.
+        Err(error) if is_closed_pipe(&error) => {
+            let task = cancel_and_wait(id, &new, &client).await?;
+            if task.status == TaskStatus::Cancelled {
+                return Ok(ExitCode::from(CLOSED_PIPE));
+            }
+            task
+        }
+        followed => followed?,
     };
     match format {
         OutputFormat::Text => printer.print_rest(&task, &client).await?,

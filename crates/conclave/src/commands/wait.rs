@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use api::{GroupState, HttpClient, HttpClientError, HumanDuration};
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
@@ -123,7 +123,14 @@ async fn wait_for_group(
     limit: Option<Duration>,
     client: &HttpClient,
 ) -> Result<GroupState> {
-    let mut latest = client.group(group, user, None).await?;
+    let mut latest = client.group(group, user, None).await.map_err(|error| {
+        let is_unknown = error.problem().is_some_and(|problem| problem.status == 404);
+        let error = Error::from(error);
+        match is_unknown && user.is_none() {
+            true => error.context("if the group belongs to another user, name the user with --user"),
+            false => error,
+        }
+    })?;
     let mut progress = ProgressDisplay::new();
     let following = async {
         let mut failing_since: Option<Instant> = None;
@@ -229,7 +236,7 @@ impl ProgressDisplay {
     fn new() -> ProgressDisplay {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(0).with_finish(ProgressFinish::AndClear);
-            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("[{bar:20}] {wide_msg}") {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar

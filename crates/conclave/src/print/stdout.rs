@@ -68,7 +68,13 @@ pub(crate) fn print_message(message: impl std::fmt::Display) {
 
 fn without_control_characters(text: &str) -> String {
     let keep = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
-    let replace = |letter| if keep(letter) { letter } else { char::REPLACEMENT_CHARACTER };
+    let replace = |letter| {
+        if keep(letter) {
+            letter
+        } else {
+            char::REPLACEMENT_CHARACTER
+        }
+    };
     text.chars().map(replace).collect()
 }
 

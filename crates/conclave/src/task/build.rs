@@ -1,10 +1,11 @@
 //! Builds the task that the flags describe, and uploads its large files as blobs.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use api::{CompileStep, FilesOrZip, HttpClient, NewTask};
 use model::{Content, StepCommand, TaskFile, WorkspacePath};
 
@@ -15,6 +16,9 @@ use crate::args::TaskFlags;
 /// Larger files are uploaded as blobs, which are sent once for any number of tasks.
 const MAX_INLINE_FILE: u64 = 32 << 10;
 const MAX_INLINE_TOTAL: u64 = 2 << 20;
+
+/// What is read of standard input, which may be endless.
+const MAX_STDIN_BYTES: u64 = 1 << 30;
 
 pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewTask> {
     let (command, args) = flags.command().ok_or_else(|| {
@@ -82,11 +86,17 @@ async fn input(path: &Path, budget: &mut InlineBudget, client: &HttpClient) -> R
             .len();
         return content(path, size, budget, client).await;
     }
-    // The size of stdin is unknown until its end, and it may exceed the memory, so it goes to a temporary file first.
-    let mut file =
-        tempfile::NamedTempFile::new().context("could not create a temporary file for the input")?;
-    let size = io::copy(&mut io::stdin().lock(), &mut file).context("could not read the input from stdin")?;
-    content(file.path(), size, budget, client).await
+    // The size of stdin is unknown until its end, and it may exceed the memory, so it goes to a temporary file first. The file
+    // has no name, so that nothing is left of it when this process is killed.
+    let mut file = tempfile::tempfile().context("could not create a temporary file for the input")?;
+    let size = io::copy(&mut io::stdin().lock().take(MAX_STDIN_BYTES + 1), &mut file)
+        .context("could not read the input from stdin")?;
+    ensure!(
+        size <= MAX_STDIN_BYTES,
+        "standard input is longer than 1 GiB; write it to a file and use --input FILE"
+    );
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    content(Path::new(&path), size, budget, client).await
 }
 
 async fn content(path: &Path, size: u64, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {

@@ -10,7 +10,7 @@ use api::{HttpClient, HttpClientError, NewTask, TaskSummary};
 use model::TaskId;
 
 use super::line_file::{LineFile, TextLine};
-use super::resume_file::{self, ResumeFileReader, ResumeFileWriter};
+use super::resume_file::{self, ResumeFileReader, ResumeFileUpdate, ResumeFileWriter};
 use crate::args::TaskSetFlags;
 use crate::interrupt::InterruptSignals;
 use crate::print::{OutputFormat, Stdout, is_closed_pipe, print_error, print_message};
@@ -131,9 +131,9 @@ impl IdSource {
                 Ok(LineIds::Key(*key))
             }
             IdSource::NamedFile(path) if path.exists() => {
-                let mut saved = ResumeFileReader::open(path)?;
-                file.check(set, |line, _| saved.id_of(line).map(drop))?;
-                saved.finish()?;
+                let mut update = ResumeFileUpdate::open(path)?;
+                file.check(set, |line, task| update.add(line, task.id))?;
+                update.finish()?;
                 Ok(LineIds::Saved(ResumeFileReader::open(path)?))
             }
             IdSource::DefaultFile(path) if resume_file::is_unfinished(path)? => bail!(

@@ -10,26 +10,37 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use model::{BlobHash, TaskId};
+use tempfile::NamedTempFile;
 
 use super::line_file::TextLine;
+use crate::task;
 
 /// Writes the ids of `conclave add --lines`. The file gets its name only when it is complete and on disk.
 pub(super) struct ResumeFileWriter {
     path: PathBuf,
-    file: BufWriter<tempfile::NamedTempFile>,
+    file: BufWriter<NamedTempFile>,
 }
 
 /// Reads the ids of an earlier `conclave add --lines`, in the order of the lines.
 pub(super) struct ResumeFileReader {
     path: PathBuf,
     lines: Lines<BufReader<File>>,
+    /// The next id, if it was read and not used.
+    peeked: Option<SavedId>,
 }
 
-/// The id of the task on one line.
+/// The id of the task on one line, and the hash of the line.
 struct SavedId {
     number: usize,
     id: TaskId,
     hash: BlobHash,
+}
+
+/// The ids of an earlier `conclave add --lines`, for lines that may have been corrected or appended since.
+pub(super) struct ResumeFileUpdate {
+    saved: ResumeFileReader,
+    writer: ResumeFileWriter,
+    is_changed: bool,
 }
 
 const COMPLETE: &str = "complete";
@@ -59,18 +70,52 @@ impl ResumeFileWriter {
     /// Writes everything to disk, so that the ids are known after a crash. Replaces only the ids of tasks that were all added:
     /// another command may have saved its ids meanwhile.
     pub(super) fn finish(self) -> Result<()> {
+        match is_complete(&self.path) {
+            Ok(true) => self.save(|file, path| file.persist(path)),
+            _ => self.save(|file, path| file.persist_noclobber(path)),
+        }
+    }
+
+    fn save(
+        self,
+        persist: impl FnOnce(NamedTempFile, &Path) -> Result<File, tempfile::PersistError>,
+    ) -> Result<()> {
         let ResumeFileWriter { path, file } = self;
         let save = || -> std::io::Result<()> {
             let file = file.into_inner().map_err(|error| error.into_error())?;
             file.as_file().sync_all()?;
-            if is_complete(&path).unwrap_or(false) {
-                file.persist(&path)?;
-            } else {
-                file.persist_noclobber(&path)?;
-            }
+            persist(file, &path)?;
             File::open(parent(&path))?.sync_all()
         };
         save().with_context(|| format!("could not write {}", path.display()))
+    }
+}
+
+impl ResumeFileUpdate {
+    pub(super) fn open(path: &Path) -> Result<ResumeFileUpdate> {
+        Ok(ResumeFileUpdate {
+            saved: ResumeFileReader::open(path)?,
+            writer: ResumeFileWriter::create(path)?,
+            is_changed: false,
+        })
+    }
+
+    /// Gives the line its earlier id, also if the line has changed: the server refuses another task under an id that it has. A line
+    /// without an id gets a new one.
+    pub(super) fn add(&mut self, line: &TextLine, own_id: Option<TaskId>) -> Result<()> {
+        let saved = self.saved.find(line.number)?;
+        self.is_changed |= saved.as_ref().is_none_or(|saved| saved.hash != line.hash());
+        let id = own_id.or(saved.map(|saved| saved.id));
+        self.writer.add(line, id.unwrap_or_else(task::new_task_id))
+    }
+
+    /// Writes the ids to disk if there are new ones. Refuses ids of lines that are not there any more.
+    pub(super) fn finish(self) -> Result<()> {
+        self.saved.finish()?;
+        match self.is_changed {
+            true => self.writer.save(|file, path| file.persist(path)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -80,7 +125,22 @@ impl ResumeFileReader {
         Ok(ResumeFileReader {
             path: path.to_path_buf(),
             lines: BufReader::new(file).lines(),
+            peeked: None,
         })
+    }
+
+    /// The id of the line with this number, which is after the last one that was asked for.
+    fn find(&mut self, number: usize) -> Result<Option<SavedId>> {
+        while let Some(saved) = self.next()? {
+            if saved.number >= number {
+                if saved.number == number {
+                    return Ok(Some(saved));
+                }
+                self.peeked = Some(saved);
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// The id of the next line. Refuses a line that has changed since its id was saved.
@@ -113,6 +173,9 @@ impl ResumeFileReader {
 
     /// `None` after the last id.
     fn next(&mut self) -> Result<Option<SavedId>> {
+        if let Some(saved) = self.peeked.take() {
+            return Ok(Some(saved));
+        }
         let cannot_read = || format!("could not read {}", self.path.display());
         let Some(text) = self.lines.next().transpose().with_context(cannot_read)? else {
             return Ok(None);
@@ -217,6 +280,36 @@ mod tests {
         let mut reader = ResumeFileReader::open(&path).unwrap();
         reader.id_of(&line(1, "a")).unwrap();
         let error = reader.finish().unwrap_err().to_string();
+        assert!(error.contains("line 3 is missing"), "{error}");
+    }
+
+    #[test]
+    fn corrected_lines_keep_their_ids_and_appended_ones_get_new_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.ids");
+        let ids = [new_task_id(), new_task_id(), new_task_id()];
+        let mut writer = ResumeFileWriter::create(&path).unwrap();
+        for (number, id) in (1..).zip(ids) {
+            writer.add(&line(number, "a"), id).unwrap();
+        }
+        writer.finish().unwrap();
+
+        // The second line is empty now.
+        let lines = [line(1, "a"), line(3, "b"), line(4, "c"), line(5, "d")];
+        for _ in 0..2 {
+            let mut update = ResumeFileUpdate::open(&path).unwrap();
+            lines.iter().for_each(|line| update.add(line, None).unwrap());
+            update.finish().unwrap();
+            assert!(is_unfinished(&path).unwrap());
+        }
+        let mut reader = ResumeFileReader::open(&path).unwrap();
+        let found = lines.map(|line| reader.id_of(&line).unwrap());
+        assert_eq!(found[..2], [ids[0], ids[2]]);
+        assert!(!ids.contains(&found[2]) && found[2] != found[3]);
+
+        let mut update = ResumeFileUpdate::open(&path).unwrap();
+        update.add(&line(1, "a"), None).unwrap();
+        let error = update.finish().unwrap_err().to_string();
         assert!(error.contains("line 3 is missing"), "{error}");
     }
 
