@@ -93,8 +93,8 @@ pub struct AttemptRecord {
     #[serde(with = "serde_text::optional::time")]
     #[schema(value_type = Option<schema::Time>)]
     pub end_time: Option<UnixTime>,
-    /// `finished`: it has the task's result. `lost`: its executor died or went silent. `given_back`: its executor stopped
-    /// in an orderly way. `broken`: its executor could not run it to an end. `cancelled`: the task was cancelled. Null
+    /// `finished`: it has the task's result. `lost`: its executor died, went silent or hung. `given_back`: its executor stopped
+    /// in an orderly way. `broken`: its executor could not run it. `cancelled`: the task was cancelled. Null
     /// while the attempt runs.
     #[serde(with = "serde_text::optional::recorded_end")]
     #[schema(value_type = Option<schema::AttemptEnd>)]

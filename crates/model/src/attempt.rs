@@ -57,11 +57,11 @@ pub struct AttemptRecord {
 pub enum RecordedEnd {
     /// It has the task's result.
     Finished,
-    /// Its executor died or went silent.
+    /// Its executor died, went silent or hung while it ran.
     Lost,
     /// Its executor returned it before it had a result, in an orderly stop.
     GivenBack,
-    /// Its executor reported that it could not run it to an end.
+    /// Its executor could not run it, through no fault of the task.
     Broken,
     /// The task was cancelled.
     Cancelled,

@@ -123,17 +123,17 @@ async fn attempts_that_are_cancelled_given_back_or_killed_are_shown() {
     let node = SingleNode::on(stop(node).await, &flags);
     let task = runs(&node, &never, 2).await;
     assert_eq!(ends(&task), [json!("given_back"), Value::Null]);
-    // The node is killed with its executor: the next session reports that the attempt was broken off.
+    // The node is killed with its executor: the next session reports that the attempt was lost.
     let node = node.again(&flags);
     let task = runs(&node, &never, 3).await;
-    assert_eq!(ends(&task), [json!("given_back"), json!("broken"), Value::Null]);
+    assert_eq!(ends(&task), [json!("given_back"), json!("lost"), Value::Null]);
     gate.open();
     let done = node
         .web
         .get(&format!("/api/v1/tasks/{never}?wait=60"))
         .await
         .json();
-    assert_eq!(ends(&done), ["given_back", "broken", "finished"]);
+    assert_eq!(ends(&done), ["given_back", "lost", "finished"]);
 }
 
 /// Kills the node while the task runs, so often, and returns the task when it is done.
@@ -165,12 +165,12 @@ async fn a_task_outlives_as_many_kills_as_it_asks_for() {
     );
     assert_eq!(
         ends(&survivor),
-        ["broken", "broken", "broken", "broken", "finished"]
+        ["lost", "lost", "lost", "lost", "finished"]
     );
     let fragile = killed(json!(1), 1).await;
     assert_eq!(
         (&fragile["status"], ends(&fragile)),
-        (&json!("system_error"), vec![json!("broken")])
+        (&json!("system_error"), vec![json!("lost")])
     );
     // The operator's default is stored with the task.
     let usual = killed(Value::Null, 3).await;
@@ -178,7 +178,7 @@ async fn a_task_outlives_as_many_kills_as_it_asks_for() {
         (&usual["status"], &usual["attempts"]),
         (&json!("system_error"), &json!(3))
     );
-    assert_eq!(ends(&usual), ["broken"; 3]);
+    assert_eq!(ends(&usual), ["lost"; 3]);
 }
 
 #[tokio::test]

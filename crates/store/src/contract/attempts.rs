@@ -72,7 +72,7 @@ pub async fn every_end_of_an_attempt_is_recorded(store: Arc<dyn TaskStore>) {
     let mut expected = [
         ("e", 2, Some(GivenBack)),
         ("e", 3, Some(Lost)),
-        ("e", 4, Some(Broken)),
+        ("e", 4, Some(Lost)),
         ("e", 5, Some(Broken)),
         ("other", 6, None),
     ]
@@ -119,8 +119,8 @@ pub async fn only_the_newest_attempts_are_kept(store: Arc<dyn TaskStore>) {
             .end_attempt(attempt_id, AttemptEnd::Broken("no".into()))
             .await;
     }
-    let broken = |attempt| ("e".to_string(), attempt, Some(RecordedEnd::Broken));
-    let newest: Vec<_> = (3..=bound + 2).map(broken).collect();
+    let lost = |attempt| ("e".to_string(), attempt, Some(RecordedEnd::Lost));
+    let newest: Vec<_> = (3..=bound + 2).map(lost).collect();
     assert_eq!(ends(&store, id).await, newest);
     let attempt_id = executor.claim_one().await;
     executor.report_status(id, TaskStatus::Running).await;

@@ -26,7 +26,7 @@ impl<'a> Release<'a> {
         end: RecordedEnd::GivenBack,
     };
 
-    /// The executor died or went silent.
+    /// The executor died, went silent or hung.
     pub(super) fn lost(trouble: &'a str) -> Release<'a> {
         Release {
             reason: ReleaseReason::Lost(trouble),
@@ -34,10 +34,12 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// The executor reported an end without a result.
-    pub(super) fn broken(reason: ReleaseReason<'a>) -> Release<'a> {
-        let end = RecordedEnd::Broken;
-        Release { reason, end }
+    /// The executor could not run it.
+    pub(super) fn platform_failure(trouble: &'a str) -> Release<'a> {
+        Release {
+            reason: ReleaseReason::PlatformFailure(trouble),
+            end: RecordedEnd::Broken,
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl ReportSteps {
                 }
                 EndTransition::ReleaseAsLost(trouble) => {
                     let reason = ReleaseReason::Lost(&trouble);
-                    batch.release(task.state.id, reason, RecordedEnd::Broken);
+                    batch.release(task.state.id, reason, RecordedEnd::Lost);
                 }
                 EndTransition::ReleaseAsPlatformFailure(trouble) => {
                     let reason = ReleaseReason::PlatformFailure(trouble);

@@ -1,6 +1,6 @@
 //! Step 2 of a report: commits the ends of completed attempts, and discards late results.
 
-use model::{EndTransition, ReleaseReason, Report, TaskState};
+use model::{EndTransition, Report, TaskState};
 
 use super::{EncodedSqliteReport, ReportProgress};
 use crate::FinishedAttempt;
@@ -81,11 +81,10 @@ fn end_attempt(
             Ok(())
         }
         EndTransition::ReleaseAsLost(trouble) => {
-            transition::release(transaction, task, Release::broken(ReleaseReason::Lost(&trouble)))
+            transition::release(transaction, task, Release::lost(&trouble))
         }
         EndTransition::ReleaseAsPlatformFailure(trouble) => {
-            let reason = ReleaseReason::PlatformFailure(trouble);
-            transition::release(transaction, task, Release::broken(reason))
+            transition::release(transaction, task, Release::platform_failure(trouble))
         }
     }
 }
