@@ -1,7 +1,6 @@
 //! The owner's side of a warden.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,12 +12,12 @@ use std::time::Duration;
 
 use crate::cell::FileAllocation;
 use crate::clock::boot_time;
-use crate::outcome::CommandOutcome;
-use crate::output::{LiveOutput, OwnerOutput, StandardStream};
+use crate::outcome::{CommandEndReason, CommandOutcome};
+use crate::output::{LiveOutput, LongStreams, OwnerOutput};
 use crate::pidfd::PidFd;
 use crate::platform_error::PlatformError;
 use crate::spec::{CommandSpec, CommandSpecError};
-use crate::wire::descriptors::{self, DescriptorReceiver};
+use crate::wire::descriptors::DescriptorReceiver;
 use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse};
 
 /// A running warden process, with which its owner (the process that started it, such as an executor) runs commands.
@@ -184,26 +183,48 @@ impl Warden {
         }
         self.last_used = run_handle.number;
         self.wait_until_ready()?;
-        let files = self.output.begin_run(run_handle.number);
-        let files = files.map_err(WardenError::OverflowFile)?;
-        let (overflow_files, files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        self.output.begin_run(run_handle.number);
         let request = WardenRequest::Run {
             number: run_handle.number,
             spec,
             after,
-            overflow_files,
         };
-        let mut outcome = self
-            .send_request_with(&request, &files)
-            .and_then(|()| self.receive());
-        if let Ok((WardenResponse::Ended(outcome), _)) = &mut outcome {
-            self.output.complete(StandardStream::Stdout, &mut outcome.stdout);
-            self.output.complete(StandardStream::Stderr, &mut outcome.stderr);
-        }
+        let outcome = self
+            .send_request(&request)
+            .and_then(|()| self.receive_outcome(run_handle, spec));
         self.output.end_run(run_handle.number);
-        match outcome? {
-            (WardenResponse::Ended(outcome), _) => Ok(outcome),
-            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        outcome
+    }
+
+    /// Receives the outcome of a run, and writes long output to files until then.
+    fn receive_outcome(
+        &mut self,
+        run_handle: &RunHandle,
+        spec: &CommandSpec,
+    ) -> Result<CommandOutcome, WardenError> {
+        let output = Arc::clone(&self.output);
+        let mut long_streams = LongStreams::new(&output, spec);
+        let mut is_killed = false;
+        loop {
+            match long_streams.wait_and_read(&self.socket) {
+                Ok(true) => {}
+                Ok(false) => {
+                    if !is_killed && long_streams.exceed_limit() {
+                        is_killed = run_handle.kill_for(CommandEndReason::OutputLimit).is_ok();
+                    }
+                    continue;
+                }
+                Err(error) => return Err(self.on_broken_socket(error)),
+            }
+            match self.receive()? {
+                (WardenResponse::LongOutput(stream), Some(pipe)) => long_streams.add(stream, pipe),
+                (WardenResponse::Ended(mut outcome), _) => {
+                    let completed = long_streams.complete(&mut outcome);
+                    completed.map_err(WardenError::OverflowFile)?;
+                    return Ok(outcome);
+                }
+                _ => return Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+            }
         }
     }
 
@@ -299,21 +320,6 @@ impl Warden {
         }
     }
 
-    fn send_request_with(
-        &mut self,
-        request: &WardenRequest<&CommandSpec>,
-        files: &[Arc<File>],
-    ) -> Result<(), WardenError> {
-        // Only the first run, and a run after long output, comes with files.
-        if files.is_empty() {
-            return self.send_request(request);
-        }
-        let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
-        let sent = wire::encode(request, &mut self.buffer)
-            .and_then(|()| descriptors::send(&self.socket, &self.buffer, &files));
-        sent.map_err(|error| self.on_broken_socket(error))
-    }
-
     fn receive(&mut self) -> Result<(WardenResponse, Option<OwnedFd>), WardenError> {
         let mut receiver = DescriptorReceiver::new(&self.socket);
         let response = wire::receive(&mut receiver, &mut self.buffer);
@@ -402,7 +408,12 @@ impl RunHandle {
 
     /// Kills the run. Never blocks. An error means that the warden is gone or has been stopped for a long time.
     pub fn kill(&self) -> io::Result<()> {
-        self.channel.send(UrgentMessage::Kill { number: self.number })
+        self.kill_for(CommandEndReason::Cancelled)
+    }
+
+    fn kill_for(&self, reason: CommandEndReason) -> io::Result<()> {
+        let number = self.number;
+        self.channel.send(UrgentMessage::Kill { number, reason })
     }
 }
 

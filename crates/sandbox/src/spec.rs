@@ -79,6 +79,12 @@ impl CommandInput {
 }
 
 impl CommandSpec {
+    /// How many bytes of each output stream are captured. Output beyond its limit ends the command, so it need not be.
+    pub(crate) fn max_captured(&self) -> u64 {
+        let limit = self.limits.output.unwrap_or(u64::MAX);
+        self.max_captured_bytes.min(limit)
+    }
+
     pub(crate) fn check(&self) -> Result<(), CommandSpecError> {
         if self.argv.first().is_none_or(|program| program.is_empty()) {
             return Err(CommandSpecError::EmptyCommand);

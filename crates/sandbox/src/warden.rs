@@ -90,7 +90,7 @@ fn serve() -> Result<(), WardenServeError> {
     let OwnerHello {
         isolation,
         urgent_socket,
-        mut output,
+        output,
         lock,
     } = receive_hello(&socket, &mut buffer)?;
     let mut messages = OwnerMessages::new(urgent_socket);
@@ -130,19 +130,12 @@ fn serve() -> Result<(), WardenServeError> {
             request => request.map_err(WardenServeError::Receive)?,
         };
         let response = match request {
-            Some(WardenRequest::Run {
-                number,
-                spec,
-                after,
-                overflow_files,
-            }) => {
-                output.take_files(overflow_files, receiver.descriptors);
+            Some(WardenRequest::Run { number, spec, after }) => {
                 let owner = OwnerConnection {
                     socket: &socket,
                     messages: &mut messages,
                 };
                 let ended = command_runner.run_command(owner, number, spec, &output);
-                output.close_used_files();
                 messages.forget_kills_up_to(number);
                 match ended {
                     Ok(outcome) => {
@@ -199,11 +192,7 @@ impl CommandRunner {
         if let Some(reason) = owner.messages.stop_reason(number) {
             return Ok(outcome_without_start(reason));
         }
-        // Output beyond its limit ends the command, so it need not be captured.
-        let max_captured = spec.limits.output.map_or(spec.max_captured_bytes, |limit| {
-            limit.min(spec.max_captured_bytes)
-        });
-        let captures = output.captures(max_captured);
+        let captures = output.captures(spec.max_captured(), owner.socket);
         match self {
             Self::ProcessTree { runner, .. } => runner.run_command(owner, number, spec, captures),
             Self::Cell(runner) => runner.run_command(owner, number, spec, captures),

@@ -1,7 +1,7 @@
 //! The protocol between an owner and its warden.
 //!
 //! Requests and responses travel on a stream socket: a `u32` length and a postcard body, with one response for each
-//! request. Urgent messages have their own packet socket, so that a kill never waits behind a large input and needs
+//! request, and before it the pipes of long output. Urgent messages have their own packet socket, so that a kill never waits behind a large input and needs
 //! no lock in the owner. A packet arrives whole or not at all.
 
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::FileAllocation;
 use crate::launch::CommandIsolation;
-use crate::outcome::CommandOutcome;
+use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::output::StandardStream;
 use crate::platform_error::PlatformError;
 use crate::spec::CommandSpec;
@@ -28,18 +28,22 @@ pub(crate) use serde_with::{bytes, path};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenRequest<S = CommandSpec> {
     /// The first request. It comes with the descriptors that `descriptors` describes.
-    Hello { isolation: CommandIsolation },
-    /// Comes with an overflow file for each of these streams. The warden keeps a file until a run has written to it.
+    Hello {
+        isolation: CommandIsolation,
+    },
     Run {
         number: u64,
         spec: S,
         after: AfterRun,
-        overflow_files: Vec<StandardStream>,
     },
     /// Limits the total size of the task's files. Sent before any of them exists.
-    SetTaskSpace { bytes: u64 },
+    SetTaskSpace {
+        bytes: u64,
+    },
     /// Charges files of the task to its control group. The files exist and are empty.
-    AllocateFiles { files: Vec<FileAllocation> },
+    AllocateFiles {
+        files: Vec<FileAllocation>,
+    },
     /// The task has ended: the warden removes its files and prepares for the next task.
     ResetForNextTask,
     /// The owner has mapped the ids that the warden asked for with [`WardenResponse::NeedsIdMapping`].
@@ -54,13 +58,16 @@ pub(crate) enum AfterRun {
     ResetForNextTask,
 }
 
-/// A response from a warden to its owner, one for each request.
+/// A response from a warden to its owner: one for each request, besides the notices during a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WardenResponse {
     /// The warden is ready for a task. If commands run in cells, a descriptor of the task's folder comes with it.
     Ready,
-    /// The heads and files of the outcome's output do not travel in this frame.
+    /// The output does not travel in this frame.
     Ended(CommandOutcome),
+    /// A notice during a run: the head of this stream is full, and the owner reads the rest from the pipe that comes with
+    /// it. Bytes are in the pipe until the owner has read them, also after the run.
+    LongOutput(StandardStream),
     Failed(PlatformError),
     /// Sent before `Ready`: the warden is in a new user namespace, whose ids only a process outside of it can map.
     NeedsIdMapping,
@@ -69,8 +76,9 @@ pub(crate) enum WardenResponse {
 /// A message from the owner to its warden (kill or keep-alive) that may come at any time and has no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum UrgentMessage {
-    /// Kills a run. The number keeps a late message from killing the next run.
-    Kill { number: u64 },
+    /// Kills a run, for the reason that its outcome has to name. The number keeps a late message from killing the next
+    /// run.
+    Kill { number: u64, reason: CommandEndReason },
     /// The end of the keep-alive on the boot-time clock, which both processes share: a delayed message does not
     /// extend it.
     KeepAliveUntil { millis: u64 },

@@ -32,9 +32,7 @@ struct SharedOutput {
     run_state: AtomicU64,
     /// Whether the warden wakes its owner after it has captured something.
     followed: AtomicU32,
-    /// Whether the warden has written to the overflow file of the stream in this run.
-    overflowed: [AtomicU32; 2],
-    /// How many bytes of the stream were captured in this run.
+    /// How many bytes of the stream are in its head in this run.
     captured: [AtomicU64; 2],
     heads: [StreamHead; 2],
 }
@@ -100,7 +98,6 @@ impl OutputMemory {
         let shared = self.shared();
         for index in StandardStream::BOTH.map(StandardStream::index) {
             shared.captured[index].store(0, Ordering::SeqCst);
-            shared.overflowed[index].store(0, Ordering::SeqCst);
         }
         shared.run_state.store(running(run), Ordering::SeqCst);
     }
@@ -126,12 +123,12 @@ impl OutputMemory {
         }
     }
 
-    /// How many bytes of the stream were captured in the current run.
+    /// How many bytes of the stream are in its head in the current run.
     pub(super) fn captured(&self, stream: StandardStream) -> u64 {
         self.shared().captured[stream.index()].load(Ordering::SeqCst)
     }
 
-    /// Makes captured bytes visible to readers: they are in the head, or in the overflow file.
+    /// Makes captured bytes in the head visible to readers.
     pub(crate) fn publish(&self, stream: StandardStream, captured: u64) {
         self.shared().captured[stream.index()].store(captured, Ordering::SeqCst);
     }
@@ -144,14 +141,6 @@ impl OutputMemory {
 
     pub(super) fn set_followed(&self, followed: bool) {
         self.shared().followed.store(followed.into(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn has_overflowed(&self, stream: StandardStream) -> bool {
-        self.shared().overflowed[stream.index()].load(Ordering::SeqCst) != 0
-    }
-
-    pub(crate) fn set_overflowed(&self, stream: StandardStream) {
-        self.shared().overflowed[stream.index()].store(1, Ordering::SeqCst);
     }
 
     /// Copies bytes of the head. The caller checks that they are captured bytes of the run that it means, before and

@@ -6,10 +6,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::memory::RunPhase;
-use super::{OutputMemory, STREAM_HEAD, StandardStream, overflow_file};
+use super::overflow_file::OverflowFile;
+use super::{OutputMemory, STREAM_HEAD, StandardStream};
 use crate::outcome::CapturedStream;
 
 /// What the owner of a warden holds of the output of its commands: the shared memory, the eventfd with which the warden
@@ -19,9 +20,23 @@ pub(crate) struct OwnerOutput {
     memory: OutputMemory,
     wakeup: File,
     overflow_folder: PathBuf,
-    /// The files that the warden has for the current run, or will have for the next one.
-    overflow_files: Mutex<[Option<Arc<File>>; 2]>,
+    /// What the streams of the current run have beyond their heads.
+    overflows: Mutex<[StreamOverflow; 2]>,
 }
+
+/// What a warden's owner has of an output stream beyond its head.
+#[derive(Debug, Default)]
+struct StreamOverflow {
+    /// The file with the stream from its first byte on; `None` as long as the stream fits into its head, and if no file
+    /// could be created.
+    file: Option<OverflowFile>,
+    /// Whether bytes of the stream were lost because there was no space for them. What comes after a gap is dropped.
+    is_cut_off: bool,
+    /// Why no file could be created, if the disk was not full.
+    failure: Option<io::Error>,
+}
+
+const HEAD: u64 = STREAM_HEAD as u64;
 
 impl OwnerOutput {
     /// Also returns the descriptor of the memory, for the warden.
@@ -31,22 +46,16 @@ impl OwnerOutput {
             memory,
             wakeup: create_eventfd()?,
             overflow_folder,
-            overflow_files: Mutex::default(),
+            overflows: Mutex::default(),
         };
         Ok((output, memfd))
     }
 
     /// Checks that files can be created in the folder, so that a wrong one is noticed before the first run.
     pub(crate) fn check_folder(&self) -> io::Result<()> {
-        self.create_file().map(drop)
-    }
-
-    /// Returns `None` if the disk has no space for another file.
-    fn create_file(&self) -> io::Result<Option<Arc<File>>> {
-        match overflow_file::create(&self.overflow_folder) {
-            Ok(file) => Ok(Some(Arc::new(file))),
-            Err(error) if is_out_of_space(&error) => Ok(None),
-            Err(error) => Err(error),
+        match OverflowFile::create(&self.overflow_folder) {
+            Err(error) if !is_out_of_space(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -63,59 +72,89 @@ impl OwnerOutput {
         self.memory.set_followed(followed);
     }
 
-    /// Begins a run, and returns new overflow files for the streams whose file the warden no longer has. A disk
-    /// without space for a file is no error: then the output beyond the head is not captured.
-    pub(crate) fn begin_run(&self, run: u64) -> io::Result<Vec<(StandardStream, Arc<File>)>> {
-        self.begin_run_with(run, || self.create_file())
+    /// Begins a run.
+    pub(crate) fn begin_run(&self, run: u64) {
+        self.memory.begin_run(run);
     }
 
-    fn begin_run_with(
-        &self,
-        run: u64,
-        mut create_file: impl FnMut() -> io::Result<Option<Arc<File>>>,
-    ) -> io::Result<Vec<(StandardStream, Arc<File>)>> {
-        let mut created = Vec::new();
-        let mut files = self.files();
-        for stream in StandardStream::BOTH {
-            if files[stream.index()].is_none() {
-                created.extend(create_file()?.map(|file| (stream, file)));
+    /// Creates the file of a stream that has become longer than its head, and writes the head to it.
+    pub(super) fn begin_file(&self, stream: StandardStream) {
+        let created = OverflowFile::create(&self.overflow_folder).map(|mut file| {
+            let mut head = vec![0; STREAM_HEAD];
+            self.memory.copy_head(stream, 0, &mut head);
+            file.append(&head);
+            file
+        });
+        let overflow = &mut self.overflows()[stream.index()];
+        match created {
+            Ok(file) => {
+                overflow.is_cut_off = file.written < HEAD;
+                overflow.file = Some(file);
+            }
+            Err(error) => {
+                overflow.is_cut_off = true;
+                overflow.failure = Some(error).filter(|error| !is_out_of_space(error));
             }
         }
-        // Only when nothing can fail any more: the warden gets the files that the caller gets.
-        for (stream, file) in &created {
-            files[stream.index()] = Some(Arc::clone(file));
-        }
-        self.memory.begin_run(run);
-        Ok(created)
     }
 
-    /// Completes what the warden reports of a stream: adds the head and the file. Called before [`Self::end_run`].
-    pub(crate) fn complete(&self, stream: StandardStream, captured: &mut CapturedStream) {
+    /// Appends bytes to the file of a stream. That may wait for a disk for any time. One thread does this.
+    pub(super) fn append(&self, stream: StandardStream, bytes: &[u8]) {
+        let (file, is_cut_off) = {
+            let overflow = &self.overflows()[stream.index()];
+            (overflow.file.clone(), overflow.is_cut_off)
+        };
+        let Some(mut file) = file.filter(|_| !is_cut_off && !bytes.is_empty()) else {
+            return;
+        };
+        let end = file.written + bytes.len() as u64;
+        // The lock is not held meanwhile: readers of live output must not wait for the disk.
+        file.append(bytes);
+        {
+            let overflow = &mut self.overflows()[stream.index()];
+            overflow.is_cut_off = file.written < end;
+            overflow.file = Some(file);
+        }
+        self.wake_followers();
+    }
+
+    /// Adds the captured bytes of a stream to what the warden reports of it. Called before [`Self::end_run`].
+    pub(super) fn complete(&self, stream: StandardStream, captured: &mut CapturedStream) {
         let in_head = usize::try_from(captured.size).map_or(STREAM_HEAD, |size| size.min(STREAM_HEAD));
         captured.head = vec![0; in_head];
         self.memory.copy_head(stream, 0, &mut captured.head);
-        captured.file = self.files()[stream.index()]
-            .clone()
-            .filter(|_| captured.size > STREAM_HEAD as u64);
     }
 
-    /// Ends a run. The warden has closed the files that it wrote to, and gets new ones with the next run.
+    /// Like [`Self::complete`], for a stream with this many bytes that was longer than its head. It fails if no file
+    /// could be created, unless the disk is full.
+    pub(super) fn complete_long(
+        &self,
+        stream: StandardStream,
+        total: u64,
+        captured: &mut CapturedStream,
+    ) -> io::Result<()> {
+        let overflow = &mut self.overflows()[stream.index()];
+        if let Some(failure) = overflow.failure.take() {
+            return Err(failure);
+        }
+        let file = overflow.file.as_ref().filter(|file| file.written > HEAD);
+        captured.size = file.map_or(HEAD, |file| file.written);
+        captured.truncated = total > captured.size;
+        captured.file = file.map(|file| file.file.clone());
+        Ok(())
+    }
+
+    /// Ends a run.
     pub(crate) fn end_run(&self, run: u64) {
         self.memory.end_run(run);
-        let overflowed = StandardStream::BOTH.map(|stream| self.memory.has_overflowed(stream));
-        if overflowed != [false, false] {
-            let mut files = self.files();
-            for stream in StandardStream::BOTH {
-                files[stream.index()].take_if(|_| overflowed[stream.index()]);
-            }
-        }
+        *self.overflows() = Default::default();
         self.wake_followers();
     }
 
     /// Ends all runs, because the warden is gone.
     pub(crate) fn end_all_runs(&self) {
         self.memory.end_all_runs();
-        *self.files() = [None, None];
+        *self.overflows() = Default::default();
         self.wake_followers();
     }
 
@@ -125,11 +164,15 @@ impl OwnerOutput {
         }
     }
 
-    pub(super) fn captured(&self, run: u64, stream: StandardStream) -> Option<u64> {
+    pub(crate) fn captured(&self, run: u64, stream: StandardStream) -> Option<u64> {
         match self.memory.phase(run) {
             RunPhase::NotBegun => Some(0),
             RunPhase::Current => {
-                let captured = self.memory.captured(stream);
+                let in_file = self.overflows()[stream.index()]
+                    .file
+                    .as_ref()
+                    .map(|file| file.written);
+                let captured = self.memory.captured(stream).max(in_file.unwrap_or(0));
                 (self.memory.phase(run) == RunPhase::Current).then_some(captured)
             }
             RunPhase::Over => None,
@@ -143,7 +186,6 @@ impl OwnerOutput {
         offset: u64,
         buffer: &mut [u8],
     ) -> io::Result<Option<usize>> {
-        const HEAD: u64 = STREAM_HEAD as u64;
         let Some(captured) = self.captured(run, stream) else {
             return Ok(None);
         };
@@ -161,9 +203,9 @@ impl OwnerOutput {
             self.memory.copy_head(stream, offset as usize, buffer);
             Ok(buffer.len())
         } else {
-            let file = self.files()[stream.index()].clone();
+            let file = self.overflows()[stream.index()].file.clone();
             // Without a file the run has just ended.
-            file.map_or(Ok(0), |file| file.read_at(buffer, offset))
+            file.map_or(Ok(0), |file| file.file.read_at(buffer, offset))
         };
         // After its end, the bytes may be those of the next run.
         match self.memory.phase(run) {
@@ -172,8 +214,8 @@ impl OwnerOutput {
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, [Option<Arc<File>>; 2]> {
-        self.overflow_files.lock().unwrap_or_else(PoisonError::into_inner)
+    fn overflows(&self) -> MutexGuard<'_, [StreamOverflow; 2]> {
+        self.overflows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,27 +249,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_run_that_could_not_begin_keeps_no_file_that_the_warden_does_not_have() {
-        let folder = tempfile::tempdir().unwrap();
-        let (output, _memfd) = OwnerOutput::create(folder.path().into()).unwrap();
-        let mut calls = 0;
-        let begun = output.begin_run_with(1, || {
-            calls += 1;
-            match calls {
-                1 => output.create_file(),
-                _ => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            }
-        });
-        assert_eq!((begun.is_err(), calls), (true, 2));
-        let streams = |created: Vec<(StandardStream, _)>| {
-            let streams = created.into_iter().map(|(stream, _)| stream.index());
-            streams.collect::<Vec<_>>()
-        };
-        assert_eq!(streams(output.begin_run(2).unwrap()), [0, 1]);
-        assert_eq!(streams(output.begin_run(3).unwrap()), []);
-    }
-
     /// One thread is the owner and the warden of many short runs, each with its own byte, while another one reads.
     #[test]
     fn a_read_during_which_the_run_ends_returns_nothing() {
@@ -240,7 +261,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for run in 1..=RUNS {
-                    output.begin_run(run).unwrap();
+                    output.begin_run(run);
                     current.store(run, Ordering::SeqCst);
                     // SAFETY: it is the only reference to this head.
                     unsafe { warden.head(StandardStream::Stdout) }.fill(byte_of(run));

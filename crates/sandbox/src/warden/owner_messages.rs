@@ -18,8 +18,8 @@ pub(super) struct OwnerMessages {
 /// so that it can be tested without one.
 #[derive(Debug, Default)]
 struct OwnerRequests {
-    /// Runs to kill that have not ended, including those that have not started.
-    killed: Vec<u64>,
+    /// Runs to kill that have not ended, including those that have not started, and why.
+    killed: Vec<(u64, CommandEndReason)>,
     /// The end of the keep-alive on the boot-time clock. `None` if the owner never sent one: then there is no
     /// deadline.
     keep_alive_deadline: Option<Duration>,
@@ -66,7 +66,7 @@ impl OwnerMessages {
     }
 
     pub(super) fn forget_kills_up_to(&mut self, number: u64) {
-        self.requests.killed.retain(|killed| *killed > number);
+        self.requests.killed.retain(|(killed, _)| *killed > number);
     }
 }
 
@@ -79,7 +79,7 @@ impl AsFd for OwnerMessages {
 impl OwnerRequests {
     fn on_message(&mut self, message: UrgentMessage) {
         match message {
-            UrgentMessage::Kill { number } => self.killed.push(number),
+            UrgentMessage::Kill { number, reason } => self.killed.push((number, reason)),
             UrgentMessage::KeepAliveUntil { millis } => {
                 self.keep_alive_deadline = Some(Duration::from_millis(millis))
             }
@@ -87,8 +87,8 @@ impl OwnerRequests {
     }
 
     fn stop_reason(&self, number: u64, now: Duration) -> Option<CommandEndReason> {
-        if self.killed.contains(&number) {
-            return Some(CommandEndReason::Cancelled);
+        if let Some((_, reason)) = self.killed.iter().find(|(killed, _)| *killed == number) {
+            return Some(*reason);
         }
         self.keep_alive_deadline
             .is_some_and(|deadline| now >= deadline)
@@ -113,26 +113,17 @@ mod tests {
                 "{messages:?} {number} {seconds}"
             );
         }
+        let kill = |number: u64| UrgentMessage::Kill {
+            number,
+            reason: CommandEndReason::Cancelled,
+        };
         let keep_alive = |seconds: u64| UrgentMessage::KeepAliveUntil {
             millis: seconds * 1000,
         };
         check(&[], 1, u64::MAX, None);
-        check(
-            &[UrgentMessage::Kill { number: 1 }],
-            1,
-            100,
-            Some(CommandEndReason::Cancelled),
-        );
-        check(&[UrgentMessage::Kill { number: 1 }], 2, 100, None);
-        check(
-            &[
-                UrgentMessage::Kill { number: 3 },
-                UrgentMessage::Kill { number: 2 },
-            ],
-            3,
-            100,
-            Some(CommandEndReason::Cancelled),
-        );
+        check(&[kill(1)], 1, 100, Some(CommandEndReason::Cancelled));
+        check(&[kill(1)], 2, 100, None);
+        check(&[kill(3), kill(2)], 3, 100, Some(CommandEndReason::Cancelled));
         check(&[keep_alive(105)], 1, 104, None);
         check(&[keep_alive(105)], 1, 105, Some(CommandEndReason::Abandoned));
         check(&[keep_alive(105), keep_alive(109)], 1, 105, None);
@@ -143,7 +134,7 @@ mod tests {
             Some(CommandEndReason::Abandoned),
         );
         check(
-            &[keep_alive(105), UrgentMessage::Kill { number: 1 }],
+            &[keep_alive(105), kill(1)],
             1,
             105,
             Some(CommandEndReason::Cancelled),

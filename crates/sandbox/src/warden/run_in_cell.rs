@@ -13,7 +13,7 @@ use super::run_process_tree::{
     CommandRunFailure, OwnerConnection, outcome_of_failed_exec, outcome_without_start,
 };
 use super::spawn::rlimits;
-use super::streams::{OutputPipe, drain, new_read_buffer, open_input};
+use super::streams::{OutputPipe, drain, new_scratch_buffer, open_input};
 use super::watch::{CommandWatch, PendingEvents, WatchedCommand};
 use crate::cell::{
     Cell, CellFactory, CellSetupError, CellSetupStep, CommandState, ExecRequest, OomScore, ResourceUsage,
@@ -26,14 +26,14 @@ use crate::spec::{CommandLimits, CommandSpec};
 /// Runs the commands of a warden in cells.
 pub(super) struct CellRunner {
     pub(super) cell_factory: CellFactory,
-    read_buffer: Vec<u8>,
+    scratch: Vec<u8>,
 }
 
 impl CellRunner {
     pub(super) fn new(cell_factory: CellFactory) -> Self {
         Self {
             cell_factory,
-            read_buffer: new_read_buffer(),
+            scratch: new_scratch_buffer(),
         }
     }
 
@@ -87,7 +87,7 @@ impl CellRunner {
             number,
             limits: &limits,
             start,
-            read_buffer: &mut self.read_buffer,
+            scratch: &mut self.scratch,
         }
         .run(&mut watched_cell, &mut outputs);
         let wall = start.elapsed();
@@ -98,7 +98,7 @@ impl CellRunner {
             self.cell_factory.oom_score().restore();
         }
         let stopped = watch_result.stop_reason()?;
-        drain(&mut outputs, &mut self.read_buffer);
+        drain(&mut outputs, &mut self.scratch);
         if let Some(failure) = failure {
             return on_failed(failure, &spec.argv[0], outputs, wall);
         }

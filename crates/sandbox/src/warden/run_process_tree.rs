@@ -17,7 +17,7 @@ use super::reap::ReapedUsage;
 use super::resolve::resolve;
 use super::sample::LimitSampler;
 use super::spawn::{ProcessSpawner, SpawnError, SpawnRequest};
-use super::streams::{OutputPipe, drain, new_read_buffer, open_input};
+use super::streams::{OutputPipe, drain, new_scratch_buffer, open_input};
 use super::watch::{CommandWatch, PendingEvents, WatchedCommand};
 use crate::outcome::{CapturedStream, CommandEndReason, CommandOutcome};
 use crate::platform_error::{Errno, PlatformError};
@@ -28,7 +28,7 @@ pub(super) struct ProcessTreeRunner {
     table: ProcessTable,
     spawner: ProcessSpawner,
     own_memory: WardenMemory,
-    read_buffer: Vec<u8>,
+    scratch: Vec<u8>,
 }
 
 /// Why the warden has no outcome for a command: the platform failed, or the owner is gone.
@@ -57,7 +57,7 @@ impl ProcessTreeRunner {
             table,
             spawner,
             own_memory,
-            read_buffer: new_read_buffer(),
+            scratch: new_scratch_buffer(),
         }
     }
 
@@ -121,7 +121,7 @@ impl ProcessTreeRunner {
             number,
             limits: &limits,
             start,
-            read_buffer: &mut self.read_buffer,
+            scratch: &mut self.scratch,
         }
         .run(&mut tree, &mut outputs);
         let wall = start.elapsed();
@@ -130,7 +130,7 @@ impl ProcessTreeRunner {
         } = tree;
         kill_descendants(&mut self.table, &mut reaped);
         let stopped = watch_result.stop_reason()?;
-        drain(&mut outputs, &mut self.read_buffer);
+        drain(&mut outputs, &mut self.scratch);
 
         let end = ProcessExit::of(reaped.status.ok_or(PlatformError::Wait(Errno(libc::ECHILD)))?);
         let sampled = sampler.map_or(0, |sampler| sampler.peak);

@@ -18,8 +18,8 @@ use crate::outcome::CapturedStream;
 use crate::platform_error::PlatformError;
 use crate::spec::CommandInput;
 
-/// The buffer for output that does not fit into the shared memory, for all runs of a warden.
-pub(super) fn new_read_buffer() -> Vec<u8> {
+/// The buffer for output that is not captured, for all runs of a warden.
+pub(super) fn new_scratch_buffer() -> Vec<u8> {
     const SIZE: usize = 64 << 10;
     vec![0; SIZE]
 }
@@ -99,19 +99,23 @@ impl<'a> OutputPipe<'a> {
     }
 
     pub(super) fn poll(&self) -> PollFd<'_> {
-        PollFd::new(self.reading.as_fd(), PollFlags::POLLIN)
+        let events = match self.capture.is_handed_over() {
+            true => PollFlags::empty(),
+            false => PollFlags::POLLIN,
+        };
+        PollFd::new(self.reading.as_fd(), events)
     }
 
-    /// All bytes written, captured or not.
+    /// All bytes that the warden has read.
     pub(super) fn total(&self) -> u64 {
         self.capture.total()
     }
 
     /// Reads once. Bytes beyond the maximum are read too, because a full pipe would block the command.
-    pub(super) fn read_available(&mut self, read_buffer: &mut [u8]) {
-        // This read fails only if it is interrupted, and then the next round reads the bytes, or if another process
-        // took them first.
-        let _ = self.capture.read_from(&self.reading, read_buffer);
+    pub(super) fn read_available(&mut self, scratch: &mut [u8]) {
+        // This fails only if it is interrupted, and then the next round reads the bytes, or if another process took
+        // them first, or if the owner is gone.
+        let _ = self.capture.read_from(&self.reading, scratch);
     }
 
     pub(super) fn append(&mut self, text: &[u8]) {
@@ -125,7 +129,7 @@ impl<'a> OutputPipe<'a> {
 
 /// Reads what is left in the pipes after the command has ended. The number of rounds is limited, because a process
 /// outside the command may have the writing end and write forever.
-pub(super) fn drain(outputs: &mut [OutputPipe<'_>; 2], read_buffer: &mut [u8]) {
+pub(super) fn drain(outputs: &mut [OutputPipe<'_>; 2], scratch: &mut [u8]) {
     // A pipe holds at most a mebibyte unless its user is privileged.
     const ROUNDS: usize = 64;
     for _ in 0..ROUNDS {
@@ -139,7 +143,7 @@ pub(super) fn drain(outputs: &mut [OutputPipe<'_>; 2], read_buffer: &mut [u8]) {
         }
         for (output, ready) in outputs.iter_mut().zip(ready) {
             if ready {
-                output.read_available(read_buffer);
+                output.read_available(scratch);
             }
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct CommandWatch<'a> {
     pub(super) number: u64,
     pub(super) limits: &'a CommandLimits,
     pub(super) start: Instant,
-    pub(super) read_buffer: &'a mut [u8],
+    pub(super) scratch: &'a mut [u8],
 }
 
 /// A running command, as a process tree or in a cell, in the form that the warden's watch loop needs.
@@ -84,7 +84,7 @@ impl CommandWatch<'_> {
             let has_ended = watched.has_ended();
             for (output, ready) in outputs.iter_mut().zip(ready.outputs) {
                 if ready {
-                    output.read_available(self.read_buffer);
+                    output.read_available(self.scratch);
                 }
             }
             if has_ended {

@@ -17,7 +17,6 @@ fn request(input: Vec<u8>) -> WardenRequest {
             network: None,
         },
         after: AfterRun::KeepTask,
-        overflow_files: vec![StandardStream::Stderr],
     }
 }
 
@@ -63,7 +62,10 @@ fn urgent_messages_neither_block_nor_merge() {
     let (ours, theirs) = urgent_pair().unwrap();
     assert_eq!(receive_urgent(theirs.as_fd()).unwrap(), None);
     let messages = [
-        UrgentMessage::Kill { number: u64::MAX },
+        UrgentMessage::Kill {
+            number: u64::MAX,
+            reason: CommandEndReason::Abandoned,
+        },
         UrgentMessage::KeepAliveUntil { millis: u64::MAX },
     ];
     for message in messages {

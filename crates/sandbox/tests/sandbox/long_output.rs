@@ -2,17 +2,21 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::statvfs::statvfs;
 use sandbox::{
-    CommandEndReason, CommandLimits, CommandSpec, STREAM_HEAD, WORKSPACE, Warden, WardenLaunchError,
-    WardenLauncher,
+    CommandEndReason, CommandLimits, CommandSpec, RunHandle, STREAM_HEAD, WORKSPACE, Warden, WardenControl,
+    WardenLaunchError, WardenLauncher,
 };
 
 use crate::cell_harness::CellHarness;
-use crate::harness::{bytes, command, folder, launcher, limited, python, run_in, sh, stdout, wait_until};
+use crate::harness::{
+    bytes, command, folder, is_alive, launcher, limited, pid_in, python, run_in, sh, stdout, wait_until,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -74,6 +78,38 @@ fn streams_of_any_length_are_captured_up_to_the_maximum() {
     });
 }
 
+/// The owner counts the bytes of long streams, also those that it reads after the command has ended.
+#[test]
+fn long_output_beyond_its_limit_ends_the_command() {
+    const LIMIT: usize = 3 * STREAM_HEAD;
+    let (_keep, folder) = folder();
+    in_cells_and_without(&folder, |warden| {
+        let mut check = |script: &str, reason: CommandEndReason| {
+            let limits = CommandLimits {
+                output: Some(LIMIT as u64),
+                ..CommandLimits::default()
+            };
+            let outcome = run_in(warden, &limited(sh(script), limits));
+            assert_eq!(outcome.reason, reason, "{script}: {outcome:?}");
+            assert_eq!(bytes(&outcome.stderr).len(), LIMIT, "{script}");
+            assert_eq!(
+                outcome.stderr.truncated,
+                reason == CommandEndReason::OutputLimit,
+                "{script}"
+            );
+        };
+        check("yes >&2", CommandEndReason::OutputLimit);
+        check(
+            &format!("head -c {} /dev/zero >&2", LIMIT + 1),
+            CommandEndReason::OutputLimit,
+        );
+        check(
+            &format!("head -c {LIMIT} /dev/zero >&2"),
+            CommandEndReason::Exited,
+        );
+    });
+}
+
 #[test]
 fn each_run_with_long_output_has_its_own_file() {
     let (_keep, folder) = folder();
@@ -131,6 +167,115 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         umount2(self.0.path(), MntFlags::MNT_DETACH).unwrap();
     }
+}
+
+/// A file system on which writes hang in the kernel while it is frozen. It is thawed and unmounted on drop.
+struct FreezableDisk(tempfile::TempDir);
+
+impl FreezableDisk {
+    fn mount() -> Self {
+        let disk = Self(tempfile::tempdir().unwrap());
+        let image = disk.0.path().join("image");
+        fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        fs::create_dir(disk.folder()).unwrap();
+        shell(&format!("mkfs.ext4 -q {}", image.display()));
+        shell(&format!(
+            "mount -o loop {} {}",
+            image.display(),
+            disk.folder().display()
+        ));
+        disk
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("disk")
+    }
+
+    fn freeze(&self) {
+        shell(&format!("fsfreeze --freeze {}", self.folder().display()));
+    }
+
+    fn thaw(&self) {
+        shell(&format!("fsfreeze --unfreeze {}", self.folder().display()));
+    }
+}
+
+impl Drop for FreezableDisk {
+    fn drop(&mut self) {
+        let folder = self.folder().display().to_string();
+        // The first command fails if the file system is not frozen.
+        shell(&format!(
+            "fsfreeze --unfreeze {folder} 2> /dev/null; umount --lazy {folder}"
+        ));
+    }
+}
+
+fn shell(script: &str) {
+    let status = std::process::Command::new("sh").args(["-c", script]).status();
+    assert!(status.unwrap().success(), "{script}");
+}
+
+/// As long as the disk hangs, there is no outcome, but the command is ended.
+#[test]
+fn a_hanging_disk_does_not_delay_the_end_of_a_command_with_long_output() {
+    type End = fn(&WardenControl, &RunHandle);
+    let disk = FreezableDisk::mount();
+    let check = |wall: Option<Duration>, end: End, reason: CommandEndReason| {
+        let (_keep, folder) = folder();
+        let mut warden = WardenLauncher {
+            overflow_folder: disk.folder(),
+            ..launcher()
+        }
+        .start()
+        .unwrap();
+        let (control, run_handle) = (warden.control(), warden.new_run());
+        let flood = "echo $$ > command; while [ ! -e go ]; do sleep 0.01; done; exec yes";
+        let limits = CommandLimits {
+            wall,
+            ..CommandLimits::default()
+        };
+        let spec = CommandSpec {
+            directory: folder.clone(),
+            ..limited(sh(flood), limits)
+        };
+        let (is_gone, outcome) = std::thread::scope(|scope| {
+            let runner = scope.spawn(|| warden.run(&run_handle, &spec));
+            let pid = pid_in(&folder.join("command"));
+            disk.freeze();
+            fs::write(folder.join("go"), "").unwrap();
+            wait_until("the head and the pipe are full", || {
+                bytes_written(pid) >= 2 * STREAM_HEAD as u64
+            });
+            end(&control, &run_handle);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while is_alive(pid) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let is_gone = !is_alive(pid);
+            // Before any assertion: whoever waits for the disk cannot be killed.
+            disk.thaw();
+            (is_gone, runner.join().unwrap().unwrap())
+        });
+        assert!(is_gone, "{reason:?}: the command runs while the disk hangs");
+        assert_eq!(outcome.reason, reason, "{outcome:?}");
+        assert!(outcome.stdout.size >= STREAM_HEAD as u64, "{outcome:?}");
+    };
+    let cancel: End = |_, run_handle| run_handle.kill().unwrap();
+    let abandon: End = |control, _| control.keep_alive_for(Duration::from_millis(100)).unwrap();
+    check(
+        Some(Duration::from_secs(3)),
+        |_, _| (),
+        CommandEndReason::WallLimit,
+    );
+    check(None, cancel, CommandEndReason::Cancelled);
+    check(None, abandon, CommandEndReason::Abandoned);
+}
+
+/// What a process has written so far, to any file.
+fn bytes_written(pid: i32) -> u64 {
+    let counters = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let written = counters.lines().find_map(|line| line.strip_prefix("wchar: "));
+    written.map_or(0, |written| written.parse().unwrap())
 }
 
 #[test]
@@ -219,16 +364,13 @@ fn a_disk_without_room_for_the_head_leaves_the_head() {
     });
 }
 
+/// The kernel would end this process by a signal if it wrote beyond the limit.
 #[test]
-fn a_file_size_limit_of_the_warden_ends_the_capture_and_not_the_warden() {
+fn a_limit_of_file_sizes_ends_the_capture_and_not_the_owner() {
     let (_keep, folder) = folder();
+    let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).unwrap();
+    setrlimit(Resource::RLIMIT_FSIZE, MIB as u64, hard).unwrap();
     in_cells_and_without(&folder, |warden| {
-        let pid = warden.pid().to_string();
-        let limit = format!("--fsize={MIB}:{MIB}");
-        let status = std::process::Command::new("prlimit")
-            .args(["--pid", &pid, &limit])
-            .status();
-        assert!(status.unwrap().success());
         for _ in 0..2 {
             let outcome = run_in(warden, &print_pattern(3 * MIB, 0, 3 * MIB));
             assert_eq!(

@@ -20,12 +20,16 @@ fn signal(pid: i32, signal: libc::c_int) {
 
 /// An owner in its own process. Its command, and a daemon that the command starts, write their process ids to files.
 fn owner(folder: &Path, keep_alive: Duration) -> Child {
-    let script = "setsid sh -c 'echo $$ > daemon; exec sleep 60' & echo $$ > command; sleep 60; :";
+    owner_of(folder, keep_alive, "sleep 60")
+}
+
+fn owner_of(folder: &Path, keep_alive: Duration, work: &str) -> Child {
+    let script = format!("setsid sh -c 'echo $$ > daemon; exec sleep 60' & echo $$ > command; {work}; :");
     Command::new(env!("CARGO_BIN_EXE_sandbox-fixture"))
         .arg("own")
         .arg(folder)
         .arg(keep_alive.as_millis().to_string())
-        .args(["sh", "-c", script])
+        .args(["sh", "-c", &script])
         .spawn()
         .unwrap()
 }
@@ -63,6 +67,23 @@ fn the_command_of_a_stopped_owner_is_ended() {
         owner.wait().unwrap().success(),
         "the owner gets an outcome, not an error"
     );
+}
+
+/// Nobody reads what the command writes, as if the owner waited for a disk.
+#[test]
+fn a_command_whose_owner_does_not_read_its_long_output_is_ended() {
+    let (_keep, folder) = folder();
+    let mut owner = owner_of(
+        &folder,
+        Duration::from_millis(1500),
+        "while [ ! -e go ]; do sleep 0.01; done; yes",
+    );
+    let pids = ["command", "daemon"].map(|file| pid_in(&folder.join(file)));
+    signal(owner.id() as i32, libc::SIGSTOP);
+    std::fs::write(folder.join("go"), "").unwrap();
+    wait_until("the command is gone", || !pids.into_iter().any(is_alive));
+    signal(owner.id() as i32, libc::SIGCONT);
+    assert!(owner.wait().unwrap().success());
 }
 
 #[test]
