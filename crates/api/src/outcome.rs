@@ -25,7 +25,7 @@ pub struct TaskResult {
 /// content, and so does the blob with its hash, which can be an input of another task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeptFile {
-    #[serde(with = "serde_text::path")]
+    #[serde(with = "serde_text::kept_path")]
     #[schema(value_type = String, example = "out/a.csv")]
     pub path: WorkspacePath,
     /// Bytes.

@@ -70,7 +70,7 @@ as_text! {
         |name: &model::NetworkName| name.clone();
     group: model::GroupName, "a group's name as text", |text| model::GroupName::new(text),
         |name: &model::GroupName| name.clone();
-    path: model::WorkspacePath, "a path as text", |text| model::WorkspacePath::new(text),
+    kept_path: model::WorkspacePath, "a path as text", |text| model::WorkspacePath::of_kept_file(text),
         |path: &model::WorkspacePath| path.clone();
     blob: model::BlobHash, "a SHA-256 in hex", |text| text.parse::<model::BlobHash>(),
         |hash: &model::BlobHash| *hash;

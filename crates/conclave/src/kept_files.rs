@@ -66,7 +66,7 @@ pub(crate) fn print_left_out(task: &Task) {
         }
         Some(LeftOutReason::TooLarge) => "they are larger together than executor.keep_bytes allows",
         Some(LeftOutReason::NotRegular) => "links, pipes, sockets and devices are never kept",
-        Some(LeftOutReason::BadName) => "a path is not UTF-8, or not a valid path of a task's file",
+        Some(LeftOutReason::BadName) => "a path is not UTF-8, or too long",
         Some(LeftOutReason::NoSpace) => "the executor had no room for them, or could not read them",
         None => "no reason is given",
     };

@@ -37,6 +37,15 @@ const DEPTH_LIMIT: usize = 32;
 impl WorkspacePath {
     pub fn new(path: impl Into<String>) -> Result<WorkspacePath, WorkspacePathError> {
         let path = path.into();
+        if path.chars().any(char::is_control) {
+            return Err(WorkspacePathError::Control);
+        }
+        WorkspacePath::of_kept_file(path)
+    }
+
+    /// The path of a file that a program made: it may have control characters in its name.
+    pub fn of_kept_file(path: impl Into<String>) -> Result<WorkspacePath, WorkspacePathError> {
+        let path = path.into();
         if path.is_empty() {
             return Err(WorkspacePathError::Empty);
         }
@@ -49,7 +58,7 @@ impl WorkspacePath {
         if path.starts_with('/') {
             return Err(WorkspacePathError::Absolute);
         }
-        if path.chars().any(char::is_control) {
+        if path.contains('\0') {
             return Err(WorkspacePathError::Control);
         }
         for part in path.split('/') {

@@ -224,7 +224,7 @@ impl FileFinder<'_> {
         let text = String::from_utf8(path);
         let valid = text
             .map_err(|error| error.into_bytes())
-            .and_then(|text| WorkspacePath::new(text.clone()).map_err(|_| text.into_bytes()));
+            .and_then(|text| WorkspacePath::of_kept_file(text.clone()).map_err(|_| text.into_bytes()));
         match valid {
             Ok(path) => {
                 found.files.insert(path, size);

@@ -260,7 +260,7 @@ impl From<&KeptFile> for KeptFileRecord {
 impl KeptFileRecord {
     fn into_model(self) -> Option<KeptFile> {
         Some(KeptFile {
-            path: WorkspacePath::new(self.path).ok()?,
+            path: WorkspacePath::of_kept_file(self.path).ok()?,
             size: self.size,
             blob: BlobHash(self.blob),
             executable: self.executable,

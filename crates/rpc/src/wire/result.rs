@@ -101,7 +101,7 @@ impl From<KeptFile> for proto::KeptFile {
 impl ParseMessage<KeptFile> for proto::KeptFile {
     fn parse(self) -> Result<KeptFile, InvalidField> {
         Ok(KeptFile {
-            path: WorkspacePath::new(self.path)
+            path: WorkspacePath::of_kept_file(self.path)
                 .map_err(|wrong| InvalidField::new("path", wrong.to_string()))?,
             size: self.size,
             blob: parse_hash("blob", &self.blob)?,

@@ -268,7 +268,7 @@ impl TryFrom<KeptFileDocument<'_>> for KeptFile {
             executable,
         } = document;
         Ok(KeptFile {
-            path: WorkspacePath::new(path).map_err(|_| postcard::Error::SerdeDeCustom)?,
+            path: WorkspacePath::of_kept_file(path).map_err(|_| postcard::Error::SerdeDeCustom)?,
             size,
             blob: BlobHash(blob),
             executable,
