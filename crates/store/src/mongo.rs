@@ -15,6 +15,7 @@ mod connect;
 mod content;
 mod context;
 mod counters;
+mod earlier_reasons;
 mod executors;
 mod failure;
 mod file_cleaner;

@@ -11,6 +11,7 @@ use super::age;
 use super::context::{
     BLOBS, CHUNKS, EXECUTORS, FILES, GROUPS, LEDGER, META, PARTS, StoreContext, TASKS, UPLOADS,
 };
+use super::earlier_reasons;
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
 use super::transaction;
@@ -43,8 +44,7 @@ const READER: i64 = 3;
 /// so without them they remove nothing.
 const OBSOLETE_INDEXES: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
 
-/// How long the server may take to build the indexes of a large database. If it takes longer, the next try waits for the
-/// same build.
+/// How long the upgrade of a large database may take. The server builds indexes, and the next try waits for the same build.
 pub(super) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Whether the database has a schema that is older than this version, or none. Refuses one that is too new. Writes nothing.
@@ -87,6 +87,7 @@ pub(super) async fn upgrade(context: Arc<StoreContext>) -> Result<(), MongoFailu
     }
     transaction::create_ledger(&context).await?;
     age::initialize(&context).await?;
+    earlier_reasons::fill_in(&context).await?;
     // The version is written last: a database with this version has all of its indexes.
     context
         .collection::<Document>(META)

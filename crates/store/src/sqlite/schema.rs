@@ -1,10 +1,12 @@
 //! The database schema and its migrations.
 
+use model::TaskResult;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::failure::database_error;
 use super::store_folder::StoreFolder;
 use crate::StoreError;
+use crate::document::decode_result;
 
 /// Applied in order, each in its own transaction. The schema version of a store is the number of migrations it has. A
 /// released migration is never changed; a further change is a new migration.
@@ -16,6 +18,9 @@ const MIGRATIONS: [&str; 6] = [
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
 ];
+
+/// The version since which the table `tasks` has the reasons of outcomes.
+const REASONS_VERSION: i64 = 6;
 
 /// Returns the schema version, or an error if this program cannot open it. Writes nothing.
 pub(super) fn supported_version(connection: &Connection, folder: &StoreFolder) -> Result<usize, StoreError> {
@@ -40,8 +45,26 @@ pub(super) fn migrate(connection: &mut Connection, found: usize) -> rusqlite::Re
     for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(found) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(migration)?;
+        if version == REASONS_VERSION {
+            fill_in_reasons(&transaction)?;
+        }
         transaction.pragma_update(None, "user_version", version)?;
         transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Fills in the reasons of tasks that earlier versions have finished. Results that cannot be decoded are left out.
+fn fill_in_reasons(connection: &Connection) -> rusqlite::Result<()> {
+    let mut results = connection.prepare("SELECT seq, result FROM results")?;
+    let mut update = connection.prepare("UPDATE tasks SET reason = ?2 WHERE seq = ?1")?;
+    let mut rows = results.query([])?;
+    while let Some(row) = rows.next()? {
+        let result = row.get_ref(1)?.as_blob().ok();
+        let result = result.and_then(|result| decode_result(result).ok());
+        if let Some(outcome) = result.as_ref().and_then(TaskResult::last_outcome) {
+            update.execute((row.get::<_, i64>(0)?, outcome.reason.as_str()))?;
+        }
     }
     Ok(())
 }

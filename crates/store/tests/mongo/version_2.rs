@@ -94,6 +94,9 @@ async fn a_database_of_version_2_is_opened_with_all_of_its_tasks() {
         (task_id(1), TaskStatus::Success),
     ];
     assert_eq!(statuses, expected);
+    let reasons: Vec<_> = listed.iter().map(|task| task.reason).collect();
+    let exited = Some(OutcomeReason::Exited);
+    assert_eq!(reasons, [None, None, exited, exited, exited]);
     let totals = store.totals().await.unwrap();
     assert_eq!((totals.counts[&TaskStatus::Pending], totals.held), (1, 0));
     assert_eq!(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
-    AttemptNumber, BlobHash, Content, ExecutorName, RecordedEnd, SortOrder, StepCommand, Task, TaskForm,
-    TaskId, TaskQuery, TaskStatus, WorkspacePath,
+    AttemptNumber, BlobHash, Content, ExecutorName, OutcomeReason, RecordedEnd, SortOrder, StepCommand, Task,
+    TaskForm, TaskId, TaskQuery, TaskStatus, WorkspacePath,
 };
 use rusqlite::Connection;
 use store::contract::fake_executor::FakeExecutor;
@@ -111,6 +111,9 @@ async fn every_task_result_and_blob_is_found() {
         .unwrap();
     let listed: Vec<_> = page.tasks.iter().map(|task| task.id.to_string()).collect();
     assert_eq!(listed, [SUCCESS, FAILURE, WITH_BLOB, RUNNING, CANCELLED, PENDING]);
+    let reasons: Vec<_> = page.tasks.iter().map(|task| task.reason).collect();
+    let exited = Some(OutcomeReason::Exited);
+    assert_eq!(reasons, [exited, exited, exited, None, None, None]);
     assert_eq!(store.totals().await.unwrap().counts[&TaskStatus::Success], 2);
 }
 
