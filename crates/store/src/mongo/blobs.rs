@@ -177,8 +177,7 @@ fn chunks(
     document: &BlobDocument,
     offset: u64,
 ) -> Result<BlobStream, StoreError> {
-    let size =
-        to_u64("blob's size", document.size).map_err(|failure| failure.into_error("read a blob"))?;
+    let size = to_u64("blob's size", document.size).map_err(|failure| failure.into_error("read a blob"))?;
     let bytes = gridfs::stream(context.clone(), document.file, offset..size);
     let bytes = bytes.map_err(move |error| match error {
         // A chunk is missing or has the wrong size.
