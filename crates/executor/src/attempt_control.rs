@@ -145,6 +145,14 @@ impl AttemptControl {
         run_handle.kill().map(|()| true)
     }
 
+    /// The number of the warden that runs a command of the attempt, if one runs and the attempt was not revoked.
+    pub(crate) fn running_warden(&self) -> Option<usize> {
+        let state = self.lock();
+        let is_running = matches!(state.phase, AttemptPhase::Running(_)) && state.progress.is_some();
+        let warden = state.warden.as_ref().filter(|_| is_running);
+        warden.map(|(number, _)| *number)
+    }
+
     /// Kills the attempt for a reason that is not the task's; its end is reported as a platform failure.
     pub(crate) fn fail_as_platform(&self, why: String) -> io::Result<bool> {
         self.lock().platform_failure = Some(why);
@@ -223,6 +231,11 @@ impl AttemptControl {
     /// The slot has finished with the attempt.
     pub(crate) fn on_ended(&self) {
         self.lock().progress = None;
+    }
+
+    /// Whether the slot has finished with the attempt, so that its warden may run another one.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().progress.is_none()
     }
 
     /// Whether the slot still hangs in this attempt, so that the processes of its warden belong to this attempt.

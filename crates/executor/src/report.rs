@@ -78,8 +78,8 @@ pub(crate) struct ReportLoop {
     result_bytes_limit: usize,
     /// The deadline that was last sent to the wardens: they kill their tasks when it passes.
     warden_deadline: Instant,
-    /// Whether the loop has logged that the wardens' deadline has passed.
-    logged_deadline_passed: bool,
+    /// Whether the loop has reacted to the wardens' deadline, which has passed.
+    handled_deadline: bool,
     stopping: Option<StopPhase>,
 }
 
@@ -185,7 +185,7 @@ impl ReportLoop {
             given_up: HashSet::new(),
             hint: Arc::new(Notify::new()),
             warden_deadline: now(),
-            logged_deadline_passed: false,
+            handled_deadline: false,
             stopping: None,
             options,
             data_folder,
@@ -408,7 +408,7 @@ impl ReportLoop {
     fn on_unanswered(&mut self) -> ReportDelivery {
         let now = now();
         self.schedule.on_failed(now);
-        self.log_if_deadline_passed(now);
+        self.kill_if_deadline_passed(now);
         ReportDelivery::Unanswered
     }
 }

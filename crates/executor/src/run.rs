@@ -246,6 +246,8 @@ fn run_step(
         WorkspaceUse::NotNeeded => warden.run_last(&run_handle, &spec),
     };
     let outcome = match ran {
+        // The executor killed the processes, and the outcome may look as if they had ended by themselves.
+        Ok(_) if prepared.control.is_revoked() => return Err(RunFailure::Revoked),
         // The executor killed the command, or the warden did when its deadline passed: the attempt is no longer ours.
         Ok(outcome) => StepOutcome::from_sandbox(outcome).ok_or(RunFailure::Revoked)?,
         // Reported like a program that cannot be executed: the task asked for something that does not exist.

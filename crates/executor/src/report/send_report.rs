@@ -1,4 +1,4 @@
-//! Sends a report, waits for its answer, and extends the deadline at which the wardens kill their tasks.
+//! Sends a report, waits for its answer, and extends the deadline at which the wardens and this loop kill the tasks.
 
 use std::time::{Duration, Instant};
 
@@ -6,6 +6,7 @@ use model::{Report, ReportAnswer};
 use rpc::CallError;
 use tokio_util::sync::CancellationToken;
 
+use super::revoke::revoke_and_log;
 use super::stop_phase::GOODBYE_TIMEOUT;
 use super::{JudicatorLocation, ReportLoop};
 use crate::now;
@@ -38,8 +39,18 @@ impl ReportLoop {
             }
         }
         let within = self.answer_timeout(now());
-        let answer = tokio::time::timeout(within, call).await;
-        answer.map_err(|_| AnswerTimeout { within })
+        let mut timeout = std::pin::pin!(tokio::time::sleep(within));
+        loop {
+            let must_watch_deadline = !self.handled_deadline && !self.attempts.is_empty();
+            tokio::select! {
+                biased;
+                answer = &mut call => return Ok(answer),
+                () = &mut timeout => return Err(AnswerTimeout { within }),
+                () = tokio::time::sleep_until(self.warden_deadline.into()), if must_watch_deadline => {
+                    self.kill_if_deadline_passed(now());
+                }
+            }
+        }
     }
 
     /// Extends the wardens' deadline while a judicator in this process handles the report: until it answers, the session
@@ -72,7 +83,7 @@ impl ReportLoop {
     /// Moves the wardens' deadline to `self_kill` after `heard_at`, a time that is not later than when the judicator received
     /// a report. The lease of the session ends later than that.
     pub(super) fn extend_warden_deadline(&mut self, heard_at: Instant) {
-        self.logged_deadline_passed = false;
+        self.handled_deadline = false;
         let until = heard_at + self.options.self_kill;
         // A message to every warden after every report would be too expensive.
         if until.saturating_duration_since(self.warden_deadline) >= self.options.self_kill / 10 {
@@ -81,16 +92,24 @@ impl ReportLoop {
         }
     }
 
-    /// Logs once that the deadline has passed: the wardens kill the tasks and the operator has to see why.
-    pub(super) fn log_if_deadline_passed(&mut self, now: Instant) {
-        if now < self.warden_deadline || self.attempts.is_empty() || self.logged_deadline_passed {
+    /// Kills the tasks when the deadline has passed. The wardens do so as well, at the same time; but one of them may hang,
+    /// and the next attempt of its task may start when the lease has ended.
+    pub(super) fn kill_if_deadline_passed(&mut self, now: Instant) {
+        if now < self.warden_deadline || self.attempts.is_empty() || self.handled_deadline {
             return;
         }
-        self.logged_deadline_passed = true;
+        self.handled_deadline = true;
         tracing::warn!(
             tasks = self.attempts.attempt_ids().len(),
             self_kill = ?self.options.self_kill,
             "no judicator has answered within executor.self_kill; running tasks are killed"
         );
+        for (attempt_id, control) in &self.controls {
+            if let Some(warden) = control.running_warden() {
+                revoke_and_log(attempt_id, control);
+                self.slot_pool
+                    .kill_revoked_in_background(*attempt_id, control.clone(), warden);
+            }
+        }
     }
 }

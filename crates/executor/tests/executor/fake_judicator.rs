@@ -31,6 +31,7 @@ struct FakeJudicatorState {
     /// For the next answer.
     instructions: ReportInstructions,
     acknowledges_results: bool,
+    is_unreachable: bool,
 }
 
 /// The judicator's end of a connection on which the executor serves output.
@@ -64,6 +65,11 @@ impl FakeTestJudicator {
         self.state().instructions.delete.push(attempt_id);
     }
 
+    /// Whether reports get an answer from now on.
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        self.state().is_unreachable = !reachable;
+    }
+
     /// Acknowledges results from now on.
     pub(crate) fn acknowledge_results(&self) {
         self.state().acknowledges_results = true;
@@ -78,6 +84,9 @@ impl FakeTestJudicator {
 impl Calls for FakeTestJudicator {
     async fn report(&self, report: Report) -> Result<ReportAnswer, CallError> {
         let mut state = self.state();
+        if state.is_unreachable {
+            return Err(CallError::Unavailable("no network".into()));
+        }
         state.last_report = report.seq;
         let mut answer = std::mem::take(&mut state.instructions);
         if state.acknowledges_results {

@@ -45,16 +45,22 @@ pub(crate) struct TaskGate(PathBuf);
 
 impl ExecutorHarness {
     pub(crate) async fn start() -> ExecutorHarness {
-        ExecutorHarness::start_keeping(16 << 20).await
+        ExecutorHarness::start_with(|_| ()).await
     }
 
     /// Starts an executor that keeps this much of each output stream.
     pub(crate) async fn start_keeping(keep_output: u64) -> ExecutorHarness {
+        ExecutorHarness::start_with(|options| options.keep_output = keep_output).await
+    }
+
+    /// Starts an executor with other options than usual.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut ExecutorOptions)) -> ExecutorHarness {
         let folder = tempfile::tempdir().unwrap();
         let (report_sender, reports) = mpsc::unbounded_channel();
         let (connection_sender, connections) = mpsc::unbounded_channel();
         let judicator = Arc::new(FakeTestJudicator::new(report_sender, connection_sender));
-        let options = options(&folder.path().join("data"), keep_output);
+        let mut options = options(&folder.path().join("data"));
+        change(&mut options);
         let service = ExecutorService::prepare(options, judicator.clone())
             .await
             .unwrap();
@@ -79,8 +85,12 @@ impl ExecutorHarness {
         }
     }
 
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub(crate) fn gate(&self, name: &str) -> TaskGate {
-        let path = self.folder.path().join(name);
+        let path = self.path(name);
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         TaskGate(path)
     }
@@ -238,7 +248,7 @@ pub(crate) fn compiled_task(compile: String, execute: String) -> TaskSpec {
     }
 }
 
-fn options(data: &Path, keep_output: u64) -> ExecutorOptions {
+fn options(data: &Path) -> ExecutorOptions {
     ExecutorOptions {
         name: None,
         data: data.to_path_buf(),
@@ -255,7 +265,7 @@ fn options(data: &Path, keep_output: u64) -> ExecutorOptions {
         stall: SOON,
         stop_grace: Duration::ZERO,
         cache_bytes: 1 << 20,
-        keep_output,
+        keep_output: 16 << 20,
         keep_files: 16,
         keep_bytes: 1 << 20,
         outgoing_bytes: 64 << 20,

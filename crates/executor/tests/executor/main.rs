@@ -7,3 +7,4 @@ mod fake_judicator;
 mod harness;
 
 mod live_output;
+mod self_kill;
