@@ -34,7 +34,7 @@ pub(crate) struct FollowerCost {
 }
 
 const MAX_WAIT: Duration = Duration::from_secs(60);
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const LINES: usize = 2000;
 
 pub(crate) async fn measure_latency(server: &UpProcess, lines: usize) -> Result<FollowLatency> {

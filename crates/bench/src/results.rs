@@ -219,7 +219,8 @@ impl Figures for ResultFigures {
     }
 
     fn targets(&self) -> Vec<ReleaseTarget> {
-        let files = self.kept_files.ratio();
+        // A server syncs each blob before it answers, and the tasks make their files on the same cores.
+        let files = self.kept_files.synced_ratio();
         let memory = self.large_output.peak_resident_bytes >> 20;
         let followers = self.followers.memory_bytes >> 20;
         let wall = self.followers.task_wall_ratio;
@@ -227,7 +228,7 @@ impl Figures for ResultFigures {
         let group = self.group.p99_seconds;
         vec![
             ReleaseTarget::new(
-                "kept files over 2 threads that write and hash",
+                "kept files over 2 threads that write, hash and sync",
                 format!(">= {MIN_KEPT_FILES_RATIO}"),
                 format!("{files:.2}"),
                 files >= MIN_KEPT_FILES_RATIO,
