@@ -61,12 +61,7 @@ async fn a_task_whose_executors_are_killed_ends_after_three_attempts() {
     assert_eq!(task.result, None);
     // The first went silent. The loss of the others was reported by their next session.
     let ends: Vec<_> = task.ran_on.iter().filter_map(|attempt| attempt.end).collect();
-    assert_eq!(
-        ends,
-        [RecordedEnd::Lost; 3],
-        "{:?}",
-        task.ran_on
-    );
+    assert_eq!(ends, [RecordedEnd::Lost; 3], "{:?}", task.ran_on);
     let executors: Vec<_> = task
         .ran_on
         .iter()

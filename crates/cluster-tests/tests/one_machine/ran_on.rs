@@ -163,10 +163,7 @@ async fn a_task_outlives_as_many_kills_as_it_asks_for() {
         (&survivor["status"], &survivor["attempts"]),
         (&json!("success"), &json!(5))
     );
-    assert_eq!(
-        ends(&survivor),
-        ["lost", "lost", "lost", "lost", "finished"]
-    );
+    assert_eq!(ends(&survivor), ["lost", "lost", "lost", "lost", "finished"]);
     let fragile = killed(json!(1), 1).await;
     assert_eq!(
         (&fragile["status"], ends(&fragile)),
