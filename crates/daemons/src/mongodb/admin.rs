@@ -228,9 +228,11 @@ impl MongodClient {
             .command(doc! { "replSetGetStatus": 1 }, COMMAND_TIMEOUT)
             .await?;
         let members = answer.get_array("members").map_err(|_| self.missing("members"))?;
+        let committed = answer.get_document("optimes").ok();
+        let committed_term = committed.and_then(|times| term_of(times, "lastCommittedOpTime"));
         Ok(members
             .iter()
-            .filter_map(|member| SetMemberStatus::parse(member.as_document()?))
+            .filter_map(|member| SetMemberStatus::parse(member.as_document()?, committed_term))
             .collect())
     }
 
@@ -322,7 +324,9 @@ pub(crate) struct SetMemberStatus {
 }
 
 impl SetMemberStatus {
-    fn parse(member: &Document) -> Option<SetMemberStatus> {
+    /// A secondary that has nothing of the term in which the set last committed may still have to roll back writes of an
+    /// earlier primary. Until then no majority may depend on it, so its state is `catching up`.
+    fn parse(member: &Document, committed_term: Option<i64>) -> Option<SetMemberStatus> {
         let uptime = match member.get("uptime") {
             Some(mongodb::bson::Bson::Int32(seconds)) => u64::try_from(*seconds).ok(),
             Some(mongodb::bson::Bson::Int64(seconds)) => u64::try_from(*seconds).ok(),
@@ -330,6 +334,7 @@ impl SetMemberStatus {
         };
         let state = match member.get_str("stateStr").ok()? {
             "(not reachable/healthy)" => "unreachable".to_string(),
+            "SECONDARY" if term_of(member, "optime") < committed_term => "catching up".to_string(),
             state => state.to_ascii_lowercase(),
         };
         Some(SetMemberStatus {
@@ -338,6 +343,11 @@ impl SetMemberStatus {
             uptime: Duration::from_secs(uptime.unwrap_or_default()),
         })
     }
+}
+
+/// The election term of an optime. Old members may report none.
+fn term_of(document: &Document, optime: &str) -> Option<i64> {
+    document.get_document(optime).ok()?.get_i64("t").ok()
 }
 
 fn credential(login: LoginAs<'_>) -> Option<Credential> {
@@ -357,4 +367,26 @@ fn credential(login: LoginAs<'_>) -> Option<Credential> {
             .mechanism(AuthMechanism::ScramSha256)
             .build(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secondary_without_anything_of_the_committed_term_is_catching_up() {
+        let check = |state: &str, term: i64, committed: Option<i64>, expected: &str| {
+            let member = doc! { "name": "a:1", "stateStr": state, "uptime": 7, "optime": { "t": term } };
+            let status = SetMemberStatus::parse(&member, committed).unwrap();
+            assert_eq!(status.state, expected, "{state} {term} {committed:?}");
+        };
+        check("SECONDARY", 2, Some(2), "secondary");
+        // A primary was elected and has not committed anything yet.
+        check("SECONDARY", 2, Some(1), "secondary");
+        check("SECONDARY", 1, Some(2), "catching up");
+        check("SECONDARY", 1, None, "secondary");
+        check("PRIMARY", 1, Some(2), "primary");
+        check("ROLLBACK", 1, Some(2), "rollback");
+        check("(not reachable/healthy)", 1, Some(2), "unreachable");
+    }
 }

@@ -24,7 +24,8 @@ pub struct RegisteredMongod {
 pub struct ReplicaSetMember {
     pub name: String,
     pub address: String,
-    /// MongoDB's name of the state in lower case (primary, secondary, startup2, recovering, removed, ...);
+    /// MongoDB's name of the state in lower case (primary, secondary, startup2, recovering, removed, ...), or
+    /// `catching up` for a secondary that has nothing of the term in which the set last committed;
     /// `unreachable` if no member reaches it, `waiting` if it is not in the set's config yet.
     pub state: String,
     pub votes: i64,
