@@ -260,7 +260,7 @@ fn list_partial_files(folder: &Path) -> io::Result<Vec<PartialFile>> {
     Ok(files)
 }
 
-/// Those that are too old, and the oldest ones beyond the bounds.
+/// The interrupted uploads to remove: the ones that are too old, and the oldest beyond the bounds.
 fn excess(mut kept: Vec<PartialFile>, now: SystemTime) -> Vec<(BlobHash, PathBuf)> {
     kept.sort_unstable_by_key(|file| std::cmp::Reverse(file.modified));
     let (mut count, mut bytes) = (0, 0_u64);

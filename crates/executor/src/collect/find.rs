@@ -78,7 +78,7 @@ impl FileFinder<'_> {
             folder_bytes_left: MAX_FOLDER_BYTES,
             ends_at: Instant::now() + MAX_TIME,
         };
-        // A folder comes before those that contain it, which leave it out.
+        // Inner folders come first, so that the folders around them leave them out.
         for root in plan.roots.iter().rev() {
             self.walk(root, &plan, &mut budget, &mut found)?;
         }
