@@ -9,7 +9,10 @@ use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
-use crate::{ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Stats};
+use crate::{
+    ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Language, LanguagesResponse, Root,
+    RootsResponse, Stats,
+};
 
 mod blobs;
 mod error;
@@ -118,6 +121,16 @@ impl HttpClient {
     pub async fn judicators(&self) -> Result<Vec<JudicatorState>, HttpClientError> {
         let list: JudicatorsResponse = self.json(self.call(Method::GET, "/api/v1/judicators")).await?;
         Ok(list.judicators)
+    }
+
+    pub async fn languages(&self) -> Result<Vec<Language>, HttpClientError> {
+        let list: LanguagesResponse = self.json(self.call(Method::GET, "/api/v1/languages")).await?;
+        Ok(list.languages)
+    }
+
+    pub async fn roots(&self) -> Result<Vec<Root>, HttpClientError> {
+        let list: RootsResponse = self.json(self.call(Method::GET, "/api/v1/roots")).await?;
+        Ok(list.roots)
     }
 
     pub async fn stats(&self) -> Result<Stats, HttpClientError> {

@@ -156,3 +156,29 @@ pub(crate) fn serialize_fields<S: Serializer>(
     }
     map.end()
 }
+/// A content that may be null.
+pub(crate) mod optional {
+    use model::Content;
+    use serde::de::{Deserialize, Deserializer};
+    use serde::ser::Serializer;
+
+    /// A content in JSON, as the value of an optional field.
+    #[derive(serde::Deserialize)]
+    struct ContentValue(#[serde(with = "super")] Content);
+
+    pub(crate) fn serialize<S: Serializer>(
+        content: &Option<Content>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match content {
+            Some(content) => super::serialize(content, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Content>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(|ContentValue(content)| content))
+    }
+}

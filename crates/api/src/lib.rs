@@ -20,6 +20,7 @@ mod group;
 mod integer;
 mod item_limits;
 mod labels;
+mod language;
 mod limit_value;
 mod limits;
 mod new_task;
@@ -44,10 +45,12 @@ pub use client::{
 pub use duration::HumanDuration;
 pub use files::FilesOrZip;
 pub use group::{CancelledTasks, GroupCursor, GroupPage, GroupState, RetriedTasks, parse_group_query};
+pub use language::{Language, LanguagesResponse, Root, RootsResponse};
 pub use limits::Limits;
 pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};
 pub use node::{
-    ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Stats,
+    ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse,
+    OfferedLanguage, OfferedRoot, Stats,
 };
 pub use outcome::{FilesLeftOut, KeptFile, Outcome, TaskResult, cut_character};
 pub use output_event::OutputEvent;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{Content, GroupName, KeepPattern, Labels, NetworkName, StepCommand, TaskId, UserName};
+use model::{
+    Content, GroupName, KeepPattern, Labels, LanguageName, NetworkName, RootName, StepCommand, TaskId,
+    UserName,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -33,6 +36,31 @@ pub struct NewTask {
     #[serde(default, deserialize_with = "integer::deserialize")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: i32,
+    /// A language of `GET /languages`, by its name or an alias. It fills in the commands, variables, root and limits that
+    /// the task leaves out.
+    #[serde(
+        with = "serde_text::optional::language",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::LanguageName>)]
+    pub language: Option<LanguageName>,
+    /// The root file system of the steps, one of `GET /roots`. If it is left out, that of the language, or the executor's
+    /// default.
+    #[serde(
+        with = "serde_text::optional::root",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::RootName>)]
+    pub root: Option<RootName>,
+    /// Adds the task even if no executor has had its language or root within the last hour. The task waits for one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait_for_executor: bool,
+    /// One source file, stored under the name that the language gives it.
+    #[serde(with = "content::optional", default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Content>)]
+    pub source_code: Option<Content>,
     /// Files that are written to the workspace, the directory in which the commands run.
     #[serde(default, skip_serializing_if = "FilesOrZip::is_empty")]
     #[schema(value_type = schema::Files)]
@@ -43,6 +71,9 @@ pub struct NewTask {
     pub data: FilesOrZip,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile: Option<CompileStep>,
+    /// May be left out if the task has a language.
+    #[serde(default = "ExecuteStep::of_language")]
+    #[schema(required = false)]
     pub execute: ExecuteStep,
     /// Which files of the workspace are kept when the execute step has ended, also when it failed.
     #[serde(with = "labels::keep", default, skip_serializing_if = "Vec::is_empty")]
@@ -85,8 +116,13 @@ pub struct NewTasks {
 #[serde(remote = "Self", deny_unknown_fields)]
 #[schema(as = Compile)]
 pub struct CompileStep {
-    #[serde(with = "command")]
-    #[schema(value_type = schema::Command)]
+    /// May be left out if the task has a language.
+    #[serde(
+        with = "command",
+        default = "StepCommand::of_language",
+        skip_serializing_if = "StepCommand::is_of_language"
+    )]
+    #[schema(value_type = schema::Command, required = false)]
     pub command: StepCommand,
     /// Environment variables. The compile step does not get those of the execute step.
     #[serde(default, deserialize_with = "item_limits::variables")]
@@ -105,8 +141,13 @@ pub struct CompileStep {
 #[serde(remote = "Self", deny_unknown_fields)]
 #[schema(as = Execute)]
 pub struct ExecuteStep {
-    #[serde(with = "command")]
-    #[schema(value_type = schema::Command)]
+    /// May be left out if the task has a language.
+    #[serde(
+        with = "command",
+        default = "StepCommand::of_language",
+        skip_serializing_if = "StepCommand::is_of_language"
+    )]
+    #[schema(value_type = schema::Command, required = false)]
     pub command: StepCommand,
     /// More arguments. They are appended to a shell command as `"$@"`, so the shell does not expand them.
     #[serde(default, deserialize_with = "item_limits::words")]
@@ -141,21 +182,35 @@ impl NewTask {
             id: None,
             user: None,
             priority: 0,
+            language: None,
+            root: None,
+            wait_for_executor: false,
+            source_code: None,
             source: FilesOrZip::default(),
             data: FilesOrZip::default(),
             compile: None,
             execute: ExecuteStep {
                 command,
-                args: Vec::new(),
-                env: BTreeMap::new(),
-                input: Content::empty(),
-                network: None,
-                limits: Limits::default(),
+                ..ExecuteStep::of_language()
             },
             keep: Vec::new(),
             labels: Labels::default(),
             group: None,
             attempts: None,
+        }
+    }
+}
+
+impl ExecuteStep {
+    /// A step that the task's language fills in.
+    pub fn of_language() -> ExecuteStep {
+        ExecuteStep {
+            command: StepCommand::of_language(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            input: Content::empty(),
+            network: None,
+            limits: Limits::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{ExecutorName, TaskStatus, UnixTime};
+use model::{BlobHash, ExecutorName, LanguageName, RootName, TaskStatus, UnixTime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -35,6 +35,14 @@ pub struct ExecutorState {
     /// The resources that it can give to one task. Missing for executors of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// The languages that it has.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub languages: Vec<OfferedLanguage>,
+    /// The named root file systems that it has.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub roots: Vec<OfferedRoot>,
     /// When the session began.
     #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
@@ -42,6 +50,32 @@ pub struct ExecutorState {
     #[serde(with = "serde_text::time")]
     #[schema(value_type = schema::Time)]
     pub report_time: UnixTime,
+}
+
+/// A language that an executor has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OfferedLanguage {
+    #[serde(with = "serde_text::language")]
+    #[schema(value_type = String)]
+    pub name: LanguageName,
+    /// Null if the executor has not found it out.
+    pub version: Option<String>,
+    /// The root file system that has the language. Null is the executor's default.
+    #[serde(with = "serde_text::optional::root")]
+    #[schema(value_type = Option<String>)]
+    pub root: Option<RootName>,
+}
+
+/// A named root file system that an executor has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OfferedRoot {
+    #[serde(with = "serde_text::root")]
+    #[schema(value_type = String)]
+    pub name: RootName,
+    /// Identifies the content. Null for a folder that the operator maintains.
+    #[serde(with = "serde_text::optional::blob")]
+    #[schema(value_type = Option<schema::Sha256>)]
+    pub sha256: Option<BlobHash>,
 }
 
 /// The resources that an executor can give to one task.
@@ -140,6 +174,7 @@ impl From<model::ExecutorState> for ExecutorState {
             host,
             version,
             capacity,
+            tools,
             since,
             report_time,
         } = state;
@@ -148,8 +183,19 @@ impl From<model::ExecutorState> for ExecutorState {
             processes: capacity.processes,
             open_files: capacity.open_files,
         });
+        let language = |offer: &model::OfferedLanguage| OfferedLanguage {
+            name: offer.name.clone(),
+            version: offer.version.clone(),
+            root: offer.root.clone(),
+        };
+        let root = |offer: &model::OfferedRoot| OfferedRoot {
+            name: offer.name.clone(),
+            sha256: offer.sha256,
+        };
         ExecutorState {
             capacity,
+            languages: tools.languages().iter().map(language).collect(),
+            roots: tools.roots().iter().map(root).collect(),
             name,
             session: session.to_string(),
             health: health.as_str().to_string(),

@@ -105,6 +105,10 @@ schemas! {
         .pattern(Some(format!("^[^/{CONTROL}]+(?:/[^/{CONTROL}]+)*$")));
     ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$"));
     Network = text("A network's name.").pattern(Some("^[a-z0-9._-]{1,64}$")).examples(["loopback"]);
+    LanguageName = text("A language's name or alias. Upper and lower case are the same.")
+        .pattern(Some("^[A-Za-z0-9+#*._-]{1,32}$"))
+        .examples(["python"]);
+    RootName = text("A root's name.").pattern(Some("^(?!.*\\.\\.)[a-z0-9][a-z0-9._-]{0,63}$")).examples(["contest"]);
     Sha256 = text("SHA-256 in lower-case hexadecimal digits.").pattern(Some(SHA256))
         .examples(["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"]);
     Cursor = text("The `next` of the previous page, unchanged.")

@@ -70,6 +70,10 @@ as_text! {
         |name: &model::NetworkName| name.clone();
     group: model::GroupName, "a group's name as text", |text| model::GroupName::new(text),
         |name: &model::GroupName| name.clone();
+    language: model::LanguageName, "a language's name as text", |text| model::LanguageName::new(text),
+        |name: &model::LanguageName| name.clone();
+    root: model::RootName, "a root's name as text", |text| model::RootName::new(text),
+        |name: &model::RootName| name.clone();
     kept_path: model::WorkspacePath, "a path as text", |text| model::WorkspacePath::of_kept_file(text),
         |path: &model::WorkspacePath| path.clone();
     blob: model::BlobHash, "a SHA-256 in hex", |text| text.parse::<model::BlobHash>(),
@@ -131,6 +135,9 @@ pub(crate) mod optional {
         executor: model::ExecutorName, "crate::serde_text::executor";
         network: model::NetworkName, "crate::serde_text::network";
         group: model::GroupName, "crate::serde_text::group";
+        language: model::LanguageName, "crate::serde_text::language";
+        root: model::RootName, "crate::serde_text::root";
+        blob: model::BlobHash, "crate::serde_text::blob";
         reason: model::OutcomeReason, "crate::serde_text::reason";
         recorded_end: model::RecordedEnd, "crate::serde_text::recorded_end";
         left_out_reason: model::LeftOutReason, "crate::serde_text::left_out_reason";

@@ -1,7 +1,8 @@
 //! A task in a response.
 
 use model::{
-    ExecutorName, GroupName, KeepPattern, Labels, RecordedEnd, TaskId, TaskStatus, UnixTime, UserName,
+    ExecutorName, GroupName, KeepPattern, Labels, LanguageName, RecordedEnd, RootName, TaskId, TaskStatus,
+    UnixTime, UserName,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -62,6 +63,14 @@ pub struct Task {
     #[serde(default)]
     #[schema(required = true)]
     pub ran_on: Vec<AttemptRecord>,
+    /// The language that filled in what the request left out.
+    #[serde(with = "serde_text::optional::language", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub language: Option<LanguageName>,
+    /// The root file system of the steps. Null is the executor's default.
+    #[serde(with = "serde_text::optional::root", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub root: Option<RootName>,
     #[schema(value_type = schema::Files)]
     pub source: FilesOrZip,
     #[schema(value_type = schema::Files)]
@@ -154,6 +163,8 @@ impl From<model::Task> for Task {
             report_time,
             finish_time,
             ran_on: ran_on.into_iter().map(Into::into).collect(),
+            language: spec.language,
+            root: spec.root,
             source: spec.source.into(),
             data: spec.data.into(),
             compile: spec.compile.map(Into::into),
@@ -217,6 +228,8 @@ mod tests {
             spec: TaskSpec {
                 user: new.user.unwrap(),
                 priority: new.priority,
+                language: new.language,
+                root: new.root,
                 compile: new.compile.map(Into::into),
                 execute: new.execute.into(),
                 source,
@@ -308,6 +321,10 @@ mod tests {
             id: None,
             user: Some(read.user),
             priority: read.priority,
+            language: read.language,
+            root: read.root,
+            wait_for_executor: false,
+            source_code: None,
             source: read.source,
             data: read.data,
             compile: read.compile,

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use api::HttpClient;
+use api::{HttpClient, NewTask};
 use futures::{StreamExt, TryStreamExt};
+use model::RootName;
 
 use crate::trivial_task;
 use crate::up_process::UpProcess;
@@ -13,6 +14,8 @@ use crate::up_process::UpProcess;
 pub(crate) struct Backlog {
     pub(crate) server: UpProcess,
     pub(crate) tasks: usize,
+    /// Further tasks that wait for a root that no executor has.
+    pub(crate) unclaimable: usize,
 }
 
 const BATCH_SIZE: usize = 1000;
@@ -22,19 +25,39 @@ const CONCURRENT_BATCHES: usize = 3;
 impl Backlog {
     pub(crate) async fn queue(tasks: usize, data: &Path) -> Result<Backlog> {
         let server = UpProcess::start(data, "0").await?;
-        add_tasks(&server.client, tasks).await?;
-        Ok(Backlog { server, tasks })
+        add_tasks(&server.client, trivial_task(), tasks).await?;
+        Ok(Backlog {
+            server,
+            tasks,
+            unclaimable: 0,
+        })
+    }
+
+    pub(crate) async fn add_unclaimable(&mut self, tasks: usize) -> Result<()> {
+        let waiting = NewTask {
+            root: Some(RootName::new("of-no-executor")?),
+            wait_for_executor: true,
+            // They come first, so a claim that looked at them would look at all of them.
+            priority: 1,
+            ..trivial_task()
+        };
+        add_tasks(&self.server.client, waiting, tasks).await?;
+        self.unclaimable += tasks;
+        Ok(())
     }
 }
 
-async fn add_tasks(client: &HttpClient, tasks: usize) -> Result<()> {
+async fn add_tasks(client: &HttpClient, task: NewTask, tasks: usize) -> Result<()> {
     let batches = (0..tasks)
         .step_by(BATCH_SIZE)
         .map(|begin| BATCH_SIZE.min(tasks - begin));
     futures::stream::iter(batches)
-        .map(|size| async move {
-            client.add_many(vec![trivial_task(); size]).await?;
-            anyhow::Ok(())
+        .map(|size| {
+            let batch = vec![task.clone(); size];
+            async move {
+                client.add_many(batch).await?;
+                anyhow::Ok(())
+            }
         })
         .buffer_unordered(CONCURRENT_BATCHES)
         .try_collect()

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use api::NewTask;
+use model::{LanguageName, RootName};
 use sandbox::{CommandInput, CommandLimits, CommandSpec, SandboxOptions, WORKSPACE, Warden, WardenLauncher};
 use serde::Serialize;
 
@@ -14,7 +16,7 @@ use crate::percentile::percentile;
 use crate::report::{FigureTable, Figures, ReleaseTarget, kibibytes, millis, rate};
 use crate::throughput::{self, TaskThroughput};
 use crate::up_process::UpProcess;
-use crate::{BenchSizes, burn, progress, spawns};
+use crate::{BenchSizes, burn, progress, spawns, trivial_task};
 
 /// What `conclave bench --isolation cell` measures: runs in cells, bare spawns, tasks without cells, and bubblewrap.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +27,12 @@ pub(crate) struct CellFigures {
     pub(crate) bwrap_p50_seconds: f64,
     pub(crate) none: TaskThroughput,
     pub(crate) cell: TaskThroughput,
+    /// The same tasks in cells, with a language.
+    pub(crate) language: TaskThroughput,
+    /// The same tasks in cells, in a named root.
+    pub(crate) root: TaskThroughput,
+    /// How many tasks run at the same time.
+    pub(crate) slots: u32,
     /// Private memory of a warden with a ready cell. The processes of the cell share the warden's memory.
     pub(crate) warden_bytes: u64,
     pub(crate) outside_seconds: f64,
@@ -36,6 +44,10 @@ pub(crate) struct CellFigures {
 const MAX_SECONDS_OVER_SPAWN: f64 = 0.000_35;
 const MIN_SPEEDUP_OVER_BWRAP: f64 = 3.0;
 const MIN_RATIO_TO_NO_CELLS: f64 = 0.55;
+/// Nothing measurable: the rest is noise of the machine.
+const MIN_RATIO_OF_LANGUAGE: f64 = 0.95;
+const MAX_SECONDS_OF_ROOT: f64 = 0.000_1;
+const ROOT: &str = "bench";
 const MAX_WARDEN_BYTES: u64 = 4 << 20;
 /// The measured CPU time may be wrong by this share of itself, or by `MAX_CPU_ERROR_SECONDS` if that is more.
 const MAX_CPU_ERROR_SHARE: f64 = 0.02;
@@ -70,11 +82,35 @@ pub(crate) async fn measure(
         sizes.tasks
     ));
     let without = UpProcess::start_with_isolation(&folder.join("none"), "auto", "none").await?;
-    let with = UpProcess::start_with_isolation(&folder.join("cell"), "auto", "cell").await?;
-    let (mut none, mut cell) = (TaskThroughput::default(), TaskThroughput::default());
+    let config = write_root(folder)?;
+    let flags = [
+        "--slots",
+        "auto",
+        "--isolation",
+        "cell",
+        "--config",
+        config.to_str().context("a path in UTF-8")?,
+    ];
+    let with = UpProcess::start_with(&folder.join("cell"), &flags).await?;
+    let slots = with.client.stats().await?.slots;
+    let with_language = NewTask {
+        // Every machine has it. The task has its own command, so the program is the same.
+        language: Some(LanguageName::new("text")?),
+        ..trivial_task()
+    };
+    let in_root = NewTask {
+        root: Some(RootName::new(ROOT)?),
+        ..trivial_task()
+    };
+    // The wardens in the root start with its first tasks.
+    throughput::measure_task(&with.client, &in_root, 2 * slots as usize).await?;
+    let [mut none, mut cell, mut language, mut root] = [TaskThroughput::default(); 4];
+    let batch = sizes.tasks / TASK_BATCHES;
     for _ in 0..TASK_BATCHES {
-        none.add(throughput::measure(&without.client, sizes.tasks / TASK_BATCHES).await?);
-        cell.add(throughput::measure(&with.client, sizes.tasks / TASK_BATCHES).await?);
+        none.add(throughput::measure(&without.client, batch).await?);
+        cell.add(throughput::measure(&with.client, batch).await?);
+        language.add(throughput::measure_task(&with.client, &with_language, batch).await?);
+        root.add(throughput::measure_task(&with.client, &in_root, batch).await?);
     }
     without.stop().await?;
     with.stop().await?;
@@ -86,12 +122,35 @@ pub(crate) async fn measure(
         bwrap_p50_seconds: p50(runs.bwrap),
         none,
         cell,
+        language,
+        root,
+        slots,
         warden_bytes,
         outside_seconds: burn.outside.as_secs_f64(),
         inside_seconds: burn.inside.as_secs_f64(),
         own_cpu_seconds: burn.own_cpu_seconds,
         measured_cpu_seconds: burn.measured_cpu.as_secs_f64(),
     })
+}
+
+/// Makes a root file system with the trivial program, and a configuration file that names it.
+fn write_root(folder: &Path) -> Result<PathBuf> {
+    let root = folder.join("root");
+    let libraries = Command::new("ldd").arg(spawns::PROGRAM).output();
+    let libraries = libraries.context("could not start ldd to list the libraries of the trivial program")?;
+    let libraries = String::from_utf8(libraries.stdout)?;
+    let paths = libraries.split_whitespace().filter(|word| word.starts_with('/'));
+    for path in paths.chain([spawns::PROGRAM]) {
+        let copy = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().unwrap_or(&root))?;
+        fs::copy(path, &copy).with_context(|| format!("could not copy {path}"))?;
+    }
+    let config = folder.join("conclave.toml");
+    fs::write(
+        &config,
+        format!("[roots.{ROOT}]\npath = {:?}\n", root.display().to_string()),
+    )?;
+    Ok(config)
 }
 
 /// Durations that the benchmark measured of one trivial program, run bare, in a cell and in bubblewrap.
@@ -255,6 +314,8 @@ impl Figures for CellFigures {
         }
         table.add_figure("tasks without cells", rate(self.none.per_second));
         table.add_figure("tasks in cells", rate(self.cell.per_second));
+        table.add_figure("the same with a language", rate(self.language.per_second));
+        table.add_figure("the same in a named root", rate(self.root.per_second));
         table.add_figure(
             "a warden's own memory, with its cell",
             kibibytes(self.warden_bytes),
@@ -274,6 +335,10 @@ impl Figures for CellFigures {
         let over_spawn = self.run_p50_seconds - self.spawn_p50_seconds;
         let over_bwrap = self.bwrap_p50_seconds / self.run_p50_seconds;
         let over_none = self.cell.per_second / self.none.per_second;
+        let with_language = self.language.per_second / self.cell.per_second;
+        // Of one slot: the slots run at the same time.
+        let run_seconds = |tasks: &TaskThroughput| f64::from(self.slots) / tasks.per_second;
+        let over_default_root = run_seconds(&self.root) - run_seconds(&self.cell);
         let slower = self.inside_seconds / self.outside_seconds;
         let cpu_error = (self.measured_cpu_seconds - self.own_cpu_seconds).abs();
         vec![
@@ -294,6 +359,18 @@ impl Figures for CellFigures {
                 format!(">= {MIN_RATIO_TO_NO_CELLS}"),
                 format!("{over_none:.2}"),
                 over_none >= MIN_RATIO_TO_NO_CELLS,
+            ),
+            ReleaseTarget::new(
+                "tasks in cells with a language over those without",
+                format!(">= {MIN_RATIO_OF_LANGUAGE}"),
+                format!("{with_language:.2}"),
+                with_language >= MIN_RATIO_OF_LANGUAGE,
+            ),
+            ReleaseTarget::new(
+                "a run in a named root over one in the default root",
+                format!("<= {:.1} ms", MAX_SECONDS_OF_ROOT * 1e3),
+                format!("{:.3} ms", over_default_root * 1e3),
+                over_default_root <= MAX_SECONDS_OF_ROOT,
             ),
             ReleaseTarget::new(
                 "memory of a warden with its ready cell",

@@ -1,12 +1,13 @@
 //! How long a claim takes, as a remote executor sees it: a report over RPC that asks for tasks.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use model::{
-    Assignment, AttemptEnd, CapturedOutput, CompletedAttempt, ExecutorInfo, ExecutorName, Outcome,
-    OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskForm,
-    TaskResult,
+    Assignment, AttemptEnd, CapturedOutput, CompletedAttempt, ExecutorInfo, ExecutorName, ExecutorTools,
+    LanguageName, OfferedLanguage, Outcome, OutcomeReason, Report, ReportAnswer, ReportInstructions,
+    ReportIntent, ReportSeq, SessionId, TaskForm, TaskResult,
 };
 use rpc::Calls;
 use serde::Serialize;
@@ -19,6 +20,8 @@ use crate::percentile::percentile;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct ClaimLatency {
     pub(crate) backlog: usize,
+    /// How many more tasks wait for a root that no executor has.
+    pub(crate) unclaimable: usize,
     pub(crate) one_p50_seconds: f64,
     pub(crate) sixteen_p50_seconds: f64,
 }
@@ -26,6 +29,7 @@ pub(crate) struct ClaimLatency {
 /// Few enough that the smallest backlog does not run empty.
 const ROUNDS: usize = 50;
 const LARGE_CLAIM: u32 = 16;
+const LANGUAGES: u32 = 40;
 
 /// How many tasks a measurement claims from each backlog.
 pub(crate) const CLAIMED_TASKS: usize = ROUNDS * (1 + LARGE_CLAIM as usize);
@@ -53,6 +57,7 @@ pub(crate) async fn measure(backlogs: &[Backlog]) -> Result<Vec<ClaimLatency>> {
     let claims = backlogs.iter().zip(one.iter_mut().zip(&mut sixteen));
     let claims = claims.map(|(backlog, (one, sixteen))| ClaimLatency {
         backlog: backlog.tasks,
+        unclaimable: backlog.unclaimable,
         one_p50_seconds: percentile(one, 50).as_secs_f64(),
         sixteen_p50_seconds: percentile(sixteen, 50).as_secs_f64(),
     });
@@ -65,6 +70,8 @@ struct ClaimingExecutor {
     name: ExecutorName,
     session: SessionId,
     seq: ReportSeq,
+    /// Reported once, with the first report.
+    tools: Option<Arc<ExecutorTools>>,
 }
 
 impl ClaimingExecutor {
@@ -76,6 +83,7 @@ impl ClaimingExecutor {
             name: ExecutorName::new("bench")?,
             session: SessionId(uuid::Uuid::now_v7()),
             seq: ReportSeq(0),
+            tools: Some(Arc::new(usual_tools()?)),
         })
     }
 
@@ -123,6 +131,7 @@ impl ClaimingExecutor {
                 self_kill: Duration::from_secs(7),
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
+                tools: self.tools.take(),
             },
             intent,
         };
@@ -131,6 +140,19 @@ impl ClaimingExecutor {
             refused => bail!("the judicator refused the report of the benchmark's executor: {refused:?}"),
         }
     }
+}
+
+/// As many languages as an executor with the usual compilers has.
+fn usual_tools() -> Result<ExecutorTools> {
+    let language = |number: u32| {
+        Ok(OfferedLanguage {
+            root: None,
+            name: LanguageName::new(format!("language-{number}"))?,
+            version: Some("1.2.3".to_string()),
+        })
+    };
+    let languages = (0..LANGUAGES).map(language).collect::<Result<_>>()?;
+    Ok(ExecutorTools::new(languages, Vec::new()))
 }
 
 fn completed(assignment: &Assignment) -> CompletedAttempt {

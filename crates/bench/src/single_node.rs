@@ -26,6 +26,8 @@ pub(crate) struct SingleNodeFigures {
     pub(crate) latency: IdleLatency,
     pub(crate) adds: Vec<AddThroughput>,
     pub(crate) claims: Vec<ClaimLatency>,
+    /// From the smallest backlog, while as many tasks as in the largest one wait for a root that no executor has.
+    pub(crate) claims_beside_unclaimable: ClaimLatency,
     pub(crate) memory: BacklogMemory,
     pub(crate) start: StartTimes,
 }
@@ -49,6 +51,7 @@ pub(crate) struct StartTimes {
 const MIN_THROUGHPUT_RATIO: f64 = 0.5;
 const MAX_SECONDS_OVER_SPAWN: f64 = 0.005;
 const MAX_CLAIM_GROWTH: f64 = 2.0;
+const MAX_UNCLAIMABLE_COST: f64 = 1.5;
 const MAX_MEMORY_MIB: u64 = 300;
 const MAX_EMPTY_START_SECONDS: f64 = 1.0;
 const MAX_FULL_START_SECONDS: f64 = 2.0;
@@ -88,8 +91,20 @@ pub(crate) async fn measure(sizes: &BenchSizes, folder: &Path) -> Result<SingleN
         progress(format_args!("queueing {tasks} tasks"));
         backlogs.push(Backlog::queue(*tasks, &folder.join(format!("queue-{tasks}"))).await?);
     }
+    let claimable = *sizes.backlogs.first().context("there is no backlog to measure")?;
+    let unclaimable = sizes.backlogs.last().copied().unwrap_or(claimable);
+    progress(format_args!(
+        "queueing {unclaimable} tasks that no executor can run"
+    ));
+    let mut beside = Backlog::queue(claimable, &folder.join("unclaimable")).await?;
+    beside.add_unclaimable(unclaimable).await?;
+    backlogs.push(beside);
     progress("measuring claims");
-    let claims = claims::measure(&backlogs).await?;
+    let mut claims = claims::measure(&backlogs).await?;
+    let claims_beside_unclaimable = claims.pop().context("no claims were measured")?;
+    if let Some(beside) = backlogs.pop() {
+        beside.server.stop().await?;
+    }
     let (memory, start) = reopen_largest(backlogs, folder, empty_start_time).await?;
 
     Ok(SingleNodeFigures {
@@ -99,6 +114,7 @@ pub(crate) async fn measure(sizes: &BenchSizes, folder: &Path) -> Result<SingleN
         latency,
         adds,
         claims,
+        claims_beside_unclaimable,
         memory,
         start,
     })
@@ -110,7 +126,7 @@ async fn reopen_largest(
     folder: &Path,
     empty_start_time: Duration,
 ) -> Result<(BacklogMemory, StartTimes)> {
-    let Backlog { server, tasks } = backlogs.pop().context("there is no backlog to measure")?;
+    let Backlog { server, tasks, .. } = backlogs.pop().context("there is no backlog to measure")?;
     for backlog in backlogs {
         backlog.server.stop().await?;
     }
@@ -145,6 +161,15 @@ impl SingleNodeFigures {
             _ => 1.0,
         }
     }
+
+    /// The duration of a claim while many tasks wait for a root that no executor has, over that from the same backlog
+    /// without them.
+    fn unclaimable_cost(&self, p50: impl Fn(&ClaimLatency) -> f64) -> f64 {
+        match self.claims.first() {
+            Some(first) if p50(first) > 0.0 => p50(&self.claims_beside_unclaimable) / p50(first),
+            _ => 1.0,
+        }
+    }
 }
 
 impl Figures for SingleNodeFigures {
@@ -174,8 +199,11 @@ impl Figures for SingleNodeFigures {
         for adds in &self.adds {
             adds.add_to(&mut table);
         }
-        for claims in &self.claims {
-            let backlog = claims.backlog;
+        for claims in self.claims.iter().chain([&self.claims_beside_unclaimable]) {
+            let backlog = match claims.unclaimable {
+                0 => claims.backlog.to_string(),
+                unclaimable => format!("{} beside {unclaimable}", claims.backlog),
+            };
             table.add_figure(
                 format!("claim 1 of {backlog}, p50"),
                 millis(claims.one_p50_seconds),
@@ -202,6 +230,9 @@ impl Figures for SingleNodeFigures {
         let growth = self
             .claim_growth(|claims| claims.one_p50_seconds)
             .max(self.claim_growth(|claims| claims.sixteen_p50_seconds));
+        let unclaimable_cost = self
+            .unclaimable_cost(|claims| claims.one_p50_seconds)
+            .max(self.unclaimable_cost(|claims| claims.sixteen_p50_seconds));
         let resident = self.memory.resident_bytes.max(self.start.full_resident_bytes);
         let over_spawn = self.latency.p50_seconds - self.baseline.p50_seconds;
         vec![
@@ -222,6 +253,12 @@ impl Figures for SingleNodeFigures {
                 format!("<= {MAX_CLAIM_GROWTH}"),
                 format!("{growth:.2}"),
                 growth <= MAX_CLAIM_GROWTH,
+            ),
+            ReleaseTarget::new(
+                "claim beside tasks that no executor can run",
+                format!("<= {MAX_UNCLAIMABLE_COST}"),
+                format!("{unclaimable_cost:.2}"),
+                unclaimable_cost <= MAX_UNCLAIMABLE_COST,
             ),
             ReleaseTarget::new(
                 "resident memory with the largest backlog",
@@ -252,6 +289,7 @@ mod tests {
     fn figures() -> SingleNodeFigures {
         let claims = |backlog, p50| ClaimLatency {
             backlog,
+            unclaimable: 0,
             one_p50_seconds: p50,
             sixteen_p50_seconds: p50,
         };
@@ -274,6 +312,7 @@ mod tests {
             },
             adds: Vec::new(),
             claims: vec![claims(1000, 0.001), claims(1_000_000, 0.002)],
+            claims_beside_unclaimable: claims(1000, 0.0015),
             memory: BacklogMemory {
                 queued: 1,
                 resident_bytes: (300 << 20) - 1,
@@ -298,6 +337,7 @@ mod tests {
         check(|figures| figures.throughput.per_second = 999.0);
         check(|figures| figures.latency.p50_seconds = 0.0061);
         check(|figures| figures.claims[1].sixteen_p50_seconds = 0.0021);
+        check(|figures| figures.claims_beside_unclaimable.one_p50_seconds = 0.0016);
         check(|figures| figures.start.full_resident_bytes = 300 << 20);
         check(|figures| figures.start.empty_seconds = 1.0);
         check(|figures| figures.start.full_seconds = 2.0);

@@ -30,7 +30,16 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) async fn measure(client: &HttpClient, tasks: usize) -> Result<TaskThroughput> {
-    let batch = vec![trivial_task(); tasks];
+    measure_task(client, &trivial_task(), tasks).await
+}
+
+/// The same for copies of this task.
+pub(crate) async fn measure_task(
+    client: &HttpClient,
+    task: &NewTask,
+    tasks: usize,
+) -> Result<TaskThroughput> {
+    let batch = vec![task.clone(); tasks];
     let began = Instant::now();
     run_all(client, batch).await?;
     let seconds = began.elapsed().as_secs_f64();

@@ -17,6 +17,15 @@ NOT_OF_FORM = (
     "and a task has only one",  # a search for two values of one label
     "is for 'follow' only",  # an offset without `follow`
     "may be up to",  # more attempts than the operator allows
+    "give the command to run, or a language",  # a command may be left out only with a language
+    "is unknown; choose one of these",  # a language that is not in the table
+    "no executor has",  # a language or root that no executor has
+    "needs a language",  # a lone source file without a language
+    "has no compile step",  # a compile step without a command, in a language without one
+    "has no file",  # a language without a source file
+    "not just one",  # several source files, none of which is the main one
+    "which source has as well",  # a lone source file with the name of another one
+    "source has a file of that name",  # the same
 )
 
 

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")]
 #![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
+mod built_root;
 mod conclave_cli;
 mod control_groups;
 mod disk;
@@ -15,6 +16,7 @@ mod guest_machine;
 mod hanging_mount;
 mod host_usage;
 mod ip;
+mod language_programs;
 mod load_generator;
 mod node_process;
 mod raw_http_client;
@@ -29,6 +31,7 @@ mod veth_network;
 mod virtual_lan;
 mod wait_until;
 
+pub use built_root::BuiltRoot;
 pub use conclave_cli::{CommandOutput, ConclaveCli};
 pub use control_groups::{control_groups_beneath, control_groups_named};
 pub use disk::{BlockDeviceCounters, LoopDisk, TmpfsDisk};
@@ -38,6 +41,7 @@ pub use gateway_clients::GatewayClients;
 pub use guest_machine::{GuestCommand, GuestMachine, GuestOutputs};
 pub use hanging_mount::HangingMount;
 pub use host_usage::{HostUsage, HostUsageMonitor};
+pub use language_programs::LanguagePrograms;
 pub use load_generator::LoadGenerator;
 pub use node_process::{NodeProcess, conclave, is_alive, next_form_conclave};
 pub use raw_http_client::{HttpResponse, RawHttpClient};

@@ -14,8 +14,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     add, backup, bench, cancel, completions, config, credentials, executor, executors, export, gateway, get,
-    groups, hold, judicator, judicators, leave, remove, retry, run, sandbox, search, service, stats, status,
-    stop, up, wait, watch,
+    groups, hold, judicator, judicators, languages, leave, remove, retry, root, run, sandbox, search,
+    service, stats, status, stop, up, wait, watch,
 };
 
 pub(crate) use client::{ClientFlags, ServerFlags};
@@ -122,12 +122,16 @@ pub(crate) enum CliCommand {
     Export(export::ExportArgs),
     /// List executors
     Executors(executors::ExecutorsArgs),
+    /// List languages, or check them with --check
+    Languages(languages::LanguagesArgs),
     /// List judicators
     Judicators(judicators::JudicatorsArgs),
     /// Show counts and rates
     Stats(stats::StatsArgs),
     /// Measure how fast this machine runs tasks
     Bench(bench::BenchArgs),
+    /// Make, list, verify and remove roots of this machine: root file systems that tasks can ask for by name
+    Root(root::RootArgs),
     /// Run one command in a cell without a judicator, or show what this machine can enforce
     Sandbox(sandbox::SandboxArgs),
     /// Show every setting, its value and its origin
@@ -151,6 +155,7 @@ impl CliCommand {
             CliCommand::Groups(args) => Some(&mut args.client),
             CliCommand::Export(args) => Some(&mut args.client),
             CliCommand::Executors(args) => Some(&mut args.client),
+            CliCommand::Languages(args) => Some(&mut args.client),
             CliCommand::Judicators(args) => Some(&mut args.client),
             CliCommand::Stats(args) => Some(&mut args.client),
             _ => None,
@@ -243,6 +248,14 @@ mod tests {
             "conclave remove j2 --data /srv/c",
             "conclave service etcd-proxy --config etcd.toml",
             "conclave bench --quick --json",
+            "conclave root build contest --packages g++,python3 --pip numpy==1.26.4,pandas --suite bookworm",
+            "conclave root build contest --mirror http://deb.debian.org/debian --max-size 1GiB --data /srv/c",
+            "conclave root import image.tar --name contest --max-size 40GiB --config node.toml",
+            "conclave root import root.tar.gz --json",
+            "conclave root list --json --data /srv/c",
+            "conclave root remove contest --yes",
+            "conclave root verify",
+            "conclave root verify contest --json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
         }
@@ -292,6 +305,20 @@ mod tests {
             "conclave judicator --cluster --bootstrap-expect 3",
             "conclave executor --cluster --judicator a:7010",
             "conclave service nonsense --config x",
+            "conclave root",
+            "conclave root build",
+            "conclave root build ../x",
+            "conclave root build x --packages $(reboot)",
+            "conclave root build x --packages a,,b",
+            "conclave root build x --pip --index-url",
+            "conclave root build x --pip http://x",
+            "conclave root build x --suite ../x",
+            "conclave root build x --mirror ftp://x",
+            "conclave root import",
+            "conclave root import x --name A",
+            "conclave root import x --max-size 0",
+            "conclave root remove",
+            "conclave --server http://h root list",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -16,9 +16,11 @@ pub(crate) mod groups;
 pub(crate) mod hold;
 pub(crate) mod judicator;
 pub(crate) mod judicators;
+pub(crate) mod languages;
 pub(crate) mod leave;
 pub(crate) mod remove;
 pub(crate) mod retry;
+pub(crate) mod root;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod search;
@@ -62,9 +64,11 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitCode> {
         CliCommand::Groups(args) => block_on(groups::run(args)),
         CliCommand::Export(args) => block_on(export::run(args)),
         CliCommand::Executors(args) => block_on(executors::run(args)),
+        CliCommand::Languages(args) => block_on(languages::run(args)),
         CliCommand::Judicators(args) => block_on(judicators::run(args)),
         CliCommand::Stats(args) => block_on(stats::run(args)),
         CliCommand::Bench(args) => block_on(bench::run(args)),
+        CliCommand::Root(args) => root::run(args),
         CliCommand::Sandbox(args) => sandbox::run(args),
         CliCommand::Config(args) => config::run(args),
         CliCommand::Completions(args) => completions::run(args),

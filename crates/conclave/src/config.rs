@@ -10,6 +10,7 @@ mod file;
 mod keys;
 mod layers;
 mod resolved;
+mod roots;
 mod suggest;
 mod value;
 

@@ -127,6 +127,8 @@ mod tests {
             labels: Default::default(),
             group: None,
             retry_of: None,
+            language: None,
+            root: None,
             add_time: UnixTime(0),
             start_time: None,
             report_time: None,

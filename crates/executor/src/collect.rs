@@ -2,21 +2,22 @@
 //!
 //! All processes of the task have exited, but everything that they left is untrusted: links, pipes and devices with the names
 //! of results, files without an end, names that are no text, millions of entries. So every path is opened beneath the
-//! workspace without following links, only regular files are opened, and the walk is bounded.
+//! workspace without following links, only regular files are read, and the walk is bounded. What the executor may not open
+//! itself, its warden opens.
 
 mod beneath;
 mod find;
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use model::{FilesLeftOut, KeepPattern, KeptFile, LeftOutReason, WorkspacePath};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::stat::{SFlag, fstat};
+use sandbox::{OpenPurpose, WardenError};
+use thiserror::Error;
 
-use self::beneath::WorkspaceFolder;
+pub(crate) use self::beneath::WorkspaceFolder;
 use self::find::{FileFinder, MatchingFiles};
 use crate::attempt_control::AttemptRevoked;
 use crate::outgoing::{AddFileError, FileCopier, OutgoingFiles, OutgoingFolder};
@@ -44,6 +45,15 @@ pub(crate) struct FileCollector<'a> {
     pub(crate) progress: &'a dyn Fn() -> Result<(), AttemptRevoked>,
 }
 
+/// Why a slot stopped keeping the files of a task. What cannot be kept is no error: it is left out.
+#[derive(Debug, Error)]
+pub(crate) enum CollectError {
+    #[error(transparent)]
+    Revoked(#[from] AttemptRevoked),
+    #[error(transparent)]
+    Warden(#[from] WardenError),
+}
+
 /// The files of a task that were kept, and those that were not.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CollectedFiles {
@@ -64,7 +74,7 @@ struct LeftOutFiles {
 enum FileEnd {
     Kept(KeptFile),
     LeftOut(u64, LeftOutReason),
-    /// The executor may not open it, most likely because the task has removed the permission to read it.
+    /// The executor cannot open it: it has no descriptor left, or without a cell the task has removed the permission to read it.
     Unreadable,
     /// It does not exist any more.
     Vanished,
@@ -75,11 +85,11 @@ impl FileCollector<'_> {
     /// allow. What cannot be kept never fails the attempt.
     pub(crate) fn collect(
         &self,
-        folder: io::Result<File>,
+        folder: io::Result<WorkspaceFolder<'_>>,
         files: &mut OutgoingFiles,
-    ) -> Result<CollectedFiles, AttemptRevoked> {
-        let folder = match folder {
-            Ok(folder) => WorkspaceFolder::new(folder),
+    ) -> Result<CollectedFiles, CollectError> {
+        let mut folder = match folder {
+            Ok(folder) => folder,
             Err(error) => {
                 let mut left_out = LeftOutFiles::default();
                 if !is_workspace_gone(&error) {
@@ -93,7 +103,7 @@ impl FileCollector<'_> {
             }
         };
         let finder = FileFinder {
-            folder: &folder,
+            folder: &mut folder,
             patterns: self.patterns,
             limits: self.limits,
             progress: self.progress,
@@ -113,7 +123,7 @@ impl FileCollector<'_> {
                 continue;
             }
             let name = path.as_str().as_bytes().to_vec();
-            match self.keep(&folder, path, bytes_left, &mut copier, files)? {
+            match self.keep(&mut folder, path, bytes_left, &mut copier, files)? {
                 FileEnd::Kept(file) => {
                     bytes_left = bytes_left.saturating_sub(file.size);
                     list_bytes_left -= listed;
@@ -132,16 +142,14 @@ impl FileCollector<'_> {
 
     fn keep(
         &self,
-        folder: &WorkspaceFolder,
+        folder: &mut WorkspaceFolder<'_>,
         path: WorkspacePath,
         bytes_left: u64,
         copier: &mut FileCopier<'_>,
         files: &mut OutgoingFiles,
-    ) -> Result<FileEnd, AttemptRevoked> {
+    ) -> Result<FileEnd, CollectError> {
         let left_out = |size, why| Ok(FileEnd::LeftOut(size, why));
-        // Without `O_NONBLOCK`, opening a pipe would wait for a writer.
-        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = match folder.open(path.as_str().as_bytes(), flags) {
+        let file = match folder.open(path.as_str().as_bytes(), OpenPurpose::Content)? {
             Ok(file) => file,
             Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(FileEnd::Vanished),
             Err(Errno::ELOOP | Errno::ENXIO | Errno::EXDEV) => return left_out(0, LeftOutReason::NotRegular),
@@ -167,7 +175,7 @@ impl FileCollector<'_> {
                 blob: added.hash,
                 executable: status.st_mode & 0o100 != 0,
             })),
-            Err(AddFileError::Revoked(revoked)) => Err(revoked),
+            Err(AddFileError::Revoked(revoked)) => Err(revoked.into()),
             Err(AddFileError::Io(error)) => {
                 tracing::debug!(%path, %error, "could not keep a file");
                 left_out(size, LeftOutReason::NoSpace)

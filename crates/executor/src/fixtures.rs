@@ -37,6 +37,8 @@ pub(crate) fn spec(input: Content) -> TaskSpec {
         labels: Labels::default(),
         group: None,
         attempts: None,
+        language: None,
+        root: None,
         retry_of: None,
     }
 }

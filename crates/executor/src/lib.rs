@@ -14,6 +14,7 @@
 mod attempt_control;
 mod attempt_table;
 mod cache;
+mod cell_roots;
 mod collect;
 mod data_folder;
 mod error;
@@ -31,6 +32,7 @@ mod report;
 mod run;
 mod slot_pool;
 mod spool;
+mod tools;
 mod upload_queue;
 mod uploader;
 mod workspace;
@@ -50,7 +52,7 @@ pub use machine::{MachinePartitioning, MachineResources};
 pub use options::{ExecutorOptions, JudicatorLocation};
 pub use outcome::{limits_for_sandbox, outcome_from_sandbox};
 pub use run::default_environment;
-pub use slot_pool::WARDENS_PER_SLOT;
+pub use slot_pool::warden_count;
 
 /// The current time of Tokio's clock, which a test can pause and advance.
 pub(crate) fn now() -> Instant {

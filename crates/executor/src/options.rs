@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{Capacity, ExecutorName};
+use roots::RootStore;
 use sandbox::SandboxOptions;
 
 /// The settings of one executor: its data folder, slots, limits and timeouts, and how it starts wardens and cells.
@@ -40,6 +41,8 @@ pub struct ExecutorOptions {
     pub version: String,
     /// How cells are created. `None`: tasks run without isolation and are trusted.
     pub cells: Option<SandboxOptions>,
+    /// The named root file systems in which tasks may run, if they run in cells.
+    pub roots: RootStore,
     /// The command line that starts a warden; it has to call `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
 }

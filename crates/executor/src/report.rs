@@ -36,6 +36,7 @@ use self::stop_phase::{GOODBYE_TIMEOUT, StopPhase};
 use crate::attempt_control::{AttemptControl, PauseDetector};
 use crate::attempt_table::AttemptTable;
 use crate::cache::BlobCache;
+use crate::cell_roots::CellRoots;
 use crate::collect::KeepLimits;
 use crate::data_folder::{ExecutorDataFolder, SessionFile, folder_error};
 use crate::fetch::BlobFetcher;
@@ -44,6 +45,7 @@ use crate::outgoing::OutgoingFolder;
 use crate::run::shell_in_root;
 use crate::slot_pool::{AttemptEndCause, SlotEvent, SlotPool, SlotPoolSetup};
 use crate::spool::Spool;
+use crate::tools::{ReportedTools, ToolFinder};
 use crate::uploader::UploaderTask;
 use crate::{ExecutorError, ExecutorOptions, JudicatorLocation, now, workspace};
 
@@ -81,6 +83,7 @@ pub(crate) struct ReportLoop {
     /// Whether the loop has reacted to the wardens' deadline, which has passed.
     handled_deadline: bool,
     stopping: Option<StopPhase>,
+    tools: ReportedTools,
 }
 
 /// The executor's files on disk that outlive a process, opened.
@@ -151,6 +154,7 @@ impl ReportLoop {
                 entries: MAX_KEEP_ENTRIES,
             },
             shell: shell_in_root(options.root()),
+            roots: CellRoots::new(options.roots.clone(), options.cells.clone(), isolation.clone()),
             reserve: options.reserve,
             launcher: WardenLauncher {
                 isolation,
@@ -187,6 +191,7 @@ impl ReportLoop {
             warden_deadline: now(),
             handled_deadline: false,
             stopping: None,
+            tools: ReportedTools::default(),
             options,
             data_folder,
             calls,
@@ -218,6 +223,11 @@ impl ReportLoop {
             self.slot_pool.clone(),
             &self.slot_pool.spool.supervisor,
         );
+        let tool_finder = ToolFinder::start(self.calls.clone(), self.slot_pool.clone(), self.hint.clone());
+        self.tools = ReportedTools::new(tool_finder.found());
+        // Otherwise a task that names a language could be refused just after the start.
+        stop.run_until_cancelled(tool_finder.wait_for_first_result())
+            .await;
         let ended = loop {
             tokio::select! {
                 () = self.wait_until_due(&stop) => {}
@@ -245,6 +255,7 @@ impl ReportLoop {
             }
         };
         drop((hint_watch, uploader));
+        tool_finder.stop().await;
         output_server.stop().await;
         self.revoke_all();
         self.slot_pool.close();
@@ -315,6 +326,7 @@ impl ReportLoop {
                     // No backoff: these say nothing about whether the next attempt will run.
                     AttemptEndCause::KilledForMemory
                     | AttemptEndCause::BlobLost
+                    | AttemptEndCause::UnusableRoot
                     | AttemptEndCause::NoResult => {}
                 }
             }

@@ -18,7 +18,7 @@ use sandbox::{
 };
 
 use crate::attempt_control::{AttemptControl, AttemptRevoked};
-use crate::collect::{CollectedFiles, FileCollector};
+use crate::collect::{CollectError, CollectedFiles, FileCollector};
 use crate::outcome::{StepOutcome, keep_long_output, limits_for_sandbox};
 use crate::outgoing::OutgoingFiles;
 use crate::slot_pool::{PreparedAttempt, SlotEvent, SlotPool};
@@ -30,6 +30,8 @@ pub(crate) enum RunFailure {
     ExecutorFailure(String),
     /// Like `ExecutorFailure`, and the warden cannot be used again.
     WardenLost(String),
+    /// No warden can start in the root that the task names; tasks in other roots can run.
+    UnusableRoot(String),
     /// The attempt was revoked.
     Revoked,
 }
@@ -37,6 +39,8 @@ pub(crate) enum RunFailure {
 /// The compile or execute step of a task, with all that a slot passes to the warden to run it.
 struct StepRun<'a> {
     name: StepName,
+    /// The shell for a command that is given as text.
+    shell: &'static str,
     command: &'a StepCommand,
     args: &'a [String],
     env: &'a BTreeMap<String, String>,
@@ -65,10 +69,16 @@ pub(crate) fn run(
     slot_pool: &SlotPool,
     warden: &mut Warden,
     workspace: &mut Workspace,
+    shell: &'static str,
     prepared: &PreparedAttempt,
 ) -> Result<RunResult, RunFailure> {
     if prepared.control.is_revoked() {
         return Err(RunFailure::Revoked);
+    }
+    let progress = || prepared.control.on_operation("clear the workspace");
+    // Before the event: if this process is killed after it, the next one reports the attempt as lost.
+    if let Err(error) = workspace.record_attempt(&prepared.attempt_id, prepared.control.form, &progress) {
+        return Err(RunFailure::ExecutorFailure(error.to_string()));
     }
     // Before the files are written: that can take long, and the slot is busy meanwhile.
     let first = prepared
@@ -87,9 +97,9 @@ pub(crate) fn run(
         cache: &slot_pool.cache,
         progress: &|| prepared.control.start_operation("lay out the files"),
     };
-    let laid_out = workspace.lay_out(warden, &prepared.attempt_id, &prepared.spec, &source);
+    let laid_out = workspace.lay_out(warden, &prepared.spec, &source);
     let result = match laid_out {
-        Ok(()) => run_steps(slot_pool, warden, workspace, prepared),
+        Ok(()) => run_steps(slot_pool, warden, workspace, shell, prepared),
         Err(WorkspaceError::Warden(error)) => Err(on_warden_error(slot_pool, prepared, workspace, error)),
         Err(WorkspaceError::Revoked(AttemptRevoked)) => Err(RunFailure::Revoked),
         Err(error @ WorkspaceError::Failed { .. }) => Err(RunFailure::ExecutorFailure(error.to_string())),
@@ -101,7 +111,6 @@ pub(crate) fn run(
             })
         }
     };
-    let progress = || prepared.control.on_operation("clear the workspace");
     progress();
     workspace.clear(&prepared.spec, &progress);
     result
@@ -111,6 +120,7 @@ fn run_steps(
     slot_pool: &SlotPool,
     warden: &mut Warden,
     workspace: &Workspace,
+    shell: &'static str,
     prepared: &PreparedAttempt,
 ) -> Result<RunResult, RunFailure> {
     let mut result = TaskResult::default();
@@ -118,6 +128,7 @@ fn run_steps(
     if let Some(compile) = &prepared.spec.compile {
         let step = StepRun {
             name: StepName::Compile,
+            shell,
             command: &compile.command,
             args: &[],
             env: &compile.env,
@@ -141,6 +152,7 @@ fn run_steps(
     let execute = &prepared.spec.execute;
     let step = StepRun {
         name: StepName::Execute,
+        shell,
         command: &execute.command,
         args: &execute.args,
         env: &execute.env,
@@ -187,7 +199,7 @@ fn keep_outcome(
 /// then.
 fn keep_files(
     slot_pool: &SlotPool,
-    warden: &Warden,
+    warden: &mut Warden,
     workspace: &Workspace,
     prepared: &PreparedAttempt,
     files: &mut OutgoingFiles,
@@ -199,7 +211,10 @@ fn keep_files(
         progress: &|| prepared.control.start_operation("keep the files"),
     };
     let collected = collector.collect(workspace.open_directory(warden), files);
-    collected.map_err(|AttemptRevoked| RunFailure::Revoked)
+    collected.map_err(|error| match error {
+        CollectError::Revoked(AttemptRevoked) => RunFailure::Revoked,
+        CollectError::Warden(error) => on_warden_error(slot_pool, prepared, workspace, error),
+    })
 }
 
 /// The result of a task whose first step failed, so that no other step runs.
@@ -223,7 +238,7 @@ fn run_step(
     step: StepRun<'_>,
 ) -> Result<StepOutcome, RunFailure> {
     let spec = CommandSpec {
-        argv: argv(slot_pool.shell, step.command, step.args),
+        argv: argv(step.shell, step.command, step.args),
         env: environment(slot_pool, prepared, workspace, step.env),
         directory: workspace.directory(),
         input: step.input,

@@ -4,6 +4,7 @@
 
 mod kill;
 mod waiting;
+mod warden_sets;
 mod wardens;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use error_causes::with_causes;
 use model::{AttemptEnd, AttemptId, BlobHash, CompletedAttempt, TaskSpec, TaskStatus, retry_delay};
 use sandbox::{CommandIsolation, EnforcementError, Warden, WardenControl, WardenLauncher};
 use supervise::{Component, Supervisor};
@@ -20,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::attempt_control::AttemptControl;
 use crate::cache::{BlobCache, BlobPins};
+use crate::cell_roots::{CellRoots, HeldRoot};
 use crate::collect::KeepLimits;
 use crate::live_output::LiveOutputs;
 use crate::memory_reserve::MemoryReserve;
@@ -27,15 +30,24 @@ use crate::outgoing::{OutgoingFiles, OutgoingFolder};
 use crate::queue::AttemptQueue;
 use crate::run::{RunFailure, RunResult, run};
 use crate::spool::Spool;
+use crate::tools::LanguageProbe;
 use crate::uploader::Uploads;
 use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
+use waiting::SlotWork;
+use warden_sets::{ROOTS_PER_SLOT, SlotWardens};
 use wardens::on_not_ready;
 
 /// The first operation of each attempt, as it appears in the reason for a stuck slot.
 const READY: &str = "make a warden ready";
 /// How many wardens a slot has if tasks run in cells; they alternate.
-pub const WARDENS_PER_SLOT: u32 = 2;
+const WARDENS_PER_SLOT: u32 = 2;
+
+/// How many wardens an executor with this many slots has at most, if tasks run in cells. Each has a user id of its own.
+pub fn warden_count(slots: u32) -> u32 {
+    // One more looks for languages.
+    WARDENS_PER_SLOT * ROOTS_PER_SLOT as u32 * slots + 1
+}
 
 /// An attempt that is ready to run in a slot of the executor: all of its blobs are in the cache.
 pub(crate) struct PreparedAttempt {
@@ -75,6 +87,8 @@ pub(crate) enum AttemptEndCause {
     KilledForMemory,
     /// The store has lost a blob that the task needs.
     BlobLost,
+    /// The root that the task names was removed, or cells cannot use it.
+    UnusableRoot,
     /// The attempt was revoked or given back.
     NoResult,
 }
@@ -90,8 +104,9 @@ pub(crate) struct SlotPool {
     pub(crate) process_marker: (std::ffi::OsString, std::ffi::OsString),
     pub(crate) keep_output: u64,
     pub(crate) keep_limits: KeepLimits,
-    /// The shell for commands that are given as text.
-    pub(crate) shell: &'static str,
+    /// The shell of the default root, for commands that are given as text.
+    shell: &'static str,
+    pub(crate) roots: CellRoots,
     pub(crate) events: mpsc::UnboundedSender<(Instant, SlotEvent)>,
     pub(crate) reserve: MemoryReserve,
     pub(crate) live_outputs: LiveOutputs,
@@ -109,12 +124,15 @@ struct WardenSlot {
     number: usize,
     warden: Option<Warden>,
     workspace: Workspace,
+    isolation: CommandIsolation,
 }
 
 /// The locked part of a [`SlotPool`]: the attempts that wait for a slot, and whether the pool is closed.
 struct QueueState {
     queue: AttemptQueue<PreparedAttempt>,
     closed: bool,
+    /// How often roots were added, replaced or removed.
+    root_changes: u64,
 }
 
 /// The control handles of all wardens in a [`SlotPool`], and the deadline that was last sent to them.
@@ -134,6 +152,7 @@ pub(crate) struct SlotPoolSetup {
     pub(crate) keep_output: u64,
     pub(crate) keep_limits: KeepLimits,
     pub(crate) shell: &'static str,
+    pub(crate) roots: CellRoots,
     /// Bytes of memory that must stay available to other processes.
     pub(crate) reserve: u64,
     pub(crate) launcher: WardenLauncher,
@@ -154,6 +173,7 @@ impl SlotPool {
             keep_output,
             keep_limits,
             shell,
+            roots,
             reserve,
             launcher,
         } = setup;
@@ -173,6 +193,7 @@ impl SlotPool {
             keep_output,
             keep_limits,
             shell,
+            roots,
             events,
             reserve: MemoryReserve::new(reserve),
             live_outputs: LiveOutputs::default(),
@@ -180,6 +201,7 @@ impl SlotPool {
             queue_state: Mutex::new(QueueState {
                 queue: AttemptQueue::new(slots as usize),
                 closed: false,
+                root_changes: 0,
             }),
             ready: Condvar::new(),
             closing: Condvar::new(),
@@ -188,6 +210,21 @@ impl SlotPool {
                 deadline: None,
             }),
         })
+    }
+
+    /// The probe for languages in a root, or in the default root. Its warden has the number after those of the slots.
+    pub(crate) fn language_probe(&self, root: Option<HeldRoot>) -> LanguageProbe {
+        let number = warden_count(self.slots) - 1;
+        let in_root = root.as_ref().map(|held| (&held.isolation, held.shell));
+        let (isolation, shell) = in_root.unwrap_or((&self.launcher.isolation, self.shell));
+        LanguageProbe {
+            launcher: WardenLauncher {
+                isolation: isolation.for_warden(number),
+                ..self.launcher.clone()
+            },
+            shell,
+            _root: root,
+        }
     }
 
     /// How many bytes of each output stream a step with this limit keeps. If a task asks for more than the operator keeps of
@@ -213,7 +250,7 @@ impl SlotPool {
     ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
         let wardens_per_slot = self.wardens_per_slot();
         let total = self.slots as usize * wardens_per_slot;
-        self.wardens().controls.resize(total, None);
+        self.wardens().controls.resize(total * ROOTS_PER_SLOT, None);
         let warden_slots = (0..total)
             .map(|number| self.start_warden_slot(number))
             .collect::<Result<VecDeque<_>, _>>()?;
@@ -225,7 +262,7 @@ impl SlotPool {
             let alive = alive.clone();
             let thread = supervisor
                 .thread(Component::Slot, format!("slot-{slot}"), move || {
-                    slot_pool.run_slot(warden_slots);
+                    slot_pool.run_slot(SlotWardens::new(slot as usize, warden_slots, slot_pool.shell));
                     drop(alive);
                 })
                 .map_err(ExecutorError::Thread)?;
@@ -251,32 +288,63 @@ impl SlotPool {
     }
 
     fn start_warden_slot(&self, number: usize) -> Result<WardenSlot, EnforcementError> {
-        let isolation = self.launcher.isolation.for_warden(number as u32);
-        Ok(WardenSlot {
-            number,
-            warden: Some(self.start_warden(number)?),
-            workspace: Workspace::new(&self.work, number, &isolation),
-        })
+        let mut warden_slot = self.new_warden_slot(number, &self.launcher.isolation);
+        warden_slot.warden = Some(self.start_warden(number, &warden_slot.isolation)?);
+        Ok(warden_slot)
     }
 
-    fn run_slot(&self, mut warden_slots: VecDeque<WardenSlot>) {
-        while let Some(prepared) = self.next_attempt() {
+    /// A warden that starts when it is needed. `isolation` is that of all wardens in its root.
+    fn new_warden_slot(&self, number: usize, isolation: &CommandIsolation) -> WardenSlot {
+        let isolation = isolation.for_warden(number as u32);
+        WardenSlot {
+            number,
+            warden: None,
+            workspace: Workspace::new(&self.work, number, &isolation),
+            isolation,
+        }
+    }
+
+    fn run_slot(&self, mut slot_wardens: SlotWardens) {
+        let mut root_changes = 0;
+        while let Some(work) = self.next_work(&mut root_changes) {
+            let prepared = match work {
+                SlotWork::Attempt(prepared) => *prepared,
+                SlotWork::RootsChanged => {
+                    slot_wardens.forget_replaced(self);
+                    continue;
+                }
+            };
             prepared.control.on_operation(READY);
-            let (mut warden_slot, mut warden) = match self.take_ready_warden(&mut warden_slots, &prepared) {
-                Ok(ready) => ready,
+            let root = prepared.spec.root.clone();
+            let set = match slot_wardens.in_root(self, root.as_ref()) {
+                Ok(set) => set,
                 Err(error) => {
+                    self.end_unstarted(prepared, with_causes(&error));
+                    continue;
+                }
+            };
+            let (mut warden_slot, mut warden) = match self.take_ready_warden(&mut set.wardens, &prepared) {
+                Ok(ready) => ready,
+                Err(error) if set.is_in_default_root() => {
                     self.put_back(prepared);
-                    match self.wait_for_warden_start(&mut warden_slots, &error) {
+                    match self.wait_for_warden_start(&mut set.wardens, &error) {
                         Some(()) => continue,
                         None => return,
                     }
+                }
+                // The slot can still run tasks in other roots.
+                Err(error) => {
+                    self.end_unstarted(prepared, with_causes(&error));
+                    root.iter().for_each(|root| slot_wardens.forget(root));
+                    continue;
                 }
             };
             let AttemptId { task, attempt, .. } = prepared.attempt_id;
             tracing::debug!(%task, %attempt, slot = warden_slot.number, "attempt started");
             let started = Instant::now();
             self.reserve.on_started(prepared.attempt_id, &prepared.control);
-            let attempt = AssertUnwindSafe(|| run(self, &mut warden, &mut warden_slot.workspace, &prepared));
+            let workspace = &mut warden_slot.workspace;
+            let attempt = AssertUnwindSafe(|| run(self, &mut warden, workspace, set.shell, &prepared));
             // Without this a panic would end the slot's thread, and the attempt would never end.
             let end = catch_unwind(attempt).unwrap_or_else(|_| {
                 Err(RunFailure::WardenLost(
@@ -296,13 +364,7 @@ impl SlotPool {
                 warden_slot.warden = Some(warden);
             }
             self.reserve.on_ended(&prepared.attempt_id);
-            let cause = self.on_attempt_end(&prepared, end, started.elapsed());
-            let attempt_id = prepared.attempt_id;
-            prepared.control.on_ended();
-            drop(prepared);
-            // Before the event: the attempt that the report loop takes for this slot must find the slot free.
-            self.lock_queue().queue.on_slot_free();
-            self.send_event(SlotEvent::AttemptEnded(attempt_id, cause));
+            self.end_attempt(prepared, end, started.elapsed());
             // The warden prepares its next cell after the event, so that the report of the result does not wait for it.
             let renewed = warden_slot
                 .warden
@@ -312,9 +374,24 @@ impl SlotPool {
                 on_not_ready(&error);
                 warden_slot.warden = None;
             }
-            warden_slots.push_back(warden_slot);
+            set.wardens.push_back(warden_slot);
             self.cache.evict_in_background();
         }
+    }
+
+    /// Ends an attempt whose root this executor cannot use.
+    fn end_unstarted(&self, prepared: PreparedAttempt, why: String) {
+        self.end_attempt(prepared, Err(RunFailure::UnusableRoot(why)), Duration::ZERO);
+    }
+
+    fn end_attempt(&self, prepared: PreparedAttempt, end: Result<RunResult, RunFailure>, took: Duration) {
+        let cause = self.on_attempt_end(&prepared, end, took);
+        let attempt_id = prepared.attempt_id;
+        prepared.control.on_ended();
+        drop(prepared);
+        // Before the event: the attempt that the report loop takes for this slot must find the slot free.
+        self.lock_queue().queue.on_slot_free();
+        self.send_event(SlotEvent::AttemptEnded(attempt_id, cause));
     }
 
     /// Puts the end of an attempt into the spool, if it has one to report.
@@ -329,6 +406,7 @@ impl SlotPool {
             return AttemptEndCause::NoResult;
         }
         let platform_failure = prepared.control.platform_failure();
+        let is_root_unusable = matches!(end, Err(RunFailure::UnusableRoot(_)));
         let mut outgoing_files = None;
         let end = match (end, platform_failure.clone(), prepared.control.stuck_reason()) {
             (Ok(RunResult { result, files }), ..) => {
@@ -343,19 +421,28 @@ impl SlotPool {
                 tracing::debug!(%task, %attempt, ?took, "attempt was revoked");
                 return AttemptEndCause::NoResult;
             }
-            (Err(RunFailure::ExecutorFailure(why) | RunFailure::WardenLost(why)), None, None) => {
-                AttemptEnd::PlatformFailure(why)
-            }
             (Err(RunFailure::Revoked), None, Some(stuck)) => AttemptEnd::Broken(stuck),
-            (Err(RunFailure::ExecutorFailure(why) | RunFailure::WardenLost(why)), None, Some(stuck)) => {
-                AttemptEnd::Broken(format!("{stuck}: {why}"))
-            }
+            (
+                Err(
+                    RunFailure::ExecutorFailure(why)
+                    | RunFailure::WardenLost(why)
+                    | RunFailure::UnusableRoot(why),
+                ),
+                None,
+                stuck,
+            ) => match stuck {
+                None => AttemptEnd::PlatformFailure(why),
+                Some(stuck) => AttemptEnd::Broken(format!("{stuck}: {why}")),
+            },
         };
         let (attempt_id, pause) = (prepared.attempt_id, retry_delay(&end, prepared.platform_losses));
         let cause = match (&end, platform_failure) {
             (AttemptEnd::Result(_), _) => AttemptEndCause::Result,
             (AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_), Some(_)) => {
                 AttemptEndCause::KilledForMemory
+            }
+            (AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_), None) if is_root_unusable => {
+                AttemptEndCause::UnusableRoot
             }
             (AttemptEnd::Broken(_) | AttemptEnd::PlatformFailure(_), None) => {
                 AttemptEndCause::ExecutorFailure

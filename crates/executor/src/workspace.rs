@@ -31,6 +31,7 @@ use self::on_disk::DiskWorkspace;
 pub(crate) use self::remove::clear;
 use crate::attempt_control::AttemptRevoked;
 use crate::cache::BlobCache;
+use crate::collect::WorkspaceFolder;
 
 /// Why the executor could not write the files of a task into a workspace.
 #[derive(Debug, Error)]
@@ -77,17 +78,29 @@ impl Workspace {
         }
     }
 
+    /// Records the attempt that starts here, so that the next process knows what was running if this one is killed.
+    pub(crate) fn record_attempt(
+        &mut self,
+        attempt_id: &AttemptId,
+        form: TaskForm,
+        progress: &dyn Fn(),
+    ) -> Result<(), WorkspaceError> {
+        match self {
+            Workspace::OnDisk(workspace) => workspace.record_attempt(attempt_id, form, progress),
+            Workspace::InCell(workspace) => workspace.record_attempt(attempt_id, form),
+        }
+    }
+
     /// Writes the files of the task.
     pub(crate) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        attempt_id: &AttemptId,
         spec: &TaskSpec,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         match self {
-            Workspace::OnDisk(workspace) => workspace.lay_out(attempt_id, spec, source),
-            Workspace::InCell(workspace) => workspace.lay_out(warden, attempt_id, spec, source),
+            Workspace::OnDisk(workspace) => workspace.lay_out(spec, source),
+            Workspace::InCell(workspace) => workspace.lay_out(warden, spec, source),
         }
     }
 
@@ -114,17 +127,16 @@ impl Workspace {
     }
 
     /// Opens the working directory of the commands, to read what they left there.
-    pub(crate) fn open_directory(&self, warden: &Warden) -> io::Result<File> {
-        let directory = match self {
-            Workspace::OnDisk(workspace) => workspace.directory(),
-            Workspace::InCell(_) => in_cell::directory(warden)?,
-        };
-        // With `O_PATH`, a folder without permissions can be opened, and the error is that of its first entry.
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-        OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits())
-            .open(directory)
+    pub(crate) fn open_directory<'a>(&self, warden: &'a mut Warden) -> io::Result<WorkspaceFolder<'a>> {
+        match self {
+            Workspace::OnDisk(workspace) => {
+                open_workspace(&workspace.directory()).map(WorkspaceFolder::on_disk)
+            }
+            Workspace::InCell(_) => {
+                let folder = open_workspace(&in_cell::directory(warden)?)?;
+                Ok(WorkspaceFolder::in_cell(folder, warden))
+            }
+        }
     }
 
     pub(crate) fn temporary(&self) -> PathBuf {
@@ -141,6 +153,15 @@ impl Workspace {
             Workspace::InCell(_) => Path::new(sandbox::WORKSPACE).join(INPUT),
         }
     }
+}
+
+fn open_workspace(directory: &Path) -> io::Result<File> {
+    // With `O_PATH`, a folder without permissions can be opened, and the error is that of its first entry.
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(directory)
 }
 
 const BOX: &str = "box";
@@ -176,7 +197,6 @@ fn make_folders(directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Records the attempt, so that the next process knows what was running if this one is killed.
 fn write_attempt(file: &File, attempt_id: &AttemptId, form: TaskForm) -> io::Result<()> {
     let AttemptId {
         task,
@@ -302,13 +322,13 @@ mod tests {
             attempt: AttemptNumber(attempt),
         };
         let mut workspace = DiskWorkspace::new(work.path().join("7"));
-        workspace.create_folders(&|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), []);
         let (first, second) = (attempt_id(4_000_000_000), attempt_id(2));
         let (old, new) = (TaskForm::UNRECORDED, TaskForm(4_000_000_000));
-        workspace.write_attempt(&first, new).unwrap();
+        workspace.record_attempt(&first, new, &|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [(first, new)]);
-        workspace.write_attempt(&second, TaskForm::CURRENT).unwrap();
+        let second_form = TaskForm::CURRENT;
+        workspace.record_attempt(&second, second_form, &|| ()).unwrap();
         assert_eq!(last_attempts(work.path()).unwrap(), [(second, TaskForm::CURRENT)]);
         let AttemptId { task, session, .. } = first;
         let of_earlier_version = format!("{task} {session} {:>10}\n", first.attempt);

@@ -10,8 +10,8 @@ use futures::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, OutputEvent, Page, Report, ReportAnswer, SessionId, Stats,
-    StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, UnixTime, UserName,
+    GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
+    Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, UnixTime, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -204,6 +204,9 @@ impl Calls for FakeCalls {
         unavailable()
     }
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
+        unavailable()
+    }
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
         unavailable()
     }
     async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {

@@ -21,6 +21,7 @@ mod gateway;
 mod groups;
 mod health;
 mod http_metrics;
+mod languages;
 mod min_rate;
 mod min_rate_body;
 mod min_rate_stream;

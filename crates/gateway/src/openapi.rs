@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
 use crate::body::JSON;
 use crate::gateway::Gateway;
-use crate::{GatewayOptions, MetricsAccess, blobs, groups, health, nodes, tasks};
+use crate::{GatewayOptions, MetricsAccess, blobs, groups, health, languages, nodes, tasks};
 use errors::ErrorModifier;
 use example::ExampleModifier;
 use forms::FormModifier;
@@ -33,7 +33,7 @@ use forms::FormModifier;
         tasks::output, tasks::events, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
-        nodes::executors, nodes::judicators, nodes::stats,
+        nodes::executors, nodes::judicators, nodes::stats, languages::list, languages::roots,
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
@@ -43,7 +43,8 @@ use forms::FormModifier;
         api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
         api::schema::ProcessCount, api::schema::OpenFileCount,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
-        api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::Sha256,
+        api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::LanguageName,
+        api::schema::RootName, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
         api::schema::Content, api::schema::File, api::schema::Files,
@@ -267,7 +268,7 @@ mod tests {
     fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 20, "{:?}", paths.keys());
+        assert_eq!(paths.len(), 22, "{:?}", paths.keys());
         for (path, operations) in paths {
             for (method, operation) in operations.as_object().unwrap() {
                 assert!(operation["summary"].is_string(), "{method} {path}");

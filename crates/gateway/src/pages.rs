@@ -4,6 +4,7 @@ mod docs;
 mod format;
 mod groups;
 mod kept_files;
+mod languages;
 mod layout;
 mod list;
 mod problem;
@@ -11,6 +12,7 @@ mod task;
 
 pub(crate) use docs::docs;
 pub(crate) use groups::{group, groups};
+pub(crate) use languages::languages;
 pub(crate) use list::list;
 pub(crate) use problem::{method_not_allowed, route_not_found, show_problem};
 pub(crate) use task::{cancel, task};

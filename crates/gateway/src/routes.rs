@@ -10,8 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    MetricsAccess, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics, nodes,
-    openapi, pages, request_error, request_limits, tasks,
+    MetricsAccess, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics, languages,
+    nodes, openapi, pages, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -38,6 +38,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         )
         .route("/api/v1/executors", get(nodes::executors))
         .route("/api/v1/judicators", get(nodes::judicators))
+        .route("/api/v1/languages", get(languages::list))
+        .route("/api/v1/roots", get(languages::roots))
         .route("/api/v1/stats", get(nodes::stats));
 
     let pages = Router::new()
@@ -45,7 +47,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/cancel", post(pages::cancel))
         .route("/groups", get(pages::groups))
-        .route("/groups/{group}", get(pages::group));
+        .route("/groups/{group}", get(pages::group))
+        .route("/languages", get(pages::languages));
 
     // The last layer runs first: origin of the request, authentication, request limits.
     let guard = |routes: Router<Arc<Gateway>>| {

@@ -22,8 +22,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task, TaskId,
-    TaskQuery,
+    GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
+    TaskId, TaskQuery,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -120,6 +120,10 @@ impl Calls for Judicator {
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         self.on_judicators().await
+    }
+
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
+        Ok(self.options.languages.rows().to_vec())
     }
 
     async fn put_blob(

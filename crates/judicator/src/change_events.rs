@@ -31,7 +31,7 @@ impl Judicator {
 
     fn on_change(&self, change: ChangeEvent) {
         match change {
-            ChangeEvent::TasksQueued(tasks) => self.hints.on_tasks_queued(tasks),
+            ChangeEvent::TasksQueued { requires, count } => self.hints.on_tasks_queued(&requires, count),
             ChangeEvent::AttemptRevoked(executor) => self.hints.on_attempt_revoked(&executor),
             ChangeEvent::EventsLost => {
                 self.hints.on_events_lost();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
-use model::{ExecutorName, SessionId};
+use model::{ExecutorName, ExecutorState, ExecutorTools, Report, SessionId, ToolRequirement};
 use rpc::HintStream;
 use tokio::sync::Notify;
 
@@ -24,9 +24,19 @@ struct WatchingExecutor {
     vacant: usize,
     /// It got a hint since its last report, so a report is on its way.
     hinted: bool,
+    /// The languages and roots that the executor has reported in a session. `None` while they are not known here.
+    tools: Option<(SessionId, Arc<ExecutorTools>)>,
     /// Never empty. More than one for a moment when the executor reconnects, or when another executor uses the same
     /// name; the other must not take the hints away.
     subscriptions: Vec<HintSubscription>,
+}
+
+/// Whether an executor that watches for hints has the tools for a task, as far as this judicator knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToolsMatch {
+    Known,
+    /// The executor has not reported its tools to this judicator since it began to watch.
+    Unknown,
 }
 
 /// An open stream on which this judicator sends an executor hints that there is work.
@@ -39,10 +49,37 @@ struct HintSubscription {
 impl HintBroker {
     /// Called before the report claims tasks, so that a task added meanwhile still produces a hint. An executor that does
     /// not watch yet gets a hint when it begins to.
-    pub(crate) fn on_report(&self, executor: &ExecutorName, vacant: u32) {
-        if let Some(watching) = self.lock().get_mut(executor) {
-            watching.vacant = vacant as usize;
+    pub(crate) fn on_report(&self, report: &Report) {
+        if let Some(watching) = self.lock().get_mut(&report.executor) {
+            watching.vacant = report.vacant as usize;
             watching.hinted = false;
+            if report.executor_info.tools.is_some() {
+                // Until the store has accepted them, the executor may have these or the earlier ones.
+                watching.tools = None;
+            }
+        }
+    }
+
+    /// Called after the store has accepted a report with these tools.
+    pub(crate) fn on_tools_reported(
+        &self,
+        executor: &ExecutorName,
+        session: SessionId,
+        tools: Arc<ExecutorTools>,
+    ) {
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.tools = Some((session, tools));
+        }
+    }
+
+    /// Takes over what the store knows of executors that reported their tools to another judicator, or before they began to
+    /// watch.
+    pub(crate) fn on_executors_listed(&self, listed: &[ExecutorState]) {
+        let mut executors = self.lock();
+        for executor in listed {
+            if let Some(watching) = executors.get_mut(&executor.name) {
+                watching.tools = Some((executor.session, executor.tools.clone()));
+            }
         }
     }
 
@@ -53,21 +90,26 @@ impl HintBroker {
         }
     }
 
-    /// This many tasks joined the queue.
-    pub(crate) fn on_tasks_queued(&self, mut tasks: usize) {
+    /// This many tasks with the requirement joined the queue.
+    pub(crate) fn on_tasks_queued(&self, requires: &ToolRequirement, mut tasks: usize) {
         let mut executors = self.lock();
         let mut candidates: Vec<_> = executors
             .values_mut()
             .filter(|watching| watching.vacant > 0 && !watching.hinted)
+            .filter_map(|watching| Some((watching.tools_for(requires)?, watching)))
             .collect();
         // Executors with the most free slots first: this spreads the work and needs few hints.
-        candidates.sort_unstable_by_key(|watching| std::cmp::Reverse(watching.vacant));
-        for watching in candidates {
-            if tasks == 0 {
-                break;
+        candidates.sort_unstable_by_key(|(_, watching)| std::cmp::Reverse(watching.vacant));
+        for (tools, watching) in candidates {
+            match tools {
+                ToolsMatch::Known if tasks > 0 => {
+                    watching.wake();
+                    tasks = tasks.saturating_sub(watching.vacant);
+                }
+                ToolsMatch::Known => {}
+                // It may lack the tools, so it gets a hint beside the executors that are known to have them.
+                ToolsMatch::Unknown => watching.wake(),
             }
-            watching.wake();
-            tasks = tasks.saturating_sub(watching.vacant);
         }
     }
 
@@ -121,6 +163,23 @@ impl HintBroker {
 }
 
 impl WatchingExecutor {
+    /// `None` if the executor cannot take tasks with this requirement.
+    fn tools_for(&self, requires: &ToolRequirement) -> Option<ToolsMatch> {
+        if requires.is_none() {
+            return Some(ToolsMatch::Known);
+        }
+        let is_current = |session: &SessionId| {
+            let mut subscriptions = self.subscriptions.iter();
+            subscriptions.any(|subscription| subscription.session == *session)
+        };
+        match &self.tools {
+            Some((session, tools)) if is_current(session) => {
+                tools.satisfy(requires).then_some(ToolsMatch::Known)
+            }
+            _ => Some(ToolsMatch::Unknown),
+        }
+    }
+
     fn wake(&mut self) {
         for subscription in &self.subscriptions {
             tracing::trace!(session = %subscription.session, "sending a hint");
@@ -154,12 +213,56 @@ impl Drop for SubscriptionGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::FutureExt;
+    use model::{ExecutorInfo, LanguageName, OfferedLanguage, ReportIntent, ReportSeq, TaskForm};
 
     use super::*;
 
     fn name(text: &str) -> ExecutorName {
         ExecutorName::new(text).unwrap()
+    }
+
+    fn report(hints: &HintBroker, executor: &str, vacant: u32) {
+        hints.on_report(&report_of(executor, vacant, None));
+    }
+
+    fn report_of(executor: &str, vacant: u32, tools: Option<Arc<ExecutorTools>>) -> Report {
+        Report {
+            executor: name(executor),
+            session: SessionId(uuid::Uuid::from_u128(1)),
+            seq: ReportSeq(1),
+            acked: ReportSeq(0),
+            succeeds: None,
+            complete: vec![],
+            executing: vec![],
+            vacant,
+            executor_info: ExecutorInfo {
+                slots: 4,
+                host: "h".into(),
+                version: "1".into(),
+                self_kill: Duration::from_secs(1),
+                capacity: None,
+                newest_form: TaskForm::NEWEST,
+                tools,
+            },
+            intent: ReportIntent::Stay,
+        }
+    }
+
+    fn queue(hints: &HintBroker, key: &str, tasks: usize) {
+        hints.on_tasks_queued(&key.parse().unwrap(), tasks);
+    }
+
+    fn tools(languages: &[&str]) -> Arc<ExecutorTools> {
+        let offered = |name: &&str| OfferedLanguage {
+            root: None,
+            name: LanguageName::new(*name).unwrap(),
+            version: None,
+        };
+        let languages = languages.iter().map(offered).collect();
+        Arc::new(ExecutorTools::new(languages, vec![]))
     }
 
     fn has_hint(stream: &mut HintStream) -> bool {
@@ -174,7 +277,7 @@ mod tests {
             .map(|(executor, vacant)| {
                 let mut stream = hints.watch(name(executor), SessionId(uuid::Uuid::now_v7()));
                 assert!(has_hint(&mut stream), "a new stream begins with a hint");
-                hints.on_report(&name(executor), vacant);
+                report(&hints, executor, vacant);
                 stream
             })
             .collect();
@@ -182,14 +285,14 @@ mod tests {
             let found: Vec<_> = streams.iter_mut().map(has_hint).collect();
             assert_eq!(found, expected);
         };
-        hints.on_tasks_queued(3);
+        queue(&hints, "/", 3);
         check([true, false, false]);
-        hints.on_tasks_queued(1); // `a` has a hint already
+        queue(&hints, "/", 1); // `a` has a hint already
         check([false, true, false]);
-        hints.on_report(&name("a"), 4);
+        report(&hints, "a", 4);
         hints.on_assigned(&name("a"), 4);
-        hints.on_report(&name("b"), 2);
-        hints.on_tasks_queued(9);
+        report(&hints, "b", 2);
+        queue(&hints, "/", 9);
         check([false, true, false]);
         hints.on_attempt_revoked(&name("c"));
         check([false, false, true]);
@@ -201,11 +304,11 @@ mod tests {
     fn dropping_an_old_stream_keeps_the_new_one() {
         let hints = Arc::new(HintBroker::default());
         let old = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
-        hints.on_report(&name("a"), 1);
+        report(&hints, "a", 1);
         let mut new = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         drop(old);
         assert!(has_hint(&mut new));
-        hints.on_tasks_queued(1);
+        queue(&hints, "/", 1);
         assert!(has_hint(&mut new));
     }
 
@@ -216,14 +319,14 @@ mod tests {
         assert!(has_hint(&mut first));
         let second = hints.watch(name("a"), SessionId(uuid::Uuid::now_v7()));
         for _ in 0..2 {
-            hints.on_report(&name("a"), 1);
-            hints.on_tasks_queued(1);
+            report(&hints, "a", 1);
+            queue(&hints, "/", 1);
             assert!(has_hint(&mut first));
         }
         drop(second);
         hints.on_session_ended(&name("a"));
-        hints.on_report(&name("a"), 1);
-        hints.on_tasks_queued(1);
+        report(&hints, "a", 1);
+        queue(&hints, "/", 1);
         assert!(has_hint(&mut first));
     }
 
@@ -236,8 +339,65 @@ mod tests {
         assert!(!hints.lock().is_empty());
         drop(second);
         assert!(hints.lock().is_empty());
-        hints.on_report(&name("a"), 1);
+        report(&hints, "a", 1);
         hints.on_events_lost();
         assert!(hints.lock().is_empty());
+    }
+
+    /// Of three executors, one has the language, one lacks it, and one has not reported its tools.
+    #[test]
+    fn a_hint_goes_to_executors_that_can_take_the_task() {
+        let hints = Arc::new(HintBroker::default());
+        let sessions = [1, 2, 3].map(|number| SessionId(uuid::Uuid::from_u128(number)));
+        let mut streams: Vec<_> = ["lacks", "has", "new"]
+            .into_iter()
+            .zip(sessions)
+            .map(|(executor, session)| hints.watch(name(executor), session))
+            .collect();
+        hints.on_tools_reported(&name("lacks"), sessions[0], tools(&["go"]));
+        hints.on_tools_reported(&name("has"), sessions[1], tools(&["c", "go"]));
+        let mut check = |key: &str, tasks: usize, expected: [bool; 3]| {
+            streams.iter_mut().for_each(|stream| _ = has_hint(stream));
+            for (executor, vacant) in [("lacks", 8), ("has", 1), ("new", 4)] {
+                report(&hints, executor, vacant);
+            }
+            queue(&hints, key, tasks);
+            let found: Vec<_> = streams.iter_mut().map(has_hint).collect();
+            assert_eq!(found, expected, "{key}");
+        };
+        check("/c", 1, [false, true, true]);
+        check("/r", 1, [false, false, true]);
+        check("/", 1, [true, false, false]);
+        // The store knows the tools of the third one, too.
+        let mut listed = listed("new", sessions[2], tools(&["r"]));
+        hints.on_executors_listed(std::slice::from_ref(&listed));
+        check("/r", 1, [false, false, true]);
+        check("/c", 1, [false, true, false]);
+        // Tools of another session say nothing about this one.
+        listed.session = sessions[0];
+        hints.on_executors_listed(&[listed]);
+        check("/c", 1, [false, true, true]);
+        // A report with other tools is not answered yet.
+        hints.on_report(&report_of("lacks", 8, Some(tools(&["c"]))));
+        check("/c", 1, [true, true, true]);
+        hints.on_tools_reported(&name("lacks"), sessions[0], tools(&["c"]));
+        check("/c", 1, [true, false, true]);
+        check("/c", 9, [true, true, true]);
+    }
+
+    fn listed(executor: &str, session: SessionId, tools: Arc<ExecutorTools>) -> ExecutorState {
+        ExecutorState {
+            name: name(executor),
+            session,
+            health: model::Health::Alive,
+            slots: 1,
+            tasks: 0,
+            host: "h".into(),
+            version: "1".into(),
+            capacity: None,
+            tools,
+            since: model::UnixTime(0),
+            report_time: model::UnixTime(0),
+        }
     }
 }

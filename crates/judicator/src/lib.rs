@@ -9,8 +9,8 @@ mod error;
 mod metric_names;
 mod options;
 
-mod capacity_cache;
 mod change_events;
+mod executor_cache;
 mod group_watchers;
 mod hints;
 mod live_output_hub;
@@ -37,7 +37,7 @@ use tokio_util::task::TaskTracker;
 pub use options::{JudicatorLister, JudicatorOptions};
 
 use calls::ReadinessChecks;
-use capacity_cache::CapacityCache;
+use executor_cache::ExecutorCache;
 use group_watchers::GroupWatchers;
 use hints::HintBroker;
 use live_output_hub::LiveOutputHub;
@@ -63,7 +63,7 @@ pub struct Judicator {
     partial_uploads: PartialUploads,
     throughput: Arc<ThroughputWindow>,
     readiness_checks: ReadinessChecks,
-    capacity_cache: CapacityCache,
+    executor_cache: ExecutorCache,
     supervisor: Supervisor,
     system_error_log: SystemErrorLog,
     since: UnixTime,
@@ -103,7 +103,7 @@ impl Judicator {
             partial_uploads: PartialUploads::new(store.incoming_folder()),
             throughput: Arc::default(),
             readiness_checks: ReadinessChecks::default(),
-            capacity_cache: CapacityCache::default(),
+            executor_cache: ExecutorCache::default(),
             supervisor: Supervisor::new(),
             since: now(),
             store,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use model::{Capacity, JudicatorState, LimitPolicy, TaskSizeLimits};
+use model::{Capacity, JudicatorState, LanguageTable, LimitPolicy, TaskSizeLimits};
 
 /// The configuration of one judicator: its name and address, limits for tasks, leases and retention.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct JudicatorOptions {
     /// The kind of its store, for people to read.
     pub store: String,
     pub limits: LimitPolicy,
+    /// The language table.
+    pub languages: LanguageTable,
     /// What the executor in the same process can give to a task, if there is one. It applies until an executor has
     /// reported its capacity.
     pub capacity: Option<Capacity>,

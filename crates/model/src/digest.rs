@@ -10,19 +10,33 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    BlobHash, CompileStep, Content, ExecuteStep, Limits, NetworkName, StepCommand, TaskFiles, TaskSpec,
+    AddTask, BlobHash, CompileStep, Content, ExecuteStep, Limits, NetworkName, StepCommand, TaskFiles,
+    TaskSpec,
 };
 
 /// Fields of a value in their canonical form. The tags of released fields never change.
 #[derive(Default)]
 struct CanonicalFields(Vec<u8>);
 
-impl TaskSpec {
-    /// Identifies the specification: two specifications have the same digest only if they are equal.
+impl AddTask {
+    /// Identifies what is requested: two requests have the same digest only if they ask for the same task. Whether the
+    /// task may wait for an executor makes no difference.
     pub fn digest(&self) -> [u8; 32] {
+        let mut fields = self.spec.canonical_fields();
+        if self.names_source_code {
+            fields.put(14, []);
+        }
+        Sha256::digest(fields.0).into()
+    }
+}
+
+impl TaskSpec {
+    fn canonical_fields(&self) -> CanonicalFields {
         let TaskSpec {
             user,
             priority,
+            language,
+            root,
             compile,
             execute,
             source,
@@ -59,7 +73,13 @@ impl TaskSpec {
         if let Some(id) = retry_of {
             fields.put(11, id.0.as_bytes());
         }
-        Sha256::digest(fields.0).into()
+        if let Some(language) = language {
+            fields.put(12, language.as_str());
+        }
+        if let Some(root) = root {
+            fields.put(13, root.as_str());
+        }
+        fields
     }
 }
 
@@ -199,10 +219,16 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{GroupName, KeepPattern, Labels, TaskFile, TaskId, UserName, WorkspacePath};
+    use crate::{
+        GroupName, KeepPattern, Labels, LanguageName, RootName, TaskFile, TaskId, UserName, WorkspacePath,
+    };
 
     fn spec() -> TaskSpec {
         TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()))
+    }
+
+    fn digest(spec: TaskSpec) -> [u8; 32] {
+        AddTask::new(TaskId(uuid::Uuid::nil()), spec).digest()
     }
 
     fn hex(digest: [u8; 32]) -> String {
@@ -213,7 +239,7 @@ mod tests {
     #[test]
     fn digests_are_the_same_in_every_version() {
         assert_eq!(
-            hex(spec().digest()),
+            hex(digest(spec())),
             "6204ced58042472d4e8ac548e32e5d5d21e77c7f9dda5f9a2072a78603bb575d"
         );
         let file = |content| TaskFile {
@@ -244,46 +270,49 @@ mod tests {
         full.attempts = Some(5);
         full.retry_of = Some(TaskId(uuid::Uuid::from_u128(9)));
         assert_eq!(
-            hex(full.digest()),
+            hex(digest(full)),
             "2a0295d907da4f8d28ddeca6c4fe7f45cfa1f0ea43d83d8ca165c95a89f24846"
         );
     }
 
     #[test]
     fn every_field_counts() {
-        let digest = |change: &fn(&mut TaskSpec)| {
-            let mut spec = spec();
-            change(&mut spec);
-            spec.digest()
+        let digest = |change: &fn(&mut AddTask)| {
+            let mut add = AddTask::new(TaskId(uuid::Uuid::nil()), spec());
+            change(&mut add);
+            add.digest()
         };
         fn files(executable: bool) -> TaskFiles {
             let content = Content::empty();
             let file = TaskFile { content, executable };
             [(WorkspacePath::new("f").unwrap(), file)].into()
         }
-        let changes: &[fn(&mut TaskSpec)] = &[
+        let changes: &[fn(&mut AddTask)] = &[
             |_| (),
-            |spec| spec.user = UserName::new("bob").unwrap(),
-            |spec| spec.priority = 1,
-            |spec| spec.execute.command = StepCommand::Argv(vec!["true".into()]),
-            |spec| spec.execute.args = vec!["a".into(), "b".into()],
-            |spec| spec.execute.args = vec!["ab".into()],
-            |spec| spec.execute.env = [("a".to_string(), "b".to_string())].into(),
-            |spec| spec.execute.env = [("ab".to_string(), String::new())].into(),
-            |spec| spec.execute.input = Content::Inline(Bytes::from_static(b"x")),
-            |spec| spec.execute.network = Some(NetworkName::new("x").unwrap()),
-            |spec| spec.execute.limits.cpu = Some(Duration::from_secs(1)),
-            |spec| spec.execute.limits.wall = Some(Duration::from_secs(1)),
-            |spec| spec.execute.limits.memory = Some(1),
-            |spec| spec.execute.limits.space = Some(1),
-            |spec| spec.source = files(false),
-            |spec| spec.source = files(true),
-            |spec| spec.data = files(false),
-            |spec| spec.keep = vec![KeepPattern::new("a").unwrap()],
-            |spec| spec.labels = Labels::new([("a".into(), "b".into())].into()).unwrap(),
-            |spec| spec.group = Some(GroupName::new("a").unwrap()),
-            |spec| spec.attempts = Some(1),
-            |spec| spec.retry_of = Some(TaskId(uuid::Uuid::nil())),
+            |add| add.spec.user = UserName::new("bob").unwrap(),
+            |add| add.spec.priority = 1,
+            |add| add.spec.execute.command = StepCommand::Argv(vec!["true".into()]),
+            |add| add.spec.execute.args = vec!["a".into(), "b".into()],
+            |add| add.spec.execute.args = vec!["ab".into()],
+            |add| add.spec.execute.env = [("a".to_string(), "b".to_string())].into(),
+            |add| add.spec.execute.env = [("ab".to_string(), String::new())].into(),
+            |add| add.spec.execute.input = Content::Inline(Bytes::from_static(b"x")),
+            |add| add.spec.execute.network = Some(NetworkName::new("x").unwrap()),
+            |add| add.spec.execute.limits.cpu = Some(Duration::from_secs(1)),
+            |add| add.spec.execute.limits.wall = Some(Duration::from_secs(1)),
+            |add| add.spec.execute.limits.memory = Some(1),
+            |add| add.spec.execute.limits.space = Some(1),
+            |add| add.spec.source = files(false),
+            |add| add.spec.source = files(true),
+            |add| add.spec.data = files(false),
+            |add| add.spec.keep = vec![KeepPattern::new("a").unwrap()],
+            |add| add.spec.labels = Labels::new([("a".into(), "b".into())].into()).unwrap(),
+            |add| add.spec.group = Some(GroupName::new("a").unwrap()),
+            |add| add.spec.attempts = Some(1),
+            |add| add.spec.retry_of = Some(TaskId(uuid::Uuid::nil())),
+            |add| add.spec.language = Some(LanguageName::new("a").unwrap()),
+            |add| add.spec.root = Some(RootName::new("a").unwrap()),
+            |add| add.names_source_code = true,
         ];
         let digests: std::collections::BTreeSet<_> = changes.iter().map(digest).collect();
         assert_eq!(digests.len(), changes.len());
@@ -294,7 +323,7 @@ mod tests {
         let with_input = |input| {
             let mut spec = spec();
             spec.execute.input = input;
-            spec.digest()
+            digest(spec)
         };
         let bytes = Bytes::from_static(b"some input");
         let blob = Content::Blob(BlobHash::of(&bytes));

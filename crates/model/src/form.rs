@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::TaskSpec;
+use crate::{TaskSpec, ToolRequirement};
 
 /// The version of the form in which a task is stored and sent. A release that gives tasks something new adds a form.
 ///
@@ -15,7 +15,9 @@ impl TaskForm {
     /// The form of tasks that are stored without one: they were added before forms were recorded.
     pub const UNRECORDED: TaskForm = TaskForm(3);
     /// Kept files, labels, groups, the number of attempts, `retry_of`.
-    pub const CURRENT: TaskForm = TaskForm(4);
+    pub const WITH_KEPT_FILES: TaskForm = TaskForm(4);
+    /// A language and a root.
+    pub const CURRENT: TaskForm = TaskForm(5);
     /// The newest form that this node knows.
     #[cfg(not(feature = "next-form"))]
     pub const NEWEST: TaskForm = TaskForm::CURRENT;
@@ -24,8 +26,8 @@ impl TaskForm {
 
     /// The lowest form that has all fields of the specification, so that as many nodes as possible can run the task.
     #[cfg(not(feature = "next-form"))]
-    pub fn of(_: &TaskSpec) -> TaskForm {
-        TaskForm::CURRENT
+    pub fn of(spec: &TaskSpec) -> TaskForm {
+        TaskForm::of_known_fields(spec)
     }
 
     /// A made-up next form, for tests of mixed clusters: tasks with this label have it.
@@ -35,7 +37,14 @@ impl TaskForm {
         if is_next {
             TaskForm::NEWEST
         } else {
-            TaskForm::CURRENT
+            TaskForm::of_known_fields(spec)
+        }
+    }
+
+    fn of_known_fields(spec: &TaskSpec) -> TaskForm {
+        match ToolRequirement::of(spec).is_none() {
+            true => TaskForm::WITH_KEPT_FILES,
+            false => TaskForm::CURRENT,
         }
     }
 

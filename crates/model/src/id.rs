@@ -44,7 +44,7 @@ pub struct GroupName(String);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkName(String);
 
-/// Why a text is not a valid name, id or hash in the model (of a task, user, executor, network or blob).
+/// Why a text is not a valid name, id or hash in the model (of a task, user, executor, network, root or blob).
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     #[error("must not be empty")]
@@ -57,6 +57,12 @@ pub enum NameError {
     Charset,
     #[error("may contain only lower-case letters, digits, '.', '_' and '-'")]
     LowerCaseCharset,
+    #[error("may contain only letters, digits, '+', '#', '*', '.', '_' and '-'")]
+    LanguageCharset,
+    #[error("must begin with a lower-case letter or a digit")]
+    FirstCharacter,
+    #[error("must not contain '..'")]
+    DoubleDot,
     #[error("must not contain '/', and must not be '.' or '..'")]
     Slash,
     #[error("is not a UUID (like 01890a5d-ac96-774b-bcce-b302099a8057)")]
@@ -194,7 +200,7 @@ impl NetworkName {
     }
 }
 
-fn check_length(name: &str, limit: usize) -> Result<(), NameError> {
+pub(crate) fn check_length(name: &str, limit: usize) -> Result<(), NameError> {
     match name.chars().count() {
         0 => Err(NameError::Empty),
         actual if actual > limit => Err(NameError::TooLong { limit, actual }),

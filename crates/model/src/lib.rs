@@ -12,17 +12,20 @@ mod group;
 mod id;
 mod keep_pattern;
 mod labels;
+mod language;
 mod limit_policy;
 mod live_output;
 mod node;
 mod outcome;
 mod report;
 mod retry;
+mod root_name;
 mod search;
 mod status;
 mod task;
 mod task_state;
 mod time;
+mod tools;
 mod validate;
 mod workspace_path;
 
@@ -37,6 +40,9 @@ pub use id::{
 };
 pub use keep_pattern::{KeepPattern, KeepPatternError};
 pub use labels::Labels;
+pub use language::{
+    Language, LanguageExample, LanguageLimits, LanguageName, LanguageTable, LanguageTableError,
+};
 pub use limit_policy::LimitPolicy;
 pub use live_output::{
     FollowRequest, OutputAnswer, OutputContent, OutputEvent, OutputPosition, OutputRead, OutputRequest,
@@ -51,6 +57,7 @@ pub use report::{
     ReportIntent, SessionCheck, StoredSession, check_session, reconcile_held_tasks,
 };
 pub use retry::{FailedAttempts, MAX_PLATFORM_FAILURES, ReleaseDecision, ReleaseReason, retry_delay};
+pub use root_name::RootName;
 pub use search::{Page, SearchCursor, SortOrder, StatusCounts, TaskQuery, TaskSummary};
 pub use status::TaskStatus;
 pub use task::{
@@ -59,5 +66,6 @@ pub use task::{
 };
 pub use task_state::{EncodedEnd, EndTransition, TaskState, is_new_step_status};
 pub use time::{StoreAge, UnixTime};
+pub use tools::{ExecutorTools, OfferedLanguage, OfferedRoot, ToolRequirement};
 pub use validate::{InvalidField, TaskSizeLimits};
 pub use workspace_path::{WorkspacePath, WorkspacePathError};

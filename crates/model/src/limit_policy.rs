@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Capacity, CompileStep, InvalidField, Limits, TaskSpec};
+use crate::{Capacity, CompileStep, InvalidField, LanguageLimits, Limits, TaskSpec};
 
 /// The operator's default and maximum resource limits for the steps of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,27 +37,37 @@ impl Default for LimitPolicy {
 }
 
 impl LimitPolicy {
-    /// Fills in the limits that the task does not set. Refuses limits above the maxima, and those that no executor can
-    /// give.
-    pub fn apply(&self, spec: &mut TaskSpec, capacity: &Capacity) -> Result<(), InvalidField> {
+    /// Fills in the limits that the task does not set, with the defaults of its language if it has one. Refuses limits
+    /// above the maxima, and limits that no executor can give.
+    pub fn apply(
+        &self,
+        spec: &mut TaskSpec,
+        language: Option<&LanguageLimits>,
+        capacity: &Capacity,
+    ) -> Result<(), InvalidField> {
+        let with_defaults = |default| LimitPolicy { default, ..*self };
+        let [compile_policy, execute_policy] = match language {
+            Some(limits) => [limits.compile, limits.execute]
+                .map(|own| with_defaults(limits.defaults(&own, &self.default))),
+            None => [*self; 2],
+        };
         let requested = spec.space();
         let requested_memory = [
             spec.compile.as_ref().and_then(|step| step.limits.memory),
             spec.execute.limits.memory,
         ];
         if let Some(compile) = &mut spec.compile {
-            compile.limits = self
+            compile.limits = compile_policy
                 .resolve_within(compile.limits, capacity)
                 .map_err(|invalid| invalid.within("compile.limits"))?;
         }
-        spec.execute.limits = self
+        spec.execute.limits = execute_policy
             .resolve_within(spec.execute.limits, capacity)
             .map_err(|invalid| invalid.within("execute.limits"))?;
         // The steps share their files. So the default for one step must not reduce what the other one requests.
-        let space = requested.or(spec
-            .execute
-            .limits
-            .space
+        let compile_space = spec.compile.as_ref().and_then(|step| step.limits.space);
+        let space = requested.or(compile_space
+            .max(spec.execute.limits.space)
             .map(|space| space.min(capacity.space_beside(requested_memory))));
         let memory = |limits: &Limits, requested: Option<u64>| {
             requested.or(limits
@@ -325,7 +335,7 @@ mod tests {
                 ..Limits::default()
             };
             let mut spec = spec(Limits::default(), limits);
-            let found = LimitPolicy::default().apply(&mut spec, &capacity);
+            let found = LimitPolicy::default().apply(&mut spec, None, &capacity);
             let Limits { memory, space, .. } = spec.execute.limits;
             let given = (memory.unwrap_or(0) / MIB, space.unwrap_or(0) / MIB);
             assert_eq!(
@@ -357,7 +367,7 @@ mod tests {
                 ..Limits::default()
             };
             let mut spec = spec(Limits::default(), limits);
-            let found = LimitPolicy::default().apply(&mut spec, &capacity);
+            let found = LimitPolicy::default().apply(&mut spec, None, &capacity);
             let given = found.ok().and(spec.execute.limits.processes);
             assert_eq!(given, expected, "{requested:?} of {capacity:?}");
         };
@@ -380,7 +390,7 @@ mod tests {
         };
         let check = |compile: Option<u64>, execute: Option<u64>, expected: Result<u64, &str>| {
             let mut spec = spec(with(compile), with(execute));
-            let found = policy.apply(&mut spec, &CAPACITY).map(|()| {
+            let found = policy.apply(&mut spec, None, &CAPACITY).map(|()| {
                 let compile = spec.compile.as_ref().and_then(|step| step.limits.space);
                 assert_eq!(compile, spec.execute.limits.space);
                 spec.space()

@@ -1,8 +1,9 @@
 //! The state of the nodes, for people to read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Capacity, ExecutorName, SessionId, StatusCounts, TaskForm, UnixTime};
+use crate::{Capacity, ExecutorName, ExecutorTools, SessionId, StatusCounts, TaskForm, UnixTime};
 
 /// An executor as the store knows it, for people to read: its session, health, slots and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct ExecutorState {
     pub version: String,
     /// What a slot can give to a task, if the executor reports it.
     pub capacity: Option<Capacity>,
+    /// The languages and roots that it reported last.
+    pub tools: Arc<ExecutorTools>,
     /// When this session began.
     pub since: UnixTime,
     pub report_time: UnixTime,

@@ -4,11 +4,12 @@
 //! is safe to repeat, so a report that is lost, sent twice or answered twice loses nothing and commits nothing twice.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ReportSeq, SessionId, TaskForm,
-    TaskSpec, TaskState, UnixTime,
+    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ExecutorTools, ReportSeq,
+    SessionId, TaskForm, TaskSpec, TaskState, UnixTime,
 };
 
 /// What an executor sends to a judicator: its results, the tasks that it has, and how many more it can take.
@@ -60,6 +61,8 @@ pub struct ExecutorInfo {
     pub capacity: Option<Capacity>,
     /// The newest form of tasks that the executor knows. It gets no task of a newer one.
     pub newest_form: TaskForm,
+    /// The languages and roots that the executor has. `None` if they are the same as in the last report that had them.
+    pub tools: Option<Arc<ExecutorTools>>,
 }
 
 /// Whether the executor's session goes on after this report to a judicator, or ends with it.
@@ -213,6 +216,7 @@ mod tests {
                 self_kill: Duration::from_secs(7),
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
+                tools: None,
             },
             intent: ReportIntent::Stay,
         }

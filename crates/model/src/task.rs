@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use crate::{
     AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupKey, GroupName, KeepPattern, Labels,
-    NetworkName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime, UserName, WorkspacePath,
+    LanguageName, NetworkName, RootName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime, UserName,
+    WorkspacePath,
 };
 
 /// What a user requests of a task: commands, files, input, limits and priority.
@@ -16,6 +17,10 @@ pub struct TaskSpec {
     pub user: UserName,
     /// Higher first; among equals, oldest first.
     pub priority: i32,
+    /// The row of the language table that fills in what a request leaves out. A stored task has what was filled in.
+    pub language: Option<LanguageName>,
+    /// The root file system of the cells in which the steps run; `None` is the executor's default.
+    pub root: Option<RootName>,
     pub compile: Option<CompileStep>,
     pub execute: ExecuteStep,
     /// Files in the workspace.
@@ -111,7 +116,12 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddTask {
     pub id: TaskId,
+    /// With a language, commands may be [`StepCommand::of_language`].
     pub spec: TaskSpec,
+    /// The source file [`AddTask::SOURCE_CODE`] is meant to have the language's own name.
+    pub names_source_code: bool,
+    /// The task is added even if no executor has its language or root.
+    pub wait_for_executor: bool,
 }
 
 /// The answer to a request to add a task: its id, when it was added, and whether it existed before.
@@ -165,7 +175,30 @@ impl Content {
     }
 }
 
+impl AddTask {
+    /// The path of a lone source file until the language gives it a name.
+    pub const SOURCE_CODE: &str = "source_code";
+
+    pub fn new(id: TaskId, spec: TaskSpec) -> AddTask {
+        AddTask {
+            id,
+            spec,
+            names_source_code: false,
+            wait_for_executor: false,
+        }
+    }
+}
+
 impl StepCommand {
+    /// Stands for the command of the task's language in a request. No other command is empty.
+    pub fn of_language() -> StepCommand {
+        StepCommand::Shell(String::new())
+    }
+
+    pub fn is_of_language(&self) -> bool {
+        matches!(self, StepCommand::Shell(text) if text.is_empty())
+    }
+
     /// The command on one line, for lists and searches.
     pub fn display(&self) -> String {
         match self {
@@ -188,6 +221,8 @@ impl TaskSpec {
         TaskSpec {
             user,
             priority: 0,
+            language: None,
+            root: None,
             compile: None,
             execute: ExecuteStep {
                 command,

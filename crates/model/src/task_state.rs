@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     AttemptId, AttemptNumber, AttemptRecord, ExecutorName, FailedAttempts, GroupKey, HeldTask, OutcomeReason,
     RecordedEnd, ReleaseDecision, ReleaseReason, ReportSeq, ResourceRequest, SessionId, TaskForm, TaskId,
-    TaskStatus, UnixTime,
+    TaskStatus, ToolRequirement, UnixTime,
 };
 
 /// The fields of a stored task that decide which status transitions it may take.
@@ -28,6 +28,8 @@ pub struct TaskState {
     /// Why the last step of a finished task ended.
     pub reason: Option<OutcomeReason>,
     pub resources: ResourceRequest,
+    /// Which executors may claim the task.
+    pub requires: ToolRequirement,
     /// The report whose answer handed out the current attempt.
     pub assigned_in: ReportSeq,
     pub start_time: Option<UnixTime>,
@@ -194,6 +196,7 @@ mod tests {
             max_attempts: None,
             reason: None,
             resources: ResourceRequest::default(),
+            requires: ToolRequirement::default(),
             assigned_in: ReportSeq(4),
             start_time: Some(UnixTime(5)),
             report_time: None,

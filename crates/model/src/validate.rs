@@ -90,12 +90,18 @@ impl fmt::Display for InvalidField {
 
 impl TaskSpec {
     pub fn check(&self, bounds: &TaskSizeLimits) -> Result<(), InvalidField> {
+        // Commands that the request leaves to its language are filled in later.
+        let is_filled_in = |command: &StepCommand| self.language.is_some() && command.is_of_language();
         if let Some(compile) = &self.compile {
-            check_command("compile.command", &compile.command, bounds)?;
+            if !is_filled_in(&compile.command) {
+                check_command("compile.command", &compile.command, bounds)?;
+            }
             check_limits("compile.limits", &compile.limits)?;
             check_env("compile.env", &compile.env, bounds)?;
         }
-        check_command("execute.command", &self.execute.command, bounds)?;
+        if !is_filled_in(&self.execute.command) {
+            check_command("execute.command", &self.execute.command, bounds)?;
+        }
         check_limits("execute.limits", &self.execute.limits)?;
         check_args(&self.execute.args, bounds)?;
         check_env("execute.env", &self.execute.env, bounds)?;
@@ -200,9 +206,10 @@ impl StepCommand {
 
 fn check_command(field: &str, command: &StepCommand, bounds: &TaskSizeLimits) -> Result<(), InvalidField> {
     match command {
-        StepCommand::Shell(text) if text.trim().is_empty() => {
-            Err(InvalidField::new(field, "is empty; give the command to run"))
-        }
+        StepCommand::Shell(text) if text.trim().is_empty() => Err(InvalidField::new(
+            field,
+            "is missing or empty; give the command to run, or a language",
+        )),
         StepCommand::Shell(text) => check_word(field, text, bounds),
         StepCommand::Argv(words) => {
             if words.first().is_none_or(String::is_empty) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
+    GroupQuery, GroupState, JudicatorState, Language, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
     ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
 };
 
@@ -130,6 +130,8 @@ pub trait Calls: Send + Sync + 'static {
     ) -> Result<OutputRequestStream, CallError>;
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError>;
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError>;
+    /// The language table. Which executors have a language is part of their states.
+    async fn languages(&self) -> Result<Vec<Language>, CallError>;
     /// Stores the bytes under their hash, and refuses them if the hash is wrong. Returns the size of the blob. With an
     /// offset, the judicator keeps the bytes if the call is interrupted, and a later call may continue at the offset where
     /// this one has ended (`partial_blob`). Without one, an interrupted call leaves nothing.

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Page, Report, ReportAnswer, SessionId, Stats, Task, TaskId,
-    TaskQuery,
+    GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
+    TaskId, TaskQuery,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -434,6 +434,17 @@ impl Calls for RpcClient {
             )
             .await?;
         parsed_answer(parse_each("judicators", answer.judicators))
+    }
+
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
+        let answer = self
+            .call(
+                CALL_TIMEOUT,
+                proto::Nothing {},
+                |mut connections, request| async move { connections.calls.languages(request).await },
+            )
+            .await?;
+        parsed_answer(parse_each("languages", answer.languages))
     }
 
     async fn put_blob(

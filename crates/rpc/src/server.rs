@@ -269,6 +269,12 @@ impl Judicator for RpcService {
         self.stream(hints, |()| proto::Nothing {})
     }
 
+    async fn languages(&self, _: Request<proto::Nothing>) -> RpcResult<proto::LanguagesAnswer> {
+        let languages = self.calls.languages().await.map_err(status_from_error)?;
+        let languages = languages.into_iter().map(Into::into).collect();
+        Ok(Response::new(proto::LanguagesAnswer { languages }))
+    }
+
     async fn executors(&self, _: Request<proto::Nothing>) -> RpcResult<proto::ExecutorsAnswer> {
         let executors = self.calls.executors().await.map_err(status_from_error)?;
         let executors = executors.into_iter().map(Into::into).collect();

@@ -9,6 +9,7 @@ mod report;
 mod result;
 mod search;
 mod task;
+mod tools;
 
 /// The types generated from `conclave.proto`.
 pub(crate) mod proto {

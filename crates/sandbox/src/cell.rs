@@ -68,6 +68,7 @@ use task_file_system::{TASK_FOLDERS, TaskFileSystem};
 pub(crate) use user_namespace_probe::UserNamespaceProbe;
 
 use crate::cgroup::{Cgroup, CgroupLimits};
+use crate::open_beneath::OpenPurpose;
 use crate::open_file_limit::raise_open_file_limit;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandLimits;
@@ -182,6 +183,15 @@ impl CellFactory {
     /// A descriptor of the task's folder, which contains `box`, `tmp`, `shm` and files that the task must not see.
     pub(crate) fn task_folder(&self) -> Result<OwnedFd, CellSetupError> {
         self.files.open_folder()
+    }
+
+    /// Opens a file or folder that commands have left in their workspace. The inner error is that of the file.
+    pub(crate) fn open_in_workspace(
+        &self,
+        path: &Path,
+        purpose: OpenPurpose,
+    ) -> Result<Result<OwnedFd, Errno>, CellSetupError> {
+        self.files.open_in_workspace(path, purpose)
     }
 
     /// Removes the task's files and cell, and prepares for the next task.

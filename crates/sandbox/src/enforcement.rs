@@ -247,6 +247,25 @@ impl SandboxOptions {
         }
     }
 
+    /// The given isolation of these cells, with another root file system.
+    pub fn isolation_in_root(
+        &self,
+        isolation: &CommandIsolation,
+        root: &Path,
+    ) -> Result<CommandIsolation, EnforcementError> {
+        let in_root = SandboxOptions {
+            root: Some(root.to_path_buf()),
+            ..self.clone()
+        };
+        Ok(match isolation {
+            CommandIsolation::None => CommandIsolation::None,
+            CommandIsolation::Cell(settings) => CommandIsolation::Cell(Box::new(CellSettings {
+                root_entries: in_root.root_entries()?,
+                ..(**settings).clone()
+            })),
+        })
+    }
+
     fn root_entries(&self) -> Result<Vec<RootEntry>, EnforcementError> {
         let entries = match &self.root {
             Some(folder) => RootEntry::of_folder(folder),

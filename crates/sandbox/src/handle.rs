@@ -1,21 +1,23 @@
 //! The owner's side of a warden.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cell::FileAllocation;
 use crate::clock::boot_time;
+use crate::open_beneath::OpenPurpose;
 use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::output::{LiveOutput, LongStreams, OwnerOutput};
 use crate::pidfd::PidFd;
-use crate::platform_error::PlatformError;
+use crate::platform_error::{Errno, PlatformError};
 use crate::spec::{CommandSpec, CommandSpecError};
 use crate::wire::descriptors::DescriptorReceiver;
 use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse};
@@ -266,6 +268,26 @@ impl Warden {
         }
         match self.request(&WardenRequest::<&CommandSpec>::AllocateFiles { files })? {
             (WardenResponse::Ready, _) => Ok(()),
+            _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Opens a file or folder by its path in the workspace, as [`crate::open_beneath`] does, but with the rights of the warden:
+    /// commands may belong to another user than the owner, and may forbid others to read their files. The inner error is
+    /// that of the file. Without cells the warden has no more rights than its owner, so every file is refused.
+    pub fn open_in_workspace(
+        &mut self,
+        path: &Path,
+        purpose: OpenPurpose,
+    ) -> Result<Result<File, Errno>, WardenError> {
+        self.wait_until_ready()?;
+        if matches!(self.folder, TaskFolder::Unused) {
+            return Ok(Err(Errno(libc::EACCES)));
+        }
+        let path = path.to_path_buf();
+        match self.request(&WardenRequest::OpenInWorkspace { path, purpose })? {
+            (WardenResponse::Opened, Some(file)) => Ok(Ok(file.into())),
+            (WardenResponse::NotOpened(errno), _) => Ok(Err(errno)),
             _ => Err(self.on_broken_socket(io::ErrorKind::InvalidData.into())),
         }
     }

@@ -6,7 +6,8 @@
 //! could not run the command at all.
 //!
 //! The modules follow a run: `spec`, `launch` and `handle` are the owner's side, `wire` is the socket protocol,
-//! `warden` is the other side, and `outcome` is what comes back. `output` is the way that the command's output takes. `enforcement` checks what this machine can enforce,
+//! `warden` is the other side, and `outcome` is what comes back. `output` is the way that the command's output takes.
+//! `open_beneath` opens the files that commands leave. `enforcement` checks what this machine can enforce,
 //! before the first run. `orphans` kills processes that outlived a warden that was killed.
 //!
 //! This crate must not know tasks, steps, workspaces or reports, so it uses no other crate of the workspace that
@@ -20,6 +21,7 @@ mod spec;
 
 mod handle;
 mod launch;
+mod open_beneath;
 mod open_file_limit;
 
 mod platform_error;
@@ -47,6 +49,7 @@ pub use cell::{
 pub use enforcement::{EnforcementError, PreparedSandbox, ProtectionStatus, SandboxOptions, WaivableLimit};
 pub use handle::{RunHandle, Warden, WardenControl, WardenError};
 pub use launch::{CommandIsolation, WardenLaunchError, WardenLauncher};
+pub use open_beneath::{OpenPurpose, open_beneath};
 pub use open_file_limit::raise_open_file_limit;
 pub use orphans::{KillOrphansError, ProcessSelector, kill_orphans, kill_orphans_while};
 pub use outcome::{CapturedStream, CommandEndReason, CommandOutcome};

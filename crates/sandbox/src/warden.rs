@@ -11,12 +11,14 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cell::{CellFactory, FileAllocation};
 use crate::launch::CommandIsolation;
+use crate::open_beneath::OpenPurpose;
 use crate::outcome::CommandOutcome;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
@@ -152,6 +154,9 @@ fn serve() -> Result<(), WardenServeError> {
             Some(WardenRequest::AllocateFiles { files }) => command_runner
                 .allocate_files(&files)
                 .map(|()| (WardenResponse::Ready, None)),
+            Some(WardenRequest::OpenInWorkspace { path, purpose }) => {
+                command_runner.open_in_workspace(&path, purpose)
+            }
             Some(WardenRequest::ResetForNextTask) => command_runner.reset_for_next_task(),
             Some(WardenRequest::Hello { .. } | WardenRequest::IdsMapped) => {
                 return Err(WardenServeError::Hello);
@@ -211,6 +216,21 @@ impl CommandRunner {
             Self::ProcessTree { .. } => Ok(()),
             Self::Cell(runner) => runner.cell_factory.allocate_files(files),
         }
+    }
+
+    fn open_in_workspace(
+        &self,
+        path: &Path,
+        purpose: OpenPurpose,
+    ) -> Result<(WardenResponse, Option<OwnedFd>), PlatformError> {
+        let opened = match self {
+            Self::ProcessTree { .. } => Err(Errno(libc::EACCES)),
+            Self::Cell(runner) => runner.cell_factory.open_in_workspace(path, purpose)?,
+        };
+        Ok(match opened {
+            Ok(file) => (WardenResponse::Opened, Some(file)),
+            Err(errno) => (WardenResponse::NotOpened(errno), None),
+        })
     }
 
     /// Prepares for the next task.

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair};
 use serde::de::DeserializeOwned;
@@ -13,9 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::FileAllocation;
 use crate::launch::CommandIsolation;
+use crate::open_beneath::OpenPurpose;
 use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::output::StandardStream;
-use crate::platform_error::PlatformError;
+use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
 
 pub(crate) mod descriptors;
@@ -44,6 +46,12 @@ pub(crate) enum WardenRequest<S = CommandSpec> {
     AllocateFiles {
         files: Vec<FileAllocation>,
     },
+    /// Opens a file that the task has left in its workspace, which the owner may not open itself.
+    OpenInWorkspace {
+        #[serde(with = "path")]
+        path: PathBuf,
+        purpose: OpenPurpose,
+    },
     /// The task has ended: the warden removes its files and prepares for the next task.
     ResetForNextTask,
     /// The owner has mapped the ids that the warden asked for with [`WardenResponse::NeedsIdMapping`].
@@ -69,6 +77,10 @@ pub(crate) enum WardenResponse {
     /// it. Bytes are in the pipe until the owner has read them, also after the run.
     LongOutput(StandardStream),
     Failed(PlatformError),
+    /// The descriptor of the file that the owner asked for comes with it.
+    Opened,
+    /// The file that the owner asked for could not be opened.
+    NotOpened(Errno),
     /// Sent before `Ready`: the warden is in a new user namespace, whose ids only a process outside of it can map.
     NeedsIdMapping,
 }

@@ -124,6 +124,7 @@ async fn measure_claims(store: &SqliteStore) -> anyhow::Result<()> {
             self_kill: std::time::Duration::from_secs(7),
             capacity: None,
             newest_form: TaskForm::NEWEST,
+            tools: None,
         },
         intent: ReportIntent::Stay,
     };

@@ -1,12 +1,12 @@
 //! Events that a store publishes after a commit. Judicators turn them into hints; correctness never depends on one.
 
-use model::{ExecutorName, GroupKey, TaskId, TaskStatus, UnixTime};
+use model::{ExecutorName, GroupKey, TaskId, TaskStatus, ToolRequirement, UnixTime};
 
 /// A committed change of the task store, as the store sends it to its subscribers in the judicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeEvent {
-    /// This many tasks joined the queue.
-    TasksQueued(usize),
+    /// This many tasks with the same requirement joined the queue.
+    TasksQueued { requires: ToolRequirement, count: usize },
     /// The executor must stop at least one of the attempts that it holds: the task was cancelled or released.
     AttemptRevoked(ExecutorName),
     /// A task has a new status. `executor` is set if a report of that executor caused the change.

@@ -36,6 +36,7 @@ pub mod result_blobs;
 pub mod retention;
 pub mod search;
 pub mod search_scan_limit;
+pub mod tools;
 pub mod totals;
 pub mod unreadable_rows;
 
@@ -116,6 +117,17 @@ macro_rules! for_each_contract_case {
                 a_task_beyond_the_capacity_is_left_to_a_larger_executor,
                 the_largest_executor_claims_any_task,
                 a_claim_skips_a_bounded_number_of_tasks,
+            }
+            tools {
+                only_executors_with_the_tools_claim_a_task,
+                claims_keep_the_order_across_requirements,
+                a_released_task_still_has_its_requirement,
+                tools_last_until_the_next_session,
+                an_executor_without_the_tools_does_not_claim_its_task_again,
+                tasks_for_a_root_wait_until_an_executor_has_it,
+                only_larger_executors_with_the_tools_count,
+                a_leading_skip_of_large_tasks_does_not_hide_other_requirements,
+                tasks_that_no_executor_can_run_are_in_nobodys_way,
             }
             finish {
                 results_are_committed,
@@ -235,6 +247,7 @@ macro_rules! for_each_contract_case {
                 added_tasks_are_published,
                 status_changes_are_published,
                 revoked_attempts_are_published,
+                queued_tasks_are_published_with_their_requirement,
                 released_tasks_are_published,
                 changed_groups_are_published_once,
                 refused_adds_publish_nothing,

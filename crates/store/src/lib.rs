@@ -17,6 +17,7 @@ mod newer_forms;
 mod search;
 pub mod sqlite;
 mod task_store;
+mod tools_cache;
 mod unreadable_rows;
 mod verified_stream;
 

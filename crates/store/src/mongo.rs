@@ -23,6 +23,7 @@ mod get;
 mod gridfs;
 mod group_counters;
 mod groups;
+mod largest_executors;
 mod report;
 mod retention;
 mod retry;

@@ -239,7 +239,7 @@ impl TaskStore for SqliteStore {
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
         let folder = self.folder.clone();
         self.short_reads
-            .read(move |connection| executors::executors(connection, folder.unreadable_rows()))
+            .read(move |connection| executors::executors(connection, &folder))
             .await
     }
 

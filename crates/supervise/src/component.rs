@@ -61,6 +61,7 @@ components! {
     MemoryReserve,    "the executor's memory reserve",    EndProcess;
     Uploader,         "the executor's uploader",          EndProcess;
     HintWatch,        "the executor's watch for hints",   Restart;
+    ToolFinder,       "the executor's search for tools",  Restart;
     OutputServer,     "the executor's server of output",  Restart;
     // In `registry`.
     LeadershipTimer,  "the timer that ends leadership",   EndProcess;

@@ -57,13 +57,15 @@ done
 echo "$seen"
 "#;
 
-/// The one slot has two wardens, each with a ready cell: its init, and the stub, which is already in the control group.
+/// The one slot has two wardens, each with a ready cell: its init, and the stub, which is already in the control group. The
+/// warden that looks for languages has ended, and its control group waits for the next search.
 const IDLE_STATE: &str = "1 (conclave)
 6 (conclave-warden)
 1 (init)
 1 (keeper)
 slot-0: conclave-warden
 slot-1: conclave-warden
+slot-8:
 ";
 
 /// A task runs in place of a waiting stub.
@@ -78,9 +80,18 @@ conclave add --wall 600s --shell 'setsid sleep 600 & sleep 600' >/tmp/id
 until [ "$(processes | grep -c '(sleep)')" = 2 ]; do sleep 0.1; done
 "#;
 
+/// Kills the node when its processes are as expected: for a moment, another warden may look for languages.
 const KILL: &str = r#"
-processes | grep -E '[(](conclave|conclave-warden|sleep)[)]' >/tmp/old
-cut -d' ' -f2 /tmp/old | sort | uniq -c | sed 's/^ *//'
+tries=100
+until
+    processes | grep -E '[(](conclave|conclave-warden|sleep)[)]' >/tmp/old
+    seen=$(cut -d' ' -f2 /tmp/old | sort | uniq -c | sed 's/^ *//')
+    [ "$seen" = "EXPECTED" ] || [ $tries = 0 ]
+do
+    tries=$((tries - 1))
+    sleep 0.1
+done
+echo "$seen"
 rm /tmp/serving
 kill -9 $(cat /tmp/pid)
 "#;
@@ -104,9 +115,19 @@ find /sys/fs/cgroup -name 'conclave*' ! -name conclave-main
 const READER: &str = "conclave run --json --compile 'dd if=/dev/zero of=big bs=1M count=24' --memory 16MiB \
     --shell 'dd if=big of=/dev/null bs=64K 2>/dev/null && stat -c %s big'";
 
-/// Keeps files that belong to another user than the executor's, which nobody else may read.
-const KEEPS: &str = "conclave run --json --keep '**' --shell \
-    'mkdir out && echo kept >out/file && ln -s file out/link && echo tool >tool && chmod 755 tool'";
+/// Leaves files that may belong to another user than the executor's, and that nobody else may read, list or search; and links.
+const UNREADABLE: &str = "umask 077; mkdir -p out/closed; echo kept >out/file; echo none >out/none; \
+    echo deep >out/closed/deep; ln -s /etc/passwd out/link; ln -s /etc outside; echo tool >tool; chmod 755 tool; \
+    chmod 000 out/none out/closed/deep out/closed";
+/// Name, patterns, how many links match.
+const KEEPS: [(&str, &str, u64); 2] = [
+    ("keeps all", "--keep '**'", 2),
+    (
+        "keeps paths",
+        "--keep out/closed/deep --keep out/file --keep out/none --keep tool --keep out/link --keep outside/passwd",
+        1,
+    ),
+];
 
 const NEXT: &str = "conclave run --json --shell 'echo $((6 * 7)); ls -A /box /tmp /dev/shm'";
 const EXPECTED_OUTPUT: &str = "42\n/box:\n\n/dev/shm:\n\n/tmp:\n";
@@ -140,7 +161,7 @@ async fn a_killed_node_leaves_nothing_with_subordinate_ids() {
         .subordinate_ids()
         .run(&restart_commands(GuestCommand::user), DONE)
         .await;
-    assert_restarts(&ran, &[165_534, 165_535].map(cell_view::by_subordinate));
+    assert_restarts(&ran, &[165_527, 165_528].map(cell_view::by_subordinate));
 }
 
 /// Several measurements, of which one has to be right: a pause of the emulator counts as CPU time, also after the program has
@@ -173,13 +194,17 @@ fn limits(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
 fn restart_commands(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
     let mut steps = vec![start(step), step("seen", &run("", "checker"))];
     steps.extend(OWN_TIMES.map(|name| step(name, &run("", "own_time"))));
+    steps.extend([step("hold", &run("", "hold")), step("reader", READER)]);
+    steps.extend(KEEPS.map(|(name, patterns, _)| {
+        step(
+            name,
+            &format!("conclave run --json {patterns} --shell '{UNREADABLE}'"),
+        )
+    }));
     steps.extend([
-        step("hold", &run("", "hold")),
-        step("reader", READER),
-        step("keeps", KEEPS),
         look("old life at rest"),
         step("interrupted", INTERRUPTED),
-        GuestCommand::root("kill", KILL),
+        GuestCommand::root("kill", &KILL.replace("EXPECTED", RUNNING_STATE.trim_end())),
         step("start again", &format!("{AWAIT_SERVING}{CANCEL}")),
         step("next", NEXT),
         GuestCommand::root("old life", REMAINING_PROCESSES),
@@ -241,7 +266,9 @@ fn assert_restarts(ran: &GuestOutputs, seen: &[String]) {
         "{said:#}\nexpected: {seen:#?}"
     );
     assert_measurements(ran);
-    assert_kept_files(ran);
+    for (name, _, links) in KEEPS {
+        assert_kept_files(ran, name, links);
+    }
     assert_output(ran, "old life at rest", IDLE_STATE);
     // All of them existed before the kill, and none of them afterwards.
     assert_output(ran, "kill", RUNNING_STATE);
@@ -251,8 +278,8 @@ fn assert_restarts(ran: &GuestOutputs, seen: &[String]) {
     assert_output(ran, "stop", "");
 }
 
-fn assert_kept_files(ran: &GuestOutputs) {
-    let task: Value = ran["keeps"].json();
+fn assert_kept_files(ran: &GuestOutputs, name: &str, links: u64) {
+    let task: Value = ran[name].json();
     let result = &task["result"];
     let kept: Vec<_> = result["files"]
         .as_array()
@@ -262,13 +289,18 @@ fn assert_kept_files(ran: &GuestOutputs) {
         .collect();
     assert_eq!(
         json!(kept),
-        json!([["out/file", 5, false], ["tool", 5, true]]),
+        json!([
+            ["out/closed/deep", 5, false],
+            ["out/file", 5, false],
+            ["out/none", 5, false],
+            ["tool", 5, true]
+        ]),
         "{task:#}"
     );
     let left_out = &result["files_left_out"];
     assert_eq!(
         (&left_out["count"], &left_out["why"]),
-        (&json!(1), &json!("not_regular")),
+        (&json!(links), &json!("not_regular")),
         "{task:#}"
     );
 }

@@ -12,7 +12,7 @@ use crate::node_inventory::NodeInventory;
 
 /// The first user id of this node's cells. Nodes of other test processes use other ids, so that each finds its own processes.
 pub(crate) fn first_user() -> u32 {
-    1_900_000_000 + std::process::id() % 1_000_000 * 16
+    1_900_000_000 + std::process::id() % 1_000_000 * 32
 }
 
 const SLOTS: u32 = 2;

@@ -167,7 +167,7 @@ async fn fields_of_the_wrong_type_are_named() {
         }
     }
     for (task, field) in [
-        (json!({}), "execute"),
+        (json!({}), "execute.command"),
         (json!({"execute": {}}), "execute.command"),
         (
             json!({"compile": {}, "execute": {"command": "x"}}),

@@ -11,7 +11,7 @@ use crate::harness::{SingleNode, kept_paths, percent_encoded, sha256_hex};
 
 const ISOLATIONS: [&str; 2] = ["none", "cell"];
 
-fn file(path: &str, content: &str, executable: bool) -> Value {
+pub(crate) fn file(path: &str, content: &str, executable: bool) -> Value {
     json!({
         "path": path,
         "size": content.len(),
@@ -20,7 +20,7 @@ fn file(path: &str, content: &str, executable: bool) -> Value {
     })
 }
 
-fn nothing_left_out() -> Value {
+pub(crate) fn nothing_left_out() -> Value {
     json!({"count": 0, "bytes": 0, "why": null})
 }
 

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::SingleNode;
+use crate::system_call_fault::SystemCallFault;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -176,6 +177,27 @@ async fn a_task_outlives_as_many_kills_as_it_asks_for() {
         (&json!("system_error"), &json!(3))
     );
     assert_eq!(ends(&usual), ["lost"; 3]);
+}
+
+/// The executor records an attempt on its disk for its next session. That takes long here.
+#[tokio::test]
+async fn an_attempt_is_recorded_before_it_is_reported_as_running() {
+    let flags = ["--name", "solo", "--slots", "1"];
+    let node = SingleNode::up(&flags);
+    // Before that the executor may not have created the file, whose path strace looks for.
+    node.web.run(&json!({"execute": {"command": "true"}})).await;
+    let record = node.system.data().join("executor/work/0/attempt");
+    assert!(record.exists(), "{record:?}");
+    let pid = node.up.pid().to_string();
+    let fault = SystemCallFault::inject("pwrite64:delay_enter=2000000", Some(&record), &[pid]);
+    let gate = node.gate("gate");
+    let id = add(&node, &json!({"execute": {"command": gate.wait()}})).await;
+    runs(&node, &id, 1).await;
+    let node = node.again(&flags);
+    drop(fault);
+    gate.open();
+    let done = node.web.get(&format!("/api/v1/tasks/{id}?wait=60")).await.json();
+    assert_eq!(ends(&done), ["lost", "finished"], "{done:#}");
 }
 
 #[tokio::test]

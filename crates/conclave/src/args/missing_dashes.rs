@@ -1,11 +1,12 @@
 //! A better error message for `conclave run echo hello`, where `--` is missing before the command to run.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::CommandLine;
+use super::{CliCommand, CommandLine};
 
 /// Returns an error that shows the corrected line if a `--` before the unknown argument makes the line valid; otherwise
 /// returns the given error.
@@ -20,15 +21,16 @@ pub(super) fn suggest_double_dash(error: clap::Error, arguments: &[OsString]) ->
     if unknown.starts_with('-') {
         return error;
     }
-    let positions = arguments
+    let last = arguments
         .iter()
-        .enumerate()
-        .skip(2)
-        .filter(|(_, argument)| *argument == unknown.as_str());
-    for (position, _) in positions {
+        .rposition(|argument| *argument == unknown.as_str())
+        .unwrap_or(0);
+    // The first word of the command may have been taken for a source file.
+    for position in (2..=last).rev() {
         let mut line = arguments.to_vec();
         line.insert(position, "--".into());
-        if CommandLine::try_parse_from(&line).is_ok() {
+        let is_meant = |line: CommandLine| program_of(&line).is_none_or(|program| program.exists());
+        if CommandLine::try_parse_from(&line).is_ok_and(is_meant) {
             let line: Vec<_> = line.iter().skip(1).map(shell_quoted).collect();
             return CommandLine::command().error(
                 ErrorKind::UnknownArgument,
@@ -37,6 +39,14 @@ pub(super) fn suggest_double_dash(error: clap::Error, arguments: &[OsString]) ->
         }
     }
     error
+}
+
+fn program_of(line: &CommandLine) -> Option<&Path> {
+    match &line.command {
+        CliCommand::Run(args) => args.program(),
+        CliCommand::Add(args) => args.program(),
+        _ => None,
+    }
 }
 
 /// The argument as a shell reads it.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cluster::LocalNode;
-use crate::config::{ConfigFlag, ConfigLayers};
+use crate::config::{Config, ConfigFlag, ConfigLayers};
 
 /// Flags of every command that starts a node.
 #[derive(Args, Debug)]
@@ -121,11 +121,14 @@ impl GatewayFlags {
 
 impl LocalNodeFlags {
     pub(crate) fn node(&self) -> Result<LocalNode> {
+        LocalNode::at(&self.config()?.node.data.0)
+    }
+
+    pub(crate) fn config(&self) -> Result<Config> {
         let data = config_flag("node.data", "--data", &self.data)
             .into_iter()
             .collect();
-        let config = ConfigLayers::gather(self.config.as_deref(), data)?.config()?;
-        LocalNode::at(&config.node.data.0)
+        ConfigLayers::gather(self.config.as_deref(), data)?.config()
     }
 }
 

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 
 use api::{ByteSize, HumanDuration};
 use clap::Args;
-use model::{ExecutorName, NameError, NetworkName, StepCommand, TaskId, UserName};
+use model::{ExecutorName, LanguageName, NameError, NetworkName, RootName, StepCommand, TaskId, UserName};
 
 /// The names of all flags of [`TaskFlags`] except `id`. They conflict with a task that is read from a file.
-pub(crate) const TASK_FLAGS: [&str; 30] = [
+pub(crate) const TASK_FLAGS: [&str; 34] = [
+    "program",
+    "language",
+    "root",
+    "wait_for_executor",
     "source",
     "data",
     "compile",
@@ -43,6 +47,18 @@ pub(crate) const TASK_FLAGS: [&str; 30] = [
 /// Flags of `run` and `add` that describe one task.
 #[derive(Args, Debug)]
 pub(crate) struct TaskFlags {
+    /// Source file of a program to compile and run; its extension tells the language. The words after `--` are its arguments
+    #[arg(value_name = "FILE", help_heading = None::<&str>, conflicts_with = "shell")]
+    pub(crate) program: Option<PathBuf>,
+    /// Language of the program, by a name or alias of `conclave languages`; it fills in the commands
+    #[arg(long, value_name = "NAME", value_parser = language_name)]
+    pub(crate) language: Option<LanguageName>,
+    /// Root file system that the commands see, by its name on the executors
+    #[arg(long, value_name = "NAME", value_parser = root_name)]
+    pub(crate) root: Option<RootName>,
+    /// Add the task even if no executor has its language or root now; it waits for one
+    #[arg(long)]
+    pub(crate) wait_for_executor: bool,
     /// Source file, or folder whose content is copied to the working directory of the commands; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) source: Vec<PathBuf>,
@@ -189,9 +205,15 @@ impl LimitFlags {
 impl TaskFlags {
     /// The command and its additional arguments; `None` if the flags name no command.
     pub(crate) fn command(&self) -> Option<(StepCommand, Vec<String>)> {
+        if self.program.is_some() {
+            return Some((StepCommand::of_language(), self.words.clone()));
+        }
         match &self.shell {
             Some(text) => Some((StepCommand::Shell(text.clone()), self.words.clone())),
-            None if self.words.is_empty() => None,
+            None if self.words.is_empty() => {
+                let language = self.language.as_ref();
+                language.map(|_| (StepCommand::of_language(), Vec::new()))
+            }
             None => Some((StepCommand::Argv(self.words.clone()), Vec::new())),
         }
     }
@@ -212,6 +234,14 @@ fn task_id(text: &str) -> Result<TaskId, NameError> {
 
 pub(crate) fn user_name(text: &str) -> Result<UserName, NameError> {
     UserName::new(text)
+}
+
+fn language_name(text: &str) -> Result<LanguageName, NameError> {
+    LanguageName::new(text)
+}
+
+pub(crate) fn root_name(text: &str) -> Result<RootName, NameError> {
+    RootName::new(text)
 }
 
 fn network_name(text: &str) -> Result<NetworkName, NameError> {

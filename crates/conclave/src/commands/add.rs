@@ -47,6 +47,13 @@ pub(crate) struct AddArgs {
     pub(crate) client: ClientFlags,
 }
 
+impl AddArgs {
+    /// The source file of the program to run.
+    pub(crate) fn program(&self) -> Option<&Path> {
+        self.task.program.as_deref()
+    }
+}
+
 pub(crate) async fn run(args: AddArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let format = args.client.output_format();

@@ -1,14 +1,13 @@
 //! `conclave cancel`: cancels tasks by their ids, or all that match a filter.
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use api::{CancelledTasks, HttpClient};
 use model::{TaskQuery, TaskStatus};
 
 use crate::args::{CancelFilterFlags, ClientFlags, TaskLookupError, TaskRef, task_ref};
-use crate::print::{OutputFormat, Stdout, print_message};
+use crate::print::{OutputFormat, Stdout, confirm, print_message};
 
 /// The arguments of `conclave cancel`.
 #[derive(clap::Args, Debug)]
@@ -69,7 +68,10 @@ async fn cancel_matching(query: &TaskQuery, args: &CancelArgs, client: &HttpClie
     match count(query, client).await? {
         0 => print_message("No matching tasks."),
         count => {
-            if !args.yes && !confirm(count)? {
+            let tasks = in_words(count);
+            let question = format!("Cancel {tasks}?");
+            let refusal = format!("{tasks} would be cancelled; add --yes to cancel without a question");
+            if !args.yes && !confirm(&question, &refusal)? {
                 print_message("nothing was cancelled");
                 return Ok(ExitCode::FAILURE);
             }
@@ -104,18 +106,6 @@ async fn count(query: &TaskQuery, client: &HttpClient) -> Result<u64> {
     }
 }
 
-/// Asks on the terminal. Without a terminal there is nobody to ask.
-fn confirm(count: u64) -> Result<bool> {
-    let tasks = in_words(count);
-    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        bail!("{tasks} would be cancelled; add --yes to cancel without a question");
-    }
-    write!(io::stderr(), "Cancel {tasks}? [y/N] ")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(is_yes(&answer))
-}
-
 fn in_words(count: u64) -> String {
     match count {
         1 => "1 task".to_string(),
@@ -124,22 +114,12 @@ fn in_words(count: u64) -> String {
     }
 }
 
-fn is_yes(answer: &str) -> bool {
-    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_answer_is_a_yes() {
-        for answer in ["y\n", "Yes\n", " y "] {
-            assert!(is_yes(answer), "{answer:?}");
-        }
-        for answer in ["", "\n", "n\n", "yes please\n"] {
-            assert!(!is_yes(answer), "{answer:?}");
-        }
+    fn counts_are_in_words() {
         assert_eq!(in_words(1), "1 task");
         assert_eq!(in_words(9_999), "9999 tasks");
         assert_eq!(in_words(10_000), "10000 or more tasks");

@@ -24,7 +24,7 @@ pub(crate) struct ConfigArgs {
 /// One setting as `conclave config` prints it: key, value, origin, default and documentation.
 #[derive(Serialize)]
 struct SettingRow {
-    key: &'static str,
+    key: String,
     value: String,
     from: String,
     default: &'static str,
@@ -55,7 +55,7 @@ pub(crate) fn run(args: ConfigArgs) -> Result<ExitCode> {
             None => (value, from),
         };
         Ok(SettingRow {
-            key: setting.key.name,
+            key: setting.key.name.to_string(),
             value,
             from,
             default: setting.key.default,
@@ -63,7 +63,15 @@ pub(crate) fn run(args: ConfigArgs) -> Result<ExitCode> {
             about: setting.key.doc,
         })
     });
-    let settings: Vec<SettingRow> = settings.collect::<Result<_>>()?;
+    let mut settings: Vec<SettingRow> = settings.collect::<Result<_>>()?;
+    settings.extend(layers.roots().map(|root| SettingRow {
+        key: root.key(),
+        value: root.path.display().to_string(),
+        from: root.origin.to_string(),
+        default: "",
+        variable: String::new(),
+        about: "Folder of a root that the operator manages.",
+    }));
     let format = match args.json {
         true => OutputFormat::Json,
         false => OutputFormat::Text,
@@ -85,6 +93,7 @@ fn automatic_values(config: &Config) -> Vec<(&'static str, String)> {
         ("executor.reserve", ByteSize(options::reserve(config)).to_text()),
         ("executor.slot_memory", ByteSize(capacity.memory).to_text()),
         ("sandbox.open_files", open_files.clone()),
+        ("sandbox.roots", config.roots_folder().display().to_string()),
         // Each applies to a task that leaves the other one of the two at its default.
         ("limits.max.memory", max_memory.clone()),
         ("limits.max.space", max_memory),
@@ -103,11 +112,7 @@ fn print_settings(settings: &[SettingRow], format: OutputFormat) -> Result<()> {
         OutputFormat::Text => {
             let mut table = TextTable::new(["KEY", "VALUE", "FROM"]);
             for setting in settings {
-                table.row([
-                    setting.key.to_string(),
-                    setting.value.clone(),
-                    setting.from.clone(),
-                ]);
+                table.row([setting.key.clone(), setting.value.clone(), setting.from.clone()]);
             }
             out.text(table)
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use api::{HttpClient, NewTask, Task, TaskStreamEvent};
 use model::{TaskId, TaskStatus};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::unistd::{Whence, lseek};
 
 use crate::args::{ClientFlags, TaskFlags, TaskSetFlags};
@@ -43,6 +43,13 @@ pub(crate) struct RunArgs {
     pub(crate) client: ClientFlags,
 }
 
+impl RunArgs {
+    /// The source file of the program to run.
+    pub(crate) fn program(&self) -> Option<&Path> {
+        self.task.program.as_deref()
+    }
+}
+
 /// How long the request that adds the task waits for its end. A short task needs no second request, and the first output of a
 /// longer one is delayed by no more than this.
 const ADD_WAIT: Duration = Duration::from_millis(20);
@@ -53,7 +60,9 @@ const CLOSED_PIPE: u8 = 141;
 pub(crate) async fn run(mut args: RunArgs) -> Result<ExitCode> {
     let client = args.client.connect()?;
     let format = args.client.output_format();
-    if args.stdin {
+    // A program that is given as a file is run like a local one, so it gets what is redirected to it.
+    let passes_input_on = args.stdin || (args.task.program.is_some() && is_input_redirected());
+    if args.task.input.is_none() && passes_input_on {
         args.task.input = Some("-".into());
     } else if args.task.input.is_none() && is_input_waiting() {
         print_message("standard input is not passed on; use -i");
@@ -156,6 +165,12 @@ async fn cancel_and_wait(id: TaskId, new: &NewTask, client: &HttpClient) -> Resu
 fn is_input_waiting() -> bool {
     let stdin = io::stdin();
     !stdin.is_terminal() && has_unread_bytes(&stdin)
+}
+
+/// Whether standard input is a file or a pipe.
+fn is_input_redirected() -> bool {
+    let kind = |status: FileStat| SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
+    fstat(io::stdin()).is_ok_and(|status| matches!(kind(status), SFlag::S_IFREG | SFlag::S_IFIFO))
 }
 
 fn has_unread_bytes(input: &impl AsFd) -> bool {

@@ -110,6 +110,7 @@ impl PreparedNode {
             && let Some(sandbox) = options::cells(config)
         {
             problems.collect(sandbox.check_machine());
+            problems.collect(node::check_configured_roots(config));
         }
         problems.into_result()?;
         bail!("could not prepare the node")

@@ -8,31 +8,39 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::KEYS;
 use super::layers::{LayerValue, ValueOrigin};
+use super::roots::{self, RootSetting};
 use super::suggest::closest_key;
 
-pub(super) fn read(path: &Path) -> Result<Vec<LayerValue>> {
+/// What a TOML file sets: values of keys, and roots.
+#[derive(Debug, Default)]
+pub(super) struct FileLayer {
+    pub(super) values: Vec<LayerValue>,
+    pub(super) roots: Vec<RootSetting>,
+}
+
+pub(super) fn read(path: &Path) -> Result<FileLayer> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("could not read the configuration file {}", path.display()))?;
     parse(&text, path)
 }
 
-pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<LayerValue>> {
+pub(super) fn parse(text: &str, path: &Path) -> Result<FileLayer> {
     let table = DeTable::parse(text)
         .map_err(|error| anyhow!("the configuration file {} is not TOML: {error}", path.display()))?;
     let mut reader = TomlLayerReader {
         text,
         path,
-        values: Vec::new(),
+        layer: FileLayer::default(),
     };
     reader.read_table("", table.get_ref())?;
-    Ok(reader.values)
+    Ok(reader.layer)
 }
 
 /// Collects the values of a TOML configuration file, which is one layer of a node's configuration.
 struct TomlLayerReader<'a> {
     text: &'a str,
     path: &'a Path,
-    values: Vec<LayerValue>,
+    layer: FileLayer,
 }
 
 impl TomlLayerReader<'_> {
@@ -43,6 +51,10 @@ impl TomlLayerReader<'_> {
                 _ => format!("{prefix}.{}", part.get_ref()),
             };
             let origin = self.origin(part);
+            if name == roots::SECTION {
+                self.read_roots(value.get_ref(), origin)?;
+                continue;
+            }
             let is_section = KEYS.iter().any(|key| key.is_in_section(&name));
             match (KEYS.iter().find(|key| key.name == name), value.get_ref()) {
                 (Some(key), value) => {
@@ -55,7 +67,7 @@ impl TomlLayerReader<'_> {
                             )
                         })
                         .map(|text| key.relative_to(self.path, text))?;
-                    self.values.push(LayerValue { key, text, origin });
+                    self.layer.values.push(LayerValue { key, text, origin });
                 }
                 (None, DeValue::Table(inner)) if is_section => self.read_table(&name, inner)?,
                 (None, other) if is_section => bail!(
@@ -69,6 +81,18 @@ impl TomlLayerReader<'_> {
                     closest_key(&name).name
                 ),
             }
+        }
+        Ok(())
+    }
+
+    fn read_roots(&mut self, section: &DeValue<'_>, origin: ValueOrigin) -> Result<()> {
+        let DeValue::Table(sections) = section else {
+            bail!("roots in {origin} is no key; write [roots.NAME] and its path below it");
+        };
+        for (name, section) in sections {
+            let origin = self.origin(name);
+            let root = RootSetting::from_section(name.get_ref(), section.get_ref(), self.path, origin)?;
+            self.layer.roots.push(root);
         }
         Ok(())
     }
@@ -105,7 +129,7 @@ mod tests {
     use super::*;
 
     fn parse_text(text: &str) -> Result<Vec<LayerValue>> {
-        parse(text, Path::new("node.toml"))
+        parse(text, Path::new("node.toml")).map(|layer| layer.values)
     }
 
     #[test]
@@ -153,18 +177,66 @@ mod tests {
     }
 
     #[test]
+    fn sections_of_roots_are_read() {
+        let text =
+            "[roots.contest]\npath = '/srv/contest'\n[roots.'gcc-12.2']\npath = 'gcc'\n[node]\nlog = 'info'";
+        let layer = parse(text, Path::new("/etc/conclave/n.toml")).unwrap();
+        let roots: Vec<_> = layer
+            .roots
+            .iter()
+            .map(|root| {
+                (
+                    root.name.as_str(),
+                    root.path.to_str().unwrap(),
+                    root.origin.to_string(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            roots,
+            [
+                ("contest", "/srv/contest", "/etc/conclave/n.toml:1".to_string()),
+                (
+                    "gcc-12.2",
+                    "/etc/conclave/gcc",
+                    "/etc/conclave/n.toml:3".to_string()
+                ),
+            ]
+        );
+        assert_eq!(layer.values.len(), 1);
+        let check = |text: &str, parts: &[&str]| {
+            let error = parse(text, Path::new("n.toml")).unwrap_err().to_string();
+            for part in parts {
+                assert!(error.contains(part), "{text:?}: {error}");
+            }
+        };
+        check(
+            "[roots.a]\npaht = '/x'",
+            &["roots.a.paht", "n.toml:1", "roots.a.path"],
+        );
+        check("[roots.a]", &["[roots.a]", "has no path"]);
+        check("[roots.a]\npath = 3", &["[roots.a]", "has no path"]);
+        check("[roots.a]\npath = ''", &["roots.a.path", "empty"]);
+        check("[roots]\na = '/x'", &["roots.a", "is a section"]);
+        check("roots = '/x'", &["n.toml:1", "[roots.NAME]"]);
+        check("[roots.A]\npath = '/x'", &["'A'", "n.toml:1", "lower-case"]);
+    }
+
+    #[test]
     fn paths_in_the_file_are_relative_to_the_file() {
         let values = parse(
             "[secrets]\ncluster_file = 'secret'",
             Path::new("/etc/conclave/n.toml"),
         )
-        .unwrap();
+        .unwrap()
+        .values;
         assert_eq!(values[0].text, "/etc/conclave/secret");
         let values = parse(
             "[secrets]\ncluster_file = 'none'",
             Path::new("/etc/conclave/n.toml"),
         )
-        .unwrap();
+        .unwrap()
+        .values;
         assert_eq!(values[0].text, "none");
     }
 }

@@ -10,10 +10,11 @@ use model::ExecutorName;
 use sandbox::{NamedNetwork, WaivableLimit};
 
 use super::layers::ConfigLayers;
+use super::roots::RootSetting;
 use super::value::{
     AutoOr, BindMount, CgroupPath, ConfigValue, DataFolder, FirstUserId, HostAddress, HostPort,
     InitialMember, IsolationMode, LogSetting, MaxLimit, MetricsSetting, NodeName, OpenFileLimit, PortNumber,
-    ProgramPath, ReplicaSetName, SlotCount, ThreadCount,
+    ProgramPath, ReplicaSetName, RootsFolder, SlotCount, ThreadCount,
 };
 
 /// The declaration of one configuration key: its name, default, documentation and accepted values.
@@ -43,6 +44,8 @@ macro_rules! keys {
         #[derive(Clone, Debug)]
         pub(crate) struct Config {
             $( pub(crate) $field: $section, )*
+            /// The roots that the operator manages.
+            pub(crate) roots: Vec<RootSetting>,
         }
 
         $(
@@ -71,6 +74,7 @@ macro_rules! keys {
                     $( $field: $section {
                         $( $key: layers.read(concat!($prefix, ".", stringify!($key)))?, )*
                     }, )*
+                    roots: layers.roots().cloned().collect(),
                 })
             }
         }
@@ -155,6 +159,8 @@ keys! {
         keep_blobs: Duration = "1d",
         /// Shortest duration of one scan of all blobs for damage; the next scan follows at once.
         scan_blobs: Duration = "1d",
+        /// File with languages that extend or override the built-in language table; `none` is the built-in table.
+        languages: Option<PathBuf> = "none",
         /// How long an executor that is gone stays in lists.
         forget_executors: Duration = "1d",
         /// Size of the largest blob.
@@ -205,9 +211,11 @@ keys! {
     sandbox: SandboxSection = "sandbox" {
         /// Folder with the root file system of the cells; `none` shares this machine's programs and libraries.
         root: Option<PathBuf> = "none",
+        /// Folder of the roots that `conclave root` makes; `auto` is `roots` in the data folder.
+        roots: RootsFolder = "auto",
         /// More files and folders of this machine that are mounted into cells read-only, as PATH or PATH:PATH-IN-THE-CELL.
         binds: Option<Vec<BindMount>> = "none",
-        /// First of the user and group ids that tasks run as, two per slot. Without root it must be one of the user's subordinate ids.
+        /// First of the user and group ids that tasks run as, eight per slot and one more. Without root it must be one of the user's subordinate ids.
         first_user: FirstUserId = "1900000000",
         /// Parent control group of the tasks' control groups; `none` is the executor's own.
         cgroup: Option<CgroupPath> = "none",
@@ -319,6 +327,16 @@ keys! {
         etcd_key_file: Option<PathBuf> = "none",
         /// File of the tokens that the HTTP API accepts: a token and its user on each line.
         tokens_file: Option<PathBuf> = "none",
+    }
+}
+
+impl Config {
+    /// The folder of the roots that `conclave root` makes.
+    pub(crate) fn roots_folder(&self) -> PathBuf {
+        match &self.sandbox.roots.0 {
+            Some(folder) => folder.clone(),
+            None => self.node.data.0.join("roots"),
+        }
     }
 }
 

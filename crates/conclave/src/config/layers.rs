@@ -5,8 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use model::RootName;
 
+use super::file::FileLayer;
 use super::keys::{Config, ConfigKey, KEYS};
+use super::roots::{self, RootSetting};
 use super::suggest::closest_key;
 use super::value::ConfigValue;
 use super::{check, environment, file};
@@ -52,6 +55,7 @@ pub(crate) struct ResolvedSetting {
 /// The merged configuration layers (defaults, file, environment, flags): a value for every key.
 pub(crate) struct ConfigLayers {
     settings: BTreeMap<&'static str, ResolvedSetting>,
+    roots: BTreeMap<RootName, RootSetting>,
     source: LayersSource,
 }
 
@@ -103,7 +107,15 @@ impl ConfigLayers {
                 && other.is_some_and(|other| other.text != setting.text)
         };
         let changed = self.settings().filter(differs);
-        changed.map(|setting| setting.key.name).collect()
+        let mut changed: Vec<_> = changed.map(|setting| setting.key.name).collect();
+        let paths = |layers: &ConfigLayers| -> Vec<_> {
+            let roots = layers.roots.values();
+            roots.map(|root| (root.name.clone(), root.path.clone())).collect()
+        };
+        if paths(self) != paths(fresh) {
+            changed.push(roots::SECTION);
+        }
+        changed
     }
 
     /// Copies the value of one key from `fresh`.
@@ -130,7 +142,7 @@ impl ConfigLayers {
     }
 
     fn merge(
-        from_file: Vec<LayerValue>,
+        from_file: FileLayer,
         from_environment: Vec<LayerValue>,
         flags: Vec<ConfigFlag>,
         source: LayersSource,
@@ -140,13 +152,29 @@ impl ConfigLayers {
             text: key.default.to_string(),
             origin: ValueOrigin::Default,
         });
-        let flags: Vec<_> = flags.into_iter().map(flag_value).collect::<Result<_>>()?;
+        let mut roots = from_file.roots;
+        let mut flag_values = Vec::new();
+        for flag in flags {
+            match RootSetting::from_flag(&flag.key, &flag.text, flag.flag) {
+                Some(root) => roots.push(root?),
+                None => flag_values.push(flag_value(flag)?),
+            }
+        }
         let mut settings = BTreeMap::new();
-        for value in defaults.chain(from_file).chain(from_environment).chain(flags) {
+        for value in defaults
+            .chain(from_file.values)
+            .chain(from_environment)
+            .chain(flag_values)
+        {
             let LayerValue { key, text, origin } = value;
             settings.insert(key.name, ResolvedSetting { key, text, origin });
         }
-        Ok(ConfigLayers { settings, source })
+        let roots = roots.into_iter().map(|root| (root.name.clone(), root)).collect();
+        Ok(ConfigLayers {
+            settings,
+            roots,
+            source,
+        })
     }
 
     /// Parses every value, and checks that they are consistent.
@@ -154,6 +182,11 @@ impl ConfigLayers {
         let config = Config::build(self)?;
         check::check(&config, self)?;
         Ok(config)
+    }
+
+    /// The roots that the operator manages, by name.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &RootSetting> {
+        self.roots.values()
     }
 
     /// All settings, in the order of `KEYS`.
@@ -254,6 +287,36 @@ mod tests {
         assert_eq!(layers.changed_keys(&fresh), ["node.log", "executor.slots"]);
         layers.copy_setting("node.log", &fresh);
         assert_eq!(layers.changed_keys(&fresh), ["executor.slots"]);
+        std::fs::write(file.path(), "[executor]\nslots = 2\n[roots.a]\npath = '/a'").unwrap();
+        assert_eq!(
+            fresh.changed_keys(&fresh.reload().unwrap()),
+            ["node.log", "roots"]
+        );
+    }
+
+    #[test]
+    fn a_flag_overrides_the_root_of_a_file() {
+        const FILE: &str = "[roots.a]\npath = '/a'\n[roots.'b.c']\npath = '/b'";
+        let flags = [("roots.b.c.path", "/other"), ("roots.d.path", "/d")];
+        let layers = merge(FILE, &[], &flags).unwrap();
+        let roots: Vec<_> = layers
+            .roots()
+            .map(|root| (root.key(), root.path.to_str().unwrap(), root.origin.to_string()))
+            .collect();
+        let row = |key: &str, path: &'static str, origin: &str| (key.to_string(), path, origin.to_string());
+        assert_eq!(
+            roots,
+            [
+                row("roots.a.path", "/a", "node.toml:1"),
+                row("roots.b.c.path", "/other", "flag --set"),
+                row("roots.d.path", "/d", "flag --set"),
+            ]
+        );
+        assert_eq!(layers.config().unwrap().roots.len(), 3);
+        for (key, part) in [("roots.a", "roots.NAME.path"), ("roots.A.path", "lower-case")] {
+            let error = merge("", &[], &[(key, "/x")]).err().unwrap().to_string();
+            assert!(error.contains(part), "{key}: {error}");
+        }
     }
 
     #[test]

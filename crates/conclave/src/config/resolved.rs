@@ -27,6 +27,12 @@ impl ConfigLayers {
             }
             text.push('\n');
         }
+        // Cells use both.
+        if sections.contains(&"sandbox") {
+            for root in self.roots() {
+                text.push_str(&root.to_toml()?);
+            }
+        }
         Ok(text)
     }
 }
@@ -59,10 +65,11 @@ mod tests {
             set("executor.slots", "auto"),
             set("limits.max.wall", "none"),
             set("etcd.members", "a=x:1,b=y:2"),
+            set("roots.gcc-12.2.path", "gcc \"12\""),
         ];
         let layers = ConfigLayers::gather(None, flags).unwrap();
         let text = layers
-            .to_toml(&["node", "executor", "etcd", "limits.max"])
+            .to_toml(&["node", "executor", "etcd", "limits.max", "sandbox"])
             .unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &text).unwrap();
@@ -74,6 +81,13 @@ mod tests {
         assert_eq!(read.node.data.0, std::env::current_dir().unwrap().join("data"));
         assert!(read.executor.slots.0 > 0 && !text.contains("slots = \"auto\""));
         assert_eq!(read.limits_max.wall, None);
+        assert_eq!(read.roots[0].name.as_str(), "gcc-12.2");
+        assert_eq!(
+            read.roots[0].path,
+            std::env::current_dir().unwrap().join("gcc \"12\"")
+        );
+        assert_eq!(read.roots_folder(), read.node.data.0.join("roots"));
+        assert!(!layers.to_toml(&["node"]).unwrap().contains("gcc"));
         assert_eq!(read.etcd.members.map(|members| members.len()), Some(2));
     }
 }

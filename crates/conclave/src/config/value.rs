@@ -5,7 +5,7 @@ mod number;
 mod sandbox;
 mod text;
 
-pub(crate) use location::{DataFolder, HostAddress, HostPort, InitialMember, ProgramPath};
+pub(crate) use location::{DataFolder, HostAddress, HostPort, InitialMember, ProgramPath, RootsFolder};
 pub(crate) use number::{AutoOr, MaxLimit, OpenFileLimit, PortNumber, SlotCount, ThreadCount};
 pub(crate) use sandbox::{BindMount, CgroupPath, FirstUserId, IsolationMode};
 pub(crate) use text::{LogFormat, LogSetting, MetricsSetting, NodeName, ReplicaSetName};

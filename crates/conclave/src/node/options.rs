@@ -14,14 +14,16 @@ use crate::config::{Config, IsolationMode, MetricsSetting};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Options of a judicator with the embedded store and without an executor in its process.
-pub(crate) fn judicator(config: &Config, address: String) -> judicator::JudicatorOptions {
+pub(crate) fn judicator(config: &Config, address: String) -> Result<judicator::JudicatorOptions> {
     let section = &config.judicator;
-    judicator::JudicatorOptions {
+    let languages = languages::read(section.languages.as_deref())?;
+    Ok(judicator::JudicatorOptions {
         name: section.name.0.clone(),
         address,
         version: VERSION.to_string(),
         store: "sqlite".to_string(),
         limits: limits(config),
+        languages,
         capacity: None,
         task_size_limits: bounds(config),
         attempts: section.attempts.get(),
@@ -34,7 +36,7 @@ pub(crate) fn judicator(config: &Config, address: String) -> judicator::Judicato
         scan_blobs: section.scan_blobs,
         forget_executors: section.forget_executors,
         list_judicators: None,
-    }
+    })
 }
 
 pub(super) fn executor(
@@ -61,6 +63,7 @@ pub(super) fn executor(
         outgoing_bytes: section.outgoing.0,
         version: VERSION.to_string(),
         cells: cells(config),
+        roots: super::root_store(config)?,
         // The running program, even after an upgrade has replaced its file.
         warden: ("/proc/self/exe".into(), vec!["warden".into()]),
     })
@@ -76,7 +79,7 @@ pub(crate) fn cells(config: &Config) -> Option<SandboxOptions> {
             root: section.root.clone(),
             binds: binds.map(|bind| (bind.from.clone(), bind.to.clone())).collect(),
             first_user: section.first_user.0,
-            wardens: executor::WARDENS_PER_SLOT * config.executor.slots.0,
+            wardens: executor::warden_count(config.executor.slots.0),
             parent_group: section.cgroup.clone().map(|group| group.0),
             default_limits: DefaultCommandLimits {
                 memory: section.memory.map(|size| size.0),

@@ -29,7 +29,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{NodeComponent, NodeFolder, NodeSecrets, ReloadOnHangup, ReloadedFiles, open_files, options};
+use super::{
+    NodeComponent, NodeFolder, NodeSecrets, ReloadOnHangup, ReloadedFiles, check_configured_roots,
+    open_files, options,
+};
 use crate::config::{Config, HostPort};
 
 /// Stop timeout of components that have no long work to finish.
@@ -58,7 +61,7 @@ pub(crate) fn single_judicator(
     let registry = registry::local::single_judicator(address.clone());
     let options = judicator::JudicatorOptions {
         capacity,
-        ..options::judicator(config, address)
+        ..options::judicator(config, address)?
     };
     judicator(options, store, registry.leading)
 }
@@ -105,6 +108,7 @@ pub(crate) async fn executor(
     calls: Arc<dyn Calls>,
     judicator_location: JudicatorLocation,
 ) -> Result<NodeComponent> {
+    check_configured_roots(config)?;
     let options = options::executor(config, folder, judicator_location)?;
     let executor = executor::ExecutorService::prepare(options, calls).await?;
     let stop_timeout = config.executor.stop_grace.saturating_add(EXECUTOR_STOP_MARGIN);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use api::{CompileStep, FilesOrZip, HttpClient, NewTask};
-use model::{Content, StepCommand, TaskFile, WorkspacePath};
+use model::{Content, LanguageName, StepCommand, TaskFile, WorkspacePath};
 
 use super::blobs;
 use super::collect::{LocalFile, collect};
@@ -22,14 +22,30 @@ const MAX_STDIN_BYTES: u64 = 1 << 30;
 
 pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewTask> {
     let (command, args) = flags.command().ok_or_else(|| {
-        anyhow!("there is no command to run; give it after `--`, or as a shell command with --shell")
+        anyhow!(
+            "there is no command to run; give it after `--`, or as a shell command with --shell, or give a source file"
+        )
     })?;
     let mut budget = InlineBudget(MAX_INLINE_TOTAL);
     let mut task = NewTask::new(command);
+    task.language = flags.language.clone();
+    task.root = flags.root.clone();
+    task.wait_for_executor = flags.wait_for_executor;
     task.id = flags.id;
     task.user = flags.user.clone();
     task.priority = flags.priority;
-    task.source = files(collect(&flags.source)?, &mut budget, client).await?;
+    let mut source = collect(&flags.source)?;
+    if let Some(program) = &flags.program {
+        if task.language.is_none() {
+            task.language = Some(language_of(program, client).await?);
+        }
+        // Among other files, only its place as source_code tells that the program begins with it.
+        match source.is_empty() {
+            true => source = collect(std::slice::from_ref(program))?,
+            false => task.source_code = Some(program_content(program, &mut budget, client).await?),
+        }
+    }
+    task.source = files(source, &mut budget, client).await?;
     task.data = files(collect(&flags.data)?, &mut budget, client).await?;
     task.compile = flags.compile.clone().map(|text| CompileStep {
         command: StepCommand::Shell(text),
@@ -45,6 +61,40 @@ pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewT
         task.execute.input = input(path, &mut budget, client).await?;
     }
     Ok(task)
+}
+
+/// The language whose programs have this file's extension.
+async fn language_of(program: &Path, client: &HttpClient) -> Result<LanguageName> {
+    let name = program.display();
+    ensure!(
+        program.exists(),
+        "there is no file {name}; to run a command, put `--` before it: conclave run -- {name}"
+    );
+    let extension = program.extension().and_then(|extension| extension.to_str());
+    let extension = extension.with_context(|| {
+        format!("{name} has no extension that tells its language; name it with --language (see conclave languages)")
+    })?;
+    let languages = client.languages().await?;
+    let has = |language: &&api::Language| language.extensions.iter().any(|own| own == extension);
+    // Another one may have the extension, too, and be there.
+    let installed = languages
+        .iter()
+        .filter(|language| language.executors > 0)
+        .find(has);
+    let found = installed.or_else(|| languages.iter().find(has));
+    found.map(|language| language.name.clone()).with_context(|| {
+        format!(
+            "no language has the extension .{extension}; name one with --language (see conclave languages)"
+        )
+    })
+}
+
+async fn program_content(program: &Path, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
+    let metadata = std::fs::metadata(program);
+    let size = metadata
+        .with_context(|| format!("could not read {}", program.display()))?
+        .len();
+    content(program, size, budget, client).await
 }
 
 /// How many bytes of file content a new task may still carry inline; other files are uploaded as blobs.

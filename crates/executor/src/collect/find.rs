@@ -1,16 +1,18 @@
 //! Finds the files of a workspace that match a task's patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use model::{KeepPattern, LeftOutReason, WorkspacePath};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
-use nix::sys::stat::{SFlag, fstat, fstatat};
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
+use sandbox::{OpenPurpose, WardenError};
 
 use super::beneath::WorkspaceFolder;
-use super::{KeepLimits, LeftOutFiles};
+use super::{CollectError, KeepLimits, LeftOutFiles};
 use crate::attempt_control::AttemptRevoked;
 
 /// A path of a kept file cannot be longer or deeper than these, so no folder beyond them is read.
@@ -24,8 +26,8 @@ const BUFFER_GROWTH: usize = 3;
 const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// The walk through a task's workspace that finds the files to keep.
-pub(super) struct FileFinder<'a> {
-    pub(super) folder: &'a WorkspaceFolder,
+pub(super) struct FileFinder<'a, 'w> {
+    pub(super) folder: &'a mut WorkspaceFolder<'w>,
     pub(super) patterns: &'a [KeepPattern],
     pub(super) limits: KeepLimits,
     pub(super) progress: &'a dyn Fn() -> Result<(), AttemptRevoked>,
@@ -65,13 +67,13 @@ struct WalkPlan<'a> {
     roots: BTreeSet<Vec<u8>>,
 }
 
-impl FileFinder<'_> {
-    pub(super) fn find(&self) -> Result<MatchingFiles, AttemptRevoked> {
+impl FileFinder<'_, '_> {
+    pub(super) fn find(mut self) -> Result<MatchingFiles, CollectError> {
         let mut found = MatchingFiles::default();
         let plan = WalkPlan::new(self.patterns);
         for path in &plan.paths {
             (self.progress)()?;
-            self.look_up(path, &mut found);
+            self.look_up(path, &mut found)?;
         }
         let mut budget = WalkBudget {
             entries_left: self.limits.entries,
@@ -86,8 +88,8 @@ impl FileFinder<'_> {
     }
 
     /// Adds the file with this path, if there is one.
-    fn look_up(&self, path: &[u8], found: &mut MatchingFiles) {
-        let opened = self.folder.open(path, OFlag::O_PATH);
+    fn look_up(&mut self, path: &[u8], found: &mut MatchingFiles) -> Result<(), WardenError> {
+        let opened = self.folder.open(path, OpenPurpose::Status)?;
         match opened.and_then(fstat) {
             Ok(status) => {
                 let kind = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
@@ -99,16 +101,17 @@ impl FileFinder<'_> {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => {}
             Err(_) => found.left_out.add(path, 0, LeftOutReason::NoSpace),
         }
+        Ok(())
     }
 
     /// Adds the matching files below the folder with this path.
     fn walk(
-        &self,
+        &mut self,
         root: &[u8],
         plan: &WalkPlan<'_>,
         budget: &mut WalkBudget,
         found: &mut MatchingFiles,
-    ) -> Result<(), AttemptRevoked> {
+    ) -> Result<(), CollectError> {
         let mut path = root.to_vec();
         let depth = match root {
             b"" => 0,
@@ -135,18 +138,19 @@ impl FileFinder<'_> {
 
     /// Adds the matching files of the folder, and returns the names of the folders in it that may contain others.
     fn read_folder(
-        &self,
+        &mut self,
         path: &[u8],
         plan: &WalkPlan<'_>,
         budget: &mut WalkBudget,
         found: &mut MatchingFiles,
-    ) -> Result<FolderNames, AttemptRevoked> {
+    ) -> Result<FolderNames, CollectError> {
+        (self.progress)()?;
         let mut folders = FolderNames::default();
-        if budget.is_used_up() {
+        if !budget.has_entries_left() {
             found.left_out.add_unknown(LeftOutReason::TooMany);
             return Ok(folders);
         }
-        let opened = self.folder.open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY);
+        let opened = self.folder.open(path, OpenPurpose::Entries)?;
         let listed = opened.and_then(|folder| {
             let copy = folder.try_clone().map_err(|_| Errno::EMFILE)?;
             Ok((folder, Dir::from_fd(copy.into())?))
@@ -190,7 +194,7 @@ impl FileFinder<'_> {
             if !is_match && !is_on_the_way {
                 continue;
             }
-            let status = match fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            let status = match self.read_status(&folder, name, &whole)? {
                 Ok(status) => status,
                 // It has vanished.
                 Err(Errno::ENOENT) => continue,
@@ -214,6 +218,23 @@ impl FileFinder<'_> {
             }
         }
         Ok(folders)
+    }
+
+    /// The status of an entry of a folder, of which `path` is the whole path. Commands may have made a folder whose entries
+    /// can be listed but not opened.
+    fn read_status(
+        &mut self,
+        folder: &File,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<nix::Result<FileStat>, WardenError> {
+        match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::EACCES | Errno::EPERM) => {
+                let opened = self.folder.open(path, OpenPurpose::Status)?;
+                Ok(opened.and_then(fstat))
+            }
+            status => Ok(status),
+        }
     }
 
     /// Adds a matching file; `size` is `None` if it is not a regular one.
@@ -264,16 +285,20 @@ impl<'a> WalkPlan<'a> {
 impl WalkBudget {
     fn take_entry(&mut self) -> bool {
         // The clock is read for some entries only.
-        if self.entries_left.is_multiple_of(64) && Instant::now() >= self.ends_at {
-            self.entries_left = 0;
-        }
-        let is_left = self.entries_left > 0;
+        let is_left = match self.entries_left.is_multiple_of(64) {
+            true => self.has_entries_left(),
+            false => true,
+        };
         self.entries_left = self.entries_left.saturating_sub(1);
         is_left
     }
 
-    fn is_used_up(&self) -> bool {
-        self.entries_left == 0
+    /// Also reads the clock: a workspace may have more folders without entries than can be opened in the time.
+    fn has_entries_left(&mut self) -> bool {
+        if Instant::now() >= self.ends_at {
+            self.entries_left = 0;
+        }
+        self.entries_left > 0
     }
 }
 

@@ -16,6 +16,7 @@ const LARGE_ANSWER: u64 = 8 << 20;
 impl ReportLoop {
     pub(super) fn on_answer(&mut self, answer: ReportInstructions, sent: Instant, intent: ReportIntent) {
         self.session.on_answered(intent);
+        self.tools.on_answered(self.session.id, sent);
         self.result_bytes_limit = REPORT_BYTES;
         self.attempts.on_report_answered(now() - sent);
         self.attempts.on_reported();

@@ -68,6 +68,7 @@ impl ReportLoop {
             self_kill: self.options.self_kill,
             capacity: Some(self.options.capacity),
             newest_form: TaskForm::NEWEST,
+            tools: self.tools.for_next_report(self.session.id, now),
         };
         let header = self
             .session

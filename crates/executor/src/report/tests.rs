@@ -48,6 +48,7 @@ fn options(data: &Path) -> ExecutorOptions {
         keep_bytes: 1 << 20,
         outgoing_bytes: 1 << 30,
         version: "test".into(),
+        roots: roots::RootStore::open(&data.join("roots")),
         cells: None,
         warden: ("/bin/false".into(), Vec::new()),
     }

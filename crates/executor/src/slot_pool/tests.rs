@@ -10,6 +10,14 @@ impl SlotPool {
         self.lock_queue().queue.pop_for_slot()
     }
 
+    /// Waits for an attempt like a slot does.
+    fn next_attempt(&self) -> Option<PreparedAttempt> {
+        match self.next_work(&mut { u64::MAX })? {
+            SlotWork::Attempt(prepared) => Some(*prepared),
+            SlotWork::RootsChanged => None,
+        }
+    }
+
     /// Ends an attempt like a slot does: with its result, or without one.
     pub(crate) fn finish_attempt(&self, prepared: &PreparedAttempt, result: Option<RunResult>) {
         let end = result.ok_or(RunFailure::Revoked);
@@ -49,6 +57,11 @@ impl SlotPoolFixture {
                 entries: 1000,
             },
             shell: "sh",
+            roots: CellRoots::new(
+                roots::RootStore::open(&folder.path().join("roots")),
+                None,
+                CommandIsolation::None,
+            ),
             reserve: 0,
             launcher: WardenLauncher {
                 isolation: CommandIsolation::None,
@@ -136,6 +149,22 @@ fn an_attempt_killed_for_memory_is_a_platform_failure_and_causes_no_backoff() {
         check(RunFailure::WardenLost("the warden died".into()), stuck);
         check(RunFailure::ExecutorFailure("could not write x".into()), stuck);
     }
+}
+
+/// Otherwise one user's tasks in a broken root would keep the executor from running the tasks of others.
+#[test]
+fn an_unusable_root_is_a_platform_failure_and_causes_no_backoff() {
+    let fixture = SlotPoolFixture::new();
+    let prepared = fixture.prepared(Duration::ZERO);
+    let failure = || RunFailure::UnusableRoot("the root is gone".into());
+    let cause = fixture
+        .slot_pool
+        .on_attempt_end(&prepared, Err(failure()), Duration::ZERO);
+    assert!(matches!(cause, AttemptEndCause::UnusableRoot));
+    fixture.slot_pool.spool.end_all_pauses();
+    let spooled = fixture.slot_pool.spool.next_batch(1 << 20, 100).complete;
+    let ends: Vec<_> = spooled.into_iter().map(|complete| complete.end).collect();
+    assert_eq!(ends, [AttemptEnd::PlatformFailure("the root is gone".into())]);
 }
 
 #[test]

@@ -9,6 +9,13 @@ use super::{AttemptEndCause, PreparedAttempt, QueueState, SlotEvent, SlotPool};
 use crate::now;
 use crate::queue::AttemptQueue;
 
+/// What the thread of an executor's slot does next.
+pub(super) enum SlotWork {
+    Attempt(Box<PreparedAttempt>),
+    /// Roots were added, replaced or removed.
+    RootsChanged,
+}
+
 impl SlotPool {
     /// Returns an attempt to the queue, because another slot may have a working warden.
     pub(super) fn put_back(&self, prepared: PreparedAttempt) {
@@ -71,17 +78,28 @@ impl SlotPool {
         self.ready.notify_one();
     }
 
-    /// Waits for an attempt to run; `None` when the pool is closed.
-    pub(super) fn next_attempt(&self) -> Option<PreparedAttempt> {
+    /// Wakes the slots: an idle slot ends its wardens in roots that were replaced or removed.
+    pub(crate) fn on_roots_changed(&self) {
+        self.lock_queue().root_changes += 1;
+        self.ready.notify_all();
+    }
+
+    /// Waits for something to do; `None` when the pool is closed. `root_changes` is how many changes of roots the slot has
+    /// handled.
+    pub(super) fn next_work(&self, root_changes: &mut u64) -> Option<SlotWork> {
         let mut state = self.lock_queue();
         loop {
             if !self.reserve.is_low()
                 && let Some(prepared) = state.queue.pop_for_slot()
             {
-                return Some(prepared);
+                return Some(SlotWork::Attempt(Box::new(prepared)));
             }
             if state.closed {
                 return None;
+            }
+            if state.root_changes > *root_changes {
+                *root_changes = state.root_changes;
+                return Some(SlotWork::RootsChanged);
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

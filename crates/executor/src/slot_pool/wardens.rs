@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use error_causes::with_causes;
-use sandbox::{Warden, WardenError, WardenLaunchError, WardenLauncher};
+use sandbox::{CommandIsolation, Warden, WardenError, WardenLaunchError, WardenLauncher};
 
 use super::{PreparedAttempt, READY, SlotEvent, SlotPool, WardenHandles, WardenSlot};
 use crate::attempt_control::AttemptControl;
@@ -51,7 +51,7 @@ impl SlotPool {
                 Err(error) => on_not_ready(&error),
             }
         }
-        let warden = self.start_warden(warden_slot.number)?;
+        let warden = self.start_warden(warden_slot.number, &warden_slot.isolation)?;
         control.on_warden_assigned(warden_slot.number, warden.control());
         control.on_operation(READY);
         Ok(warden)
@@ -71,7 +71,7 @@ impl SlotPool {
             }
             pause = (pause * 2).min(MAX_PAUSE);
             for warden_slot in warden_slots.iter_mut() {
-                match self.start_warden(warden_slot.number) {
+                match self.start_warden(warden_slot.number, &warden_slot.isolation) {
                     Ok(warden) => {
                         warden_slot.warden = Some(warden);
                         self.lock_queue().queue.on_slot_free();
@@ -101,9 +101,13 @@ impl SlotPool {
         }
     }
 
-    pub(super) fn start_warden(&self, number: usize) -> Result<Warden, WardenLaunchError> {
+    pub(super) fn start_warden(
+        &self,
+        number: usize,
+        isolation: &CommandIsolation,
+    ) -> Result<Warden, WardenLaunchError> {
         let launcher = WardenLauncher {
-            isolation: self.launcher.isolation.for_warden(number as u32),
+            isolation: isolation.clone(),
             ..self.launcher.clone()
         };
         let warden = launcher.start()?;

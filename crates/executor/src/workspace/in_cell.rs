@@ -41,16 +41,25 @@ impl CellWorkspace {
         &self.root
     }
 
+    pub(super) fn record_attempt(
+        &mut self,
+        attempt_id: &AttemptId,
+        form: TaskForm,
+    ) -> Result<(), WorkspaceError> {
+        let failed = io_error("write the attempt in", &self.root);
+        let opened = self.attempt.take().map_or_else(|| create_record(&self.root), Ok);
+        let written = opened.and_then(|file| write_attempt(&file, attempt_id, form).map(|()| file));
+        self.attempt = Some(written.map_err(failed)?);
+        Ok(())
+    }
+
     /// Writes the files of the task. No command has run in the file system yet, so it contains no links of a task.
     pub(super) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        attempt_id: &AttemptId,
         spec: &TaskSpec,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        self.record_attempt(attempt_id, TaskForm::of(spec))
-            .map_err(io_error("write the attempt in", &self.root))?;
         let folder = task_folder(warden).map_err(io_error("reach", Path::new(BOX)))?;
         let mut bytes = 0_u64;
         for content in spec.contents() {
@@ -142,19 +151,11 @@ impl CellWorkspace {
         }
         Ok(())
     }
+}
 
-    fn record_attempt(&mut self, attempt_id: &AttemptId, form: TaskForm) -> io::Result<()> {
-        let file = match self.attempt.take() {
-            Some(file) => file,
-            None => {
-                fs::create_dir_all(&self.root)?;
-                File::create(self.root.join(ATTEMPT))?
-            }
-        };
-        write_attempt(&file, attempt_id, form)?;
-        self.attempt = Some(file);
-        Ok(())
-    }
+fn create_record(root: &Path) -> io::Result<File> {
+    fs::create_dir_all(root)?;
+    File::create(root.join(ATTEMPT))
 }
 
 /// The working directory of the commands, as the executor reaches it.

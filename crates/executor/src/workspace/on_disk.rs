@@ -40,19 +40,28 @@ impl DiskWorkspace {
         }
     }
 
+    /// Creates the folders for the task's files, if necessary, and records the attempt beside them.
+    pub(super) fn record_attempt(
+        &mut self,
+        attempt_id: &AttemptId,
+        form: TaskForm,
+        progress: &dyn Fn(),
+    ) -> Result<(), WorkspaceError> {
+        self.fingerprint = None;
+        self.create_folders(progress)?;
+        let written = self
+            .attempt
+            .as_ref()
+            .map_or(Ok(()), |file| write_attempt(file, attempt_id, form));
+        written.map_err(io_error("write the attempt in", &self.root))
+    }
+
     /// Writes the files of the task.
     pub(crate) fn lay_out(
         &mut self,
-        attempt_id: &AttemptId,
         spec: &TaskSpec,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        self.fingerprint = None;
-        // Files of the last task are removed even if this attempt is revoked.
-        self.create_folders(&|| {
-            let _ = (source.progress)();
-        })?;
-        self.write_attempt(attempt_id, TaskForm::of(spec))?;
         if spec.execute.input.blob().is_some() {
             write(&self.input(), 0o644, &spec.execute.input, source)?;
         }
@@ -99,7 +108,7 @@ impl DiskWorkspace {
         same && fs::read_dir(&self.root).is_ok_and(|mut entries| entries.all(known))
     }
 
-    pub(super) fn create_folders(&mut self, progress: &dyn Fn()) -> Result<(), WorkspaceError> {
+    fn create_folders(&mut self, progress: &dyn Fn()) -> Result<(), WorkspaceError> {
         if self.folders.is_some() {
             return Ok(());
         }
@@ -117,14 +126,6 @@ impl DiskWorkspace {
         self.folders = Some(folders);
         self.attempt = Some(attempt);
         Ok(())
-    }
-
-    pub(super) fn write_attempt(&self, attempt_id: &AttemptId, form: TaskForm) -> Result<(), WorkspaceError> {
-        let written = self
-            .attempt
-            .as_ref()
-            .map_or(Ok(()), |file| write_attempt(file, attempt_id, form));
-        written.map_err(io_error("write the attempt in", &self.root))
     }
 
     pub(crate) fn root(&self) -> &Path {

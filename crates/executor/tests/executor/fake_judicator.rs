@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, ExecutorName, ExecutorState, FollowRequest,
-    GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, OutputRequest, Page, Report, ReportAnswer,
-    ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery,
+    GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, OutputRequest, Page, Report,
+    ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -192,6 +192,9 @@ impl Calls for FakeTestJudicator {
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         unreachable!()
+    }
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
+        Ok(vec![])
     }
 
     async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {

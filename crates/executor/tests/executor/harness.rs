@@ -231,6 +231,8 @@ pub(crate) fn task(execute: String) -> TaskSpec {
         labels: Labels::default(),
         group: None,
         attempts: None,
+        language: None,
+        root: None,
         retry_of: None,
     }
 }
@@ -270,6 +272,7 @@ fn options(data: &Path) -> ExecutorOptions {
         keep_bytes: 1 << 20,
         outgoing_bytes: 64 << 20,
         version: "test".into(),
+        roots: roots::RootStore::open(&data.join("roots")),
         cells: None,
         warden: (env!("CARGO_BIN_EXE_executor-fixture").into(), Vec::new()),
     }

@@ -29,7 +29,7 @@ const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
 
 /// In the order of the page.
 const TAGS: [&str; 5] = ["tasks", "groups", "blobs", "nodes", "operations"];
-const TYPES: [&str; 50] = [
+const TYPES: [&str; 56] = [
     "NewTask",
     "Compile",
     "Execute",
@@ -38,6 +38,8 @@ const TYPES: [&str; 50] = [
     "KeepPattern",
     "Labels",
     "GroupName",
+    "LanguageName",
+    "RootName",
     "Command",
     "Word",
     "Environment",
@@ -77,6 +79,10 @@ const TYPES: [&str; 50] = [
     "Stream",
     "Executor",
     "Capacity",
+    "OfferedLanguage",
+    "OfferedRoot",
+    "Language",
+    "Root",
     "Judicator",
     "Part",
     "Problem",
@@ -255,7 +261,7 @@ mod tests {
             .iter()
             .map(|tag| calls(&document, tag).into_string())
             .collect();
-        assert_eq!(calls.matches("<h3>").count(), 26);
+        assert_eq!(calls.matches("<h3>").count(), 28);
         // All Markdown is rendered.
         assert!(!shown.contains('`') && !calls.contains('`'));
         assert!(calls.contains("<code>Idempotency-Key</code>"));

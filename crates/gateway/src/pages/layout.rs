@@ -48,6 +48,7 @@ impl HtmlPage<'_> {
                         strong { a href="/" { "Conclave" } }
                         a href="/" { "Tasks" }
                         a href="/groups" { "Groups" }
+                        a href="/languages" { "Languages" }
                         a href="/api/docs" { "API" }
                         span class="version" { (self.version) }
                     }

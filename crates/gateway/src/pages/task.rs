@@ -83,6 +83,8 @@ fn facts(task: &Task) -> Markup {
         dl {
             dt { "User" } dd { (task.spec.user) }
             dt { "Priority" } dd { (task.spec.priority) }
+            @if let Some(language) = &task.spec.language { dt { "Language" } dd { a href="/languages" { (language) } } }
+            @if let Some(root) = &task.spec.root { dt { "Root" } dd { (root) } }
             @if let Some(key) = task.spec.group_key() { dt { "Group" } dd { a href=(groups::link(&key)) { (key.group) } } }
             @if !task.spec.labels.is_empty() { dt { "Labels" } dd { (list::labels(&task.spec.labels)) } }
             @if let Some(id) = task.spec.retry_of { dt { "Repeats" } dd { a class="id" href={ "/tasks/" (id) } { (id) } } }

@@ -60,10 +60,7 @@ pub(crate) async fn events(
     for (name, value) in params::known_parameters(&uri, &["output"])? {
         with_output = params::flag(&name, &value)?;
     }
-    let last_id = match with_output {
-        true => OutputEventId::read(&headers)?,
-        false => None,
-    };
+    let last_id = OutputEventId::read(&headers)?.filter(|_| with_output);
     if with_output {
         // Its errors are events, except that of a task that does not exist.
         let loaded = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;

@@ -53,6 +53,10 @@ impl IdempotencyKey {
                 MAX_LENGTH,
                 actual,
             )),
+            _ if !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) => Err(InvalidField::new(
+                HEADER,
+                "may contain only printable ASCII characters",
+            )),
             _ => Ok(Some(IdempotencyKey(text.to_string()))),
         }
     }

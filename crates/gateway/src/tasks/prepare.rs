@@ -1,7 +1,7 @@
 //! Builds the request to the judicator from the task in an HTTP request.
 
 use api::NewTask;
-use model::{AddTask, BlobHash, Content, InvalidField, TaskId, TaskSpec, WorkspacePath};
+use model::{AddTask, BlobHash, Content, InvalidField, TaskFile, TaskFiles, TaskId, TaskSpec, WorkspacePath};
 use rpc::CallError;
 
 use super::idempotency_key::{self, IdempotencyKey};
@@ -20,6 +20,10 @@ pub(super) async fn prepare(
         id,
         user,
         priority,
+        language,
+        root,
+        wait_for_executor,
+        source_code,
         source,
         data,
         compile,
@@ -45,12 +49,19 @@ pub(super) async fn prepare(
         }
         (None, None) => TaskId(uuid::Uuid::now_v7()),
     };
+    let mut source = unpacker.unpack_files("source", source).await?;
+    let names_source_code = source_code.is_some();
+    if let Some(content) = source_code {
+        add_source_code(&mut source, content)?;
+    }
     let spec = TaskSpec {
         user,
         priority,
+        language,
+        root,
         compile: compile.map(Into::into),
         execute: execute.into(),
-        source: unpacker.unpack_files("source", source).await?,
+        source,
         data: unpacker.unpack_files("data", data).await?,
         keep,
         labels,
@@ -58,7 +69,26 @@ pub(super) async fn prepare(
         attempts,
         retry_of: None,
     };
-    Ok(AddTask { id, spec })
+    Ok(AddTask {
+        id,
+        spec,
+        names_source_code,
+        wait_for_executor,
+    })
+}
+
+/// Adds the lone source file under the path that stands for the language's own name.
+fn add_source_code(source: &mut TaskFiles, content: Content) -> Result<(), InvalidField> {
+    let path = WorkspacePath::new(AddTask::SOURCE_CODE)
+        .map_err(|error| InvalidField::new(AddTask::SOURCE_CODE, error.to_string()))?;
+    let executable = false;
+    match source.insert(path, TaskFile { content, executable }) {
+        None => Ok(()),
+        Some(_) => Err(InvalidField::new(
+            AddTask::SOURCE_CODE,
+            "is given, and source has a file of that name; rename the file",
+        )),
+    }
 }
 
 /// The error for an id that exists already, with the same text for the caller's and for another user's task.
@@ -103,7 +133,7 @@ fn field_with_blob(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use model::{StepCommand, TaskFile, UserName};
+    use model::{StepCommand, UserName};
 
     use super::*;
 

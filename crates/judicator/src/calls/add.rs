@@ -1,6 +1,8 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use model::{AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, TaskSpec};
+use model::{
+    AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, TaskId, TaskSpec, ToolRequirement,
+};
 use rpc::CallError;
 use sha2::{Digest, Sha256};
 use store::NewTaskRecord;
@@ -12,6 +14,13 @@ use crate::metric_names::ADDS;
 /// The number of blobs in one request to the store.
 const BLOB_BATCH: usize = 10_000;
 
+/// What a judicator has found out for the tasks of one request: most of them require the same.
+#[derive(Default)]
+struct AcceptedRequirements {
+    offered: HashSet<ToolRequirement>,
+    capacities: HashMap<ToolRequirement, Capacity>,
+}
+
 impl Judicator {
     pub(super) async fn on_add(&self, adds: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         let is_batch = adds.len() > 1;
@@ -20,15 +29,15 @@ impl Judicator {
             true => invalid.within(&format!("tasks[{index}]")),
             false => invalid,
         };
-        let capacity = self.capacity().await;
-        let tasks = adds
-            .into_iter()
-            .enumerate()
-            .map(|(index, add)| {
-                self.accept(add, &capacity)
-                    .map_err(|invalid| in_batch(index, invalid))
-            })
-            .collect::<Result<Vec<_>, InvalidField>>()?;
+        let mut accepted_requirements = AcceptedRequirements::default();
+        let mut tasks = Vec::with_capacity(adds.len());
+        for (index, add) in adds.into_iter().enumerate() {
+            let accepted = self.accept(add, &mut accepted_requirements).await;
+            tasks.push(accepted.map_err(|refusal| match refusal {
+                CallError::Invalid(invalid) => CallError::Invalid(in_batch(index, invalid)),
+                error => error,
+            })?);
+        }
         let sizes = self.blob_sizes(&tasks).await?;
         for (index, task) in tasks.iter().enumerate() {
             check_space(&task.spec, &sizes).map_err(|invalid| in_batch(index, invalid))?;
@@ -39,14 +48,41 @@ impl Judicator {
         Ok(added)
     }
 
-    fn accept(&self, add: AddTask, capacity: &Capacity) -> Result<NewTaskRecord, InvalidField> {
-        let AddTask { id, mut spec } = add;
-        spec.check(&self.options.task_size_limits)?;
+    async fn accept(
+        &self,
+        mut add: AddTask,
+        accepted: &mut AcceptedRequirements,
+    ) -> Result<NewTaskRecord, CallError> {
+        add.spec.check(&self.options.task_size_limits)?;
         // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
         // changes a default.
-        let digest = spec.digest();
-        let legacy_digest = rpc::legacy_digest_bytes(&spec).map(|bytes| Sha256::digest(bytes).into());
-        self.options.limits.apply(&mut spec, capacity)?;
+        let digest = add.digest();
+        let legacy_digest = rpc::legacy_digest_bytes(&add.spec).map(|bytes| Sha256::digest(bytes).into());
+        let language = self.options.languages.fill_in(&mut add)?;
+        if language.is_some() {
+            // The names of many source files can make a command too long.
+            add.spec.check(&self.options.task_size_limits)?;
+        }
+        let requires = ToolRequirement::of(&add.spec);
+        if !requires.is_none() && !add.wait_for_executor && !accepted.offered.contains(&requires) {
+            match self.executors_offer(&requires).await {
+                Ok(()) => {
+                    accepted.offered.insert(requires.clone());
+                }
+                Err(refusal) => self.refuse_unless_existing(add.id, refusal).await?,
+            }
+        }
+        let capacity = match accepted.capacities.get(&requires) {
+            Some(capacity) => *capacity,
+            None => {
+                let capacity = self.capacity_for(&requires).await;
+                accepted.capacities.insert(requires, capacity);
+                capacity
+            }
+        };
+        let AddTask { id, mut spec, .. } = add;
+        let limits = language.map(|language| &language.limits);
+        self.options.limits.apply(&mut spec, limits, &capacity)?;
         self.resolve_attempts(&mut spec)?;
         Ok(NewTaskRecord {
             id,
@@ -54,6 +90,14 @@ impl Judicator {
             legacy_digest,
             spec,
         })
+    }
+
+    /// Refuses a task that no executor can run. One that exists was accepted before, and a repeated add must find it.
+    async fn refuse_unless_existing(&self, id: TaskId, refusal: InvalidField) -> Result<(), CallError> {
+        match self.store.get(id).await.map_err(call_error)? {
+            Some(_) => Ok(()),
+            None => Err(refusal.into()),
+        }
     }
 
     /// Fills in the operator's number of attempts if the task asks for none.

@@ -21,12 +21,16 @@ impl Judicator {
         self.check_self_kill(report.executor_info.self_kill)?;
         let executor = report.executor.clone();
         let leaves = report.intent == ReportIntent::Leave;
-        self.hints.on_report(&executor, report.vacant);
+        self.hints.on_report(&report);
+        let (session, tools) = (report.session, report.executor_info.tools.clone());
         let reasons = completion_reasons(&report);
         let reported = self.store.report(report).await.map_err(call_error)?;
         match &reported.answer {
             ReportAnswer::Done(_) if leaves => self.hints.on_session_ended(&executor),
             ReportAnswer::Done(answer) => {
+                if let Some(tools) = tools {
+                    self.hints.on_tools_reported(&executor, session, tools);
+                }
                 self.hints.on_assigned(&executor, answer.assign.len());
                 let assigned = answer.assign.iter().map(|assignment| assignment.attempt_id);
                 self.watchers.on_assigned(assigned);

@@ -1,4 +1,4 @@
-use model::{Task, TaskId};
+use model::{AddTask, Task, TaskId};
 use rpc::CallError;
 use store::NewTaskRecord;
 
@@ -24,9 +24,10 @@ impl Judicator {
 
     /// A copy of a stored task. Its digest depends only on the stored task, so a repeated retry is recognised.
     pub(super) fn retry_record(&self, task: Task, new_id: TaskId) -> NewTaskRecord {
-        let mut spec = task.spec;
-        spec.retry_of = Some(task.id);
-        let digest = spec.digest();
+        let mut add = AddTask::new(new_id, task.spec);
+        add.spec.retry_of = Some(task.id);
+        let digest = add.digest();
+        let mut spec = add.spec;
         // Tasks of earlier versions are stored without it.
         spec.attempts.get_or_insert(self.options.attempts);
         NewTaskRecord {

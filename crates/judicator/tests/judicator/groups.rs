@@ -251,7 +251,7 @@ async fn a_task_that_cannot_be_retried_does_not_keep_the_others_from_it() {
     };
     spec.execute.input = Content::Blob(hash);
     let id = new_id();
-    judicator.add(vec![AddTask { id, spec }]).await.unwrap();
+    judicator.add(vec![AddTask::new(id, spec)]).await.unwrap();
     let others = add_group(judicator, "sweep", 2).await;
     let mut executor = ScriptedExecutor::new(judicator, "e");
     let attempts = executor.claim(3).await;

@@ -209,6 +209,7 @@ pub(crate) fn options() -> JudicatorOptions {
         address: "127.0.0.1:1".into(),
         version: "1".into(),
         store: "fake".into(),
+        languages: Default::default(),
         limits: LimitPolicy::default(),
         capacity: None,
         task_size_limits: TaskSizeLimits::default(),

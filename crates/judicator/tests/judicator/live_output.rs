@@ -36,7 +36,7 @@ impl FollowTest {
         let node = SqliteJudicator::start(folder.path());
         let judicator = node.judicator.clone();
         let id = new_id();
-        judicator.add(vec![AddTask { id, spec: spec() }]).await.unwrap();
+        judicator.add(vec![AddTask::new(id, spec())]).await.unwrap();
         FollowTest {
             executor: ScriptedExecutor::new(&judicator, "e"),
             _folder: folder,

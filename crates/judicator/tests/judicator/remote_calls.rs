@@ -122,7 +122,7 @@ async fn output_passes_from_a_remote_executor_to_a_remote_follower() {
     let (proxy, address) = CuttingProxy::start(server_address.clone()).await;
     let (executor_calls, follower_calls) = (client(address), client(server_address));
     let id = new_id();
-    let task = AddTask { id, spec: spec() };
+    let task = AddTask::new(id, spec());
     follower_calls.add(vec![task]).await.unwrap();
     let at = OutputPosition {
         source: STDOUT,

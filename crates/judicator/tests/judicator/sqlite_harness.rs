@@ -7,9 +7,9 @@ use std::time::Duration;
 use judicator::Judicator;
 use model::{
     AddTask, AttemptEnd, AttemptId, CapturedOutput, CompletedAttempt, ExecutingAttempt, ExecutorInfo,
-    ExecutorName, GroupKey, GroupName, Outcome, OutcomeReason, Report, ReportAnswer, ReportInstructions,
-    ReportIntent, ReportSeq, SessionId, StepCommand, TaskForm, TaskId, TaskResult, TaskSpec, TaskStatus,
-    UserName,
+    ExecutorName, ExecutorTools, GroupKey, GroupName, OfferedRoot, Outcome, OutcomeReason, Report,
+    ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, RootName, SessionId, StepCommand, TaskForm,
+    TaskId, TaskResult, TaskSpec, TaskStatus, UserName,
 };
 use rpc::Calls;
 use store::sqlite::{SqliteStore, SqliteStoreOptions};
@@ -66,18 +66,24 @@ pub(crate) fn group_key(group: &str) -> GroupKey {
     }
 }
 
+/// Tools that consist of these roots.
+pub(crate) fn roots(names: &[&str]) -> Arc<ExecutorTools> {
+    let offered = |name: &&str| OfferedRoot {
+        name: RootName::new(*name).unwrap(),
+        sha256: None,
+    };
+    Arc::new(ExecutorTools::new(vec![], names.iter().map(offered).collect()))
+}
+
 pub(crate) fn new_id() -> TaskId {
     TaskId(uuid::Uuid::now_v7())
 }
 
 /// Adds this many tasks to the group.
 pub(crate) async fn add_group(judicator: &Judicator, group: &str, count: usize) -> Vec<TaskId> {
-    let task = || AddTask {
-        id: new_id(),
-        spec: TaskSpec {
-            group: Some(GroupName::new(group).unwrap()),
-            ..spec()
-        },
+    let task = || {
+        let group = Some(GroupName::new(group).unwrap());
+        AddTask::new(new_id(), TaskSpec { group, ..spec() })
     };
     let tasks: Vec<_> = std::iter::repeat_with(task).take(count).collect();
     let ids = tasks.iter().map(|task| task.id).collect();
@@ -94,6 +100,8 @@ pub(crate) struct ScriptedExecutor {
     pub(crate) session: SessionId,
     seq: ReportSeq,
     held: Vec<ExecutingAttempt>,
+    /// Reported by the next report, and not again.
+    pub(crate) tools: Option<Arc<ExecutorTools>>,
 }
 
 impl ScriptedExecutor {
@@ -104,6 +112,7 @@ impl ScriptedExecutor {
             session: SessionId(uuid::Uuid::now_v7()),
             seq: ReportSeq(0),
             held: vec![],
+            tools: None,
         }
     }
 
@@ -126,6 +135,7 @@ impl ScriptedExecutor {
                 self_kill: Duration::from_secs(1),
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
+                tools: self.tools.take(),
             },
             intent: ReportIntent::Stay,
         };

@@ -70,7 +70,7 @@ async fn each_retry_of_a_task_is_an_event() {
     let folder = tempfile::tempdir().unwrap();
     let SqliteJudicator { judicator, .. } = &SqliteJudicator::start(folder.path());
     let id = new_id();
-    judicator.add(vec![AddTask { id, spec: spec() }]).await.unwrap();
+    judicator.add(vec![AddTask::new(id, spec())]).await.unwrap();
     let mut executor = ScriptedExecutor::new(judicator, "e");
     let mut events = judicator.events(id).await.unwrap();
     let mut next = async || {

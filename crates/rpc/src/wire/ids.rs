@@ -1,5 +1,8 @@
 use bytes::Bytes;
-use model::{BlobHash, ExecutorName, GroupName, InvalidField, NetworkName, SessionId, TaskId, UserName};
+use model::{
+    BlobHash, ExecutorName, GroupName, InvalidField, LanguageName, NetworkName, RootName, SessionId, TaskId,
+    UserName,
+};
 use uuid::Uuid;
 
 /// Parses a task or session id from its 16 bytes.
@@ -49,6 +52,14 @@ pub(crate) fn parse_group(name: String) -> Result<GroupName, InvalidField> {
 
 pub(crate) fn parse_network(name: String) -> Result<NetworkName, InvalidField> {
     NetworkName::new(name).map_err(|error| InvalidField::new("network", error.to_string()))
+}
+
+pub(crate) fn parse_language(name: String) -> Result<LanguageName, InvalidField> {
+    LanguageName::new(name).map_err(|error| InvalidField::new("language", error.to_string()))
+}
+
+pub(crate) fn parse_root(name: String) -> Result<RootName, InvalidField> {
+    RootName::new(name).map_err(|error| InvalidField::new("root", error.to_string()))
 }
 
 /// An id of the model that is a UUID, so that one function parses all such ids in RPC messages.

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
@@ -6,7 +7,7 @@ use model::{
 };
 
 use super::ids::{encode_id, parse_executor, parse_id};
-use super::{ParseMessage, micros, parse_known_text, proto};
+use super::{ParseMessage, micros, parse_known_text, parse_optional, proto};
 use crate::Readiness;
 
 impl From<ExecutorState> for proto::ExecutorState {
@@ -22,6 +23,7 @@ impl From<ExecutorState> for proto::ExecutorState {
             since: state.since.0,
             report_time: state.report_time.0,
             capacity: state.capacity.map(Into::into),
+            tools: Some((&*state.tools).into()),
         }
     }
 }
@@ -39,6 +41,7 @@ impl ParseMessage<ExecutorState> for proto::ExecutorState {
             since: UnixTime(self.since),
             report_time: UnixTime(self.report_time),
             capacity: self.capacity.map(Into::into),
+            tools: Arc::new(parse_optional("tools", self.tools)?.unwrap_or_default()),
         })
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
@@ -7,7 +8,9 @@ use model::{
 
 use super::ids::{encode_id, parse_executor, parse_id};
 use super::task::{parse_form, parse_spec};
-use super::{ParseMessage, log_left_out, micros, parse_each, parse_known_text, parse_required, proto};
+use super::{
+    ParseMessage, log_left_out, micros, parse_each, parse_known_text, parse_optional, parse_required, proto,
+};
 
 impl From<Report> for proto::ReportRequest {
     fn from(report: Report) -> Self {
@@ -27,6 +30,7 @@ impl From<Report> for proto::ReportRequest {
             leaving: report.intent == ReportIntent::Leave,
             capacity: report.executor_info.capacity.map(Into::into),
             newest_form: report.executor_info.newest_form.0,
+            tools: report.executor_info.tools.as_deref().map(Into::into),
         }
     }
 }
@@ -72,6 +76,7 @@ impl ParseMessage<Report> for proto::ReportRequest {
                 self_kill: Duration::from_micros(self.self_kill),
                 capacity: self.capacity.map(Into::into),
                 newest_form: parse_form(self.newest_form),
+                tools: parse_optional("tools", self.tools)?.map(Arc::new),
             },
             intent: if self.leaving {
                 ReportIntent::Leave

@@ -8,11 +8,12 @@ use model::{
 use prost::Message;
 
 use super::ids::{
-    encode_hash, encode_id, parse_executor, parse_group, parse_hash, parse_id, parse_network, parse_user,
+    encode_hash, encode_id, parse_executor, parse_group, parse_hash, parse_id, parse_language, parse_network,
+    parse_root, parse_user,
 };
 use super::{ParseMessage, micros, parse_known, parse_optional, parse_required, parse_text, proto};
 
-/// The bytes over which versions before [`TaskForm::CURRENT`] computed the digest of a task: the wire encoding of the
+/// The bytes over which versions before [`TaskForm::WITH_KEPT_FILES`] computed the digest of a task: the wire encoding of the
 /// fields that they knew. `None` if the spec has other fields.
 pub fn legacy_digest_bytes(spec: &TaskSpec) -> Option<Vec<u8>> {
     let known = TaskSpec {
@@ -21,6 +22,8 @@ pub fn legacy_digest_bytes(spec: &TaskSpec) -> Option<Vec<u8>> {
         group: None,
         attempts: None,
         retry_of: None,
+        language: None,
+        root: None,
         ..spec.clone()
     };
     let message = proto::TaskSpec {
@@ -43,6 +46,8 @@ impl From<AddTask> for proto::NewTask {
         proto::NewTask {
             id: encode_id(add.id.0),
             spec: Some(add.spec.into()),
+            names_source_code: add.names_source_code,
+            wait_for_executor: add.wait_for_executor,
         }
     }
 }
@@ -52,6 +57,8 @@ impl ParseMessage<AddTask> for proto::NewTask {
         Ok(AddTask {
             id: parse_id("id", &self.id)?,
             spec: parse_spec(self.spec)?,
+            names_source_code: self.names_source_code,
+            wait_for_executor: self.wait_for_executor,
         })
     }
 }
@@ -86,6 +93,8 @@ impl From<TaskSpec> for proto::TaskSpec {
     fn from(spec: TaskSpec) -> Self {
         proto::TaskSpec {
             form: TaskForm::of(&spec).0,
+            language: spec.language.map(|name| name.to_string()),
+            root: spec.root.map(|name| name.to_string()),
             keep: spec.keep.iter().map(ToString::to_string).collect(),
             labels: encode_labels(spec.labels),
             group: spec.group.map(|name| name.to_string()),
@@ -111,6 +120,8 @@ impl ParseMessage<TaskSpec> for proto::TaskSpec {
         Ok(TaskSpec {
             user: parse_user(self.user)?,
             priority: self.priority,
+            language: self.language.map(parse_language).transpose()?,
+            root: self.root.map(parse_root).transpose()?,
             compile: parse_optional("compile", self.compile)?,
             execute: parse_required("execute", self.execute)?,
             source: parse_files("source", self.source)?,
@@ -151,14 +162,14 @@ pub(super) fn parse_labels(labels: Vec<proto::Variable>) -> Result<Labels, Inval
     Labels::new(labels.into_iter().map(proto::Variable::pair).collect())
 }
 
-fn variables(env: BTreeMap<String, String>) -> Vec<proto::Variable> {
+pub(super) fn variables(env: BTreeMap<String, String>) -> Vec<proto::Variable> {
     env.into_iter()
         .map(|(name, value)| proto::Variable { name, value })
         .collect()
 }
 
 impl proto::Variable {
-    fn pair(self) -> (String, String) {
+    pub(super) fn pair(self) -> (String, String) {
         (self.name, self.value)
     }
 }
@@ -345,7 +356,7 @@ impl ParseMessage<Task> for proto::Task {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use model::{BlobHash, GroupName, NetworkName, TaskId, UserName};
+    use model::{BlobHash, GroupName, LanguageName, NetworkName, RootName, TaskId, UserName};
 
     use super::*;
 
@@ -370,6 +381,8 @@ mod tests {
         TaskSpec {
             user: UserName::new("ada").unwrap(),
             priority: -3,
+            language: Some(LanguageName::new("c++").unwrap()),
+            root: Some(RootName::new("lab").unwrap()),
             compile: Some(CompileStep {
                 command: StepCommand::Shell("cc".into()),
                 env: [("C".to_string(), "d".to_string())].into(),

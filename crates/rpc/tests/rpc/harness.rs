@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, OutputEvent, Page, Report, ReportAnswer, SessionId, Stats,
-    StatusCounts, Task, TaskId, TaskQuery,
+    GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
+    Stats, StatusCounts, Task, TaskId, TaskQuery,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
@@ -164,6 +164,9 @@ impl Calls for FaultyJudicator {
         unused()
     }
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
+        unused()
+    }
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
         unused()
     }
     async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {

@@ -46,6 +46,7 @@ pub enum CellSetupStep {
     AllocateFiles,
     ClearTask,
     HandOverFiles,
+    OpenWorkspace,
     // Done by the init process of the cell.
     StartInit,
     DeathSignal,
@@ -114,6 +115,7 @@ impl fmt::Display for CellSetupStep {
             Self::AllocateFiles => "allocate the task's files in its control group",
             Self::ClearTask => "unmount the task's file system",
             Self::HandOverFiles => "hand the task's files over to its user",
+            Self::OpenWorkspace => "open the task's workspace",
             Self::StartInit => "start the init process of a cell",
             Self::DeathSignal => "set the parent-death signal of the cell",
             Self::JoinNetwork => "join the network",

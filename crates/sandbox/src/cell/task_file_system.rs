@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,13 @@ use nix::sys::statvfs::statvfs;
 use super::command_user::CommandUser;
 use super::settings::{CellSettings, WORKSPACE};
 use super::setup_step::{AtSetupStep, CellSetupError, CellSetupStep};
+use crate::open_beneath::{OpenPurpose, open_beneath};
+use crate::platform_error::Errno;
 
 /// The folders that a cell shows as its workspace, as `/tmp` and as `/dev/shm`.
-pub(super) const TASK_FOLDERS: [&str; 3] = ["/box/box", "/box/tmp", "/box/shm"];
+pub(super) const TASK_FOLDERS: [&str; 3] = [COMMAND_WORKSPACE, "/box/tmp", "/box/shm"];
+/// The folder that a cell shows as its workspace. Commands can neither remove nor replace it: to them it is a mount.
+const COMMAND_WORKSPACE: &str = "/box/box";
 const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
 /// The tmpfs that a warden mounts for the current task, with everything that the task's commands can write.
@@ -101,6 +105,18 @@ impl TaskFileSystem {
     pub(super) fn open_folder(&self) -> Result<OwnedFd, CellSetupError> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         open(WORKSPACE, flags, Mode::empty()).at(CellSetupStep::CreateTaskFolders)
+    }
+
+    /// Opens a file or folder that commands have left in their workspace. This process may read all of them, whatever
+    /// their modes are, so nothing outside of the workspace may be reachable here.
+    pub(super) fn open_in_workspace(
+        &self,
+        path: &Path,
+        purpose: OpenPurpose,
+    ) -> Result<Result<OwnedFd, Errno>, CellSetupError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let workspace = open(COMMAND_WORKSPACE, flags, Mode::empty()).at(CellSetupStep::OpenWorkspace)?;
+        Ok(open_beneath(workspace.as_fd(), path, purpose))
     }
 }
 

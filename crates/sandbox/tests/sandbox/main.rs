@@ -24,5 +24,6 @@ mod measurements;
 mod cell;
 mod cleanup;
 mod kill_run;
+mod open_in_workspace;
 mod orphans;
 mod owner_lifetime;

@@ -8,7 +8,7 @@ use tokio::sync::broadcast::Receiver;
 
 use super::MAX_ATTEMPTS;
 use super::fake_executor::{FakeExecutor, completed};
-use super::fixtures::{add_task, new_task, success, task_spec};
+use super::fixtures::{add_task, new_task, requiring, success, task_spec, tools};
 use crate::{ChangeEvent, NewTaskRecord, TaskStore};
 
 /// The change events that a subscriber of the store under test received, summed up for comparison in contract tests.
@@ -16,9 +16,13 @@ use crate::{ChangeEvent, NewTaskRecord, TaskStore};
 struct ReceivedEvents {
     status_changes: BTreeMap<TaskId, Vec<TaskStatus>>,
     revoked_from: Vec<String>,
-    tasks_queued: usize,
+    /// By requirement.
+    tasks_queued: BTreeMap<String, usize>,
     groups_changed: Vec<String>,
 }
+
+/// The requirement of a task that any executor may run.
+const NO_REQUIREMENT: &str = "/";
 
 /// Receives all events of earlier changes. To find their end, it adds one more task (the mark) and waits for its
 /// events.
@@ -36,16 +40,19 @@ async fn receive_events(
                 received.status_changes.entry(id).or_default().push(status)
             }
             ChangeEvent::AttemptRevoked(name) => received.revoked_from.push(name.to_string()),
-            // The count includes the mark.
-            ChangeEvent::TasksQueued(count) if mark_added => {
-                received.tasks_queued += count - 1;
-                break;
+            ChangeEvent::TasksQueued { requires, count } => {
+                *received.tasks_queued.entry(requires.to_string()).or_default() += count;
+                if mark_added {
+                    break;
+                }
             }
-            ChangeEvent::TasksQueued(count) => received.tasks_queued += count,
             ChangeEvent::GroupChanged(key) => received.groups_changed.push(key.group.to_string()),
             ChangeEvent::EventsLost => panic!("nothing happened that could lose events"),
         }
     }
+    let without_requirement = received.tasks_queued.get_mut(NO_REQUIREMENT).unwrap();
+    *without_requirement -= 1;
+    received.tasks_queued.retain(|_, count| *count > 0);
     store.cancel(mark).await.unwrap();
     while !matches!(subscription.recv().await.unwrap(), ChangeEvent::StatusChanged { id, .. } if id == mark) {
     }
@@ -69,7 +76,7 @@ pub async fn added_tasks_are_published(store: Arc<dyn TaskStore>) {
     let expected = ReceivedEvents {
         status_changes,
         revoked_from: vec![],
-        tasks_queued: 2,
+        tasks_queued: [(NO_REQUIREMENT.into(), 2)].into(),
         groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
@@ -116,7 +123,7 @@ pub async fn revoked_attempts_are_published(store: Arc<dyn TaskStore>) {
     let expected = ReceivedEvents {
         status_changes,
         revoked_from: vec!["e".into()],
-        tasks_queued: 0,
+        tasks_queued: BTreeMap::new(),
         groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
@@ -141,10 +148,37 @@ pub async fn released_tasks_are_published(store: Arc<dyn TaskStore>) {
     let expected = ReceivedEvents {
         status_changes: [(id, statuses)].into(),
         revoked_from: vec![],
-        tasks_queued: MAX_ATTEMPTS as usize,
+        tasks_queued: [(NO_REQUIREMENT.into(), MAX_ATTEMPTS as usize)].into(),
         groups_changed: vec![],
     };
     assert_eq!(receive_events(&store, &mut subscription).await, expected);
+}
+
+/// So that hints go to executors that can take the tasks.
+pub async fn queued_tasks_are_published_with_their_requirement(store: Arc<dyn TaskStore>) {
+    let mut subscription = store.subscribe();
+    let tasks = ["/c", "lab/c", "/c", "lab/"].map(|key| new_task(requiring(key)));
+    let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
+    store.add(tasks.to_vec()).await.unwrap();
+    let counts = |counts: &[(&str, usize)]| -> BTreeMap<String, usize> {
+        counts
+            .iter()
+            .map(|(key, count)| (key.to_string(), *count))
+            .collect()
+    };
+    let received = receive_events(&store, &mut subscription).await;
+    assert_eq!(
+        received.tasks_queued,
+        counts(&[("/c", 2), ("lab/", 1), ("lab/c", 1)])
+    );
+    assert_eq!(received.status_changes.into_keys().collect::<Vec<_>>(), ids);
+    let mut executor = FakeExecutor::new(&store, "e");
+    executor.tools = Some(tools(&["lab/"]));
+    executor.claim_one().await;
+    executor.running.clear();
+    executor.claim(0).await;
+    let released = receive_events(&store, &mut subscription).await;
+    assert_eq!(released.tasks_queued, counts(&[("lab/", 1)]));
 }
 
 /// A commit that changes many tasks of a group publishes the group once.

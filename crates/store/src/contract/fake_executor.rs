@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::{
     Assignment, AttemptEnd, AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorInfo,
-    ExecutorName, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionId, TaskForm,
-    TaskId, TaskResult, TaskStatus,
+    ExecutorName, ExecutorTools, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq,
+    SessionId, TaskForm, TaskId, TaskResult, TaskStatus,
 };
 
 use crate::{HandledReport, ObservedSession, TaskStore};
@@ -27,6 +27,8 @@ pub struct FakeExecutor {
     pub running: Vec<ExecutingAttempt>,
     pub capacity: Option<Capacity>,
     pub newest_form: TaskForm,
+    /// Reported by the next report, and not again.
+    pub tools: Option<Arc<ExecutorTools>>,
 }
 
 impl FakeExecutor {
@@ -40,6 +42,7 @@ impl FakeExecutor {
             running: vec![],
             capacity: Some(CAPACITY),
             newest_form: TaskForm::NEWEST,
+            tools: None,
         }
     }
 
@@ -62,6 +65,7 @@ impl FakeExecutor {
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: self.capacity,
                 newest_form: self.newest_form,
+                tools: self.tools.take(),
             },
             intent: ReportIntent::Stay,
         }

@@ -1,14 +1,16 @@
 //! Tasks, results and blobs for tests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
 use model::{
-    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, GroupKey, GroupName,
-    GroupState, KeptFile, Labels, Limits, NetworkName, Outcome, OutcomeReason, StatusCounts, StepCommand,
-    StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec, TaskStatus, UserName, WorkspacePath,
+    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, ExecutorTools, GroupKey,
+    GroupName, GroupState, KeptFile, Labels, Limits, NetworkName, OfferedLanguage, OfferedRoot, Outcome,
+    OutcomeReason, StatusCounts, StepCommand, StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec,
+    TaskStatus, ToolRequirement, UserName, WorkspacePath,
 };
 
 use crate::{BlobFile, NewTaskRecord, StoreError, TaskStore};
@@ -17,6 +19,8 @@ pub fn task_spec() -> TaskSpec {
     TaskSpec {
         user: UserName::new("ada").unwrap(),
         priority: 0,
+        language: None,
+        root: None,
         compile: Some(CompileStep {
             command: StepCommand::Shell("cc a.c".into()),
             env: [("CC".to_string(), "gcc".to_string())].into(),
@@ -49,6 +53,39 @@ pub fn task_spec() -> TaskSpec {
         attempts: None,
         retry_of: None,
     }
+}
+
+/// The spec of a task with the requirement of this queue key.
+pub fn requiring(key: &str) -> TaskSpec {
+    let ToolRequirement { root, language } = key.parse().unwrap();
+    TaskSpec {
+        root,
+        language,
+        ..task_spec()
+    }
+}
+
+/// Tools that satisfy the requirements of these queue keys, and no others.
+pub fn tools(keys: &[&str]) -> Arc<ExecutorTools> {
+    let (mut languages, mut roots) = (vec![], vec![]);
+    for key in keys {
+        match key.parse().unwrap() {
+            ToolRequirement {
+                root,
+                language: Some(name),
+            } => languages.push(OfferedLanguage {
+                root,
+                name,
+                version: Some("1.2".into()),
+            }),
+            ToolRequirement {
+                root: Some(name),
+                language: None,
+            } => roots.push(OfferedRoot { name, sha256: None }),
+            nothing => panic!("{nothing} is no requirement"),
+        }
+    }
+    Arc::new(ExecutorTools::new(languages, roots))
 }
 
 pub fn labels(pairs: &[(&str, &str)]) -> Labels {

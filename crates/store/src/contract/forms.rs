@@ -18,6 +18,9 @@ use crate::{NewTaskRecord, StoreError, TaskStore};
 /// A form that no node of this version knows.
 const UNKNOWN: TaskForm = TaskForm(TaskForm::NEWEST.0 + 1);
 
+/// The form of the tasks that these cases add.
+const ADDED: TaskForm = TaskForm::WITH_KEPT_FILES;
+
 /// An executor that knows a newer form than the store.
 fn newer_executor(store: &Arc<dyn TaskStore>) -> FakeExecutor {
     let mut executor = FakeExecutor::new(store, "newer");
@@ -45,7 +48,7 @@ pub async fn tasks_of_an_unknown_form_are_not_claimed(store: Arc<dyn TaskStore>,
     );
     assert_eq!(database.unreadable_rows(), 0);
     // A node that knows the form claims it.
-    database.set_form(unknown, TaskForm::CURRENT).await;
+    database.set_form(unknown, ADDED).await;
     assert_eq!(executor.claim_one().await.task, unknown);
 }
 
@@ -98,20 +101,20 @@ pub async fn tasks_of_an_unknown_form_are_not_ended(store: Arc<dyn TaskStore>, d
     executor.acked = ReportSeq(0);
     executor.running.clear();
     assert_eq!(executor.claim(0).await, []);
-    database.set_form(held, TaskForm::CURRENT).await;
+    database.set_form(held, ADDED).await;
     assert_eq!(get_task(&*store, held).await.session, Some(executor.session));
     database.set_form(held, UNKNOWN).await;
     // Its release is no loss, however often that happens.
     for _ in 0..=MAX_ATTEMPTS {
         executor.expire().await;
         executor.newest_form = UNKNOWN;
-        database.set_form(held, TaskForm::CURRENT).await;
+        database.set_form(held, ADDED).await;
         assert_eq!(task_status(&*store, held).await, TaskStatus::Retrying);
         assert_eq!(executor.claim_one().await.task, held);
         database.set_form(held, UNKNOWN).await;
     }
     // When it is done, retention leaves it to newer nodes: its result may refer to something that this one does not know.
-    database.set_form(held, TaskForm::CURRENT).await;
+    database.set_form(held, ADDED).await;
     let attempt_id = executor.running[0].attempt_id;
     executor.finish(attempt_id, success()).await;
     database.set_form(held, UNKNOWN).await;
@@ -138,7 +141,7 @@ pub async fn a_leaving_executor_keeps_attempts_of_unknown_forms(
     assert_eq!(task_status(&*store, known).await, TaskStatus::Retrying);
     assert_eq!(store.live_sessions().await.unwrap(), [executor.observed()]);
     // A newer node commits the result.
-    database.set_form(unknown, TaskForm::CURRENT).await;
+    database.set_form(unknown, ADDED).await;
     let answer = instructions(executor.finish(assigned[0].attempt_id, success()).await);
     assert_eq!(answer.delete, [assigned[0].attempt_id]);
     assert_eq!(task_status(&*store, unknown).await, TaskStatus::Success);

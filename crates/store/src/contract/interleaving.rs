@@ -19,6 +19,8 @@ use crate::TaskStore;
 
 /// How many executors a history has.
 const EXECUTORS: usize = 3;
+/// The queue keys of the requirements that tasks of a history may have.
+const KEYS: [&str; 4] = ["/c", "/go", "lab/", "lab/c"];
 /// How many groups a history has.
 const GROUPS: usize = 2;
 
@@ -30,6 +32,7 @@ enum HistoryEvent {
         priority: i32,
         /// The number of the group; `GROUPS` for none.
         group: usize,
+        requires: Requirement,
     },
     /// Adds a task that repeats the task with this index, modulo the number of tasks.
     Retry {
@@ -62,12 +65,20 @@ enum HistoryEvent {
     Leave {
         executor: usize,
     },
+    /// The executor has other languages and roots from now on: those with these numbers in `KEYS`.
+    ChangeTools {
+        executor: usize,
+        keys: Vec<usize>,
+    },
     /// The leader expires the session as it was this many reports ago.
     Expire {
         executor: usize,
         behind: u64,
     },
 }
+
+/// In a random history of the store test: the number of a task's requirement in [`KEYS`], if it has one.
+type Requirement = Option<usize>;
 
 /// In a random history of the store test: what a simulated executor does with an attempt before it reports.
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +146,10 @@ where
 fn event() -> impl Strategy<Value = HistoryEvent> {
     let executor = 0..EXECUTORS;
     prop_oneof![
-        3 => (1..4_usize, -1..2, 0..=GROUPS)
-            .prop_map(|(count, priority, group)| HistoryEvent::Add { count, priority, group }),
+        3 => (1..4_usize, -1..2, 0..=GROUPS, requirement())
+            .prop_map(|(count, priority, group, requires)| HistoryEvent::Add { count, priority, group, requires }),
+        1 => (executor.clone(), vec(0..KEYS.len(), 0..4))
+            .prop_map(|(executor, keys)| HistoryEvent::ChangeTools { executor, keys }),
         1 => (0..50_usize).prop_map(|task| HistoryEvent::Retry { task }),
         1 => (0..50_usize, 0..4_usize).prop_map(|(first, count)| HistoryEvent::CancelMany { first, count }),
         1 => (0..50_usize).prop_map(|task| HistoryEvent::Cancel { task }),
@@ -148,6 +161,10 @@ fn event() -> impl Strategy<Value = HistoryEvent> {
         1 => executor.clone().prop_map(|executor| HistoryEvent::Leave { executor }),
         1 => (executor, 0..3_u64).prop_map(|(executor, behind)| HistoryEvent::Expire { executor, behind }),
     ]
+}
+
+fn requirement() -> impl Strategy<Value = Requirement> {
+    prop_oneof![2 => Just(None), 1 => (0..KEYS.len()).prop_map(Some)]
 }
 
 fn action() -> impl Strategy<Value = AttemptAction> {

@@ -115,6 +115,7 @@ pub async fn executors_are_listed_with_their_task_counts(store: Arc<dyn TaskStor
         host: format!("host-of-{}", executor.name),
         version: "1".into(),
         capacity: Some(CAPACITY),
+        tools: Default::default(),
         since: state.since,
         report_time: state.report_time,
     };

@@ -9,7 +9,9 @@ use model::{
 };
 
 use super::fake_executor::FakeExecutor;
-use super::fixtures::{add_task, get_task, put_blob, read_blob, success, task_with_blobs};
+use super::fixtures::{
+    add_task, get_task, new_task, put_blob, read_blob, requiring, success, task_spec, task_with_blobs, tools,
+};
 use super::search::search_ids;
 use crate::{ObservedSession, StoreError, TaskStore};
 
@@ -47,6 +49,8 @@ pub enum ExecutorRowDamage {
     Seq,
     /// The host is no text.
     Host,
+    /// The tools cannot be decoded. The executor is readable nevertheless.
+    Tools,
 }
 
 /// The ways in which a store test damages the database row (or document) of a blob.
@@ -354,4 +358,25 @@ pub async fn the_loss_counter_does_not_overflow(store: Arc<dyn TaskStore>, datab
     executor.claim_one().await;
     executor.expire().await;
     assert_eq!(get_task(&*store, id).await.status, TaskStatus::SystemError);
+}
+
+/// An executor whose tools are unreadable has none, and runs all other tasks. Expects an empty store.
+pub async fn unreadable_tools_count_as_none(store: Arc<dyn TaskStore>, database: &dyn RawDatabase) {
+    let mut executor = FakeExecutor::new(&store, "e");
+    executor.tools = Some(tools(&["/c"]));
+    executor.claim(0).await;
+    database
+        .damage_executor(&executor.name, ExecutorRowDamage::Tools)
+        .await;
+    let tasks = [new_task(requiring("/c")), new_task(task_spec())];
+    let [needs_tools, any] = [tasks[0].id, tasks[1].id];
+    store.add(tasks.to_vec()).await.unwrap();
+    assert_eq!(executor.claim_one().await.task, any);
+    assert_eq!(executor.claim(1).await, []);
+    let listed = store.executors().await.unwrap();
+    assert_eq!((listed.len(), &listed[0].tools), (1, &tools(&[])));
+    assert_eq!(store.live_sessions().await.unwrap(), [executor.observed()]);
+    assert_eq!(database.unreadable_rows(), 1);
+    executor.tools = Some(tools(&["/c"]));
+    assert_eq!(executor.claim_one().await.task, needs_tools);
 }

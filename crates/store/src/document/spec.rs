@@ -5,13 +5,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BlobHash, CompileStep, Content, ExecuteStep, GroupName, KeepPattern, Limits, NetworkName, StepCommand,
-    TaskFile, TaskFiles, TaskId, TaskSpec, UserName, WorkspacePath,
+    BlobHash, CompileStep, Content, ExecuteStep, GroupName, KeepPattern, LanguageName, Limits, NetworkName,
+    RootName, StepCommand, TaskFile, TaskFiles, TaskId, TaskSpec, UserName, WorkspacePath,
 };
 use serde::{Deserialize, Serialize};
 
 use super::labels::LabelsDocument;
 use super::raw_bytes::RawBytes;
+
+/// Version 5 of the encoded form in which both stores write a `TaskSpec`: adds the language and the root.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SpecDocumentV5<'a> {
+    #[serde(borrow)]
+    v4: SpecDocumentV4<'a>,
+    language: Option<&'a str>,
+    root: Option<&'a str>,
+}
 
 /// Version 4 of the encoded form in which both stores write a `TaskSpec`: adds files to keep, labels, the group, the
 /// number of attempts, and the task that this one repeats.
@@ -117,6 +126,26 @@ struct LimitsDocument {
     processes: Option<u32>,
 }
 
+impl<'a> From<&'a TaskSpec> for SpecDocumentV5<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV5<'a> {
+        SpecDocumentV5 {
+            v4: spec.into(),
+            language: spec.language.as_ref().map(LanguageName::as_str),
+            root: spec.root.as_ref().map(RootName::as_str),
+        }
+    }
+}
+
+impl<'a> From<SpecDocumentV4<'a>> for SpecDocumentV5<'a> {
+    fn from(v4: SpecDocumentV4<'a>) -> SpecDocumentV5<'a> {
+        SpecDocumentV5 {
+            v4,
+            language: None,
+            root: None,
+        }
+    }
+}
+
 impl<'a> From<&'a TaskSpec> for SpecDocumentV4<'a> {
     fn from(spec: &'a TaskSpec) -> SpecDocumentV4<'a> {
         SpecDocumentV4 {
@@ -203,6 +232,8 @@ impl<'a> From<&'a TaskSpec> for SpecDocumentV1<'a> {
         let TaskSpec {
             user,
             priority,
+            language: _,
+            root: _,
             compile,
             execute,
             source,
@@ -284,10 +315,11 @@ impl From<&Limits> for LimitsDocument {
     }
 }
 
-impl<'a> TryFrom<SpecDocumentV4<'a>> for TaskSpec {
+impl<'a> TryFrom<SpecDocumentV5<'a>> for TaskSpec {
     type Error = postcard::Error;
 
-    fn try_from(document: SpecDocumentV4<'a>) -> Result<TaskSpec, postcard::Error> {
+    fn try_from(document: SpecDocumentV5<'a>) -> Result<TaskSpec, postcard::Error> {
+        let SpecDocumentV5 { v4, language, root } = document;
         let SpecDocumentV4 {
             v3,
             keep,
@@ -295,7 +327,7 @@ impl<'a> TryFrom<SpecDocumentV4<'a>> for TaskSpec {
             group,
             attempts,
             retry_of,
-        } = document;
+        } = v4;
         let SpecDocumentV3 { v2, compile_env } = v3;
         let SpecDocumentV2 {
             v1,
@@ -314,6 +346,14 @@ impl<'a> TryFrom<SpecDocumentV4<'a>> for TaskSpec {
         Ok(TaskSpec {
             user: UserName::new(user).map_err(|_| postcard::Error::SerdeDeCustom)?,
             priority,
+            language: language
+                .map(LanguageName::new)
+                .transpose()
+                .map_err(|_| postcard::Error::SerdeDeCustom)?,
+            root: root
+                .map(RootName::new)
+                .transpose()
+                .map_err(|_| postcard::Error::SerdeDeCustom)?,
             compile: compile.map(|step| CompileStep {
                 command: step.command.into(),
                 env: into_variables(compile_env),

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{AddedTask, BlobHash, ResourceRequest, TaskForm, TaskId, TaskStatus, UnixTime};
+use model::{AddedTask, BlobHash, ResourceRequest, TaskForm, TaskId, TaskStatus, ToolRequirement, UnixTime};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, RawDocumentBuf, deserialize_from_slice, doc};
 use serde::Deserialize;
@@ -61,6 +61,7 @@ impl PreparedTask {
             spec,
         } = task;
         let (blobs, need) = (spec.blobs(), ResourceRequest::of(&spec));
+        let requires = ToolRequirement::of(&spec);
         let document = TaskDocument {
             id: uuid(id.0),
             digest: Some(binary(digest.to_vec())),
@@ -75,7 +76,9 @@ impl PreparedTask {
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
             status: TaskStatus::Pending.to_string(),
             reason: None,
-            waits: Some(true),
+            waits: requires.is_none().then_some(true),
+            waits_for: requires.queue_key(),
+            needs: requires.queue_key(),
             executor: None,
             session: None,
             attempt: 0,

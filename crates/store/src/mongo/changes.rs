@@ -4,9 +4,11 @@
 mod event;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::ToolRequirement;
 use mongodb::bson::doc;
 use mongodb::change_stream::event::ResumeToken;
 use supervise::{Component, Supervisor};
@@ -179,9 +181,9 @@ async fn server_responds(context: &StoreContext) -> bool {
 /// The sender of the MongoDB change stream's events to the store's subscribers in this process.
 struct ChangePublisher<'t> {
     events: &'t broadcast::Sender<TimestampedEvent>,
-    /// How many tasks were queued since the last publication. They are published as one event when no more stream
-    /// events are at hand.
-    queued: usize,
+    /// How many tasks of each requirement were queued since the last publication. They are published as one event when no
+    /// more stream events are at hand.
+    queued: BTreeMap<ToolRequirement, usize>,
     cluster_time: u64,
 }
 
@@ -189,7 +191,7 @@ impl<'t> ChangePublisher<'t> {
     fn new(events: &'t broadcast::Sender<TimestampedEvent>) -> ChangePublisher<'t> {
         ChangePublisher {
             events,
-            queued: 0,
+            queued: BTreeMap::new(),
             cluster_time: 0,
         }
     }
@@ -199,7 +201,9 @@ impl<'t> ChangePublisher<'t> {
             self.publish_queued();
             self.cluster_time = event.cluster_time;
         }
-        self.queued += usize::from(event.is_queued);
+        if let Some(requires) = event.queued {
+            *self.queued.entry(requires).or_default() += 1;
+        }
         event
             .changes
             .into_iter()
@@ -207,9 +211,8 @@ impl<'t> ChangePublisher<'t> {
     }
 
     fn publish_queued(&mut self) {
-        if self.queued > 0 {
-            self.publish(self.cluster_time, ChangeEvent::TasksQueued(self.queued));
-            self.queued = 0;
+        for (requires, count) in std::mem::take(&mut self.queued) {
+            self.publish(self.cluster_time, ChangeEvent::TasksQueued { requires, count });
         }
     }
 

@@ -9,9 +9,10 @@ use mongodb::bson::{RawDocumentBuf, Timestamp};
 use mongodb::{Client, Collection, Database};
 
 use super::groups::EmptyGroupSweep;
+use super::largest_executors::LargestExecutorsCache;
 use super::report::ClaimReservations;
-use super::session::LargestExecutorCache;
 use crate::newer_forms::NewerForms;
+use crate::tools_cache::ToolsCache;
 use crate::unreadable_rows::UnreadableRows;
 
 // The names of the collections.
@@ -32,7 +33,8 @@ pub(super) struct StoreContext {
     pub(super) database: Database,
     pub(super) max_attempts: u32,
     pub(super) reservations: ClaimReservations,
-    pub(super) largest_executor: LargestExecutorCache,
+    pub(super) largest_executors: LargestExecutorsCache,
+    pub(super) tools_cache: ToolsCache,
     pub(super) empty_group_sweep: EmptyGroupSweep,
     /// Forms of tasks that claims have met.
     pub(super) newer_forms: NewerForms,
@@ -50,7 +52,8 @@ impl StoreContext {
             client,
             max_attempts,
             reservations: ClaimReservations::default(),
-            largest_executor: LargestExecutorCache::default(),
+            largest_executors: LargestExecutorsCache::default(),
+            tools_cache: ToolsCache::default(),
             empty_group_sweep: EmptyGroupSweep::default(),
             newer_forms: NewerForms::default(),
             unreadable_rows: UnreadableRows::default(),

@@ -28,7 +28,7 @@ struct HeldTaskCount {
 }
 
 pub(super) async fn executors(context: Arc<StoreContext>) -> Result<Vec<ExecutorState>, MongoFailure> {
-    let documents = find_readable(&context, doc! {}).await?;
+    let documents = find_readable(&context, doc! {}, ExecutorFields::All).await?;
     let held: Vec<HeldTaskCount> = context
         .tasks()
         .aggregate([
@@ -46,6 +46,7 @@ pub(super) async fn executors(context: Arc<StoreContext>) -> Result<Vec<Executor
         .collect();
     let state = |document: ExecutorDocument| -> Result<ExecutorState, MongoFailure> {
         Ok(ExecutorState {
+            tools: document.decode_tools(&context).tools.clone(),
             tasks: to_u32("number of tasks", held.get(&document.name).copied().unwrap_or(0))?,
             name: executor_name(document.name)?,
             session: session_id(document.session),
@@ -98,7 +99,7 @@ pub(super) async fn live_sessions(context: Arc<StoreContext>) -> Result<Vec<Obse
             Err(_) => Some(ObservedSession::unreadable(executor)),
         }
     };
-    let found = find(&context, doc! {}).await?;
+    let found = find(&context, doc! {}, ExecutorFields::WithoutTools).await?;
     Ok(found.into_iter().filter_map(live_session).collect())
 }
 
@@ -166,6 +167,7 @@ pub(super) async fn remove_ended(
     let ended = find_readable(
         &context,
         doc! { "live": false, "end_age": { "$lt": gone_before.to_bson() } },
+        ExecutorFields::WithoutTools,
     )
     .await?;
     // No other operation would release tasks that a removed executor still holds. Its counters move to the ledger.
@@ -220,8 +222,9 @@ async fn stamp_missing_ages(context: &StoreContext) -> Result<(), MongoFailure> 
 async fn find_readable(
     context: &StoreContext,
     condition: Document,
+    fields: ExecutorFields,
 ) -> Result<Vec<ExecutorDocument>, MongoFailure> {
-    let found = find(context, condition).await?;
+    let found = find(context, condition, fields).await?;
     let read = |document: &RawDocumentBuf| {
         session::parse(context, document)
             .ok()
@@ -230,10 +233,26 @@ async fn find_readable(
     Ok(found.iter().filter_map(read).collect())
 }
 
-async fn find(context: &StoreContext, condition: Document) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
+/// Which fields of the executors' documents a read of the MongoDB store needs.
+#[derive(Clone, Copy)]
+enum ExecutorFields {
+    All,
+    /// The tools are larger than all other fields together.
+    WithoutTools,
+}
+
+async fn find(
+    context: &StoreContext,
+    condition: Document,
+    fields: ExecutorFields,
+) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
     let found = context
         .collection(EXECUTORS)
         .find(condition)
+        .projection(match fields {
+            ExecutorFields::All => doc! {},
+            ExecutorFields::WithoutTools => doc! { "tools": 0 },
+        })
         .sort(doc! { "_id": 1 })
         .max_time(COMMAND_TIMEOUT)
         .await?

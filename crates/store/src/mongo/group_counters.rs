@@ -262,6 +262,7 @@ mod tests {
             max_attempts: None,
             reason,
             resources: ResourceRequest::default(),
+            requires: model::ToolRequirement::default(),
             assigned_in: ReportSeq(0),
             start_time: None,
             report_time: None,

@@ -6,8 +6,9 @@
 
 mod assignments;
 mod claim;
-
+mod claim_scope;
 mod queue;
+mod read_queue;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -22,7 +23,8 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
 use self::claim::AssignedTask;
-pub(super) use self::queue::{ClaimReservations, queue_order};
+pub(super) use self::queue::ClaimReservations;
+pub(super) use self::read_queue::{queue_order, required_queue_order};
 use self::steps::ReportSteps;
 use super::age;
 use super::blobs::{self, BlobLookup};
@@ -34,7 +36,7 @@ use super::retry::{COMMAND_TIMEOUT, RetryCount};
 use super::session::{self, SessionFate};
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
-use crate::document::{EncodedAttempt, EncodedReport, encode_result};
+use crate::document::{EncodedAttempt, EncodedReport, encode_result, encode_tools};
 use crate::{FinishedAttempt, HandledReport, StoreError};
 
 /// An executor's report whose results are encoded for MongoDB, with the large ones already uploaded.
@@ -78,11 +80,17 @@ impl PreparedReport {
                 end,
             });
         }
-        Ok(PreparedReport { report, completed })
+        let tools = report.executor_info.tools.as_deref().map(encode_tools);
+        Ok(PreparedReport {
+            tools: tools.transpose()?,
+            report,
+            completed,
+        })
     }
 
     pub(super) fn bytes_in_transaction(&self) -> usize {
-        self.results().map(PreparedContent::bytes_in_transaction).sum()
+        let results: usize = self.results().map(PreparedContent::bytes_in_transaction).sum();
+        results + self.tools.as_ref().map_or(0, Vec::len)
     }
 
     /// The blobs that the results name, each once.
@@ -118,11 +126,9 @@ pub(super) async fn report(
     // The session is read before its tasks. The writes are conditional on the session's revision, which a concurrent
     // report of the session changes. In the other order, a report that leaves would miss tasks that a report claims
     // between the two reads.
-    let session_and_tasks = async {
-        let found = session::read(&context, &report.executor).await?.into_readable()?;
-        let held = session::held_tasks(&context, &report.executor, &completed).await?;
-        Ok((found, held))
-    };
+    let found = session::read(&context, &report.executor).await?.into_readable()?;
+    let (executor, stored_session) = found.unzip();
+    let tools = session::claiming_tools(&context, executor.as_ref(), report);
     // Only these reports can end a task or a session, and need the store's age as a stamp.
     let needs_age = !prepared.completed.is_empty() || report.intent == ReportIntent::Leave;
     let age = async {
@@ -137,13 +143,12 @@ pub(super) async fn report(
             blobs => blobs::find(&context, &blobs).await,
         }
     };
-    let ((found, held), head, age, blobs) = try_join!(
-        session_and_tasks,
-        queue::reserve(&context, report, retries),
+    let (held, head, age, blobs) = try_join!(
+        session::held_tasks(&context, &report.executor, &completed),
+        queue::reserve(&context, report, tools, retries),
         age,
         blobs
     )?;
-    let (executor, stored_session) = found.unzip();
     let check = check_session(stored_session.as_ref(), report);
     if let SessionCheck::Refused(answer) = check {
         // Frees the reserved tasks for other reports.
@@ -173,14 +178,16 @@ pub(super) async fn report(
     let deltas = batch.counter_deltas();
     let mut transaction = Transaction::default();
     let executor_update = match (&check, &executor) {
-        (SessionCheck::Continues, Some(executor)) => session::renewal_update(executor, report, &deltas, fate),
+        (SessionCheck::Continues, Some(executor)) => {
+            session::renewal_update(executor, &prepared, &deltas, fate)
+        }
         _ => {
             if batch.names_blobs() {
                 // `blobs::remove_unused` waits for transactions that write an existing document of an executor, but this
                 // one may insert it.
                 transaction.touch_ledger()?;
             }
-            session::opening_update(executor.as_ref(), report, &deltas, fate)
+            session::opening_update(executor.as_ref(), &prepared, &deltas, fate)
         }
     };
     if check == SessionCheck::Continues && !batch.is_changed() {

@@ -18,6 +18,7 @@ use super::transaction;
 use crate::StoreError;
 
 pub(super) const QUEUE_INDEX: &str = "waiting";
+pub(super) const REQUIRED_QUEUE_INDEX: &str = "waiting_for_tools";
 pub(super) const HELD_TASKS_INDEX: &str = "held";
 pub(super) const DONE_TASKS_INDEX: &str = "done_by_age";
 pub(super) const UNUSED_BLOBS_INDEX: &str = "idle_by_age";
@@ -35,7 +36,7 @@ pub(super) const BY_RESULT_BLOB_INDEX: &str = "by_result_blob";
 
 /// The schema version that this program writes. A released version never changes; changes make a new version. A program
 /// that knows the made-up next form of tasks has the made-up next version.
-const VERSION: i64 = 3 + (TaskForm::NEWEST.0 - TaskForm::CURRENT.0) as i64;
+const VERSION: i64 = 4 + (TaskForm::NEWEST.0 - TaskForm::CURRENT.0) as i64;
 /// The lowest version of a program that can still use a database of this version. Raising it ends rolling upgrades from
 /// the versions below.
 const READER: i64 = 3;
@@ -137,6 +138,11 @@ fn task_indexes() -> Vec<Document> {
             "name": QUEUE_INDEX,
             "key": super::report::queue_order(),
             "partialFilterExpression": { "waits": true },
+        },
+        doc! {
+            "name": REQUIRED_QUEUE_INDEX,
+            "key": super::report::required_queue_order(),
+            "partialFilterExpression": { "waits_for": { "$exists": true } },
         },
         doc! {
             "name": HELD_TASKS_INDEX,

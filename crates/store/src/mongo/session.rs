@@ -1,21 +1,25 @@
 //! Sessions of executors: each executor has one document, with its current or last session.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::fmt::Display;
+use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{Capacity, ExecutorName, Report, ReportSeq, StoreAge, StoredSession, TaskId, UnixTime};
+use model::{
+    Capacity, ExecutorName, Report, ReportSeq, SessionId, StoreAge, StoredSession, TaskId, UnixTime,
+};
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
-use super::bson_values::{ToBson, session_id, to_u32, to_u64};
+use super::bson_values::{ToBson, binary, session_id, to_u32, to_u64};
 use super::context::{EXECUTORS, StoreContext, now};
 use super::counters::CounterDeltas;
 use super::failure::MongoFailure;
+use super::report::PreparedReport;
 use super::retry::COMMAND_TIMEOUT;
 use super::task_document::{StoredTask, parse_all, without_content};
+use crate::tools_cache::DecodedTools;
 use crate::{ObservedSession, StoreError};
 
 /// A document of the MongoDB collection `executors`: an executor with its current or last session.
@@ -37,6 +41,10 @@ pub(super) struct ExecutorDocument {
     /// Absent for executors of versions that do not report it.
     #[serde(default)]
     pub(super) capacity: Option<CapacityDocument>,
+    /// The tools that the executor has reported, as [`tools_field`] writes them. Any value can be parsed, because an
+    /// executor whose tools are unreadable can still run other tasks.
+    #[serde(default)]
+    pub(super) tools: Option<Bson>,
     /// The sums of the changes that reports of this executor made to the counters of tasks.
     #[serde(default, rename = "tally")]
     pub(super) counters: BTreeMap<String, i64>,
@@ -60,58 +68,6 @@ impl CapacityDocument {
     }
 }
 
-/// A cache of the largest slot memory among all live executors, which spares MongoDB a read for each claim. It keeps
-/// the time when the value was read.
-#[derive(Debug, Default)]
-pub(super) struct LargestExecutorCache(Mutex<Option<(Instant, u64)>>);
-
-/// Saves most claims from reading all executors.
-const CACHE_LIFETIME: Duration = Duration::from_secs(1);
-
-/// Whether a live executor has more memory for a task than `own`, or does not report its capacity.
-pub(super) async fn has_larger(context: &StoreContext, own: Capacity) -> Result<bool, MongoFailure> {
-    let stored = *context
-        .largest_executor
-        .0
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let largest_memory = match stored {
-        Some((read, largest_memory)) if read.elapsed() < CACHE_LIFETIME => largest_memory,
-        _ => {
-            let read = Instant::now();
-            let largest_memory = largest_memory(context).await?;
-            *context
-                .largest_executor
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some((read, largest_memory));
-            largest_memory
-        }
-    };
-    Ok(largest_memory > own.memory)
-}
-
-async fn largest_memory(context: &StoreContext) -> Result<u64, MongoFailure> {
-    let live: Vec<Document> = context
-        .collection::<Document>(EXECUTORS)
-        .find(doc! { "live": true })
-        .projection(doc! { "capacity.memory": 1 })
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND_TIMEOUT)
-        .await?
-        .try_collect()
-        .await?;
-    let memory = |executor: &Document| {
-        let memory = executor.get_document("capacity").ok()?.get_i64("memory").ok()?;
-        u64::try_from(memory).ok()
-    };
-    let largest_memory = live
-        .iter()
-        .map(|executor| memory(executor).unwrap_or(u64::MAX))
-        .max();
-    Ok(largest_memory.unwrap_or(0))
-}
-
 impl ExecutorDocument {
     fn to_stored_session(&self) -> Result<StoredSession, MongoFailure> {
         Ok(StoredSession {
@@ -127,7 +83,7 @@ impl ExecutorDocument {
 /// The result of reading an executor's document from MongoDB: missing, readable or unreadable.
 pub(super) enum ExecutorLookup {
     Missing,
-    Readable(ExecutorDocument, StoredSession),
+    Readable(Box<ExecutorDocument>, StoredSession),
     Unreadable(RawDocumentBuf, StoreError),
 }
 
@@ -137,7 +93,7 @@ impl ExecutorLookup {
             return ExecutorLookup::Missing;
         };
         match parse(context, &document) {
-            Ok((document, stored)) => ExecutorLookup::Readable(document, stored),
+            Ok((document, stored)) => ExecutorLookup::Readable(Box::new(document), stored),
             Err(error) => ExecutorLookup::Unreadable(document, error),
         }
     }
@@ -146,7 +102,7 @@ impl ExecutorLookup {
     pub(super) fn into_readable(self) -> Result<Option<(ExecutorDocument, StoredSession)>, MongoFailure> {
         match self {
             ExecutorLookup::Missing => Ok(None),
-            ExecutorLookup::Readable(document, stored) => Ok(Some((document, stored))),
+            ExecutorLookup::Readable(document, stored) => Ok(Some((*document, stored))),
             ExecutorLookup::Unreadable(_, error) => Err(MongoFailure::Refused(error)),
         }
     }
@@ -273,11 +229,11 @@ impl SessionFate {
 /// The update for a report of the current session.
 pub(super) fn renewal_update(
     executor: &ExecutorDocument,
-    report: &Report,
+    prepared: &PreparedReport,
     deltas: &CounterDeltas,
     fate: SessionFate,
 ) -> Document {
-    let set = reported_fields(Some(executor), report, fate);
+    let set = reported_fields(Some(executor), prepared, fate);
     doc! {
         "q": { "_id": &executor.name, "revision": executor.revision },
         "u": { "$set": set, "$inc": increments(deltas) },
@@ -287,11 +243,12 @@ pub(super) fn renewal_update(
 /// The update for the first report of a new session, whether the executor has a document or not.
 pub(super) fn opening_update(
     executor: Option<&ExecutorDocument>,
-    report: &Report,
+    prepared: &PreparedReport,
     deltas: &CounterDeltas,
     fate: SessionFate,
 ) -> Document {
-    let mut set = reported_fields(executor, report, fate);
+    let report = &prepared.report;
+    let mut set = reported_fields(executor, prepared, fate);
     set.insert("session", report.session.to_bson());
     set.insert("since", now().to_bson());
     // No document has revision 0, so the upsert inserts one, or fails if another report has inserted it meanwhile.
@@ -349,7 +306,12 @@ pub(super) fn replacement_update(
 }
 
 /// The fields that every report sets.
-fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, fate: SessionFate) -> Document {
+fn reported_fields(
+    executor: Option<&ExecutorDocument>,
+    prepared: &PreparedReport,
+    fate: SessionFate,
+) -> Document {
+    let report = &prepared.report;
     let executor_info = &report.executor_info;
     let earlier = executor.map_or(UnixTime(i64::MIN), |executor| UnixTime(executor.report_time));
     let mut fields = doc! {
@@ -364,8 +326,70 @@ fn reported_fields(executor: Option<&ExecutorDocument>, report: &Report, fate: S
             "open_files": saturating_i64(capacity.open_files),
         }),
     };
+    if let Some(tools) = &prepared.tools {
+        fields.insert("tools", tools_field(report.session, tools));
+    }
     fields.extend(fate.fields());
     fields
+}
+
+/// The field `tools`. It names the session, so that the tools end with it also if a judicator of an earlier version, which
+/// does not know the field, opens the next one.
+fn tools_field(session: SessionId, tools: &[u8]) -> Document {
+    doc! { "session": session.to_bson(), "encoded": binary(tools.to_vec()) }
+}
+
+impl ExecutorDocument {
+    /// The tools that the executor has reported in its session. Unreadable ones are logged and count as none.
+    pub(super) fn decode_tools(&self, context: &StoreContext) -> Arc<DecodedTools> {
+        let Some(tools) = &self.tools else {
+            return Arc::default();
+        };
+        decode_tools(context, &self.name, self.session, tools).unwrap_or_default()
+    }
+}
+
+/// `None` if they belong to another session, or are unreadable.
+pub(super) fn decode_tools(
+    context: &StoreContext,
+    executor: &str,
+    session: Uuid,
+    tools: &Bson,
+) -> Option<Arc<DecodedTools>> {
+    let problem = |problem: &dyn Display| {
+        context
+            .unreadable_rows
+            .record(format_args!("tools of executor {executor}"), problem);
+    };
+    let Some(fields) = tools.as_document() else {
+        problem(&"they are no document");
+        return None;
+    };
+    if fields.get("session") != Some(&session.into()) {
+        return None;
+    }
+    let Ok(encoded) = fields.get_binary_generic("encoded") else {
+        problem(&"they have no bytes");
+        return None;
+    };
+    let decoded = context.tools_cache.decode(encoded);
+    decoded.map_err(|error| problem(&error)).ok()
+}
+
+/// The tools with which the executor of the report claims: from the report, or else from the last report of its session
+/// that had them.
+pub(super) fn claiming_tools(
+    context: &StoreContext,
+    executor: Option<&ExecutorDocument>,
+    report: &Report,
+) -> Arc<DecodedTools> {
+    if let Some(tools) = &report.executor_info.tools {
+        return Arc::new(DecodedTools::from(tools.clone()));
+    }
+    match executor {
+        Some(executor) if session_id(executor.session) == report.session => executor.decode_tools(context),
+        _ => Arc::default(),
+    }
 }
 
 /// BSON has no larger integers.

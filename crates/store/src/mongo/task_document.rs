@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use model::{
-    AttemptNumber, AttemptRecord, FailedAttempts, GroupKey, GroupName, Labels, OutcomeReason, ReportSeq,
-    ResourceRequest, StoreAge, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary, UnixTime, UserName,
+    AttemptNumber, AttemptRecord, FailedAttempts, GroupKey, GroupName, Labels, NameError, OutcomeReason,
+    ReportSeq, ResourceRequest, StoreAge, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary,
+    ToolRequirement, UnixTime, UserName,
 };
 use mongodb::bson::{
     Binary, Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_bson, deserialize_from_slice,
@@ -49,9 +50,16 @@ pub(super) struct TaskDocument {
     /// Why the last step of a finished task ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
-    /// Present while the task is queued.
+    /// The queue key of the task's requirement (`model::ToolRequirement`). Absent if any executor may run the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) needs: Option<String>,
+    /// Present while a task without a requirement is queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits: Option<bool>,
+    /// The same as `needs`. Present while a task with a requirement is queued. It is a field of its own, so that judicators of
+    /// earlier versions do not find the task in their queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_for: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) executor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,6 +189,7 @@ impl TryFrom<&TaskDocument> for StoredTask {
                 memory: u64::try_from(document.need_memory).unwrap_or(0),
                 processes: u32::try_from(document.need_processes).unwrap_or(0),
             },
+            requires: document.requires()?,
             assigned_in: ReportSeq(to_u64("report's number", document.given)?),
             start_time: document.start_time.map(UnixTime),
             report_time: document.report_time.map(UnixTime),
@@ -210,6 +219,15 @@ impl TaskDocument {
         let group = GroupName::new(group.as_str()).map_err(|error| unreadable("group's name", error))?;
         let user = user(self)?;
         Ok(Some(GroupKey { user, group }))
+    }
+
+    fn requires(&self) -> Result<ToolRequirement, MongoFailure> {
+        match &self.needs {
+            Some(key) => key
+                .parse()
+                .map_err(|error: NameError| unreadable("requirement", error)),
+            None => Ok(ToolRequirement::default()),
+        }
     }
 
     fn reason(&self) -> Result<Option<OutcomeReason>, MongoFailure> {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use model::{
-    AddedTask, BlobHash, GroupKey, Labels, ResourceRequest, TaskForm, TaskId, TaskStatus, UnixTime, UserName,
+    AddedTask, BlobHash, GroupKey, Labels, ResourceRequest, TaskForm, TaskId, TaskStatus, ToolRequirement,
+    UnixTime, UserName,
 };
 use rusqlite::OptionalExtension;
 
@@ -28,6 +29,7 @@ pub(super) struct EncodedTask {
     command: String,
     compile: Option<String>,
     resources: ResourceRequest,
+    requires: ToolRequirement,
     spec: Vec<u8>,
     blobs: Vec<BlobHash>,
     labels: Labels,
@@ -55,6 +57,7 @@ impl EncodedTask {
             command: spec.execute.command.display(),
             compile: spec.compile.as_ref().map(|compile| compile.command.display()),
             resources: ResourceRequest::of(&spec),
+            requires: ToolRequirement::of(&spec),
             blobs: spec.blobs(),
             spec: encode_spec(&spec)?,
             encoded_labels: match spec.labels.is_empty() {
@@ -159,8 +162,8 @@ fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<
     transaction
         .statement(
             "INSERT INTO tasks (seq, id, digest, user, priority, status, command, compile, need_memory, need_processes,
-                                form, max_attempts, grp, labels)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                                form, max_attempts, grp, labels, needs)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             STEP,
         )?
         .execute((
@@ -178,6 +181,7 @@ fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<
             task.max_attempts,
             task.group.as_ref().map(|key| SqlValue(&key.group)),
             &task.encoded_labels,
+            task.requires.queue_key().unwrap_or_default(),
         ))
         .during(STEP)?;
     transaction
@@ -198,6 +202,7 @@ fn insert(transaction: &mut GroupTransaction<'_>, task: &EncodedTask) -> Result<
         mark_retried(transaction, repeated, &task.user)?;
     }
     transaction.record_added(task.id, task.group.as_ref(), add_time);
+    transaction.record_queued(&task.requires);
     Ok(add_time)
 }
 

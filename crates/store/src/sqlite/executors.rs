@@ -8,21 +8,22 @@ use super::group_transaction::GroupTransaction;
 use super::rows::skip_unreadable_executor;
 use super::session;
 use super::sql_value::SqlValue;
+use super::store_folder::StoreFolder;
 use super::transition::Release;
 use crate::unreadable_rows::UnreadableRows;
 use crate::{ObservedSession, StoreError};
 
 pub(super) fn executors(
     connection: &Connection,
-    unreadable_rows: &UnreadableRows,
+    folder: &StoreFolder,
 ) -> Result<Vec<ExecutorState>, SqliteFailure> {
     const STEP: &str = "list the executors";
     let mut statement = connection
         .prepare_cached(
             "SELECT name, session, live, slots, host, version, since, report_time,
                     (SELECT count(*) FROM tasks WHERE tasks.executor = executors.name),
-                    memory, processes, open_files
-             FROM executors ORDER BY name",
+                    memory, processes, open_files, tools
+             FROM executors LEFT JOIN executor_tools ON executor_tools.executor = name ORDER BY name",
         )
         .during(STEP)?;
     let read = |row: &Row<'_>| {
@@ -38,12 +39,14 @@ pub(super) fn executors(
             report_time: row.get::<_, SqlValue<UnixTime>>(7)?.0,
             tasks: row.get(8)?,
             capacity: to_capacity(row.get(9)?, row.get(10)?, row.get(11)?),
+            tools: session::read_tools(row, 12, folder)?.tools.clone(),
         })
     };
     let mut rows = statement.query([]).during(STEP)?;
     let mut executors = vec![];
     while let Some(row) = rows.next().during(STEP)? {
-        executors.extend(skip_unreadable_executor(row, read(row), unreadable_rows).during(STEP)?);
+        let read = read(row);
+        executors.extend(skip_unreadable_executor(row, read, folder.unreadable_rows()).during(STEP)?);
     }
     Ok(executors)
 }
@@ -119,8 +122,18 @@ pub(super) fn remove_ended(
     ended_before: StoreAge,
 ) -> Result<usize, SqliteFailure> {
     const STEP: &str = "remove ended executors";
-    transaction
+    let removed = transaction
         .statement("DELETE FROM executors WHERE live = 0 AND end_age < ?1", STEP)?
         .execute([SqlValue(ended_before)])
-        .during(STEP)
+        .during(STEP)?;
+    if removed > 0 {
+        transaction
+            .statement(
+                "DELETE FROM executor_tools WHERE executor NOT IN (SELECT name FROM executors)",
+                STEP,
+            )?
+            .execute([])
+            .during(STEP)?;
+    }
+    Ok(removed)
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use model::{
-    BlobHash, ExecutorName, GroupKey, OutcomeReason, StoreAge, TaskId, TaskState, TaskStatus, UnixTime,
+    BlobHash, ExecutorName, GroupKey, OutcomeReason, StoreAge, TaskId, TaskState, TaskStatus,
+    ToolRequirement, UnixTime,
 };
 use rusqlite::{CachedStatement, Connection};
 
@@ -41,7 +42,7 @@ pub(super) struct GroupTransaction<'a> {
     counter_changes: BTreeMap<&'static str, i64>,
     group_changes: GroupCounterChanges,
     status_events: Vec<ChangeEvent>,
-    tasks_queued: usize,
+    tasks_queued: BTreeMap<ToolRequirement, usize>,
     revoked_from: BTreeSet<ExecutorName>,
     /// New blobs. Their rows exist only after the commit, so a rollback removes their files.
     new_blobs: Vec<BlobHash>,
@@ -74,7 +75,7 @@ impl<'a> GroupTransaction<'a> {
             counter_changes: BTreeMap::new(),
             group_changes: GroupCounterChanges::default(),
             status_events: Vec::new(),
-            tasks_queued: 0,
+            tasks_queued: BTreeMap::new(),
             revoked_from: BTreeSet::new(),
             new_blobs: Vec::new(),
             removed_blobs: Vec::new(),
@@ -140,7 +141,6 @@ impl<'a> GroupTransaction<'a> {
             self.group_changes.record_added(group, time);
         }
         self.push_status_event(id, TaskStatus::Pending, None, time);
-        self.tasks_queued += 1;
     }
 
     /// `by` is the executor whose report caused the change.
@@ -186,8 +186,11 @@ impl<'a> GroupTransaction<'a> {
         self.change_counter(HELD_COUNTER, -1);
     }
 
-    pub(super) fn record_queued(&mut self) {
-        self.tasks_queued += 1;
+    pub(super) fn record_queued(&mut self, requires: &ToolRequirement) {
+        match self.tasks_queued.get_mut(requires) {
+            Some(count) => *count += 1,
+            None => drop(self.tasks_queued.insert(requires.clone(), 1)),
+        }
     }
 
     pub(super) fn record_revoked(&mut self, from: &ExecutorName) {
@@ -259,9 +262,8 @@ impl<'a> GroupTransaction<'a> {
         let mut events = self.status_events;
         events.extend(self.revoked_from.into_iter().map(ChangeEvent::AttemptRevoked));
         events.extend(self.group_changes.keys().map(ChangeEvent::GroupChanged));
-        if self.tasks_queued > 0 {
-            events.push(ChangeEvent::TasksQueued(self.tasks_queued));
-        }
+        let queued = self.tasks_queued.into_iter();
+        events.extend(queued.map(|(requires, count)| ChangeEvent::TasksQueued { requires, count }));
         CommittedGroup {
             events,
             removed_blobs: self.removed_blobs,

@@ -3,6 +3,7 @@
 mod claim;
 mod complete;
 mod executing;
+mod queue;
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use super::group_transaction::GroupTransaction;
 use super::rows;
 use super::session;
 use super::transition::{Release, release};
-use crate::document::{EncodedAttempt, EncodedReport, encode_result};
+use crate::document::{EncodedAttempt, EncodedReport, encode_result, encode_tools};
 use crate::{FinishedAttempt, HandledReport, StoreError};
 
 /// An executor's report whose results are encoded as the SQLite store writes them.
@@ -57,7 +58,12 @@ impl EncodedSqliteReport {
                 end,
             });
         }
-        Ok(EncodedReport { report, completed })
+        let tools = report.executor_info.tools.as_deref().map(encode_tools);
+        Ok(EncodedReport {
+            tools: tools.transpose()?,
+            report,
+            completed,
+        })
     }
 
     /// About how much the report writes.
@@ -66,7 +72,7 @@ impl EncodedSqliteReport {
             EncodedEnd::Result { result, .. } => result.len() + attempt.blobs.len() * BLOB_REF_BYTES,
             EncodedEnd::Broken(trouble) | EncodedEnd::PlatformFailure(trouble) => trouble.len(),
         };
-        self.completed.iter().map(bytes).sum()
+        self.completed.iter().map(bytes).sum::<usize>() + self.tools.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -86,6 +92,9 @@ pub(super) fn report(
         }
         SessionCheck::Continues => session::renew(transaction, report)?,
         SessionCheck::Opens => session::open(transaction, report)?,
+    }
+    if let Some(tools) = &encoded.tools {
+        session::write_tools(transaction, &report.executor, tools)?;
     }
     let mut progress = ReportProgress::default();
     complete::apply(transaction, encoded, &mut progress)?;

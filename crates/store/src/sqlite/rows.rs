@@ -1,34 +1,26 @@
 //! Reads rows of the table `tasks`.
 
 use model::{
-    AttemptNumber, AttemptRecord, Capacity, ExecutorName, FailedAttempts, GroupKey, Labels, ReportSeq,
-    ResourceRequest, SessionId, Task, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary, UnixTime,
+    AttemptNumber, AttemptRecord, ExecutorName, FailedAttempts, GroupKey, Labels, ReportSeq, ResourceRequest,
+    SessionId, Task, TaskForm, TaskId, TaskState, TaskStatus, TaskSummary, ToolRequirement, UnixTime,
     UserName,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::failure::{SqliteFailure, StepContext};
 use super::sql_value::SqlValue;
-use super::store_folder::StoreFolder;
+use crate::StoreError;
 use crate::document::{decode_result, decode_spec};
 use crate::unreadable_rows::UnreadableRows;
-use crate::{MAX_SKIPPED_TASKS, StoreError};
 
 /// The columns that `read_task_state` reads. `seq` is the add time of the task.
 macro_rules! task_state_columns {
     () => {
         "seq, id, status, executor, session, attempt, lost, given, start_time, user, priority, report_time,
-    platform_losses, need_memory, need_processes, form, max_attempts, reason, grp, retried"
+    platform_losses, need_memory, need_processes, form, max_attempts, reason, grp, retried, needs"
     };
 }
 pub(super) use task_state_columns;
-
-/// The queue. Its partial index has the same order, so that the first tasks are found at once in a queue of any length.
-pub(super) const QUEUED_TASKS: &str = concat!(
-    "SELECT ",
-    task_state_columns!(),
-    " FROM tasks WHERE executor IS NULL AND finish_time IS NULL ORDER BY priority DESC, seq"
-);
 
 pub(super) const HELD_BY_EXECUTOR: &str = concat!(
     "SELECT ",
@@ -74,54 +66,6 @@ pub(super) fn held(
         held.extend(skip_unreadable_task(row, read_task_state(row), unreadable_rows).during(STEP)?);
     }
     Ok(held)
-}
-
-/// Which tasks of the queue an executor can take from the SQLite store.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClaimFilter {
-    /// `None` if the executor takes tasks of any size.
-    pub(super) capacity: Option<Capacity>,
-    pub(super) newest_form: TaskForm,
-}
-
-/// The first readable tasks of the queue that pass the filter.
-pub(super) fn queued(
-    connection: &Connection,
-    limit: u32,
-    filter: ClaimFilter,
-    folder: &StoreFolder,
-) -> Result<Vec<TaskState>, SqliteFailure> {
-    const STEP: &str = "read the queue";
-    let mut statement = connection.prepare_cached(QUEUED_TASKS).during(STEP)?;
-    let mut rows = statement.query([]).during(STEP)?;
-    let unreadable_rows = folder.unreadable_rows();
-    let (mut queued, mut skipped) = (vec![], 0);
-    while queued.len() < limit as usize
-        && skipped < MAX_SKIPPED_TASKS
-        && let Some(row) = rows.next().during(STEP)?
-    {
-        match skip_unreadable_task(row, read_task_state(row), unreadable_rows).during(STEP)? {
-            Some(task) if task.status.is_done() => {
-                unreadable_rows.record(
-                    describe_task(row),
-                    "the task is in the queue, but its status is terminal",
-                );
-            }
-            Some(task) if task.form > filter.newest_form => {
-                folder.newer_forms().record_if_unknown(task.form);
-                skipped += 1;
-            }
-            Some(task)
-                if filter
-                    .capacity
-                    .is_some_and(|capacity| !capacity.fits(task.resources)) =>
-            {
-                skipped += 1;
-            }
-            task => queued.extend(task),
-        }
-    }
-    Ok(queued)
 }
 
 /// The encoded spec of the task with this add time. A missing spec is returned as empty bytes, which do not decode.
@@ -222,6 +166,7 @@ pub(super) fn read_task_state(row: &Row<'_>) -> rusqlite::Result<TaskState> {
             memory: u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0),
             processes: u32::try_from(row.get::<_, i64>(14)?).unwrap_or(0),
         },
+        requires: row.get::<_, SqlValue<ToolRequirement>>(20)?.0,
         form: row.get::<_, SqlValue<TaskForm>>(15)?.0,
         max_attempts: row.get(16)?,
         reason: read_optional(row, 17)?,
@@ -311,7 +256,7 @@ fn describe_task(row: &Row<'_>) -> String {
 }
 
 /// The number of columns in `task_state_columns`.
-const STATE_COLUMNS: usize = 20;
+const STATE_COLUMNS: usize = 21;
 
 fn read_task(row: &Row<'_>) -> Result<Task, SqliteFailure> {
     const STEP: &str = "read a task";

@@ -10,13 +10,14 @@ use crate::document::decode_result;
 
 /// Applied in order, each in its own transaction. The schema version of a store is the number of migrations it has. A
 /// released migration is never changed; a further change is a new migration.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
 ];
 
 /// The version since which the table `tasks` has the reasons of outcomes.
@@ -86,7 +87,7 @@ fn refuse_foreign_database(connection: &Connection, folder: &StoreFolder) -> Res
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::sqlite::rows::{HELD_BY_EXECUTOR, QUEUED_TASKS};
+    use crate::sqlite::rows::HELD_BY_EXECUTOR;
 
     /// An empty database in memory.
     pub(in crate::sqlite) fn database() -> Connection {
@@ -106,10 +107,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn queued_and_held_tasks_are_found_by_an_index() {
+    fn held_tasks_are_found_by_an_index() {
         let connection = database();
-        let queued = query_plan(&connection, QUEUED_TASKS);
-        assert_eq!(queued, "SCAN tasks USING INDEX tasks_waiting");
         // The tasks of one executor are few, so they may be sorted.
         let held = query_plan(&connection, HELD_BY_EXECUTOR);
         assert_eq!(

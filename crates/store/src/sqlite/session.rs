@@ -1,5 +1,7 @@
 //! Sessions: the table `executors` has one row for each executor, with its current or last session.
 
+use std::sync::Arc;
+
 use model::{Capacity, ExecutorName, Report, ReportSeq, SessionId, StoredSession, TaskState, UnixTime};
 use rusqlite::{OptionalExtension, Row};
 
@@ -7,7 +9,9 @@ use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
 use super::rows;
 use super::sql_value::SqlValue;
+use super::store_folder::StoreFolder;
 use super::transition::{Release, release};
+use crate::tools_cache::DecodedTools;
 use crate::{ObservedSession, StoreError};
 
 pub(super) fn find(
@@ -89,6 +93,93 @@ pub(super) fn has_larger_executor(
         .during(STEP)
 }
 
+/// The tools of the live executors that have more memory for a task than `own`, or have not reported their capacity.
+/// Executors with the same tools are one element.
+pub(super) fn tools_of_larger_executors(
+    transaction: &GroupTransaction<'_>,
+    own: Capacity,
+) -> Result<Vec<Arc<DecodedTools>>, SqliteFailure> {
+    const STEP: &str = "look for a larger executor";
+    let mut statement = transaction.statement(
+        "SELECT name, tools FROM executors JOIN executor_tools ON executor = name
+         WHERE live = 1 AND (memory IS NULL OR memory > ?1)",
+        STEP,
+    )?;
+    let mut rows = statement.query([saturating_i64(own.memory)]).during(STEP)?;
+    let mut larger: Vec<Arc<DecodedTools>> = vec![];
+    while let Some(row) = rows.next().during(STEP)? {
+        let tools = read_tools(row, 1, transaction.folder()).during(STEP)?;
+        if !larger.iter().any(|known| Arc::ptr_eq(known, &tools)) {
+            larger.push(tools);
+        }
+    }
+    Ok(larger)
+}
+
+/// The tools that the executor has reported in its session.
+pub(super) fn tools(
+    transaction: &GroupTransaction<'_>,
+    name: &ExecutorName,
+) -> Result<Arc<DecodedTools>, SqliteFailure> {
+    const STEP: &str = "read an executor's tools";
+    transaction
+        .statement(
+            "SELECT executor, tools FROM executor_tools WHERE executor = ?1",
+            STEP,
+        )?
+        .query_row([SqlValue(name)], |row| read_tools(row, 1, transaction.folder()))
+        .optional()
+        .map(Option::unwrap_or_default)
+        .during(STEP)
+}
+
+/// Reads the tools in this column of a row whose first column is the executor's name. Unreadable tools are recorded and
+/// read as none: the executor can still run other tasks.
+pub(super) fn read_tools(
+    row: &Row<'_>,
+    column: usize,
+    folder: &StoreFolder,
+) -> rusqlite::Result<Arc<DecodedTools>> {
+    let Some(document) = row.get_ref(column)?.as_blob_or_null()? else {
+        return Ok(Arc::default());
+    };
+    Ok(folder.tools_cache().decode(document).unwrap_or_else(|error| {
+        let name = row.get::<_, String>(0).unwrap_or_default();
+        folder
+            .unreadable_rows()
+            .record(format_args!("tools of executor {name}"), error);
+        Arc::default()
+    }))
+}
+
+/// Replaces the tools of the executor, if they differ.
+pub(super) fn write_tools(
+    transaction: &GroupTransaction<'_>,
+    name: &ExecutorName,
+    tools: &[u8],
+) -> Result<(), SqliteFailure> {
+    const STEP: &str = "write an executor's tools";
+    transaction
+        .statement(
+            "INSERT INTO executor_tools (executor, tools) VALUES (?1, ?2)
+             ON CONFLICT (executor) DO UPDATE SET tools = excluded.tools WHERE tools <> excluded.tools",
+            STEP,
+        )?
+        .execute((SqlValue(name), tools))
+        .map(drop)
+        .during(STEP)
+}
+
+/// Forgets the tools of the executor's earlier session.
+fn delete_tools(transaction: &GroupTransaction<'_>, name: &ExecutorName) -> Result<(), SqliteFailure> {
+    const STEP: &str = "delete an executor's tools";
+    transaction
+        .statement("DELETE FROM executor_tools WHERE executor = ?1", STEP)?
+        .execute([SqlValue(name)])
+        .map(drop)
+        .during(STEP)
+}
+
 /// SQLite's integers are signed.
 fn saturating_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -96,6 +187,7 @@ fn saturating_i64(number: u64) -> i64 {
 
 pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Result<(), SqliteFailure> {
     const STEP: &str = "open a session";
+    delete_tools(transaction, &report.executor)?;
     let info = &report.executor_info;
     transaction
         .statement(
@@ -140,6 +232,7 @@ pub(super) fn end_unreadable(
     observed: &ObservedSession,
 ) -> Result<(), SqliteFailure> {
     const STEP: &str = "end an unreadable session";
+    delete_tools(transaction, &observed.executor)?;
     transaction
         .statement(
             "INSERT OR REPLACE INTO executors

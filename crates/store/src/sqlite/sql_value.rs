@@ -2,7 +2,7 @@
 
 use model::{
     AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupName, Labels, OutcomeReason, ReportSeq,
-    SessionId, StoreAge, TaskForm, TaskId, TaskStatus, UnixTime, UserName,
+    SessionId, StoreAge, TaskForm, TaskId, TaskStatus, ToolRequirement, UnixTime, UserName,
 };
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
@@ -113,6 +113,19 @@ impl ToSql for SqlValue<TaskForm> {
 impl FromSql for SqlValue<TaskForm> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         u32::column_result(value).map(TaskForm).map(SqlValue)
+    }
+}
+
+/// The column is empty if the task needs nothing.
+impl FromSql for SqlValue<ToolRequirement> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_str()? {
+            "" => Ok(SqlValue(ToolRequirement::default())),
+            key => key
+                .parse()
+                .map(SqlValue)
+                .map_err(|error: model::NameError| FromSqlError::Other(error.into())),
+        }
     }
 }
 

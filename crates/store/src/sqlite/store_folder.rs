@@ -14,6 +14,7 @@ use model::BlobHash;
 use crate::StoreError;
 use crate::incoming_folder;
 use crate::newer_forms::NewerForms;
+use crate::tools_cache::ToolsCache;
 use crate::unreadable_rows::UnreadableRows;
 
 /// The folder of a SQLite store: the paths of its database and blob files.
@@ -24,6 +25,7 @@ pub(super) struct StoreFolder {
     unreadable_rows: Arc<UnreadableRows>,
     /// Unknown forms of tasks in this database.
     newer_forms: Arc<NewerForms>,
+    tools_cache: Arc<ToolsCache>,
     /// How many puts of each blob have begun and have no row yet.
     blobs_being_put: Arc<Mutex<HashMap<BlobHash, usize>>>,
 }
@@ -66,6 +68,7 @@ impl StoreFolder {
             root: root.to_path_buf(),
             unreadable_rows: Arc::default(),
             newer_forms: Arc::default(),
+            tools_cache: Arc::default(),
             blobs_being_put: Arc::default(),
         }
     }
@@ -154,6 +157,10 @@ impl StoreFolder {
 
     pub(super) fn newer_forms(&self) -> &NewerForms {
         &self.newer_forms
+    }
+
+    pub(super) fn tools_cache(&self) -> &ToolsCache {
+        &self.tools_cache
     }
 
     pub(super) fn root(&self) -> &Path {

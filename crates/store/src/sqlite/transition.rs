@@ -81,7 +81,7 @@ pub(super) fn release(
         .during(STEP)?;
     transaction.record_no_longer_held();
     transaction.record_status_change(task, TaskStatus::Retrying, None);
-    transaction.record_queued();
+    transaction.record_queued(&task.requires);
     Ok(())
 }
 

@@ -20,6 +20,7 @@ mod replica_set;
 mod result_blobs;
 mod search;
 mod store_age;
+mod tools;
 mod unreadable_documents;
 mod version_2;
 

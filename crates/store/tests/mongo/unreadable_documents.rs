@@ -81,6 +81,7 @@ impl RawDatabase for MongoRawDatabase {
         let damage = match damage {
             ExecutorRowDamage::Session => doc! { "session": "none" },
             ExecutorRowDamage::Seq => doc! { "seq": -1_i64 },
+            ExecutorRowDamage::Tools => doc! { "tools.encoded": binary(&[1, 0xff]) },
             ExecutorRowDamage::Host => doc! { "host": 7 },
         };
         self.change(
@@ -150,6 +151,13 @@ async fn an_unreadable_executor_is_expired() {
     let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
     let database = MongoRawDatabase::open(&replica_set).await;
     unreadable_rows::an_unreadable_executor_is_expired(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreadable_tools_count_as_none() {
+    let replica_set = TestReplicaSet::start(1, TestAuthentication::Disabled).await;
+    let database = MongoRawDatabase::open(&replica_set).await;
+    unreadable_rows::unreadable_tools_count_as_none(database.store.clone(), &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,6 +56,7 @@ impl RawDatabase for RawSqliteDatabase {
         let sql = match damage {
             ExecutorRowDamage::Session => "UPDATE executors SET session = x'010203' WHERE name = ?1",
             ExecutorRowDamage::Seq => "UPDATE executors SET seq = -1 WHERE name = ?1",
+            ExecutorRowDamage::Tools => "UPDATE executor_tools SET tools = x'01ff' WHERE executor = ?1",
             ExecutorRowDamage::Host => "UPDATE executors SET host = CAST(x'ff' AS TEXT) WHERE name = ?1",
         };
         assert_eq!(self.connect().execute(sql, [name.as_str()]).unwrap(), 1);
@@ -121,6 +122,13 @@ async fn an_unreadable_executor_is_expired() {
     let folder = TempDir::new().unwrap();
     let database = open_database(folder.path());
     unreadable_rows::an_unreadable_executor_is_expired(database.store.clone(), &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreadable_tools_count_as_none() {
+    let folder = TempDir::new().unwrap();
+    let database = open_database(folder.path());
+    unreadable_rows::unreadable_tools_count_as_none(database.store.clone(), &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

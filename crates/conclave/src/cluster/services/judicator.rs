@@ -67,7 +67,7 @@ pub(super) async fn run(config: Config, reload: ReloadOnHangup) -> Result<()> {
     let options = judicator::JudicatorOptions {
         store: "mongodb".to_string(),
         list_judicators: Some(list_judicators),
-        ..options::judicator(&config, address)
+        ..options::judicator(&config, address)?
     };
     let (judicator, judicator_component) = start::judicator(options, store, registry.leading)?;
 

@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn all_invalid_lines_are_named() {
         let file = line_file(
-            b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n{}\n{\"execute\": {\"command\": \"x\"}}",
+            b"{\"execute\": {\"command\": \"true\"}}\r\n \n{\"user\": \"\xff\"}\n{\"execute\": 7}\n{\"execute\": {\"command\": \"x\"}}",
         );
         let mut checked = Vec::new();
         let check = file.check(&TaskSetFlags::default(), |line, _| {

@@ -27,6 +27,10 @@ pub(crate) struct ProgramPath(pub(crate) PathBuf);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataFolder(pub(crate) PathBuf);
 
+/// The configuration value with the path of the folder of roots, or `auto` (`None`), which is in the data folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RootsFolder(pub(crate) Option<PathBuf>);
+
 impl ConfigValue for HostPort {
     const ACCEPTS: &'static str = "HOST:PORT, like 127.0.0.1:7010, [::1]:7010 or judge-1.lan:7010";
 
@@ -176,6 +180,23 @@ impl ConfigValue for DataFolder {
     }
 }
 
+impl ConfigValue for RootsFolder {
+    const ACCEPTS: &'static str = "a path, or auto";
+    const KEYWORD: Option<&'static str> = Some("auto");
+    const IS_PATH: bool = true;
+
+    fn parse(text: &str) -> Result<RootsFolder, String> {
+        match text {
+            "auto" => Ok(RootsFolder(None)),
+            _ => PathBuf::parse(text).map(|path| RootsFolder(Some(path))),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.0.as_ref().map_or("auto".to_string(), PathBuf::to_text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check;
@@ -211,6 +232,9 @@ mod tests {
     fn a_data_folder_is_a_path_or_auto() {
         check::<DataFolder>("/srv/c", Ok("/srv/c"));
         check::<DataFolder>("", Err("empty"));
+        check::<RootsFolder>("auto", Ok("auto"));
+        check::<RootsFolder>("/srv/r", Ok("/srv/r"));
+        check::<RootsFolder>("", Err("empty"));
         check::<Option<PathBuf>>("none", Ok("none"));
         assert!(DataFolder::parse("auto").is_ok_and(|folder| folder.0.ends_with("conclave")));
     }

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, JudicatorState, Page, Report, SessionId, Stats, Task, TaskId,
-    TaskQuery,
+    GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report, SessionId, Stats, Task,
+    TaskId, TaskQuery,
 };
 use rpc::{
     BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
@@ -217,6 +217,9 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         unreachable!()
+    }
+    async fn languages(&self) -> Result<Vec<Language>, CallError> {
+        Ok(vec![])
     }
 
     async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {

@@ -10,9 +10,9 @@ use model::{
 use super::invariants::InvariantChecker;
 use super::reference_store::{ExpectedAnswer, ReferenceStore, ReferenceTask};
 use super::simulated_executor::SimulatedExecutor;
-use super::{AttemptAction, Delivery, EXECUTORS, GROUPS, HistoryEvent};
+use super::{AttemptAction, Delivery, EXECUTORS, GROUPS, HistoryEvent, KEYS};
 use crate::contract::MAX_ATTEMPTS;
-use crate::contract::fixtures::{counted, get_task, new_task, task_spec};
+use crate::contract::fixtures::{counted, get_task, new_task, requiring, task_spec, tools};
 use crate::{ObservedSession, TaskStore, TaskTotals};
 
 /// The runner of one random history in the store test: applies each event to the store and to the reference store. It
@@ -40,11 +40,16 @@ impl HistoryRunner {
                 count,
                 priority,
                 group,
+                requires,
             } => {
-                let mut spec = task_spec();
+                let mut spec = requires.map_or_else(task_spec, |number| requiring(KEYS[number]));
                 spec.priority = priority;
                 spec.group = (group < GROUPS).then(|| group_name(group));
                 self.add(count, spec).await;
+            }
+            HistoryEvent::ChangeTools { executor, keys } => {
+                let keys: Vec<_> = keys.iter().map(|number| KEYS[*number]).collect();
+                self.executors[executor].change_tools(tools(&keys));
             }
             HistoryEvent::Retry { task } => self.retry(task).await,
             HistoryEvent::Cancel { task } => self.cancel(task).await,
@@ -80,7 +85,9 @@ impl HistoryRunner {
                 .unwrap()
                 .expect("no executor reports meanwhile");
         }
-        self.executors.push(SimulatedExecutor::new(EXECUTORS));
+        let mut reliable = SimulatedExecutor::new(EXECUTORS);
+        reliable.change_tools(tools(&KEYS));
+        self.executors.push(reliable);
         let rounds = self.reference.tasks.len() + MAX_ATTEMPTS as usize;
         for _ in 0..=rounds {
             let report = self.executors[EXECUTORS].report(5, ReportIntent::Stay);

@@ -1,12 +1,13 @@
 //! A reference implementation of the store's rules: simple, in memory, and slow.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{
-    AttemptEnd, AttemptId, AttemptNumber, ExecutorName, GroupName, HeldTask, MAX_PLATFORM_FAILURES,
-    OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq, SessionCheck,
-    SessionId, StoredSession, TaskId, TaskResult, TaskSpec, TaskStatus, UnixTime, check_session,
-    reconcile_held_tasks,
+    AttemptEnd, AttemptId, AttemptNumber, ExecutorName, ExecutorTools, GroupName, HeldTask,
+    MAX_PLATFORM_FAILURES, OutcomeReason, Report, ReportAnswer, ReportInstructions, ReportIntent, ReportSeq,
+    SessionCheck, SessionId, StoredSession, TaskId, TaskResult, TaskSpec, TaskStatus, ToolRequirement,
+    UnixTime, check_session, reconcile_held_tasks,
 };
 
 use crate::ObservedSession;
@@ -18,6 +19,7 @@ pub(super) struct ReferenceStore {
     /// In the order in which they were added.
     pub(super) tasks: Vec<ReferenceTask>,
     sessions: BTreeMap<ExecutorName, StoredSession>,
+    tools: BTreeMap<ExecutorName, Arc<ExecutorTools>>,
 }
 
 /// A task in the [`ReferenceStore`] of the random store tests.
@@ -25,6 +27,7 @@ pub(super) struct ReferenceStore {
 pub(super) struct ReferenceTask {
     pub(super) id: TaskId,
     priority: i32,
+    requires: ToolRequirement,
     pub(super) status: TaskStatus,
     pub(super) holder: Option<(ExecutorName, SessionId)>,
     assigned_in: ReportSeq,
@@ -63,6 +66,7 @@ impl ReferenceStore {
         self.tasks.push(ReferenceTask {
             id,
             priority: spec.priority,
+            requires: ToolRequirement::of(spec),
             group: spec.group.clone(),
             retried: false,
             status: TaskStatus::Pending,
@@ -126,6 +130,12 @@ impl ReferenceStore {
             since: UnixTime(0),
         };
         self.sessions.insert(report.executor.clone(), now);
+        if judged == SessionCheck::Opens {
+            self.tools.remove(&report.executor);
+        }
+        if let Some(tools) = &report.executor_info.tools {
+            self.tools.insert(report.executor.clone(), tools.clone());
+        }
         let mut delete = self.complete(report);
         if let Some(former) = known.filter(|known| judged == SessionCheck::Opens && known.live) {
             self.release_all(&report.executor, former.session, ReferenceRelease::GivenBack);
@@ -188,11 +198,13 @@ impl ReferenceStore {
     }
 
     fn claim(&mut self, report: &Report, assign: &mut Vec<AttemptId>) {
+        let tools = self.tools.get(&report.executor).cloned().unwrap_or_default();
         while assign.len() < report.vacant as usize {
             let waiting = self
                 .tasks
                 .iter_mut()
-                .filter(|task| task.holder.is_none() && !task.status.is_done());
+                .filter(|task| task.holder.is_none() && !task.status.is_done())
+                .filter(|task| tools.satisfy(&task.requires));
             // `max_by_key` returns the last maximum, which in reverse order is the oldest task.
             let Some(task) = waiting.rev().max_by_key(|task| task.priority) else {
                 break;

@@ -1,8 +1,10 @@
 //! A simulated executor that follows the protocol: it keeps each result until an answer tells it to delete the attempt.
 
+use std::sync::Arc;
+
 use model::{
     AttemptEnd, AttemptId, AttemptNumber, CompletedAttempt, ExecutingAttempt, ExecutorInfo, ExecutorName,
-    Report, ReportAnswer, ReportIntent, ReportSeq, SessionId, TaskForm, TaskStatus,
+    ExecutorTools, Report, ReportAnswer, ReportIntent, ReportSeq, SessionId, TaskForm, TaskStatus,
 };
 
 use super::{AttemptAction, SpoolState};
@@ -17,6 +19,9 @@ pub(super) struct SimulatedExecutor {
     acked: ReportSeq,
     running: Vec<ExecutingAttempt>,
     spool: Vec<CompletedAttempt>,
+    tools: Arc<ExecutorTools>,
+    /// Whether a report with the tools was answered in this session.
+    tools_reported: bool,
     /// All reports that it has sent, including lost ones.
     pub(super) sent: Vec<Report>,
 }
@@ -31,8 +36,14 @@ impl SimulatedExecutor {
             acked: ReportSeq(0),
             running: vec![],
             spool: vec![],
+            tools: Arc::default(),
+            tools_reported: false,
             sent: vec![],
         }
+    }
+
+    pub(super) fn change_tools(&mut self, tools: Arc<ExecutorTools>) {
+        (self.tools, self.tools_reported) = (tools, false);
     }
 
     pub(super) fn perform(&mut self, actions: &[AttemptAction]) {
@@ -86,6 +97,7 @@ impl SimulatedExecutor {
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
+                tools: (!self.tools_reported).then(|| self.tools.clone()),
             },
             intent,
         };
@@ -97,6 +109,7 @@ impl SimulatedExecutor {
         match answer {
             ReportAnswer::Done(answer) => {
                 self.acked = report.seq;
+                self.tools_reported |= report.executor_info.tools.as_ref() == Some(&self.tools);
                 self.running
                     .retain(|running| !answer.delete.contains(&running.attempt_id));
                 self.spool
@@ -122,6 +135,7 @@ impl SimulatedExecutor {
         self.session = SessionId(uuid::Uuid::now_v7());
         self.seq = ReportSeq(0);
         self.acked = ReportSeq(0);
+        self.tools_reported = false;
         self.running.clear();
         match spool {
             SpoolState::Intact => self.succeeds = Some(former),

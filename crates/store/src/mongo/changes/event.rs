@@ -1,6 +1,6 @@
 //! Parses the documents of the change stream.
 
-use model::{ExecutorName, TaskStatus, UnixTime};
+use model::{ExecutorName, TaskStatus, ToolRequirement, UnixTime};
 use mongodb::bson::{Bson, Timestamp, deserialize_from_bson};
 use serde::Deserialize;
 
@@ -14,8 +14,8 @@ use crate::mongo::group_counters::StripeId;
 pub(super) struct StreamEvent {
     pub(super) cluster_time: u64,
     pub(super) changes: Vec<ChangeEvent>,
-    /// Whether a task was added to the queue.
-    pub(super) is_queued: bool,
+    /// The requirement of the task, if it was added to the queue.
+    pub(super) queued: Option<ToolRequirement>,
 }
 
 /// A document of the MongoDB change stream over the tasks and groups, with the fields that the pipeline in `stream` projects.
@@ -42,11 +42,12 @@ struct DocumentKey {
     id: Bson,
 }
 
-/// The field `fullDocument` of a MongoDB change stream document: the add time of an inserted task.
+/// The field `fullDocument` of a MongoDB change stream document: the add time and the requirement of an inserted task.
 #[derive(Debug, Deserialize)]
 struct InsertedTask {
     /// Absent in some documents of groups.
     add_time: Option<Bson>,
+    waits_for: Option<Bson>,
 }
 
 /// The field `updateDescription` of a MongoDB change stream document: what an update of a task changed.
@@ -62,6 +63,7 @@ struct UpdatedFields {
     #[serde(rename = "news")]
     notice: Option<Bson>,
     waits: Option<Bson>,
+    waits_for: Option<Bson>,
 }
 
 /// The field `news` of a MongoDB task document, from which the change stream tells the task's new status.
@@ -87,7 +89,7 @@ impl ChangeStreamDocument {
                 return Some(StreamEvent {
                     cluster_time,
                     changes: vec![ChangeEvent::GroupChanged(stripe.key().ok()?)],
-                    is_queued: false,
+                    queued: None,
                 });
             }
             _ => return None,
@@ -102,7 +104,10 @@ impl ChangeStreamDocument {
             return Some(StreamEvent {
                 cluster_time,
                 changes: vec![added],
-                is_queued: true,
+                queued: match &inserted.waits_for {
+                    None => Some(ToolRequirement::default()),
+                    Some(key) => requirement(key),
+                },
             });
         }
         let fields = self.update_description?.updated_fields;
@@ -117,9 +122,17 @@ impl ChangeStreamDocument {
         Some(StreamEvent {
             cluster_time,
             changes,
-            is_queued: fields.waits.as_ref().and_then(Bson::as_bool).unwrap_or(false),
+            queued: match (&fields.waits, &fields.waits_for) {
+                (Some(Bson::Boolean(true)), _) => Some(ToolRequirement::default()),
+                (_, Some(key)) => requirement(key),
+                (_, None) => None,
+            },
         })
     }
+}
+
+fn requirement(key: &Bson) -> Option<ToolRequirement> {
+    key.as_str()?.parse().ok()
 }
 
 fn executor_name(text: Option<String>) -> Option<ExecutorName> {

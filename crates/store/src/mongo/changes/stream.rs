@@ -82,8 +82,10 @@ async fn open(
             "documentKey": 1,
             "clusterTime": 1,
             "fullDocument.add_time": 1,
+            "fullDocument.waits_for": 1,
             notice: 1,
             "updateDescription.updatedFields.waits": 1,
+            "updateDescription.updatedFields.waits_for": 1,
         } },
     ];
     let mut watch = context

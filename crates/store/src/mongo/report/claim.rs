@@ -52,10 +52,7 @@ pub(super) fn claim(
     // priority may be missing in it, and a given-back task must not overtake them.
     let mut queued = batch.queued();
     queued.retain(|task| !head.tasks_withheld || specs.contains_key(&task.state.id));
-    queued.retain(|task| task.state.form <= queue::newest_form(report));
-    if let Some(capacity) = head.capacity {
-        queued.retain(|task| capacity.fits(task.state.resources));
-    }
+    queued.retain(|task| head.scope.admits(&task.state));
     let limit = queue::task_limit(report).saturating_sub(steps.reassign.len());
     for task in queued.into_iter().take(limit) {
         if bytes >= MAX_ANSWER_BYTES {
@@ -77,13 +74,18 @@ pub(super) fn claim(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use model::{
-        AttemptNumber, Capacity, ExecutorInfo, ExecutorName, FailedAttempts, ReportIntent, ReportSeq,
-        ResourceRequest, SessionId, TaskForm, TaskState, TaskStatus,
+        AttemptNumber, Capacity, ExecutorInfo, ExecutorName, ExecutorTools, FailedAttempts, OfferedRoot,
+        ReportIntent, ReportSeq, ResourceRequest, RootName, SessionId, TaskForm, TaskState, TaskStatus,
     };
 
+    use super::super::claim_scope::ClaimScope;
     use super::super::queue::ClaimReservations;
     use super::*;
+    use crate::mongo::largest_executors::LargestExecutors;
+    use crate::tools_cache::DecodedTools;
 
     fn report() -> Report {
         Report {
@@ -102,6 +104,7 @@ mod tests {
                 self_kill: std::time::Duration::from_secs(7),
                 capacity: None,
                 newest_form: TaskForm::CURRENT,
+                tools: None,
             },
             intent: ReportIntent::Stay,
         }
@@ -123,6 +126,7 @@ mod tests {
             max_attempts: None,
             reason: None,
             resources: ResourceRequest::default(),
+            requires: model::ToolRequirement::default(),
             assigned_in: ReportSeq(1),
             start_time: None,
             report_time: None,
@@ -152,10 +156,15 @@ mod tests {
                 processes: 1,
             };
             batch.insert(task);
-            let mut head = reservations.empty_head();
-            (head.tasks_withheld, head.capacity) = (false, Some(capacity));
+            let mut report = report();
+            report.executor_info.capacity = Some(capacity);
+            let mut largest = LargestExecutors::default();
+            largest.record(16 << 30, &[]);
+            let scope = ClaimScope::new(&report, Arc::default()).with_largest(largest);
+            let mut head = reservations.empty_head(scope);
+            head.tasks_withheld = false;
             let mut steps = ReportSteps::default();
-            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            claim(&report, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected);
         }
     }
@@ -174,13 +183,36 @@ mod tests {
             let mut task = given_back();
             task.state.form = form;
             batch.insert(task);
-            let mut head = reservations.empty_head();
-            head.tasks_withheld = false;
             let mut steps = ReportSteps::default();
             let mut report = report();
             report.executor_info.newest_form = executor;
+            let mut head = reservations.empty_head(ClaimScope::new(&report, Arc::default()));
+            head.tasks_withheld = false;
             claim(&report, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected, "{form} {executor}");
+        }
+    }
+
+    /// It may be given back because the executor no longer has what it needs.
+    #[test]
+    fn a_task_given_back_is_left_to_an_executor_with_the_tools() {
+        let reservations = ClaimReservations::default();
+        for (key, expected) in [("lab/", 1), ("lab/c", 0)] {
+            let mut batch = TransitionBatch::new(UnixTime(9), 3);
+            let mut task = given_back();
+            task.state.requires = key.parse().unwrap();
+            batch.insert(task);
+            let lab = OfferedRoot {
+                name: RootName::new("lab").unwrap(),
+                sha256: None,
+            };
+            let tools = DecodedTools::from(Arc::new(ExecutorTools::new(vec![], vec![lab])));
+            let scope = ClaimScope::new(&report(), Arc::new(tools));
+            let mut head = reservations.empty_head(scope);
+            head.tasks_withheld = false;
+            let mut steps = ReportSteps::default();
+            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            assert_eq!(steps.assigned.len(), expected, "{key}");
         }
     }
 
@@ -190,7 +222,7 @@ mod tests {
         for (tasks_withheld, expected) in [(false, 1), (true, 0)] {
             let mut batch = TransitionBatch::new(UnixTime(9), 3);
             batch.insert(given_back());
-            let mut head = reservations.empty_head();
+            let mut head = reservations.empty_head(ClaimScope::new(&report(), Arc::default()));
             head.tasks_withheld = tasks_withheld;
             let mut steps = ReportSteps::default();
             claim(&report(), &head, &mut steps, &mut batch).unwrap();

@@ -1,26 +1,25 @@
-//! Reads the head of the queue, and reserves its tasks among the concurrent reports of this process.
+//! Reserves tasks at the head of the queue among the concurrent reports of this process.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::TryStreamExt;
-use model::{Capacity, Report, ReportIntent, TaskForm, TaskId};
-use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongodb::options::{Hint, ReadConcern};
+use futures::try_join;
+use model::{Report, ReportIntent, TaskId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::claim_scope::ClaimScope;
+use super::read_queue::{self, UnclaimableCounts};
+use crate::MAX_ANSWER_TASKS;
 use crate::mongo::bson_values::task_id;
 use crate::mongo::context::StoreContext;
 use crate::mongo::failure::MongoFailure;
-use crate::mongo::retry::{COMMAND_TIMEOUT, RetryCount, random_u64};
-use crate::mongo::schema::QUEUE_INDEX;
-use crate::mongo::session;
-use crate::mongo::task_document::{StoredTask, TaskDocument, parse_readable, without_result};
-use crate::{MAX_ANSWER_TASKS, MAX_SKIPPED_TASKS};
+use crate::mongo::retry::{RetryCount, random_u64};
+use crate::mongo::task_document::TaskDocument;
+use crate::tools_cache::DecodedTools;
 
 /// After this many conflicts a report claims nothing. The next report claims again.
 const MAX_CONTENDED_RETRIES: RetryCount = RetryCount(6);
@@ -37,15 +36,21 @@ const MAX_SPREAD: usize = 6;
 pub(in crate::mongo) struct ClaimReservations {
     /// Serializes the reads of the queue, so that each read sees the reservations of the earlier ones.
     turn: tokio::sync::Mutex<()>,
-    /// The priorities of the reserved tasks.
-    tasks: Mutex<HashMap<TaskId, i32>>,
+    tasks: Mutex<HashMap<TaskId, ReservedTask>>,
     /// Notified when reservations are released.
     released: Notify,
     /// How far claims skip at the head of the queue: it grows with each conflict with another judicator, and shrinks
     /// without conflicts.
     spread: AtomicUsize,
-    /// How many unclaimable documents the last read found at the head of the queue.
-    unreadable: AtomicUsize,
+    pub(super) unclaimable: UnclaimableCounts,
+}
+
+/// A queued MongoDB task that a report in progress is about to claim.
+#[derive(Debug)]
+struct ReservedTask {
+    priority: i32,
+    /// The queue key of its requirement.
+    needs: Option<String>,
 }
 
 /// Tasks from the head of the MongoDB store's queue, reserved for one report until this is dropped.
@@ -54,8 +59,8 @@ pub(super) struct QueueHead<'r> {
     /// Whether `tasks` may lack tasks of the queue that this report must not claim now. Tasks that the report gives
     /// back may be behind those in the queue.
     pub(super) tasks_withheld: bool,
-    /// If set, the report claims only tasks that fit.
-    pub(super) capacity: Option<Capacity>,
+    /// Which tasks the report may claim, of `tasks` and of the tasks that it gives back.
+    pub(super) scope: ClaimScope,
     reservations: &'r ClaimReservations,
 }
 
@@ -76,10 +81,12 @@ impl ClaimReservations {
         next
     }
 
-    /// Reserves up to `wanted` free tasks. Leaves out tasks with a lower priority than a reserved task, because the
-    /// report that reserved it may fail to claim it. Returns `None` if all free tasks are left out for that reason.
+    /// Reserves up to `wanted` free tasks. Leaves out tasks with a lower priority than a reserved task that the executor
+    /// might claim too, because the report that reserved it may fail to claim it. Returns `None` if all free tasks are left
+    /// out for that reason.
     fn reserve(
         &self,
+        scope: &ClaimScope,
         documents: Vec<TaskDocument>,
         wanted: usize,
         max_skipped: usize,
@@ -91,35 +98,41 @@ impl ClaimReservations {
         free.drain(skipped_range(&priorities, wanted, max_skipped, random_u64()));
         free.truncate(wanted);
         let found = free.len();
-        if let Some(highest) = reserved.values().max().copied() {
+        let within_scope = reserved
+            .values()
+            .filter(|task| scope.has_tools_for(task.needs.as_deref()));
+        if let Some(highest) = within_scope.map(|task| task.priority).max() {
             free.retain(|document| document.priority >= highest);
             if free.is_empty() && found > 0 {
                 return None;
             }
         }
         let tasks_withheld = free.len() < found;
-        reserved.extend(
-            free.iter()
-                .map(|document| (task_id(document.id), document.priority)),
-        );
+        reserved.extend(free.iter().map(|document| {
+            let task = ReservedTask {
+                priority: document.priority,
+                needs: document.needs.clone(),
+            };
+            (task_id(document.id), task)
+        }));
         Some(QueueHead {
             tasks: free,
             tasks_withheld,
-            capacity: None,
+            scope: scope.clone(),
             reservations: self,
         })
     }
 
-    pub(super) fn empty_head(&self) -> QueueHead<'_> {
+    pub(super) fn empty_head(&self, scope: ClaimScope) -> QueueHead<'_> {
         QueueHead {
             tasks: vec![],
             tasks_withheld: true,
-            capacity: None,
+            scope,
             reservations: self,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, i32>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, ReservedTask>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,188 +172,105 @@ pub(super) fn task_limit(report: &Report) -> usize {
     report.vacant.min(MAX_ANSWER_TASKS) as usize
 }
 
-/// The newest form of tasks that the report may claim: both this program and the executor must know it.
-pub(super) fn newest_form(report: &Report) -> TaskForm {
-    report.executor_info.newest_form.min(TaskForm::NEWEST)
-}
-
-/// Which tasks of the MongoDB store's queue a claim may take. It skips the others, a limited number of them.
-#[derive(Clone, Copy, Debug)]
-struct ClaimFilter {
-    /// If set, only tasks that fit.
-    capacity: Option<Capacity>,
-    newest_form: TaskForm,
-}
-
 /// Reserves as many tasks as the report asks for, in the order of the queue. While there are conflicts with other
 /// judicators, it skips some tasks in favour of others with the same priority.
 pub(super) async fn reserve<'b>(
     context: &'b StoreContext,
     report: &Report,
+    tools: Arc<DecodedTools>,
     retries: RetryCount,
 ) -> Result<QueueHead<'b>, MongoFailure> {
     let wanted = task_limit(report);
+    let scope = ClaimScope::new(report, tools);
     if wanted == 0 || report.intent == ReportIntent::Leave || retries >= MAX_CONTENDED_RETRIES {
-        return Ok(context.reservations.empty_head());
+        return Ok(context.reservations.empty_head(scope));
     }
-    let capacity = match report.executor_info.capacity {
-        Some(own) if session::has_larger(context, own).await? => Some(own.claim_limit()),
-        _ => None,
+    // Read before this report has its turn, which others wait for. A task that is queued later causes another report.
+    let has_required = async {
+        match scope.tools.queue_keys.is_empty() {
+            true => Ok(false),
+            false => read_queue::has_task_with_requirement(context).await,
+        }
     };
-    let filter = ClaimFilter {
-        capacity,
-        newest_form: newest_form(report),
+    let (scope, has_required) = try_join!(scope.clone().with_larger_executors(context), has_required)?;
+    let keys = match has_required {
+        true => &scope.tools.queue_keys[..],
+        false => &[],
     };
     let max_skipped = wanted * context.reservations.spread(retries);
     let deadline = Instant::now() + TURN_TIMEOUT;
     loop {
         // If the server does not reply to the report whose turn it is, the others continue without a claim.
         let Ok(turn) = timeout_at(deadline, context.reservations.turn.lock()).await else {
-            return Ok(context.reservations.empty_head());
+            return Ok(context.reservations.empty_head(scope));
         };
         let released = context.reservations.released.notified();
-        let reserved = context.reservations.count();
-        let documents = read_queue(context, wanted + reserved + max_skipped, filter).await?;
-        if let Some(mut head) = context.reservations.reserve(documents, wanted, max_skipped) {
-            head.capacity = capacity;
+        let limit = wanted + context.reservations.count() + max_skipped;
+        let documents = read_queue::first_tasks(context, limit, &scope, keys).await?;
+        let reserved = context
+            .reservations
+            .reserve(&scope, documents, wanted, max_skipped);
+        if let Some(head) = reserved {
             return Ok(head);
         }
         drop(turn);
         // A report is also a heartbeat, so it waits only in its first try.
         if retries > FIRST_TRY || timeout_at(deadline, released).await.is_err() {
-            return Ok(context.reservations.empty_head());
+            return Ok(context.reservations.empty_head(scope));
         }
     }
-}
-
-/// Reads the first `limit` tasks of the queue. Documents that are unreadable or not really queued stay at the head, so
-/// the read includes as many more documents.
-async fn read_queue(
-    context: &StoreContext,
-    limit: usize,
-    filter: ClaimFilter,
-) -> Result<Vec<TaskDocument>, MongoFailure> {
-    loop {
-        let expected = context.reservations.unreadable.load(Ordering::Relaxed);
-        let found = find_claimable(context, limit + expected, filter).await?;
-        let read = found.len();
-        let documents: Vec<_> = parse_readable(context, found)
-            .into_iter()
-            .filter(|document| is_queued(context, document))
-            .collect();
-        let unreadable = read - documents.len();
-        context
-            .reservations
-            .unreadable
-            .store(unreadable, Ordering::Relaxed);
-        if unreadable <= expected || read < limit + expected {
-            return Ok(documents);
-        }
-    }
-}
-
-/// Whether a document in the queue's index belongs there. A done or held task cannot be claimed and must not count.
-fn is_queued(context: &StoreContext, document: &TaskDocument) -> bool {
-    let queued = StoredTask::try_from(document).is_ok_and(|task| task.state.is_queued());
-    if !queued {
-        let problem = "it is in the queue, but it is done or an executor holds it";
-        context
-            .unreadable_rows
-            .record(format_args!("task {}", task_id(document.id)), problem);
-    }
-    queued
-}
-
-/// Tasks of newer forms are in the queue only during an upgrade. So the first read does not filter by the form, and a
-/// second one does if it has to.
-async fn find_claimable(
-    context: &StoreContext,
-    limit: usize,
-    filter: ClaimFilter,
-) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
-    let found = match filter.capacity {
-        Some(_) => find_first_within(context, limit, filter.capacity, None).await?,
-        None => find_first(context, limit).await?,
-    };
-    let form = |document: &RawDocumentBuf| {
-        let form = document.get("form").ok().flatten()?.as_i64()?;
-        u32::try_from(form).ok().map(TaskForm)
-    };
-    let newest = found.iter().filter_map(form).max();
-    match newest {
-        Some(newest) if newest > filter.newest_form => {
-            context.newer_forms.record_if_unknown(newest);
-            find_first_within(context, limit, filter.capacity, Some(filter.newest_form)).await
-        }
-        _ => Ok(found),
-    }
-}
-
-async fn find_first(context: &StoreContext, limit: usize) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
-    let documents = context
-        .tasks()
-        .find(doc! { "waits": true })
-        .projection(without_result())
-        .sort(queue_order())
-        .hint(Hint::Name(QUEUE_INDEX.into()))
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND_TIMEOUT)
-        .await?
-        .try_collect()
-        .await?;
-    Ok(documents)
-}
-
-/// The same for tasks that fit a capacity and have no newer form. Skips a limited number of tasks that do not.
-async fn find_first_within(
-    context: &StoreContext,
-    limit: usize,
-    capacity: Option<Capacity>,
-    newest_form: Option<TaskForm>,
-) -> Result<Vec<RawDocumentBuf>, MongoFailure> {
-    let bounded = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    // `$not` also matches documents without the field.
-    let mut claimable = doc! {};
-    if let Some(capacity) = capacity {
-        let memory = i64::try_from(capacity.memory).unwrap_or(i64::MAX);
-        claimable.insert("need_memory", doc! { "$not": { "$gt": memory } });
-        let processes = i64::from(capacity.processes);
-        claimable.insert("need_processes", doc! { "$not": { "$gt": processes } });
-    }
-    if let Some(newest) = newest_form {
-        claimable.insert("form", doc! { "$not": { "$gt": i64::from(newest.0) } });
-    }
-    let documents = context
-        .tasks()
-        .aggregate([
-            doc! { "$match": { "waits": true } },
-            doc! { "$sort": queue_order() },
-            doc! { "$limit": bounded(limit + MAX_SKIPPED_TASKS) },
-            doc! { "$match": claimable },
-            doc! { "$limit": bounded(limit) },
-            doc! { "$project": without_result() },
-        ])
-        .hint(Hint::Name(QUEUE_INDEX.into()))
-        .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND_TIMEOUT)
-        .with_type::<RawDocumentBuf>()
-        .await?
-        .try_collect()
-        .await?;
-    Ok(documents)
-}
-
-/// The sort order of the queue: highest priority first, then oldest.
-pub(in crate::mongo) fn queue_order() -> Document {
-    doc! { "priority": -1, "add_time": 1, "_id": 1 }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::{ExecutorTools, LanguageName, OfferedLanguage};
+    use mongodb::bson::{deserialize_from_document, doc};
+
     use super::*;
+    use crate::mongo::bson_values::uuid;
+
+    fn queued(priority: i32, needs: Option<&str>) -> TaskDocument {
+        deserialize_from_document(doc! {
+            "_id": uuid(uuid::Uuid::now_v7()),
+            "user": "ada",
+            "priority": priority,
+            "add_time": 1_i64,
+            "command": "true",
+            "status": "pending",
+            "needs": needs,
+            "attempt": 0_i64,
+            "lost": 0_i64,
+            "given": 0_i64,
+            "spec": { "size": 0_i64 },
+        })
+        .unwrap()
+    }
+
+    /// A report that is about to claim a task with a high priority may fail, so other tasks wait, unless the executor could
+    /// not run that one.
+    #[test]
+    fn a_reserved_task_withholds_others_from_executors_that_could_run_it() {
+        for (reserved, expected) in [(None, None), (Some("/c"), None), (Some("/go"), Some(1))] {
+            let reservations = ClaimReservations::default();
+            let scope = |language: &str| {
+                let offered = OfferedLanguage {
+                    root: None,
+                    name: LanguageName::new(language).unwrap(),
+                    version: None,
+                };
+                let tools = ExecutorTools::new(vec![offered], vec![]);
+                ClaimScope::for_test(DecodedTools::from(Arc::new(tools)))
+            };
+            let first = reservations.reserve(&scope("go"), vec![queued(9, reserved)], 1, 0);
+            assert_eq!(first.as_ref().map(|head| head.tasks.len()), Some(1));
+            let second = reservations.reserve(&scope("c"), vec![queued(0, None)], 1, 0);
+            assert_eq!(
+                second.as_ref().map(|head| head.tasks.len()),
+                expected,
+                "{reserved:?}"
+            );
+        }
+    }
 
     #[test]
     fn only_tasks_with_the_lowest_wanted_priority_are_skipped() {

@@ -54,6 +54,7 @@ impl BatchEntry {
         );
         update.put("trouble", before.trouble.to_bson(), after.trouble.to_bson());
         update.put("waits", queue_flag(before), queue_flag(after));
+        update.put("waits_for", required_queue(before), required_queue(after));
         if let Some(result) = &self.result {
             let content = serialize_to_bson(&result.content.content).map_err(Error::from)?;
             update.put("result", Bson::Null, content);
@@ -88,13 +89,16 @@ impl BatchEntry {
     }
 }
 
-/// The field `waits`: present while the task is queued, so that it is in the index of the queue.
+/// The field `waits`: present while a task without a requirement is queued, so that it is in the index of the queue.
 fn queue_flag(task: &StoredTask) -> Bson {
-    if task.state.is_queued() {
-        true.into()
-    } else {
-        Bson::Null
-    }
+    let is_in_queue = task.state.is_queued() && task.state.requires.is_none();
+    is_in_queue.then_some(true).to_bson()
+}
+
+/// The field `waits_for`: present while a task with a requirement is queued.
+fn required_queue(task: &StoredTask) -> Bson {
+    let key = task.state.requires.queue_key();
+    key.filter(|_| task.state.is_queued()).to_bson()
 }
 
 /// A MongoDB update of one task document under construction: the fields to set, the fields to remove, and the attempts to
@@ -161,6 +165,7 @@ mod tests {
                 max_attempts: None,
                 reason: None,
                 resources: ResourceRequest::default(),
+                requires: model::ToolRequirement::default(),
                 assigned_in: ReportSeq(3),
                 start_time: Some(UnixTime(2)),
                 report_time: None,
@@ -196,6 +201,20 @@ mod tests {
         // The status is the same as before; `news` announces it nevertheless.
         assert_eq!(names("$set"), ["lost", "trouble", "waits", "news"]);
         assert_eq!(names("$unset"), ["executor", "session"]);
+    }
+
+    #[test]
+    fn a_task_with_a_requirement_returns_to_its_own_queue() {
+        let mut task = held_task();
+        task.state.requires = "lab/cpp".parse().unwrap();
+        let id = task.state.id;
+        let mut batch = TransitionBatch::new(UnixTime(9), 3);
+        batch.insert(task);
+        batch.release(id, ReleaseReason::GivenBack, RecordedEnd::GivenBack);
+        let update = batch.tasks[&id].update(batch.now).unwrap();
+        let set = update.get_document("$set").unwrap();
+        assert_eq!(set.get("waits_for"), Some(&"lab/cpp".into()));
+        assert_eq!(set.get("waits"), None);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Step 5 of a report: assigns attempts whose last answer was lost, then claims tasks from the queue.
 
-use model::{Assignment, Report, TaskForm, TaskState};
+use model::{Assignment, Report, TaskState};
 
-use super::ReportProgress;
+use super::{ReportProgress, queue};
 use crate::document::decode_spec;
 use crate::sqlite::failure::{SqliteFailure, StepContext};
 use crate::sqlite::group_transaction::GroupTransaction;
-use crate::sqlite::rows::{self, ClaimFilter};
+use crate::sqlite::rows;
 use crate::sqlite::sql_value::SqlValue;
-use crate::sqlite::{session, transition};
+use crate::sqlite::transition;
 use crate::{MAX_ANSWER_BYTES, MAX_ANSWER_TASKS, StoreError};
 
 /// `reassigned` are the attempts whose last answer was lost.
@@ -27,7 +27,7 @@ pub(super) fn claim<'h>(
     if wanted == 0 || bytes >= MAX_ANSWER_BYTES {
         return Ok(());
     }
-    for mut task in queued(transaction, report, wanted)? {
+    for mut task in queue::first_claimable(transaction, report, wanted)? {
         hold(transaction, report, &mut task)?;
         let assigned = progress.instructions.assign.len();
         bytes += assign(transaction, report, &task, progress)?;
@@ -39,33 +39,6 @@ pub(super) fn claim<'h>(
         }
     }
     Ok(())
-}
-
-/// The first tasks of the queue. Tasks beyond the executor's capacity are left to a larger executor, if there is one, and
-/// tasks of forms that this program or the executor does not know to newer ones.
-fn queued(
-    transaction: &GroupTransaction<'_>,
-    report: &Report,
-    wanted: u32,
-) -> Result<Vec<TaskState>, SqliteFailure> {
-    let newest_form = report.executor_info.newest_form.min(TaskForm::NEWEST);
-    let first = |capacity| {
-        let filter = ClaimFilter {
-            capacity,
-            newest_form,
-        };
-        rows::queued(transaction.connection(), wanted, filter, transaction.folder())
-    };
-    let tasks = first(None)?;
-    match report.executor_info.capacity {
-        Some(own) if tasks.iter().any(|task| !own.claim_limit().fits(task.resources)) => {
-            match session::has_larger_executor(transaction, own)? {
-                true => first(Some(own.claim_limit())),
-                false => Ok(tasks),
-            }
-        }
-        _ => Ok(tasks),
-    }
 }
 
 /// Records that the session holds the task, as a new attempt.

@@ -1,0 +1,134 @@
+//! The wardens of a slot for each root that its tasks have used lately.
+//!
+//! A warden moves into its root when it starts and cannot leave it. Starting one takes milliseconds, so a slot keeps the
+//! wardens of a few roots.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use model::RootName;
+
+use super::{SlotPool, WARDENS_PER_SLOT, WardenSlot};
+use crate::cell_roots::{CellRootError, HeldRoot};
+
+/// For how many roots a slot keeps wardens, with the default root.
+pub(super) const ROOTS_PER_SLOT: usize = 4;
+
+/// All wardens of one slot.
+pub(super) struct SlotWardens {
+    slot: usize,
+    /// The wardens in the default root.
+    default: WardenSet,
+    /// The other places are for named roots.
+    named: [Option<WardenSet>; ROOTS_PER_SLOT - 1],
+}
+
+/// The wardens of a slot in one root; they alternate.
+pub(super) struct WardenSet {
+    pub(super) wardens: VecDeque<WardenSlot>,
+    pub(super) shell: &'static str,
+    /// `None` for the default root.
+    root: Option<HeldRoot>,
+    used_at: Instant,
+}
+
+impl SlotWardens {
+    pub(super) fn new(slot: usize, wardens: VecDeque<WardenSlot>, shell: &'static str) -> SlotWardens {
+        SlotWardens {
+            slot,
+            default: WardenSet {
+                wardens,
+                shell,
+                root: None,
+                used_at: Instant::now(),
+            },
+            named: Default::default(),
+        }
+    }
+
+    /// The wardens in the current generation of the root. Those of an earlier generation end: no task of this slot runs in
+    /// them now.
+    pub(super) fn in_root(
+        &mut self,
+        slot_pool: &SlotPool,
+        root: Option<&RootName>,
+    ) -> Result<&mut WardenSet, CellRootError> {
+        let Some(name) = root else {
+            return Ok(&mut self.default);
+        };
+        let has_name = |set: &Option<WardenSet>| set.as_ref().is_some_and(|set| set.is_in(name));
+        let place = match self.named.iter().position(has_name) {
+            Some(place) => place,
+            None => self.least_used_place(),
+        };
+        let is_current = |set: &WardenSet| set.is_in(name) && set.is_current(slot_pool);
+        if !self.named[place].as_ref().is_some_and(is_current) {
+            // The wardens end before others take their numbers.
+            self.named[place] = None;
+            self.named[place] = Some(slot_pool.new_warden_set(self.slot, place + 1, name)?);
+        }
+        let set = self.named[place].as_mut();
+        let set = set.ok_or_else(|| CellRootError::Missing(name.clone()))?;
+        set.used_at = Instant::now();
+        Ok(set)
+    }
+
+    /// Ends the wardens in the root: they cannot be started, or the root is broken.
+    pub(super) fn forget(&mut self, name: &RootName) {
+        for set in &mut self.named {
+            if set.as_ref().is_some_and(|set| set.is_in(name)) {
+                *set = None;
+            }
+        }
+    }
+
+    /// Ends the wardens in roots that were replaced or removed, so that their files can be removed.
+    pub(super) fn forget_replaced(&mut self, slot_pool: &SlotPool) {
+        for set in &mut self.named {
+            let is_current = set.as_ref().is_some_and(|set| set.is_current(slot_pool));
+            if !is_current {
+                *set = None;
+            }
+        }
+    }
+
+    /// A free place, or that whose root was not used for the longest time.
+    fn least_used_place(&self) -> usize {
+        let used_at = |place: &usize| self.named[*place].as_ref().map(|set| set.used_at);
+        (0..self.named.len()).min_by_key(used_at).unwrap_or(0)
+    }
+}
+
+impl WardenSet {
+    fn is_in(&self, name: &RootName) -> bool {
+        self.root.as_ref().is_some_and(|held| held.root.name == *name)
+    }
+
+    /// Whether new tasks use this generation of the root.
+    fn is_current(&self, slot_pool: &SlotPool) -> bool {
+        let held = self.root.as_ref();
+        held.is_none_or(|held| slot_pool.roots.is_current(&held.root))
+    }
+
+    pub(super) fn is_in_default_root(&self) -> bool {
+        self.root.is_none()
+    }
+}
+
+impl SlotPool {
+    /// A set whose wardens start when they are needed. The set with number 0 is that of the default root.
+    fn new_warden_set(&self, slot: usize, set: usize, name: &RootName) -> Result<WardenSet, CellRootError> {
+        let held = self.roots.hold(name)?;
+        let per_slot = WARDENS_PER_SLOT as usize;
+        let first = (set * self.slots as usize + slot) * per_slot;
+        let wardens = first..first + per_slot;
+        Ok(WardenSet {
+            wardens: wardens
+                .map(|number| self.new_warden_slot(number, &held.isolation))
+                .collect(),
+            shell: held.shell,
+            root: Some(held),
+            used_at: Instant::now(),
+        })
+    }
+}

@@ -1,0 +1,332 @@
+//! A cache of what the executors have: what they can give to a task, and their languages and roots.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::{
+    Capacity, ExecutorName, ExecutorState, ExecutorTools, Health, InvalidField, SessionId, ToolRequirement,
+};
+use tokio::time::{Instant, sleep_until};
+
+use crate::Judicator;
+
+/// Adding a task must not read all executors each time. What they have changes only when an executor joins or leaves, or
+/// when its operator installs something.
+const VALID_FOR: Duration = Duration::from_secs(1);
+/// A requirement that is not in the cache is looked for at once, but not more often than this. Its executor may just have
+/// reported.
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a task is accepted after the last executor that had its language and root has gone.
+const OFFERED_FOR: Duration = Duration::from_secs(3600);
+
+/// How long after the start of a judicator a task may wait for the first executor, before it is refused.
+const FIRST_EXECUTOR_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A judicator's cache of the executors on the store's list, read at most once a second while everything is found in it.
+pub(crate) struct ExecutorCache {
+    created_at: Instant,
+    executors: Mutex<CachedExecutors>,
+    /// Held by the caller that reads the list because a requirement was not found. Others wait for its result.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// The executors as a judicator last read them, and what they have had before.
+#[derive(Default)]
+struct CachedExecutors {
+    /// When a caller began to read them.
+    read_at: Option<Instant>,
+    listed: Vec<ListedExecutor>,
+    /// When an executor that was alive was last seen with the tools for each requirement.
+    last_seen: HashMap<ToolRequirement, Instant>,
+    /// The sessions on the list that are gone and were counted once. Nobody knows when they ended, so their tools count as
+    /// seen when this judicator first reads them.
+    counted_gone: HashSet<(ExecutorName, SessionId)>,
+}
+
+/// What an executor on the list has, for a judicator that adds tasks.
+struct ListedExecutor {
+    capacity: Option<Capacity>,
+    tools: Arc<ExecutorTools>,
+}
+
+impl Default for ExecutorCache {
+    fn default() -> ExecutorCache {
+        ExecutorCache {
+            created_at: Instant::now(),
+            executors: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Judicator {
+    /// The combined capacity of all executors on the list that satisfy the requirement. It includes executors that are not
+    /// connected now, because a task may wait for one that comes back.
+    pub(crate) async fn capacity_for(&self, requires: &ToolRequirement) -> Capacity {
+        self.read_executors_if_due().await;
+        self.executor_cache
+            .lock()
+            .capacity_for(requires, self.options.capacity)
+    }
+
+    /// Refuses a requirement that no executor has satisfied within the last hour. The list was read after this call began, or
+    /// the requirement was found before.
+    pub(crate) async fn executors_offer(&self, requires: &ToolRequirement) -> Result<(), InvalidField> {
+        let asked = Instant::now();
+        self.read_executors_if_due().await;
+        if self.executor_cache.lock().offered(requires, Instant::now()) {
+            return Ok(());
+        }
+        let _reading = self.executor_cache.reading.lock().await;
+        let read_at = self.executor_cache.lock().read_at;
+        if read_at.is_none_or(|read_at| read_at < asked) {
+            if let Some(read_at) = read_at {
+                sleep_until(read_at + MIN_READ_INTERVAL).await;
+            }
+            self.executor_cache.lock().read_at = Some(Instant::now());
+            if !self.read_executors().await {
+                // Nobody can tell. The store refuses the task by itself if it is not available.
+                return Ok(());
+            }
+        }
+        // The first executor of a new system may be just about to report what it has.
+        while self.executor_cache.awaits_first_executor(Instant::now()) {
+            tokio::time::sleep(MIN_READ_INTERVAL).await;
+            self.read_executors().await;
+        }
+        let (cached, now) = (self.executor_cache.lock(), Instant::now());
+        match cached.offered(requires, now) {
+            true => Ok(()),
+            false => Err(requires.refusal(&cached.offers(now))),
+        }
+    }
+
+    async fn read_executors_if_due(&self) {
+        if self.executor_cache.lock().begin_reading(Instant::now()) {
+            self.read_executors().await;
+        }
+    }
+
+    /// Returns whether the list could be read. If not, the cache stays as it is.
+    async fn read_executors(&self) -> bool {
+        match self.store.executors().await {
+            Ok(executors) => {
+                self.hints.on_executors_listed(&executors);
+                self.executor_cache.lock().record(executors, Instant::now());
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "could not read what the executors have");
+                false
+            }
+        }
+    }
+}
+
+impl ExecutorCache {
+    /// Whether no executor has reported its tools yet, and this judicator has just started.
+    fn awaits_first_executor(&self, now: Instant) -> bool {
+        let has_tools = |executor: &ListedExecutor| *executor.tools != ExecutorTools::default();
+        now < self.created_at + FIRST_EXECUTOR_TIMEOUT && !self.lock().listed.iter().any(has_tools)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CachedExecutors> {
+        self.executors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CachedExecutors {
+    /// Whether the caller must read the executors now. Only one caller does, so that a slow store gets few reads.
+    fn begin_reading(&mut self, now: Instant) -> bool {
+        let is_due = self.read_at.is_none_or(|read_at| now >= read_at + VALID_FOR);
+        if is_due {
+            self.read_at = Some(now);
+        }
+        is_due
+    }
+
+    fn record(&mut self, executors: Vec<ExecutorState>, now: Instant) {
+        let mut gone = HashSet::new();
+        // Executors that are set up in the same way share their tools.
+        let mut recorded = HashSet::new();
+        for executor in &executors {
+            let tools = &executor.tools;
+            match executor.health {
+                Health::Alive => {
+                    if recorded.insert(Arc::as_ptr(tools)) {
+                        self.last_seen.extend(tools.satisfied().map(|offer| (offer, now)));
+                    }
+                }
+                Health::Gone => {
+                    let session = (executor.name.clone(), executor.session);
+                    if !self.counted_gone.contains(&session) {
+                        for offer in tools.satisfied() {
+                            self.last_seen.entry(offer).or_insert(now);
+                        }
+                    }
+                    gone.insert(session);
+                }
+            }
+        }
+        self.counted_gone = gone;
+        self.last_seen.retain(|_, seen| now < *seen + OFFERED_FOR);
+        let listed = executors.into_iter().map(|executor| ListedExecutor {
+            capacity: executor.capacity,
+            tools: executor.tools,
+        });
+        self.listed = listed.collect();
+    }
+
+    /// Whether an executor has satisfied the requirement within the last hour.
+    fn offered(&self, requires: &ToolRequirement, now: Instant) -> bool {
+        let is_recent = |seen: &Instant| now < *seen + OFFERED_FOR;
+        requires.is_none() || self.last_seen.get(requires).is_some_and(is_recent)
+    }
+
+    /// The requirements that executors have satisfied within the last hour, sorted.
+    fn offers(&self, now: Instant) -> Vec<ToolRequirement> {
+        let recent = self.last_seen.iter();
+        let recent = recent.filter(|(_, seen)| now < **seen + OFFERED_FOR);
+        let mut offers: Vec<_> = recent.map(|(offer, _)| offer.clone()).collect();
+        offers.sort_unstable();
+        offers
+    }
+
+    /// Without any executor for the task, on the list or in this process, it cannot ask for too much.
+    fn capacity_for(&self, requires: &ToolRequirement, own_executor: Option<Capacity>) -> Capacity {
+        let able = self
+            .listed
+            .iter()
+            .filter(|executor| executor.tools.satisfy(requires));
+        let combined = Capacity::combined(able.map(|executor| executor.capacity));
+        // The executor in this process may not have reported yet.
+        let own_executor = own_executor.filter(|_| self.listed.is_empty());
+        combined.or(own_executor).unwrap_or(Capacity::UNKNOWN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{OfferedRoot, RootName, UnixTime};
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn root(name: &str) -> ToolRequirement {
+        format!("{name}/").parse().unwrap()
+    }
+
+    fn executor(name: &str, health: Health, gibibytes: u64, roots: &[&str]) -> ExecutorState {
+        let offered = |name: &&str| OfferedRoot {
+            name: RootName::new(*name).unwrap(),
+            sha256: None,
+        };
+        ExecutorState {
+            name: ExecutorName::new(name).unwrap(),
+            session: SessionId(uuid::Uuid::from_u128(1)),
+            health,
+            slots: 1,
+            tasks: 0,
+            host: String::new(),
+            version: String::new(),
+            capacity: Some(capacity(gibibytes)),
+            tools: Arc::new(ExecutorTools::new(vec![], roots.iter().map(offered).collect())),
+            since: UnixTime(0),
+            report_time: UnixTime(0),
+        }
+    }
+
+    fn capacity(gibibytes: u64) -> Capacity {
+        Capacity {
+            memory: gibibytes << 30,
+            processes: 512,
+            open_files: 1024,
+        }
+    }
+
+    #[test]
+    fn a_task_is_bounded_by_the_executors_that_satisfy_it() {
+        let mut cached = CachedExecutors::default();
+        let any = ToolRequirement::default();
+        assert_eq!(cached.capacity_for(&any, None), Capacity::UNKNOWN);
+        assert_eq!(
+            cached.capacity_for(&root("lab"), Some(capacity(1))),
+            capacity(1),
+            "before its first report"
+        );
+        let executors = vec![
+            executor("large", Health::Alive, 8, &[]),
+            executor("lab-1", Health::Alive, 1, &["lab"]),
+            executor("lab-2", Health::Gone, 2, &["lab", "web"]),
+        ];
+        cached.record(executors, Instant::now());
+        let own = Some(capacity(99));
+        assert_eq!(cached.capacity_for(&any, own), capacity(8));
+        assert_eq!(cached.capacity_for(&root("lab"), own), capacity(2));
+        assert_eq!(
+            cached.capacity_for(&root("other"), own),
+            Capacity::UNKNOWN,
+            "it waits for an executor that nobody knows yet"
+        );
+    }
+
+    #[test]
+    fn one_caller_at_a_time_reads_the_executors() {
+        let mut cached = CachedExecutors::default();
+        let now = Instant::now();
+        assert!(cached.begin_reading(now));
+        assert!(!cached.begin_reading(now));
+        assert!(!cached.begin_reading(now + VALID_FOR / 2));
+        assert!(cached.begin_reading(now + VALID_FOR));
+    }
+
+    #[test]
+    fn a_requirement_is_offered_for_an_hour_after_its_last_executor() {
+        let mut cached = CachedExecutors::default();
+        let begin = Instant::now();
+        let check = |cached: &CachedExecutors, minutes: u32, expected: &[&str]| {
+            let now = begin + MINUTE * minutes;
+            let expected: Vec<_> = expected.iter().map(|name| root(name)).collect();
+            assert_eq!(cached.offers(now), expected, "after {minutes} minutes");
+            for name in ["lab", "web", "old", "new"] {
+                let required = root(name);
+                assert_eq!(cached.offered(&required, now), expected.contains(&required));
+            }
+            assert!(cached.offered(&ToolRequirement::default(), now));
+        };
+        let list = |cached: &mut CachedExecutors, minutes: u32, executors: Vec<ExecutorState>| {
+            cached.record(executors, begin + MINUTE * minutes);
+        };
+        check(&cached, 0, &[]);
+        let gone = || executor("gone", Health::Gone, 1, &["old", "lab"]);
+        list(
+            &mut cached,
+            0,
+            vec![executor("e", Health::Alive, 1, &["lab", "web"]), gone()],
+        );
+        check(&cached, 0, &["lab", "old", "web"]);
+        // Its next session lacks one root.
+        list(
+            &mut cached,
+            30,
+            vec![executor("e", Health::Alive, 1, &["lab"]), gone()],
+        );
+        check(&cached, 59, &["lab", "old", "web"]);
+        check(&cached, 60, &["lab"]);
+        // Executors stay on the list for long, but they count once.
+        let left = || executor("e", Health::Gone, 1, &["lab"]);
+        list(&mut cached, 80, vec![left(), gone()]);
+        check(&cached, 89, &["lab"]);
+        check(&cached, 90, &[]);
+        list(&mut cached, 100, vec![left(), gone()]);
+        check(&cached, 100, &[]);
+        assert!(cached.last_seen.is_empty(), "it forgets what it no longer needs");
+        // A session that began and ended since the last read.
+        let mut new = executor("e", Health::Gone, 1, &["new"]);
+        new.session = SessionId(uuid::Uuid::from_u128(2));
+        list(&mut cached, 110, vec![new, gone()]);
+        check(&cached, 110, &["new"]);
+    }
+}

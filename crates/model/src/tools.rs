@@ -1,0 +1,265 @@
+//! The languages and roots of executors, and which of them a task requires.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{BlobHash, InvalidField, LanguageName, NameError, RootName, TaskSpec};
+
+/// The language and the root that an executor must have to run a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolRequirement {
+    pub root: Option<RootName>,
+    pub language: Option<LanguageName>,
+}
+
+/// The languages and roots that an executor reports to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecutorTools {
+    /// Sorted by root and name, each pair once.
+    languages: Vec<OfferedLanguage>,
+    /// Sorted by name, each once.
+    roots: Vec<OfferedRoot>,
+}
+
+/// A language that an executor has in one of its roots.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferedLanguage {
+    /// `None` is the executor's default root.
+    pub root: Option<RootName>,
+    pub name: LanguageName,
+    /// `None` while the executor has not found it out, or if the language has no version.
+    pub version: Option<String>,
+}
+
+/// A named root file system that an executor has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferedRoot {
+    pub name: RootName,
+    /// Identifies the content. `None` for a folder that the operator maintains.
+    pub sha256: Option<BlobHash>,
+}
+
+impl ToolRequirement {
+    pub fn of(spec: &TaskSpec) -> ToolRequirement {
+        ToolRequirement {
+            root: spec.root.clone(),
+            language: spec.language.clone(),
+        }
+    }
+
+    /// Whether any executor may run the task.
+    pub fn is_none(&self) -> bool {
+        self.root.is_none() && self.language.is_none()
+    }
+
+    /// The requirement as one text, under which stores queue the task: `ROOT/LANGUAGE`, either of which may be empty.
+    /// `None` if any executor may run the task.
+    pub fn queue_key(&self) -> Option<String> {
+        (!self.is_none()).then(|| self.to_string())
+    }
+
+    /// The error of an add for which no executor has the tools.
+    pub fn refusal(&self, offered: &[ToolRequirement]) -> InvalidField {
+        let list = |names: Vec<&str>| match names.is_empty() {
+            true => "none".to_string(),
+            false => names.join(", "),
+        };
+        let wait = "or set wait_for_executor to true to wait for one";
+        let roots = || offered.iter().filter_map(|offer| offer.root.as_ref());
+        match (&self.root, &self.language) {
+            (Some(root), language) if language.is_none() || !roots().any(|offered| offered == root) => {
+                let mut names: Vec<_> = roots().map(RootName::as_str).collect();
+                names.dedup();
+                let problem = format!(
+                    "no executor has the root '{root}'; choose one of these: {}; {wait}",
+                    list(names)
+                );
+                InvalidField::new("root", problem)
+            }
+            (root, language) => {
+                let same_root = offered.iter().filter(|offer| offer.root == *root);
+                let names = same_root.filter_map(|offer| Some(offer.language.as_ref()?.as_str()));
+                let place = root
+                    .as_ref()
+                    .map_or(String::new(), |root| format!(" in the root '{root}'"));
+                let language = language.as_ref().map_or("", LanguageName::as_str);
+                let problem = format!(
+                    "no executor has '{language}'{place}; choose one of these: {}; {wait}",
+                    list(names.collect())
+                );
+                InvalidField::new("language", problem)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ToolRequirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let root = self.root.as_ref().map_or("", RootName::as_str);
+        let language = self.language.as_ref().map_or("", LanguageName::as_str);
+        write!(f, "{root}/{language}")
+    }
+}
+
+impl FromStr for ToolRequirement {
+    type Err = NameError;
+
+    /// Parses a queue key.
+    fn from_str(key: &str) -> Result<ToolRequirement, NameError> {
+        let (root, language) = key.split_once('/').ok_or(NameError::Slash)?;
+        let given = |name: &str| (!name.is_empty()).then(|| name.to_string());
+        Ok(ToolRequirement {
+            root: given(root).map(RootName::new).transpose()?,
+            language: given(language).map(LanguageName::new).transpose()?,
+        })
+    }
+}
+
+impl ExecutorTools {
+    /// More languages and roots than these are left out, so that reports stay small.
+    pub const MAX_LANGUAGES: usize = 2000;
+    pub const MAX_ROOTS: usize = 200;
+
+    pub fn new(mut languages: Vec<OfferedLanguage>, mut roots: Vec<OfferedRoot>) -> ExecutorTools {
+        languages.sort();
+        languages.dedup_by(|second, first| first.root == second.root && first.name == second.name);
+        languages.truncate(ExecutorTools::MAX_LANGUAGES);
+        roots.sort();
+        roots.dedup_by(|second, first| first.name == second.name);
+        roots.truncate(ExecutorTools::MAX_ROOTS);
+        ExecutorTools { languages, roots }
+    }
+
+    pub fn languages(&self) -> &[OfferedLanguage] {
+        &self.languages
+    }
+
+    pub fn roots(&self) -> &[OfferedRoot] {
+        &self.roots
+    }
+
+    /// Whether an executor with these tools may run a task with this requirement.
+    pub fn satisfy(&self, required: &ToolRequirement) -> bool {
+        match &required.language {
+            Some(language) => {
+                let same = |offer: &OfferedLanguage| offer.root == required.root && offer.name == *language;
+                self.languages.iter().any(same)
+            }
+            None => match &required.root {
+                Some(root) => self.roots.iter().any(|offer| offer.name == *root),
+                None => true,
+            },
+        }
+    }
+
+    /// Every requirement, except none at all, that these tools satisfy.
+    pub fn satisfied(&self) -> impl Iterator<Item = ToolRequirement> {
+        let roots = self.roots.iter().map(|offer| ToolRequirement {
+            root: Some(offer.name.clone()),
+            language: None,
+        });
+        let languages = self.languages.iter().map(|offer| ToolRequirement {
+            root: offer.root.clone(),
+            language: Some(offer.name.clone()),
+        });
+        roots.chain(languages)
+    }
+
+    /// The queue keys of the tasks that an executor with these tools may claim, besides tasks without a requirement.
+    /// Sorted.
+    pub fn queue_keys(&self) -> Vec<String> {
+        let mut keys: Vec<_> = self.satisfied().map(|required| required.to_string()).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(name: &str) -> RootName {
+        RootName::new(name).unwrap()
+    }
+
+    fn language(name: &str) -> LanguageName {
+        LanguageName::new(name).unwrap()
+    }
+
+    fn tools(languages: &[(&str, &str)], roots: &[&str]) -> ExecutorTools {
+        let offered = |(at, name): &(&str, &str)| OfferedLanguage {
+            root: (!at.is_empty()).then(|| root(at)),
+            name: language(name),
+            version: None,
+        };
+        let offered_root = |name: &&str| OfferedRoot {
+            name: root(name),
+            sha256: None,
+        };
+        ExecutorTools::new(
+            languages.iter().map(offered).collect(),
+            roots.iter().map(offered_root).collect(),
+        )
+    }
+
+    #[test]
+    fn an_executor_satisfies_just_the_requirements_of_its_queue_keys() {
+        let tools = tools(&[("", "c"), ("", "cpp"), ("lab", "r")], &["lab", "empty"]);
+        let keys = ["/c", "/cpp", "empty/", "lab/", "lab/r"];
+        assert_eq!(tools.queue_keys(), keys);
+        for key in keys {
+            assert!(tools.satisfy(&key.parse().unwrap()), "{key}");
+        }
+        for key in ["/r", "lab/c", "empty/r", "other/", "/"] {
+            let required: ToolRequirement = key.parse().unwrap();
+            assert_eq!(tools.satisfy(&required), required.is_none(), "{key}");
+            assert_eq!(required.to_string(), key);
+        }
+        assert_eq!(ToolRequirement::default().queue_key(), None);
+    }
+
+    #[test]
+    fn a_pair_is_offered_once() {
+        let version = |version: Option<&str>| OfferedLanguage {
+            root: None,
+            name: language("c"),
+            version: version.map(Into::into),
+        };
+        let tools = ExecutorTools::new(
+            vec![version(Some("2")), version(None), version(Some("1"))],
+            vec![],
+        );
+        assert_eq!(tools.languages(), [version(None)]);
+    }
+
+    #[test]
+    fn a_refusal_lists_what_there_is() {
+        let offered: Vec<_> = tools(&[("", "c"), ("", "cpp"), ("lab", "r")], &["lab"])
+            .satisfied()
+            .collect();
+        let check = |key: &str, field: &str, part: &str| {
+            let required: ToolRequirement = key.parse().unwrap();
+            let invalid = required.refusal(&offered);
+            assert_eq!(invalid.field, field, "{key}");
+            assert!(invalid.problem.contains(part), "{invalid}");
+            assert!(invalid.problem.contains("wait_for_executor"));
+        };
+        check(
+            "/go",
+            "language",
+            "no executor has 'go'; choose one of these: c, cpp; or",
+        );
+        check(
+            "lab/go",
+            "language",
+            "'go' in the root 'lab'; choose one of these: r;",
+        );
+        check("web/", "root", "the root 'web'; choose one of these: lab;");
+        check("web/c", "root", "the root 'web'");
+        let nothing = "web/".parse::<ToolRequirement>().unwrap().refusal(&[]);
+        assert!(
+            nothing.problem.contains("choose one of these: none;"),
+            "{nothing}"
+        );
+    }
+}
