@@ -79,7 +79,7 @@ const TIME_LIMIT_HOURS: u64 = 2;
 pub fn build(store: &RootStore, options: &BuildOptions) -> Result<NewRoot, BuildError> {
     let tool = DebianTool::find()?;
     let program = tool.program();
-    let work = WorkFolder::begin(store, &options.name)?;
+    let work = WorkFolder::begin(store, &options.name, &options.interrupt)?;
     let (tree, scratch) = (work.tree(), work.scratch());
     let prepared = tool
         .prepare(options, &scratch)

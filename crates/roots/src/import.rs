@@ -75,7 +75,7 @@ pub fn import(store: &RootStore, options: &ImportOptions) -> Result<NewRoot, Imp
     if !metadata.is_dir() && !metadata.is_file() {
         return Err(ImportError::NotAFile { path: path.clone() });
     }
-    let work = WorkFolder::begin(store, &options.name)?;
+    let work = WorkFolder::begin(store, &options.name, &options.interrupt)?;
     let tree = work.tree();
     let mut unpacker =
         Unpacker::new(&tree, options.limits, &options.interrupt, &|_| false).map_err(write_error(&tree))?;
@@ -141,7 +141,9 @@ pub(crate) fn publish(
     })?;
     let totals = (summary.entries, summary.size);
     let record = RootRecord::new(summary.sha256, totals, source.to_string(), dropped);
-    work.publish(record).map_err(PublishError::Store)
+    work.publish(record)
+        .map_err(PublishError::Store)?
+        .ok_or(PublishError::Interrupted)
 }
 
 fn import_folder(options: &ImportOptions, unpacker: &mut Unpacker<'_>) -> Result<(), ImportError> {

@@ -3,13 +3,15 @@
 mod cleanup;
 mod installed;
 mod record;
+mod remove_tree;
 mod work_folder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::RootName;
@@ -28,6 +30,8 @@ pub(crate) use work_folder::WorkFolder;
 pub struct RootStore {
     folder: PathBuf,
     configured: BTreeMap<RootName, PathBuf>,
+    /// Generations that stay as long as this store is used.
+    kept: Vec<Arc<RootHold>>,
 }
 
 /// All roots of a machine.
@@ -103,13 +107,20 @@ impl RootStore {
         RootStore {
             folder: folder.to_path_buf(),
             configured: BTreeMap::new(),
+            kept: Vec::new(),
         }
     }
 
-    /// Adds folders that the operator manages. Such a root has no hash, and no lock protects its files. It hides an
-    /// installed root of the same name.
+    /// Adds folders that the operator manages. Such a root has no hash. No lock protects its files, unless its path leads
+    /// into a generation of this store. It hides an installed root of the same name.
     pub fn with_configured(mut self, roots: impl IntoIterator<Item = (RootName, PathBuf)>) -> RootStore {
         self.configured.extend(roots);
+        self
+    }
+
+    /// Keeps the files of a generation as long as this store, or a clone of it, exists.
+    pub fn keep(mut self, hold: RootHold) -> RootStore {
+        self.kept.push(Arc::new(hold));
         self
     }
 
@@ -133,7 +144,10 @@ impl RootStore {
     /// Reads one link and one small file.
     pub fn get(&self, name: &RootName) -> Result<Option<InstalledRoot>, RootStoreError> {
         if let Some(folder) = self.configured.get(name) {
-            return Ok(Some(InstalledRoot::configured(name.clone(), folder.clone())));
+            return Ok(Some(match self.find_generation(folder) {
+                Some((generation, folder)) => InstalledRoot::in_generation(name.clone(), folder, generation),
+                None => InstalledRoot::configured(name.clone(), folder.clone()),
+            }));
         }
         let root_folder = self.folder.join(name.as_str());
         for _ in 0..MAX_LOOKUPS {
@@ -173,6 +187,25 @@ impl RootStore {
         Err(RootStoreError::Busy { name: name.clone() })
     }
 
+    /// Holds the generation that a path leads into, and returns where the path leads now. A path through `current` leads
+    /// elsewhere when the root is replaced. `None` if the path is not one of this store.
+    pub fn hold_path(&self, path: &Path) -> Result<Option<(PathBuf, RootHold)>, RootStoreError> {
+        for _ in 0..MAX_LOOKUPS {
+            let Some((generation, folder)) = self.find_generation(path) else {
+                return Ok(None);
+            };
+            match RootHold::of_generation(&generation) {
+                Ok(hold) => return Ok(Some((folder, hold))),
+                // Another generation became the current one, and this one is gone.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(source) => return Err(io_error("lock", generation)(source)),
+            }
+        }
+        Err(io_error("lock the generation of", path)(
+            ErrorKind::NotFound.into(),
+        ))
+    }
+
     /// Makes the root unavailable to new tasks at once. Its files are removed now or, if tasks still use them, later.
     pub fn remove(&self, name: &RootName) -> Result<RemovedRoot, RootStoreError> {
         self.refuse_configured(name)?;
@@ -184,44 +217,59 @@ impl RootStore {
         let Some(lock) = self.lock_if_exists()? else {
             return Err(not_found());
         };
-        let mut removals = self.collect_unused(&lock)?;
+        let mut removals = self.collect_unused(&lock);
         self.refuse_busy(name)?;
         if read_current(&root_folder)?.is_none() {
             drop(lock);
-            removals.run()?;
+            removals.run(&|| false);
             return Err(not_found());
         }
         let current = root_folder.join(CURRENT);
         fs::remove_file(&current).map_err(io_error("remove", current))?;
-        removals.extend(self.collect_unused(&lock)?);
+        removals.extend(self.collect_unused(&lock));
         drop(lock);
-        removals.run()?;
-        match root_folder.exists() {
-            true => Ok(RemovedRoot::StillInUse),
-            false => Ok(RemovedRoot::Removed),
+        let problems = removals.run(&|| false);
+        // Files of other roots that cannot be removed are no problem of this command.
+        match problems
+            .into_iter()
+            .find(|problem| problem.origin.starts_with(&root_folder))
+        {
+            Some(problem) => Err(problem.error),
+            None if root_folder.exists() => Ok(RemovedRoot::StillInUse),
+            None => Ok(RemovedRoot::Removed),
         }
     }
 
-    /// Removes generations that were replaced or removed and that no task uses, and what interrupted commands left.
-    ///
-    /// Every command does this, and an executor should at its start. Removing many files takes time. An error means that
-    /// files are left, for example of another user; it does not prevent the use of roots.
+    /// Like [`RootStore::remove_unused_generations_until`], to the end and with the first problem only.
     pub fn remove_unused_generations(&self) -> Result<(), RootStoreError> {
-        match self.lock_if_exists()? {
-            None => Ok(()),
-            Some(lock) => {
-                let removals = self.collect_unused(&lock)?;
+        let problems = self.remove_unused_generations_until(&|| false);
+        problems.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Removes generations that were replaced or removed and that no task uses, and what interrupted commands left.
+    /// `is_stopping` is called for each file, and ends the removal.
+    ///
+    /// Every command does this, and an executor should at its start. Removing many files takes time. A problem means that
+    /// files are left, for example of another user; it does not prevent the use of roots.
+    pub fn remove_unused_generations_until(&self, is_stopping: &dyn Fn() -> bool) -> Vec<RootStoreError> {
+        match self.lock_if_exists() {
+            Ok(None) => Vec::new(),
+            Ok(Some(lock)) => {
+                let removals = self.collect_unused(&lock);
                 drop(lock);
-                removals.run()
+                let problems = removals.run(is_stopping).into_iter();
+                problems.map(|problem| problem.error).collect()
             }
+            Err(error) => vec![error],
         }
     }
 
     fn installed_names(&self) -> Result<Vec<RootName>, RootStoreError> {
         let mut names = Vec::new();
-        for entry in self.entries()? {
+        for entry in names_in(&self.folder)? {
+            // One that cannot be read is listed as damaged, beside the others.
             if let Some(name) = entry.to_str().and_then(|name| RootName::new(name).ok())
-                && read_current(&self.folder.join(name.as_str()))?.is_some()
+                && !matches!(read_current(&self.folder.join(name.as_str())), Ok(None))
             {
                 names.push(name);
             }
@@ -229,9 +277,18 @@ impl RootStore {
         Ok(names)
     }
 
-    /// The names of everything in the folder; none if it does not exist.
-    fn entries(&self) -> Result<Vec<std::ffi::OsString>, RootStoreError> {
-        names_in(&self.folder)
+    /// The generation of this store that a path leads into, and the path without links.
+    fn find_generation(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        // A path that cannot be resolved is not in a generation: whoever uses it fails with the reason.
+        let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.folder).ok()?);
+        let mut parts = path.strip_prefix(&folder).ok()?.components();
+        let mut next = || match parts.next() {
+            Some(Component::Normal(part)) => part.to_str(),
+            _ => None,
+        };
+        let (name, id, tree) = (next()?, next()?, next()?);
+        let is_generation = RootName::new(name).is_ok() && cleanup::is_generation_id(id) && tree == TREE;
+        is_generation.then(|| (folder.join(name).join(id), path.clone()))
     }
 
     fn refuse_configured(&self, name: &RootName) -> Result<(), RootStoreError> {

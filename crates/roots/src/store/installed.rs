@@ -20,6 +20,8 @@ pub struct InstalledRoot {
     pub folder: PathBuf,
     /// None for a folder that the operator manages.
     pub record: Option<RootRecord>,
+    /// The generation that the folder is in. None for a folder elsewhere.
+    generation: Option<PathBuf>,
 }
 
 /// Keeps the files of one generation of a root while a process uses them, also after the root is replaced or removed.
@@ -38,6 +40,15 @@ impl InstalledRoot {
             sha256: None,
             folder,
             record: None,
+            generation: None,
+        }
+    }
+
+    /// A folder that the operator has named, and that is in a generation of the store.
+    pub(super) fn in_generation(name: RootName, folder: PathBuf, generation: PathBuf) -> InstalledRoot {
+        InstalledRoot {
+            generation: Some(generation),
+            ..InstalledRoot::configured(name, folder)
         }
     }
 
@@ -48,20 +59,27 @@ impl InstalledRoot {
             sha256: Some(record.sha256),
             folder: generation.join(TREE),
             record: Some(record),
+            generation: Some(generation.to_path_buf()),
         })
     }
 
-    /// The folder of the generation; `None` for a folder that the operator manages.
+    /// The folder of the generation of an installed root; `None` for a folder that the operator has named.
     pub(crate) fn generation(&self) -> Option<&Path> {
-        self.record.as_ref().and(self.folder.parent())
+        self.record.as_ref().and(self.generation.as_deref())
     }
 
     /// Keeps the files of this generation while the hold exists. Fails with `NotFound` if they have been removed, or are
     /// being removed: then look the root up again.
     pub fn hold(&self) -> io::Result<RootHold> {
-        let Some(generation) = self.generation() else {
-            return Ok(RootHold { lock: None });
-        };
+        match &self.generation {
+            Some(generation) => RootHold::of_generation(generation),
+            None => Ok(RootHold { lock: None }),
+        }
+    }
+}
+
+impl RootHold {
+    pub(super) fn of_generation(generation: &Path) -> io::Result<RootHold> {
         let path = generation.join(RECORD);
         let lock = File::open(&path)?;
         match lock.try_lock_shared() {
@@ -77,9 +95,7 @@ impl InstalledRoot {
             false => Err(ErrorKind::NotFound.into()),
         }
     }
-}
 
-impl RootHold {
     /// The descriptor that has the lock, to pass it to another process. `None` for a folder that the operator manages.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.lock.as_ref().map(File::as_fd)

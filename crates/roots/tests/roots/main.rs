@@ -7,6 +7,7 @@ mod harness;
 mod image_builder;
 
 mod archives;
+mod cleanup;
 mod hostile_archives;
 mod hostile_images;
 mod images;

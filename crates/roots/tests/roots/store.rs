@@ -89,27 +89,37 @@ fn a_removed_root_is_gone_at_once_and_its_files_when_nobody_uses_them() {
     assert_eq!(roots.names(), ["r"]);
 }
 
+/// Paths into the folder of the roots, in the configuration of a node.
 #[test]
-fn leftovers_of_interrupted_commands_are_not_listed_and_are_removed() {
+fn a_path_into_a_generation_holds_its_files() {
     let roots = TestRoots::new();
-    roots.import_bytes("good", &archive(&[file("a", "x")])).unwrap();
-    let folder = roots.store.folder();
-    // What a command leaves that is killed at different moments.
-    fs::create_dir_all(folder.join(".work-half/generation/tree/usr")).unwrap();
-    fs::create_dir_all(folder.join(".removed-0190/tree")).unwrap();
-    let generation = "01890a5dac96774bbcceb302099a8057";
-    fs::create_dir_all(folder.join("moved").join(generation).join("tree")).unwrap();
-    fs::write(folder.join("moved").join(generation).join("root.json"), "{}").unwrap();
-    fs::create_dir(folder.join("empty")).unwrap();
-    std::os::unix::fs::symlink("x", folder.join("good/.current-x")).unwrap();
-    assert_eq!(roots.names(), ["good"]);
-    // Not of this store.
-    fs::write(folder.join("README"), "x").unwrap();
-    fs::write(folder.join("notes"), "x").unwrap();
-    fs::create_dir_all(folder.join("lost+found/x")).unwrap();
+    roots.import_bytes("r", &archive(&[file("a", "old")])).unwrap();
+    let path = roots.store.folder().join("r/current/tree");
+    let old = roots.get("r").unwrap().folder;
+    let store = roots
+        .store
+        .clone()
+        .with_configured([(name("alias"), path.clone())]);
+    let (alias, alias_hold) = store.hold(&name("alias")).unwrap().unwrap();
+    assert_eq!(alias.folder, fs::canonicalize(&old).unwrap());
+    roots.import_bytes("r", &archive(&[file("a", "new")])).unwrap();
+    assert_eq!(fs::read(alias.folder.join("a")).unwrap(), b"old");
+    // The link leads to the new generation now.
+    let (default, hold) = store.hold_path(&path).unwrap().unwrap();
+    assert_eq!(store.get(&name("alias")).unwrap().unwrap().folder, default);
+    drop(alias_hold);
+    store.remove_unused_generations().unwrap();
+    assert!(!old.exists());
+
+    let store = store.keep(hold);
+    roots.store.remove(&name("r")).unwrap();
+    assert_eq!(fs::read(default.join("a")).unwrap(), b"new");
+    drop(store);
     roots.store.remove_unused_generations().unwrap();
-    assert_eq!(roots.entries(), ["README", "good", "lost+found", "notes"]);
-    assert_eq!(entries(&folder.join("good")).len(), 2);
+    assert!(roots.entries().is_empty());
+    for elsewhere in [roots.outside(), path, roots.store.folder().to_path_buf()] {
+        assert!(roots.store.hold_path(&elsewhere).unwrap().is_none());
+    }
 }
 
 #[test]
