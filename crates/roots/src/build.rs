@@ -68,6 +68,8 @@ pub enum BuildError {
     Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Store(#[from] RootStoreError),
+    #[error("{program} has written an archive without files")]
+    Empty { program: &'static str },
     #[error("interrupted; nothing was built")]
     Interrupted,
 }
@@ -115,8 +117,8 @@ pub fn build(store: &RootStore, options: &BuildOptions) -> Result<NewRoot, Build
         Err(source) => return Err(BuildError::Unpack { program, source }),
         Ok(()) => {}
     }
-    let (_, dropped) = unpacker.finish();
-    publish(work, &description, dropped, &options.interrupt).map_err(|error| match error {
+    let dropped = unpacker.finish().ok_or(BuildError::Empty { program })?;
+    publish(work, &description, dropped, options.limits, &options.interrupt).map_err(|error| match error {
         PublishError::Write { path, source } => BuildError::Write { path, source },
         PublishError::Store(error) => BuildError::Store(error),
         PublishError::Interrupted => BuildError::Interrupted,

@@ -16,7 +16,7 @@ use crate::InterruptFlag;
 use crate::listing::write_listing;
 use crate::store::{NewRoot, RootRecord, RootStore, RootStoreError, WorkFolder};
 use crate::unpack::{
-    ArchiveKind, DroppedItems, MemberProblem, SizeLimit, UnpackError, UnpackLimits, Unpacker,
+    ArchiveKind, DroppedItems, LimitedWriter, MemberProblem, SizeLimit, UnpackError, UnpackLimits, Unpacker,
 };
 use compression::{Compression, MAGIC_LENGTH, UnsupportedCompression};
 pub use image::ImageError;
@@ -87,12 +87,18 @@ pub fn import(store: &RootStore, options: &ImportOptions) -> Result<NewRoot, Imp
         return Err(ImportError::Interrupted);
     }
     result?;
-    let (entries, dropped) = unpacker.finish();
-    if entries == 0 {
+    let Some(dropped) = unpacker.finish() else {
         return Err(ImportError::Empty { path: path.clone() });
-    }
+    };
     let name = path.file_name().unwrap_or(path.as_os_str());
-    publish(work, &name.to_string_lossy(), dropped, &options.interrupt).map_err(|error| match error {
+    publish(
+        work,
+        &name.to_string_lossy(),
+        dropped,
+        options.limits,
+        &options.interrupt,
+    )
+    .map_err(|error| match error {
         PublishError::Write { path, source } => ImportError::Write { path, source },
         PublishError::Store(error) => ImportError::Store(error),
         PublishError::Interrupted => ImportError::Interrupted,
@@ -126,11 +132,15 @@ pub(crate) fn publish(
     work: WorkFolder,
     source: &str,
     dropped: DroppedItems,
+    limits: UnpackLimits,
     interrupt: &InterruptFlag,
 ) -> Result<NewRoot, PublishError> {
     let path = work.listing();
     let list = || -> io::Result<_> {
-        let mut file = BufWriter::new(File::create_new(&path)?);
+        let file = File::create_new(&path)?;
+        // With long names it can become as large as the files themselves.
+        let limit = SizeLimit::new(&file, limits)?;
+        let mut file = BufWriter::new(LimitedWriter::new(file, limit));
         let summary = write_listing(&work.tree(), &mut file, interrupt)?;
         file.flush()?;
         Ok(summary)

@@ -101,8 +101,9 @@ fn walk_folder(
     interrupt: &InterruptFlag,
     visit: &mut dyn FnMut(ListingEntry) -> io::Result<()>,
 ) -> io::Result<()> {
-    for (escaped, name) in sorted_names(&folder)? {
+    for name in sorted_names(&folder)? {
         interrupt.check()?;
+        let escaped = escape(name.as_bytes());
         let path = match prefix {
             "" => escaped,
             _ => format!("{prefix}/{escaped}"),
@@ -133,16 +134,17 @@ const FILE_FLAGS: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-fn sorted_names(folder: &OwnedFd) -> io::Result<Vec<(String, CString)>> {
+/// Sorted by the escaped form, which is not kept: a folder may have millions of names.
+fn sorted_names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut dir = Dir::from_fd(folder.try_clone()?)?;
     let mut names = Vec::new();
     for entry in dir.iter() {
         let name = entry?.file_name().to_owned();
         if !matches!(name.as_bytes(), b"." | b"..") {
-            names.push((escape(name.as_bytes()), name));
+            names.push(name);
         }
     }
-    names.sort_unstable();
+    names.sort_unstable_by(|a, b| a.as_bytes().escape_ascii().cmp(b.as_bytes().escape_ascii()));
     Ok(names)
 }
 

@@ -16,7 +16,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
+use model::BlobHash;
 use serde::{Deserialize, Serialize};
+use tar::EntryType;
 
 pub use error::{MemberProblem, UnpackError};
 pub use limits::UnpackLimits;
@@ -25,7 +27,7 @@ pub use member_path::MemberPathError;
 use crate::InterruptFlag;
 use extended_header::ExtendedHeader;
 pub use limits::ReadLimit;
-pub(crate) use limits::{MeteredReader, ReadMeter, SizeLimit};
+pub(crate) use limits::{LimitedWriter, MeteredReader, ReadMeter, SizeLimit};
 use member_path::MemberPath;
 use root_tree::RootTree;
 use write_member::MemberHeader;
@@ -55,15 +57,21 @@ pub(crate) struct Unpacker<'a> {
     tree: RootTree,
     meter: Rc<ReadMeter>,
     written: SizeLimit,
+    /// Members, and folders that were created for them.
     entries: u64,
     max_entries: u64,
+    has_written: bool,
     dropped: DroppedItems,
-    /// The paths that the archive in progress has unpacked. Whiteouts do not apply to them.
-    unpacked: HashSet<Vec<u8>>,
+    /// The paths that the layer in progress has unpacked. Whiteouts do not apply to them.
+    unpacked: PathSet,
     /// Paths of device nodes and the like, which hard links may name.
-    skipped: HashSet<Vec<u8>>,
+    skipped: PathSet,
     is_excluded: &'a dyn Fn(&[u8]) -> bool,
 }
+
+/// Paths in a root, as hashes: an archive may have millions of long ones.
+#[derive(Default)]
+struct PathSet(HashSet<BlobHash>);
 
 /// The prefix of a member of a layer that removes the file with the rest of its name.
 const WHITEOUT: &[u8] = b".wh.";
@@ -71,6 +79,7 @@ const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Names of a file system that once stored layers. Such members mean nothing in an image.
 const AUFS_METADATA: &[u8] = b".wh..wh.";
+const SKIP_BUFFER: usize = 8 << 10;
 
 impl<'a> Unpacker<'a> {
     /// `is_excluded` says of a member's path that it is left out.
@@ -87,9 +96,10 @@ impl<'a> Unpacker<'a> {
             meter: Rc::new(ReadMeter::new(limits.max_size, interrupt.clone())),
             entries: 0,
             max_entries: limits.max_entries,
+            has_written: false,
             dropped: DroppedItems::default(),
-            unpacked: HashSet::new(),
-            skipped: HashSet::new(),
+            unpacked: PathSet::default(),
+            skipped: PathSet::default(),
             is_excluded,
         })
     }
@@ -102,8 +112,8 @@ impl<'a> Unpacker<'a> {
         let failed = |last: &Option<String>, error| UnpackError::archive(last.clone(), &meter, error);
         let mut entries = archive.entries().map_err(|error| failed(&last_member, error))?;
         meter.begin_archive();
-        self.unpacked.clear();
-        self.skipped.clear();
+        self.unpacked = PathSet::default();
+        self.skipped = PathSet::default();
         loop {
             meter.begin_headers();
             let entry = entries.next();
@@ -117,9 +127,8 @@ impl<'a> Unpacker<'a> {
             }
             extended
                 .and_then(|extended| self.unpack_member(&mut entry, &extended, kind))
+                .and_then(|()| self.skip_content(&mut entry))
                 .map_err(|problem| UnpackError::member(member.clone(), &meter, problem))?;
-            // So that nothing but headers is read until the next member.
-            io::copy(&mut entry, &mut io::sink()).map_err(|error| failed(&Some(member.clone()), error))?;
             last_member = Some(member);
         }
         if kind == ArchiveKind::RootFileSystem && meter.has_ended() {
@@ -130,9 +139,9 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    /// The number of members that were unpacked, and what was left out.
-    pub(crate) fn finish(self) -> (u64, DroppedItems) {
-        (self.entries, self.dropped)
+    /// What was left out; `None` if the archives contained no file, folder or link at all.
+    pub(crate) fn finish(self) -> Option<DroppedItems> {
+        self.has_written.then_some(self.dropped)
     }
 
     fn unpack_member<R: Read>(
@@ -141,14 +150,13 @@ impl<'a> Unpacker<'a> {
         extended: &ExtendedHeader,
         kind: ArchiveKind,
     ) -> Result<(), MemberProblem> {
-        if self.entries >= self.max_entries {
-            return Err(MemberProblem::TooManyEntries {
-                limit: self.max_entries,
-            });
-        }
-        self.entries += 1;
-        // Also of a member that is skipped: reading a hole takes as long as reading data.
+        self.count_entries(1)?;
+        // Before anything is created or read.
         self.written.check(entry.size())?;
+        // Comments and labels of the archive, with names that are none of files.
+        if is_about_archive(entry.header().entry_type()) {
+            return Ok(());
+        }
         let bytes = match &extended.path {
             Some(path) => path.clone(),
             None => entry.path_bytes().into_owned(),
@@ -177,7 +185,34 @@ impl<'a> Unpacker<'a> {
                     target,
                     extended,
                 };
-                self.write_member(entry, &member)
+                self.written.take_entries(1)?;
+                self.write_member(entry, &member, kind)?;
+                let folders = self.tree.take_created();
+                self.count_entries(folders)?;
+                self.written.take_entries(folders)
+            }
+        }
+    }
+
+    fn count_entries(&mut self, number: u64) -> Result<(), MemberProblem> {
+        self.entries = self.entries.saturating_add(number);
+        match self.entries > self.max_entries {
+            true => Err(MemberProblem::TooManyEntries {
+                limit: self.max_entries,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads what is left of a member that was not written, so that nothing but headers is read until the next one. A
+    /// hole of a sparse file takes time as well, so it counts.
+    fn skip_content<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<(), MemberProblem> {
+        let mut buffer = [0; SKIP_BUFFER];
+        loop {
+            self.meter.check_interrupt().map_err(MemberProblem::Read)?;
+            match entry.read(&mut buffer).map_err(MemberProblem::Read)? {
+                0 => return Ok(()),
+                length => self.written.take_skipped(length as u64)?,
             }
         }
     }
@@ -204,4 +239,23 @@ impl<'a> Unpacker<'a> {
             false => self.tree.remove_except(&folder, removed, &is_kept),
         }
     }
+}
+
+impl PathSet {
+    fn insert(&mut self, path: &[u8]) {
+        self.0.insert(BlobHash::of(path));
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        self.0.remove(&BlobHash::of(path));
+    }
+
+    fn contains(&self, path: &[u8]) -> bool {
+        !self.0.is_empty() && self.0.contains(&BlobHash::of(path))
+    }
+}
+
+/// Whether a member is no file: a header for all members, or the label of a volume.
+fn is_about_archive(kind: EntryType) -> bool {
+    kind == EntryType::XGlobalHeader || kind.as_byte() == b'V'
 }

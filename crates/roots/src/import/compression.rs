@@ -59,6 +59,8 @@ impl Compression {
 enum ZstdFrames<R: BufRead> {
     Between(R),
     Frame(Box<StreamingDecoder<FrameInput<R>, FrameDecoder>>),
+    /// A reader may ask again after the end.
+    Ended,
     /// After an error.
     Failed,
 }
@@ -113,9 +115,13 @@ impl<R: BufRead> Read for ZstdFrames<R> {
         }
         loop {
             match std::mem::replace(self, ZstdFrames::Failed) {
+                ZstdFrames::Ended => {
+                    *self = ZstdFrames::Ended;
+                    return Ok(0);
+                }
                 ZstdFrames::Failed => return Err(invalid_zstd("an earlier error")),
                 ZstdFrames::Between(input) => match ZstdFrames::next_frame(input)? {
-                    None => return Ok(0),
+                    None => *self = ZstdFrames::Ended,
                     Some(frame) => *self = ZstdFrames::Frame(Box::new(frame)),
                 },
                 ZstdFrames::Frame(mut frame) => {
@@ -206,6 +212,10 @@ mod tests {
         ] {
             let packed = compress(tool, &data);
             assert!(decompress(&packed).unwrap() == data, "{tool:?}");
+            let mut decoder = Compression::of(&packed).unwrap().decoder(packed.as_slice());
+            io::copy(&mut decoder, &mut io::sink()).unwrap();
+            // The tar library reads again after the end of an archive without an end marker.
+            assert_eq!(decoder.read(&mut [0; 10]).unwrap(), 0, "{tool:?} after the end");
             // Several streams in one file, as parallel compressors write them.
             let twice = [packed.as_slice(), &packed].concat();
             assert!(decompress(&twice).unwrap() == data.repeat(2), "{tool:?} twice");

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::compression::{Compression, MAGIC_LENGTH, UnsupportedCompression};
-use super::image_files::{DOCKER_MANIFEST, ImageFiles, OCI_INDEX, OCI_LAYOUT};
+use super::image_files::{DOCKER_MANIFEST, ImageFiles, MAX_DOCUMENT, OCI_INDEX, OCI_LAYOUT};
 use super::image_json::{
     DockerImage, ImageConfig, ImageDescriptor, ImageDigest, ImageIndex, ImageManifest, ImagePlatform,
+    is_index, is_layer, is_manifest,
 };
 use crate::InterruptFlag;
 use crate::unpack::{ArchiveKind, UnpackError, Unpacker};
@@ -84,17 +85,23 @@ struct ImageLayer {
     diff_id: ImageDigest,
 }
 
-/// An image in an index that is for this machine.
+/// An image in an index that is for this machine. Its documents are read again: there may be many candidates, and they are large.
 struct ImageCandidate {
-    manifest: ImageManifest,
-    config: ImageConfig,
+    manifest: BlobReference,
     name: String,
 }
 
-/// As large as registries accept.
-const MAX_DOCUMENT: u64 = 4 << 20;
+/// A blob of an image, with the size that it must have.
+#[derive(Clone, Copy)]
+struct BlobReference {
+    digest: ImageDigest,
+    size: u64,
+}
+
 const MAX_DESCRIPTORS: usize = 1000;
 const MAX_INDEX_DEPTH: u32 = 4;
+/// Of a name or a platform in a message.
+const MAX_SHOWN: usize = 200;
 const REFERENCE: &str = "org.opencontainers.image.ref.name";
 
 /// Verifies the files of the image, and unpacks its layers.
@@ -103,7 +110,7 @@ pub(super) fn unpack_image(
     unpacker: &mut Unpacker<'_>,
     interrupt: &InterruptFlag,
 ) -> Result<(), ImageError> {
-    let ImageLayers(layers) = find_layers(files)?;
+    let ImageLayers(layers) = find_layers(files, interrupt)?;
     // Before anything is unpacked, so that damage is reported as what it is.
     for layer in &layers {
         if let Some((expected, size)) = layer.file {
@@ -115,9 +122,9 @@ pub(super) fn unpack_image(
         .try_for_each(|layer| unpack_layer(files, layer, unpacker))
 }
 
-fn find_layers(files: &ImageFiles) -> Result<ImageLayers, ImageError> {
+fn find_layers(files: &ImageFiles, interrupt: &InterruptFlag) -> Result<ImageLayers, ImageError> {
     if files.has(OCI_LAYOUT) && files.has(OCI_INDEX) {
-        layers_of_layout(files)
+        layers_of_layout(files, interrupt)
     } else if files.has(DOCKER_MANIFEST) {
         layers_of_docker_archive(files)
     } else {
@@ -125,17 +132,21 @@ fn find_layers(files: &ImageFiles) -> Result<ImageLayers, ImageError> {
     }
 }
 
-fn layers_of_layout(files: &ImageFiles) -> Result<ImageLayers, ImageError> {
+fn layers_of_layout(files: &ImageFiles, interrupt: &InterruptFlag) -> Result<ImageLayers, ImageError> {
     let index: ImageIndex = parse(OCI_INDEX, &read_document(files, OCI_INDEX)?)?;
     let mut search = ImageSearch {
         files,
+        interrupt,
         wanted: ImagePlatform::of_this_machine(),
         visited: 0,
         candidates: BTreeMap::new(),
         others: BTreeSet::new(),
     };
     search.add_index(&index, None, MAX_INDEX_DEPTH)?;
-    let ImageCandidate { manifest, config, .. } = search.only_candidate()?;
+    let reference = search.only_candidate()?.manifest;
+    let manifest: ImageManifest = parse(&reference.digest.blob_path(), &read_blob(files, reference)?)?;
+    let config = BlobReference::from(&manifest.config);
+    let config: ImageConfig = parse(&config.digest.blob_path(), &read_blob(files, config)?)?;
     let diff_ids = config.rootfs.map(|rootfs| rootfs.diff_ids).unwrap_or_default();
     check_count(manifest.layers.len(), diff_ids.len())?;
     let layers = manifest.layers.into_iter().zip(diff_ids).map(|(layer, diff_id)| {
@@ -201,6 +212,7 @@ fn layers_of_docker_archive(files: &ImageFiles) -> Result<ImageLayers, ImageErro
 /// Collects the images for this machine in an index and the indexes that it names.
 struct ImageSearch<'a> {
     files: &'a ImageFiles,
+    interrupt: &'a InterruptFlag,
     wanted: ImagePlatform,
     visited: usize,
     candidates: BTreeMap<ImageDigest, ImageCandidate>,
@@ -223,17 +235,18 @@ impl ImageSearch<'_> {
             if let Some(platform) = &descriptor.platform
                 && !is_for(platform, &self.wanted)
             {
-                self.others.insert(platform.to_string());
+                self.others.insert(shown(platform));
                 continue;
             }
             let own_reference = descriptor.annotations.get(REFERENCE).map(String::as_str);
             let reference = own_reference.or(reference);
             let path = descriptor.digest.blob_path();
-            let bytes = self.read_blob(descriptor)?;
+            self.interrupt.check().map_err(read_failed(&path))?;
+            let bytes = read_blob(self.files, descriptor.into())?;
             if is_index(&descriptor.media_type) {
                 self.add_index(&parse(&path, &bytes)?, reference, depth - 1)?;
             } else if is_manifest(&descriptor.media_type) {
-                self.add_manifest(descriptor, parse(&path, &bytes)?, reference)?;
+                self.add_manifest(descriptor, &parse(&path, &bytes)?, reference)?;
             }
         }
         Ok(())
@@ -242,30 +255,21 @@ impl ImageSearch<'_> {
     fn add_manifest(
         &mut self,
         descriptor: &ImageDescriptor,
-        manifest: ImageManifest,
+        manifest: &ImageManifest,
         reference: Option<&str>,
     ) -> Result<(), ImageError> {
-        let bytes = self.read_blob(&manifest.config)?;
+        let bytes = read_blob(self.files, (&manifest.config).into())?;
         let config: ImageConfig = parse(&manifest.config.digest.blob_path(), &bytes)?;
         if config.rootfs.is_none() || !is_for(&config.platform, &self.wanted) {
-            self.others.insert(config.platform.to_string());
+            self.others.insert(shown(&config.platform));
             return Ok(());
         }
         let candidate = ImageCandidate {
-            manifest,
-            config,
-            name: reference.map_or(descriptor.digest.to_string(), str::to_string),
+            manifest: descriptor.into(),
+            name: reference.map_or(descriptor.digest.to_string(), |name| shown(&name)),
         };
         self.candidates.insert(descriptor.digest, candidate);
         Ok(())
-    }
-
-    fn read_blob(&self, descriptor: &ImageDescriptor) -> Result<Vec<u8>, ImageError> {
-        let path = descriptor.digest.blob_path();
-        let bytes = read_document(self.files, &path)?;
-        check_size(&path, descriptor.size, bytes.len() as u64)?;
-        check_digest(&path, descriptor.digest.0, BlobHash::of(&bytes))?;
-        Ok(bytes)
     }
 
     fn only_candidate(self) -> Result<ImageCandidate, ImageError> {
@@ -374,6 +378,31 @@ fn verify_file(
     }
 }
 
+fn read_blob(
+    files: &ImageFiles,
+    BlobReference { digest, size }: BlobReference,
+) -> Result<Vec<u8>, ImageError> {
+    let path = digest.blob_path();
+    let bytes = read_document(files, &path)?;
+    check_size(&path, size, bytes.len() as u64)?;
+    check_digest(&path, digest.0, BlobHash::of(&bytes))?;
+    Ok(bytes)
+}
+
+impl From<&ImageDescriptor> for BlobReference {
+    fn from(descriptor: &ImageDescriptor) -> BlobReference {
+        BlobReference {
+            digest: descriptor.digest,
+            size: descriptor.size,
+        }
+    }
+}
+
+/// The text for a message, which must be short.
+fn shown(text: &dyn std::fmt::Display) -> String {
+    text.to_string().chars().take(MAX_SHOWN).collect()
+}
+
 fn read_document(files: &ImageFiles, path: &str) -> Result<Vec<u8>, ImageError> {
     let file = files.open(path).map_err(read_failed(path))?;
     if file.size() > MAX_DOCUMENT {
@@ -440,36 +469,4 @@ fn digest_in_name(path: &str) -> Option<BlobHash> {
 fn is_for(platform: &ImagePlatform, wanted: &ImagePlatform) -> bool {
     let fits = |found: &str, wanted: &str| found.is_empty() || found == wanted;
     fits(&platform.os, &wanted.os) && fits(&platform.architecture, &wanted.architecture)
-}
-
-fn is_index(media_type: &str) -> bool {
-    matches!(
-        media_type,
-        "application/vnd.oci.image.index.v1+json"
-            | "application/vnd.docker.distribution.manifest.list.v2+json"
-    )
-}
-
-fn is_manifest(media_type: &str) -> bool {
-    matches!(
-        media_type,
-        "application/vnd.oci.image.manifest.v1+json"
-            | "application/vnd.docker.distribution.manifest.v2+json"
-            | ""
-    )
-}
-
-/// How a layer is compressed is seen by its first bytes.
-fn is_layer(media_type: &str) -> bool {
-    let kind = media_type.split('+').next().unwrap_or_default();
-    let is_encrypted = media_type.ends_with("+encrypted");
-    let kinds = [
-        "application/vnd.oci.image.layer.v1.tar",
-        "application/vnd.oci.image.layer.nondistributable.v1.tar",
-        "application/vnd.docker.image.rootfs.diff.tar",
-        "application/vnd.docker.image.rootfs.diff.tar.gzip",
-        "application/vnd.docker.image.rootfs.diff.tar.zstd",
-        "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
-    ];
-    kinds.contains(&kind) && !is_encrypted
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use tar::EntryType;
 
+use super::image_json::DockerImage;
 use crate::InterruptFlag;
 use crate::unpack::{MeteredReader, ReadMeter};
 
@@ -34,7 +35,7 @@ pub(super) enum ArchiveMember {
     Link(String),
 }
 
-/// What the names in a tar archive show about it.
+/// What a tar archive contains, by its names and its manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArchiveContent {
     RootFileSystem,
@@ -51,6 +52,12 @@ pub(super) struct ImageFileReader {
 /// An image has a few files for each layer.
 const MAX_MEMBERS: usize = 100_000;
 const MAX_LINKS: usize = 8;
+/// Longer than any path of a tool.
+const MAX_NAME: usize = 4096;
+/// Of all names together, which are kept in memory.
+const MAX_NAMES_SIZE: usize = 64 << 20;
+/// As large as registries accept.
+pub(super) const MAX_DOCUMENT: u64 = 4 << 20;
 
 pub(super) const OCI_LAYOUT: &str = "oci-layout";
 pub(super) const OCI_INDEX: &str = "index.json";
@@ -67,28 +74,34 @@ impl ImageFiles {
         let input = MeteredReader::new(BufReader::new(file.try_clone()?), Rc::clone(&meter));
         let mut archive = tar::Archive::new(input);
         let mut members = HashMap::new();
+        let mut names_size = 0;
         let mut entries = archive.entries_with_seek()?;
         loop {
             meter.begin_headers();
             let Some(entry) = entries.next() else { break };
             let entry = entry?;
-            let Ok(path) = String::from_utf8(entry.path_bytes().into_owned()) else {
+            let (path, target) = (entry.path_bytes(), entry.link_name_bytes().unwrap_or_default());
+            // Nothing in the image can name it.
+            let Some(path) = short_text(&path) else { continue };
+            let Some(target) = short_text(&target) else {
                 continue;
             };
-            let link = || {
-                let target = entry.link_name_bytes().unwrap_or_default();
-                String::from_utf8_lossy(&target).into_owned()
-            };
-            let path = normalize(&path);
+            let path = normalize(path);
             let member = match entry.header().entry_type() {
                 EntryType::Regular | EntryType::Continuous => ArchiveMember::Content {
                     offset: entry.raw_file_position(),
                     size: entry.size(),
                 },
-                EntryType::Link => ArchiveMember::Link(normalize(&link())),
-                EntryType::Symlink => ArchiveMember::Link(relative_to(&path, &link())),
+                EntryType::Link => ArchiveMember::Link(normalize(target)),
+                EntryType::Symlink => ArchiveMember::Link(relative_to(&path, target)),
                 _ => continue,
             };
+            names_size += path.len() + target.len();
+            if names_size > MAX_NAMES_SIZE {
+                return Err(io::Error::other(format!(
+                    "the names in the image are longer than {MAX_NAMES_SIZE} bytes together"
+                )));
+            }
             members.insert(path, member);
             if members.len() > MAX_MEMBERS {
                 return Err(io::Error::other(format!(
@@ -163,7 +176,7 @@ impl Read for ImageFileReader {
     }
 }
 
-/// Reads names until one cannot be in the archive of an image, or the archive ends.
+/// Reads until a name shows a root file system, or a manifest shows an image, or the archive ends.
 pub(super) fn content_of_archive(
     input: impl Read,
     max_size: u64,
@@ -171,7 +184,8 @@ pub(super) fn content_of_archive(
 ) -> io::Result<ArchiveContent> {
     let meter = Rc::new(ReadMeter::new(max_size, interrupt.clone()));
     let mut archive = tar::Archive::new(MeteredReader::new(input, Rc::clone(&meter)));
-    let mut has_manifest = false;
+    let (mut has_layout, mut has_index, mut has_manifest) = (false, false, false);
+    let mut are_all_of_image = true;
     let mut entries = archive.entries()?;
     loop {
         meter.begin_headers();
@@ -179,19 +193,64 @@ pub(super) fn content_of_archive(
         meter.end_headers();
         let mut entry = entry?;
         let path = entry.path_bytes().into_owned();
-        let Some(path) = std::str::from_utf8(&path).ok().map(normalize) else {
+        let kind = entry.header().entry_type();
+        let Some(path) = short_text(&path).map(normalize) else {
             return Ok(ArchiveContent::RootFileSystem);
         };
-        if !is_file_of_image(&path) {
+        // No tool writes a sparse file into an image, and the holes of one may be without end.
+        if is_in_root_file_system(&path) || kind == EntryType::GNUSparse {
             return Ok(ArchiveContent::RootFileSystem);
         }
+        are_all_of_image &= is_file_of_image(&path);
+        has_layout |= path == OCI_LAYOUT;
+        has_index |= path == OCI_INDEX;
+        if path == DOCKER_MANIFEST {
+            has_manifest = true;
+            let mut text = Vec::new();
+            (&mut entry).take(MAX_DOCUMENT).read_to_end(&mut text)?;
+            let images: Vec<DockerImage> = serde_json::from_slice(&text).unwrap_or_default();
+            if !images.is_empty() {
+                return Ok(ArchiveContent::Image);
+            }
+        }
+        if has_layout && has_index {
+            return Ok(ArchiveContent::Image);
+        }
         io::copy(&mut entry, &mut io::sink())?;
-        has_manifest |= path == DOCKER_MANIFEST || path == OCI_INDEX;
     }
-    Ok(match has_manifest {
+    // An image whose manifest is damaged is still no root file system.
+    Ok(match are_all_of_image && (has_manifest || has_index) {
         true => ArchiveContent::Image,
         false => ArchiveContent::RootFileSystem,
     })
+}
+
+/// Whether the path begins with a folder that root file systems have and images have not. It saves reading a large archive
+/// twice.
+fn is_in_root_file_system(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or_default();
+    matches!(
+        first,
+        "bin"
+            | "boot"
+            | "dev"
+            | "etc"
+            | "home"
+            | "lib"
+            | "lib64"
+            | "media"
+            | "mnt"
+            | "opt"
+            | "proc"
+            | "root"
+            | "run"
+            | "sbin"
+            | "srv"
+            | "sys"
+            | "tmp"
+            | "usr"
+            | "var"
+    )
 }
 
 /// Whether `docker save`, or a tool that writes OCI image layouts, would write a file of this path.
@@ -204,6 +263,12 @@ fn is_file_of_image(path: &str) -> bool {
         first,
         "" | "blobs" | OCI_LAYOUT | OCI_INDEX | DOCKER_MANIFEST | "repositories"
     ) || is_hash(stem)
+}
+
+fn short_text(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name)
+        .ok()
+        .filter(|name| name.len() <= MAX_NAME)
 }
 
 /// The path without `.` and empty parts. `..` at the beginning stays, and then nothing has that path.
@@ -234,14 +299,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_told_from_root_file_systems_by_their_names() {
+    fn images_are_told_from_root_file_systems() {
+        const MANIFEST: &str = r#"[{"Config": "config.json", "RepoTags": null, "Layers": ["layer.tar.gz"]}]"#;
         let hash = "0".repeat(64);
         let check = |names: &[&str], expected| {
             let mut builder = tar::Builder::new(Vec::new());
             for name in names {
                 let mut header = tar::Header::new_gnu();
-                header.set_size(0);
-                builder.append_data(&mut header, name, io::empty()).unwrap();
+                let (name, content) = match *name {
+                    "MANIFEST" => ("./manifest.json", MANIFEST),
+                    name => (name, ""),
+                };
+                header.set_size(content.len() as u64);
+                builder
+                    .append_data(&mut header, name, content.as_bytes())
+                    .unwrap();
             }
             let bytes = builder.into_inner().unwrap();
             assert_eq!(
@@ -267,6 +339,22 @@ mod tests {
             &[&go, &format!("{hash}.tar.gz"), "manifest.json"],
             ArchiveContent::Image,
         );
+        // As Jib and Bazel write them.
+        check(
+            &["config.json", "layer.tar.gz", "MANIFEST"],
+            ArchiveContent::Image,
+        );
+        check(
+            &["images/app", "blobs/x", "index.json", "oci-layout"],
+            ArchiveContent::Image,
+        );
+        check(&["config.json", "manifest.json"], ArchiveContent::RootFileSystem);
+        check(
+            &["app/index.json", "app/oci-layout"],
+            ArchiveContent::RootFileSystem,
+        );
+        check(&["program", "index.json"], ArchiveContent::RootFileSystem);
+        check(&["usr/bin/true", "MANIFEST"], ArchiveContent::RootFileSystem);
         check(&["usr/bin/true", "manifest.json"], ArchiveContent::RootFileSystem);
         check(&["blobs/x"], ArchiveContent::RootFileSystem);
         check(&[], ArchiveContent::RootFileSystem);

@@ -118,3 +118,35 @@ impl std::fmt::Display for ImagePlatform {
         write!(f, "{}/{}", self.os, self.architecture)
     }
 }
+
+pub(super) fn is_index(media_type: &str) -> bool {
+    matches!(
+        media_type,
+        "application/vnd.oci.image.index.v1+json"
+            | "application/vnd.docker.distribution.manifest.list.v2+json"
+    )
+}
+
+pub(super) fn is_manifest(media_type: &str) -> bool {
+    matches!(
+        media_type,
+        "application/vnd.oci.image.manifest.v1+json"
+            | "application/vnd.docker.distribution.manifest.v2+json"
+            | ""
+    )
+}
+
+/// How a layer is compressed is seen by its first bytes.
+pub(super) fn is_layer(media_type: &str) -> bool {
+    let kind = media_type.split('+').next().unwrap_or_default();
+    let is_encrypted = media_type.ends_with("+encrypted");
+    let kinds = [
+        "application/vnd.oci.image.layer.v1.tar",
+        "application/vnd.oci.image.layer.nondistributable.v1.tar",
+        "application/vnd.docker.image.rootfs.diff.tar",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+        "application/vnd.docker.image.rootfs.diff.tar.zstd",
+        "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+    ];
+    kinds.contains(&kind) && !is_encrypted
+}

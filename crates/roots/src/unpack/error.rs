@@ -66,9 +66,11 @@ pub enum MemberProblem {
     Header(#[source] io::Error),
     #[error("its headers disagree about its size")]
     Size,
-    #[error("the archive has more than {limit} members")]
+    #[error("the archive has more than {limit} members, with the folders that they are in")]
     TooManyEntries { limit: u64 },
-    #[error("the files of the archive are larger than {limit} bytes together; allow more with --max-size")]
+    #[error(
+        "the files of the archive are larger than {limit} bytes together, with 4096 for each name; allow more with --max-size"
+    )]
     TooLarge { limit: u64 },
     #[error("{0}")]
     ReadLimit(ReadLimit),

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
@@ -15,9 +15,9 @@ use crate::InterruptFlag;
 /// Bounds on an archive that becomes a root, so that a small file cannot fill the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnpackLimits {
-    /// Largest size of the unpacked archive, all layers of an image together.
+    /// Largest size of the unpacked archive, all layers of an image together, with 4 KiB more for each member.
     pub max_size: u64,
-    /// Largest number of members, all layers of an image together.
+    /// Largest number of members and of the folders that they are in, all layers of an image together.
     pub max_entries: u64,
     /// Space that must stay free on the disk.
     pub min_free: u64,
@@ -53,6 +53,12 @@ pub(crate) struct MeteredReader<R> {
     meter: Rc<ReadMeter>,
 }
 
+/// Writes the listing of a root within the bounds of a [`SizeLimit`].
+pub(crate) struct LimitedWriter<W> {
+    inner: W,
+    limit: SizeLimit,
+}
+
 /// Bounds what is written for a root: by the operator's limit, and by the free space of the disk.
 pub(crate) struct SizeLimit {
     remaining: u64,
@@ -68,6 +74,8 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 /// Of a tar archive.
 const BLOCK: u64 = 512;
 const FREE_SPACE_INTERVAL: u64 = 32 << 20;
+/// What a file, folder or link takes on a usual disk, beside its content.
+const ENTRY_BYTES: u64 = 4096;
 
 impl Default for UnpackLimits {
     fn default() -> UnpackLimits {
@@ -185,6 +193,18 @@ impl SizeLimit {
         })
     }
 
+    /// Counts files, folders or links before they are created.
+    pub(super) fn take_entries(&mut self, number: u64) -> Result<(), MemberProblem> {
+        self.take(number.saturating_mul(ENTRY_BYTES))
+    }
+
+    /// Counts bytes that are read and not written.
+    pub(super) fn take_skipped(&mut self, length: u64) -> Result<(), MemberProblem> {
+        self.check(length)?;
+        self.remaining -= length;
+        Ok(())
+    }
+
     /// Refuses a file of this size if it does not fit.
     pub(super) fn check(&self, size: u64) -> Result<(), MemberProblem> {
         match size > self.remaining {
@@ -195,8 +215,7 @@ impl SizeLimit {
 
     /// Counts bytes before they are written.
     pub(crate) fn take(&mut self, length: u64) -> Result<(), MemberProblem> {
-        self.check(length)?;
-        self.remaining -= length;
+        self.take_skipped(length)?;
         match self.until_check.checked_sub(length) {
             Some(left) => self.until_check = left,
             None => {
@@ -223,5 +242,22 @@ impl SizeLimit {
             }),
             false => Ok(()),
         }
+    }
+}
+
+impl<W> LimitedWriter<W> {
+    pub(crate) fn new(inner: W, limit: SizeLimit) -> LimitedWriter<W> {
+        LimitedWriter { inner, limit }
+    }
+}
+
+impl<W: Write> Write for LimitedWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.limit.take(bytes.len() as u64).map_err(io::Error::other)?;
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }

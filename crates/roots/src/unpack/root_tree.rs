@@ -4,6 +4,7 @@
 //! link. A link on the way is read and resolved here: its target is a path inside the root. So a member beneath `lib` gets into
 //! `usr/lib` if `lib` is a link to that, and no path can lead out.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +25,8 @@ pub(super) struct RootTree {
     root: OwnedFd,
     /// The folder of the member before, which most members share.
     cached: Option<(Vec<u8>, Rc<TreeFolder>)>,
+    /// Since [`RootTree::take_created`].
+    created: Cell<u64>,
 }
 
 /// A folder in a root that is being made.
@@ -61,7 +64,16 @@ struct PendingPart {
 
 impl RootTree {
     pub(super) fn new(root: OwnedFd) -> RootTree {
-        RootTree { root, cached: None }
+        RootTree {
+            root,
+            cached: None,
+            created: Cell::new(0),
+        }
+    }
+
+    /// The number of folders that were created since the last call because a member was beneath them.
+    pub(super) fn take_created(&self) -> u64 {
+        self.created.take()
     }
 
     /// Opens a folder, and creates it and its parents if they are missing.
@@ -169,7 +181,10 @@ impl RootTree {
                 Err(Errno::ENOENT) => match (&from_link, missing) {
                     (Some(link), _) => return Err(leads_nowhere(link)),
                     (None, MissingParent::ReturnNone) => return Ok(None),
-                    (None, MissingParent::Create) => create_folder(current, &name),
+                    (None, MissingParent::Create) => {
+                        self.created.set(self.created.get() + 1);
+                        create_folder(current, &name)
+                    }
                 },
                 opened => opened,
             };

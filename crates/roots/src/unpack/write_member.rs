@@ -13,7 +13,7 @@ use super::error::{MemberProblem, display_name};
 use super::extended_header::ExtendedHeader;
 use super::member_path::MemberPath;
 use super::root_tree::{TreeFolder, is_folder, write_error};
-use super::{MemberPathError, Unpacker};
+use super::{ArchiveKind, MemberPathError, Unpacker};
 
 /// What the headers of a member say about it.
 pub(super) struct MemberHeader<'a> {
@@ -27,6 +27,9 @@ pub(super) struct MemberHeader<'a> {
 
 /// The folders and the name of a member.
 type MemberPlace<'a> = (&'a [&'a [u8]], &'a [u8]);
+
+/// Where a member was written, from the root and without links; `None` if it was left out.
+type WrittenPath = Option<Vec<u8>>;
 
 /// The numeric owner that a file of a root gets, if this process may choose it.
 #[derive(Clone, Copy)]
@@ -44,13 +47,14 @@ impl Unpacker<'_> {
         &mut self,
         entry: &mut Entry<'_, R>,
         member: &MemberHeader<'_>,
+        archive: ArchiveKind,
     ) -> Result<(), MemberProblem> {
         let Some((parents, name)) = member.path.split_last() else {
             // The root itself keeps its mode: cells must be able to enter it.
             return Ok(());
         };
         let place = (parents, name);
-        match entry.header().entry_type() {
+        let written = match entry.header().entry_type() {
             // How tar wrote folders before there was a type for them.
             EntryType::Regular if member.is_folder => self.write_folder(entry, member, place),
             EntryType::Directory => self.write_folder(entry, member, place),
@@ -60,13 +64,18 @@ impl Unpacker<'_> {
             EntryType::Link => self.write_hard_link(&member.target, place),
             EntryType::Symlink => self.write_link(entry, member, place),
             EntryType::Char | EntryType::Block | EntryType::Fifo => self.skip_special(place),
-            EntryType::XGlobalHeader => Ok(()),
-            other => match other.as_byte() {
-                // The label of a volume.
-                b'V' => Ok(()),
-                byte => Err(MemberProblem::Type(byte.escape_ascii().to_string())),
-            },
+            other => Err(MemberProblem::Type(other.as_byte().escape_ascii().to_string())),
+        }?;
+        if let Some(path) = written {
+            self.has_written = true;
+            // A file has taken the name of a device node.
+            self.skipped.remove(&path);
+            // Only layers have whiteouts.
+            if archive == ArchiveKind::Layer {
+                self.unpacked.insert(&path);
+            }
         }
+        Ok(())
     }
 
     fn write_folder<R: Read>(
@@ -74,7 +83,7 @@ impl Unpacker<'_> {
         entry: &Entry<'_, R>,
         member: &MemberHeader<'_>,
         (parents, name): MemberPlace<'_>,
-    ) -> Result<(), MemberProblem> {
+    ) -> Result<WrittenPath, MemberProblem> {
         let (mode, owner) = self.mode_and_owner(entry, member.extended)?;
         let folder = self.tree.folder(parents)?;
         match self.tree.metadata(&folder, name)? {
@@ -91,8 +100,7 @@ impl Unpacker<'_> {
         let mode = Mode::from_bits_truncate(mode & 0o1777 | 0o755);
         // There is no link: the name is a folder, and no other process writes here.
         fchmodat(&folder.descriptor, name, mode, FchmodatFlags::FollowSymlink).map_err(write_error)?;
-        self.unpacked.insert(folder.child(name));
-        Ok(())
+        Ok(Some(folder.child(name)))
     }
 
     fn write_file<R: Read>(
@@ -100,7 +108,7 @@ impl Unpacker<'_> {
         entry: &mut Entry<'_, R>,
         member: &MemberHeader<'_>,
         (parents, name): MemberPlace<'_>,
-    ) -> Result<(), MemberProblem> {
+    ) -> Result<WrittenPath, MemberProblem> {
         let (mode, owner) = self.mode_and_owner(entry, member.extended)?;
         let folder = self.tree.folder(parents)?;
         self.make_room(&folder, name)?;
@@ -122,8 +130,7 @@ impl Unpacker<'_> {
             .and_then(|time| i64::try_from(time).ok());
         let time = TimeSpec::new(member.extended.modified.or(in_header).unwrap_or(0), 0);
         futimens(&file, &time, &time).map_err(write_error)?;
-        self.unpacked.insert(folder.child(name));
-        Ok(())
+        Ok(Some(folder.child(name)))
     }
 
     fn copy_content<R: Read>(
@@ -154,7 +161,7 @@ impl Unpacker<'_> {
         &mut self,
         target: &[u8],
         (parents, name): MemberPlace<'_>,
-    ) -> Result<(), MemberProblem> {
+    ) -> Result<WrittenPath, MemberProblem> {
         let display = || display_name(target);
         let not_found = || MemberProblem::HardLinkTarget { target: display() };
         let target_path =
@@ -163,7 +170,12 @@ impl Unpacker<'_> {
                 problem,
             })?;
         let (target_parents, target_name) = target_path.split_last().ok_or_else(not_found)?;
-        let target_folder = self.tree.find_folder(target_parents)?.ok_or_else(not_found)?;
+        let Some(target_folder) = self.tree.find_folder(target_parents)? else {
+            return match self.skipped.contains(&target_path.to_bytes()) {
+                true => self.skip_special((parents, name)),
+                false => Err(not_found()),
+            };
+        };
         let target_child = target_folder.child(target_name);
         if self.skipped.contains(&target_child) {
             return self.skip_special((parents, name));
@@ -181,8 +193,7 @@ impl Unpacker<'_> {
             let (from, to) = (&target_folder.descriptor, &folder.descriptor);
             linkat(from, target_name, to, name, AtFlags::empty()).map_err(write_error)?;
         }
-        self.unpacked.insert(folder.child(name));
-        Ok(())
+        Ok(Some(folder.child(name)))
     }
 
     fn write_link<R: Read>(
@@ -190,7 +201,7 @@ impl Unpacker<'_> {
         entry: &Entry<'_, R>,
         member: &MemberHeader<'_>,
         (parents, name): MemberPlace<'_>,
-    ) -> Result<(), MemberProblem> {
+    ) -> Result<WrittenPath, MemberProblem> {
         let target = &member.target;
         if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
             return Err(MemberProblem::LinkTarget);
@@ -200,18 +211,21 @@ impl Unpacker<'_> {
         self.make_room(&folder, name)?;
         symlinkat(target.as_slice(), &folder.descriptor, name).map_err(write_error)?;
         owner.apply_to_name(&folder, name)?;
-        self.unpacked.insert(folder.child(name));
-        Ok(())
+        Ok(Some(folder.child(name)))
     }
 
     /// Leaves out a device node, FIFO or socket. It hides a file of an earlier layer nevertheless.
-    fn skip_special(&mut self, (parents, name): MemberPlace<'_>) -> Result<(), MemberProblem> {
+    fn skip_special(&mut self, (parents, name): MemberPlace<'_>) -> Result<WrittenPath, MemberProblem> {
         self.dropped.special_files += 1;
-        if let Some(folder) = self.tree.find_folder(parents)? {
-            self.make_room(&folder, name)?;
-            self.skipped.insert(folder.child(name));
+        match self.tree.find_folder(parents)? {
+            Some(folder) => {
+                self.make_room(&folder, name)?;
+                self.skipped.insert(&folder.child(name));
+            }
+            // Then there is no link on its path either.
+            None => self.skipped.insert(&[parents, &[name]].concat().join(&b'/')),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Removes what has the name of a member. The last member of a name counts, as for tar.

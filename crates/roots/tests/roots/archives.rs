@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use proptest::prelude::*;
-use roots::DroppedItems;
+use roots::{DroppedItems, ImportError};
 
-use crate::archive_builder::{archive, file, folder, hard_link, link, member};
+use crate::archive_builder::{TestMember, archive, file, folder, hard_link, link, member};
 use crate::harness::{FileContent, TestRoots, paths, read_tree};
 
 fn run(program: &str, arguments: &[&OsStr]) {
@@ -123,7 +123,12 @@ proptest! {
         make_tree(&tree, &parts);
         let packed = roots.path("tree.tar");
         pack(&tree, &packed, &[&format!("--format={format}")]);
-        let new = roots.import("r", &packed).unwrap();
+        let imported = roots.import("r", &packed);
+        if read_tree(&tree).is_empty() {
+            prop_assert!(matches!(imported, Err(ImportError::Empty { .. })), "{:?}", imported);
+            return Ok(());
+        }
+        let new = imported.unwrap();
         let installed = new.find(&roots.store).unwrap().unwrap();
         prop_assert_eq!(read_tree(&installed.folder), expected(&tree));
         prop_assert_eq!(new.record.entries, read_tree(&tree).len() as u64);
@@ -228,6 +233,48 @@ fn privileges_are_dropped_and_device_nodes_left_out_and_both_are_counted() {
         ("wall", 0o755),
     ];
     assert_eq!(modes, expected.map(|(path, mode)| (path.to_string(), mode)));
+}
+
+/// A device node that a file replaces, and one in a folder that the archive does not have.
+#[test]
+fn hard_links_to_device_nodes_are_left_out_and_to_files_of_the_same_name_are_kept() {
+    let roots = TestRoots::new();
+    let archive = archive(&[
+        member(b'3', "n"),
+        file("n", "x"),
+        hard_link("h", "n"),
+        member(b'3', "dev/null"),
+        hard_link("dev/zero", "dev/null"),
+    ]);
+    let new = roots.import_bytes("r", &archive).unwrap();
+    assert_eq!(new.record.dropped.special_files, 3);
+    let tree = new.find(&roots.store).unwrap().unwrap().folder;
+    assert_eq!(paths(&tree), ["h", "n"]);
+}
+
+/// `git archive` writes the first, `tar --label` the second.
+#[test]
+fn comments_and_labels_of_an_archive_are_no_files() {
+    let roots = TestRoots::new();
+    let comment = TestMember {
+        content: b"16 comment=text\n".to_vec(),
+        ..member(b'g', "/tmp/GlobalHead.1")
+    };
+    let tree = roots.import_tree(&archive(&[comment, member(b'V', "../label"), file("a", "x")]));
+    assert_eq!(paths(&tree), ["a"]);
+}
+
+#[test]
+fn an_archive_without_files_is_refused() {
+    for members in [vec![folder("./")], vec![], vec![member(b'3', "null")]] {
+        let roots = TestRoots::new();
+        let error = roots
+            .import_bytes("r", &archive(&members))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no files"), "{error}");
+        roots.assert_nothing_left("an archive without files");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::archive_builder::{TestMember, archive, file, folder, link};
+use crate::archive_builder::{TestMember, archive, archive_without_end, file, folder, link};
 use crate::harness::{TestRoots, causes, paths};
 use crate::image_builder::{MACHINE, TestImage, TestLayer, gzip_layer, layer};
 
@@ -116,6 +116,52 @@ fn every_form_of_the_same_image_gives_the_same_root() {
     hashes.dedup();
     assert_eq!(hashes.len(), 1);
     assert_eq!(roots.entries(), ["r"]);
+}
+
+/// The digest of a layer shows that it is complete.
+#[test]
+fn a_layer_needs_no_end_marker() {
+    for tool in ["cat", "gzip", "zstd", "xz"] {
+        let roots = TestRoots::new();
+        let content = archive_without_end(&[file("a", "x")]);
+        let (plain, packed) = (roots.path("plain"), roots.path("packed"));
+        fs::write(&plain, &content).unwrap();
+        let status = std::process::Command::new(tool)
+            .stdin(fs::File::open(&plain).unwrap())
+            .stdout(fs::File::create(&packed).unwrap())
+            .status();
+        assert!(status.unwrap().success(), "{tool}");
+        let layer = TestLayer {
+            file: fs::read(&packed).unwrap(),
+            content,
+            ..layer(&[])
+        };
+        let tree = roots.import_tree(&TestImage::layout(&[layer]).archive());
+        assert_eq!(paths(&tree), ["a"], "{tool}");
+    }
+}
+
+/// As Jib writes it: names that no other tool uses.
+#[test]
+fn an_image_is_known_by_its_manifest() {
+    let image = TestImage::docker(&[gzip_layer(&[file("a", "x")])]);
+    let manifest: serde_json::Value = serde_json::from_slice(&image.files.last().unwrap().1).unwrap();
+    let renamed: Vec<TestMember> = image
+        .files
+        .iter()
+        .map(|(path, bytes)| match path.as_str() {
+            "manifest.json" => {
+                let mut manifest = manifest.clone();
+                manifest[0]["Config"] = "config.json".into();
+                manifest[0]["Layers"] = serde_json::json!(["layer.tar.gz"]);
+                file(path, manifest.to_string())
+            }
+            path if path.ends_with("layer.tar") => file("layer.tar.gz", bytes),
+            _ => file("config.json", bytes),
+        })
+        .collect();
+    let roots = TestRoots::new();
+    assert_eq!(paths(&roots.import_tree(&archive(&renamed))), ["a"]);
 }
 
 #[test]

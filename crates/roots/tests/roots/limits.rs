@@ -4,8 +4,9 @@ use std::io::Write;
 
 use roots::{ImportError, NewRoot, UnpackLimits};
 
-use crate::archive_builder::{append_header, archive, file, folder, member};
+use crate::archive_builder::{TestMember, append_header, archive, file, folder, link, member};
 use crate::harness::{TestRoots, causes, import_options, test_limits};
+use crate::image_builder::{TestImage, TestLayer, layer};
 
 fn import(roots: &TestRoots, bytes: &[u8], limits: UnpackLimits) -> Result<NewRoot, ImportError> {
     let path = roots.path("archive");
@@ -142,6 +143,86 @@ fn too_many_members_are_refused() {
         &archive(&members),
         limits,
         &["'d50'", "more than 50 members"],
+    );
+}
+
+/// Names take space too, in the archive, on the disk and in the listing.
+#[test]
+fn folders_links_and_empty_files_count() {
+    let limits = |max_size: u64, max_entries: u64| UnpackLimits {
+        max_size,
+        max_entries,
+        ..test_limits()
+    };
+    check(
+        "folders that are not in the archive",
+        &archive(&[file("d/".repeat(100) + "f", "")]),
+        limits(64 << 20, 50),
+        &["'d/d/", "more than 50 members"],
+    );
+    let names =
+        |make: fn(String) -> TestMember| -> Vec<_> { (0..500).map(|n| make(format!("n{n}"))).collect() };
+    for (what, members) in [
+        ("empty files", names(|name| file(name, ""))),
+        ("empty folders", names(folder)),
+        ("links", names(|name| link(name, "x"))),
+    ] {
+        let bytes = archive(&members);
+        check(what, &bytes, limits(1 << 20, 1000), &["'n256'", "--max-size"]);
+    }
+    let deep = vec![vec![0xff; 250]; 12].join(&b'/');
+    let long: Vec<_> = (0..300)
+        .map(|number| file([deep.as_slice(), format!("/{number}").as_bytes()].concat(), ""))
+        .collect();
+    check(
+        "long names",
+        &archive(&long),
+        limits(3 << 20, 1000),
+        &["listing", "--max-size"],
+    );
+}
+
+/// A file of this size that is one hole, as GNU tar writes it.
+fn hole(name: &str, size: u64) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_entry_type(tar::EntryType::GNUSparse);
+    header.set_size(0);
+    let number = |field: &mut [u8; 12]| {
+        field[0] = 0x80;
+        field[4..].copy_from_slice(&size.to_be_bytes());
+    };
+    let gnu = header.as_gnu_mut().unwrap();
+    number(&mut gnu.realsize);
+    number(&mut gnu.sparse[0].offset);
+    gnu.sparse[0].numbytes = *b"00000000000\0";
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
+#[test]
+fn holes_that_are_not_written_take_no_time() {
+    for name in ["file", "blobs/file"] {
+        let bytes = [hole(name, 1 << 62), archive(&[file("index.json", "{}")])].concat();
+        check("an endless hole", &bytes, test_limits(), &[name, "--max-size"]);
+    }
+    let mut content: Vec<u8> = (0..20).flat_map(|_| hole(".wh.file", 10 << 20)).collect();
+    content.extend([0; 1024]);
+    let layer = TestLayer {
+        file: content.clone(),
+        content,
+        ..layer(&[])
+    };
+    let image = TestImage::layout(&[layer]).archive();
+    check(
+        "holes of whiteouts",
+        &image,
+        test_limits(),
+        &["'.wh.file'", "--max-size"],
     );
 }
 
