@@ -90,7 +90,7 @@ pub fn build(store: &RootStore, options: &BuildOptions) -> Result<NewRoot, Build
             source,
         })?;
     let description = prepared.description.clone();
-    let mut output = ToolOutput::start(prepared, &options.interrupt)
+    let mut output = ToolOutput::start(&prepared, &options.interrupt)
         .map_err(|source| BuildError::Start { program, source })?;
     let mut unpacker = Unpacker::new(&tree, options.limits, &options.interrupt, &is_left_out)
         .map_err(|source| BuildError::Write { path: tree, source })?;

@@ -74,8 +74,8 @@ pub(super) fn first_mirror(lines: &str, paragraphs: &str, suite: &str) -> Option
     from_lines.or_else(from_paragraphs)
 }
 
-/// The lines of `apt-config dump` that say how to download: proxies, retries, addresses.
-pub(super) fn download_options(dump: &str) -> String {
+/// The options in the output of `apt-config dump` that say how to download: proxies, retries, addresses.
+pub(super) fn download_options(dump: &str) -> Vec<String> {
     const PREFIXES: [&str; 6] = [
         "Acquire::http",
         "Acquire::https",
@@ -87,7 +87,7 @@ pub(super) fn download_options(dump: &str) -> String {
     let is_kept = |line: &&str| PREFIXES.iter().any(|prefix| line.starts_with(prefix));
     dump.lines()
         .filter(is_kept)
-        .map(|line| format!("{line}\n"))
+        .map(|line| line.trim_end().trim_end_matches(';').to_string())
         .collect()
 }
 
@@ -148,7 +148,7 @@ mod tests {
         let dump = "APT \"\";\nAcquire \"\";\nAcquire::http \"\";\nAcquire::http::Proxy \"http://p:1\";\nDPkg::Hook \"rm\";\n";
         assert_eq!(
             download_options(dump),
-            "Acquire::http \"\";\nAcquire::http::Proxy \"http://p:1\";\n"
+            ["Acquire::http \"\"", "Acquire::http::Proxy \"http://p:1\""]
         );
     }
 }

@@ -1,8 +1,9 @@
 //! The command line of the program that makes a root file system.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
 use super::apt_sources::{download_options, first_mirror, lines_of_suite, paragraphs_of_suite};
-use super::{BuildError, BuildOptions};
+use super::{BuildError, BuildOptions, PipRequirement};
 
 /// The program that makes a root file system of Debian packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,9 @@ pub(super) enum DebianTool {
 
 /// The program with its arguments, ready to start. It writes a tar archive to stdout.
 pub(super) struct PreparedTool {
-    pub(super) command: Command,
+    /// The program and its arguments.
+    pub(super) words: Vec<OsString>,
+    pub(super) environment: BTreeMap<OsString, OsString>,
     /// The signal that stops it, with all that it has started.
     pub(super) stop_signal: Signal,
     /// What the root is made of, for people.
@@ -41,14 +44,15 @@ const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// What `pip` needs in a root, and the library that compiled Python packages expect on every system.
 const PIP_PACKAGES: [&str; 4] = ["ca-certificates", "libstdc++6", "python3", "python3-pip"];
 
-/// Installs Python packages into the root `$1` with its own `pip`. How this machine downloads (index, proxy, certificates) applies,
+/// A shell script that installs Python packages into the root `$1` with its own `pip`. It is passed as text: the tool of an ordinary
+/// user runs it as another user, to whom the files of this one are closed.
+/// How this machine downloads (index, proxy, certificates) applies,
 /// and none of it stays in the root.
-const PIP_HOOK: &str = r#"#!/bin/sh
-set -eu
+const PIP_HOOK: &str = r#"set -eu
 exec >&2
 work=$1/tmp/conclave-pip
 mkdir -p "$work/.config/pip"
-cp "$(dirname "$0")/requirements.txt" "$work/"
+printf '%s\n' REQUIREMENTS > "$work/requirements.txt"
 for file in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt; do
     if [ -n "$file" ] && [ -f "$file" ]; then
         cp -L "$file" "$work/ca.crt"
@@ -79,7 +83,7 @@ const DEBOOTSTRAP_SCRIPT: &str = r#"
 set -eu
 folder=$1 hook=$2 suite=$3 mirror=$4 packages=$5
 debootstrap --variant=minbase ${packages:+"--include=$packages"} "$suite" "$folder" "$mirror" >&2
-[ -z "$hook" ] || "$hook" "$folder"
+[ -z "$hook" ] || sh -c "$hook" hook "$folder"
 exec tar --numeric-owner --one-file-system -C "$folder" -c .
 "#;
 
@@ -118,28 +122,27 @@ impl DebianTool {
         let packages = packages_to_install(options).join(",");
         let hook = match options.pip.is_empty() {
             true => None,
-            false => Some(write_pip_hook(options, scratch)?),
+            false => Some(pip_hook(options)),
         };
         let namespaces = separate_namespaces();
         let arguments = match self {
-            DebianTool::Mmdebstrap => mmdebstrap_arguments(&suite, &sources, &packages, hook, scratch)?,
+            DebianTool::Mmdebstrap => mmdebstrap_arguments(&suite, &sources, &packages, hook),
             DebianTool::Debootstrap => debootstrap_arguments(&suite, &sources, &packages, hook, scratch),
         };
-        let mut words = namespaces.iter().map(OsString::from).chain(arguments);
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words);
+        let words = namespaces.iter().map(OsString::from).chain(arguments);
+        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         if geteuid().is_root() {
             // On the disk of the roots, and removed with the work folder. An ordinary user's tool maps user ids, to which
             // that folder is closed.
-            command.env("TMPDIR", scratch);
+            environment.insert("TMPDIR".into(), scratch.into());
         }
-        command.env("PATH", search_path());
+        environment.insert("PATH".into(), search_path());
         // Messages of packages must not ask questions, and names of files must not depend on the locale.
-        command
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .env("LC_ALL", "C.UTF-8");
+        environment.insert("DEBIAN_FRONTEND".into(), "noninteractive".into());
+        environment.insert("LC_ALL".into(), "C.UTF-8".into());
         Ok(PreparedTool {
-            command,
+            words: words.collect(),
+            environment,
             stop_signal: match namespaces.is_empty() {
                 true => Signal::SIGTERM,
                 // The first process outside of the namespaces ignores others, and all that is in them ends with it.
@@ -154,9 +157,8 @@ fn mmdebstrap_arguments(
     suite: &str,
     sources: &PackageSources,
     packages: &str,
-    hook: Option<PathBuf>,
-    scratch: &Path,
-) -> io::Result<Vec<OsString>> {
+    hook: Option<String>,
+) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![
         "mmdebstrap".into(),
         "--variant=essential".into(),
@@ -168,28 +170,24 @@ fn mmdebstrap_arguments(
         arguments.push(format!("--include={packages}").into());
     }
     if let Some(hook) = hook {
-        arguments.push(with_value("--customize-hook=", &hook));
+        arguments.push(format!("--customize-hook={hook}").into());
     }
     let options = download_options(&apt_configuration());
-    if !options.is_empty() {
-        let path = scratch.join("apt.conf");
-        fs::write(&path, options)?;
-        arguments.push(with_value("--aptopt=", &path));
-    }
+    arguments.extend(options.iter().map(|option| format!("--aptopt={option}").into()));
     // The archive goes to stdout.
     arguments.extend([suite.into(), "-".into()]);
     match sources {
         PackageSources::Mirror(mirror) => arguments.push(mirror.into()),
         PackageSources::Files(files, _) => arguments.extend(files.iter().map(OsString::from)),
     }
-    Ok(arguments)
+    arguments
 }
 
 fn debootstrap_arguments(
     suite: &str,
     sources: &PackageSources,
     packages: &str,
-    hook: Option<PathBuf>,
+    hook: Option<String>,
     scratch: &Path,
 ) -> Vec<OsString> {
     let mirror = match sources {
@@ -276,15 +274,11 @@ fn sources_of_this_machine(suite: &str, scratch: &Path) -> io::Result<PackageSou
     })
 }
 
-fn write_pip_hook(options: &BuildOptions, scratch: &Path) -> io::Result<PathBuf> {
-    let mut requirements = File::create_new(scratch.join("requirements.txt"))?;
-    for requirement in &options.pip {
-        writeln!(requirements, "{requirement}")?;
-    }
-    let path = scratch.join("install-python-packages");
-    fs::write(&path, PIP_HOOK)?;
-    fs::set_permissions(&path, Permissions::from_mode(0o755))?;
-    Ok(path)
+fn pip_hook(options: &BuildOptions) -> String {
+    // In quotes, so that the shell takes none of it for its own.
+    let quote = |requirement: &PipRequirement| format!("'{}'", requirement.as_str().replace('\'', r"'\''"));
+    let requirements: Vec<String> = options.pip.iter().map(quote).collect();
+    PIP_HOOK.replace("REQUIREMENTS", &requirements.join(" "))
 }
 
 fn packages_to_install(options: &BuildOptions) -> Vec<String> {
@@ -341,10 +335,10 @@ fn debian_suite(os_release: &str) -> Option<String> {
         .map(str::to_string)
 }
 
-fn find_program(name: &str) -> Option<PathBuf> {
+pub(super) fn find_program(name: impl AsRef<Path>) -> Option<PathBuf> {
     let path = search_path();
     std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
+        .map(|folder| folder.join(&name))
         .find(|path| {
             fs::metadata(path)
                 .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -356,12 +350,6 @@ fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
     path
-}
-
-fn with_value(flag: &str, value: &Path) -> OsString {
-    let mut argument = OsString::from(flag);
-    argument.push(value);
-    argument
 }
 
 #[cfg(test)]
@@ -391,6 +379,7 @@ mod tests {
             packages_to_install(&options),
             ["ca-certificates", "g++", "libstdc++6", "python3", "python3-pip"]
         );
+        assert!(pip_hook(&options).contains("printf '%s\\n' 'numpy==1.26.4' > "));
         assert_eq!(
             describe(DebianTool::Mmdebstrap, "bookworm", &options),
             "mmdebstrap, bookworm: g++, python3; pip: numpy==1.26.4"
