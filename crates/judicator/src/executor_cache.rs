@@ -34,14 +34,26 @@ pub(crate) struct ExecutorCache {
 /// The executors as a judicator last read them, and what they have had before.
 #[derive(Default)]
 struct CachedExecutors {
-    /// When a caller began to read them.
-    read_at: Option<Instant>,
+    /// When a caller last began to read them.
+    read_begun: Option<Instant>,
+    /// When the read began whose result is `listed`.
+    listed_at: Option<Instant>,
+    /// When the last read began that failed.
+    failed_at: Option<Instant>,
     listed: Vec<ListedExecutor>,
     /// When an executor that was alive was last seen with the tools for each requirement.
     last_seen: HashMap<ToolRequirement, Instant>,
-    /// The sessions on the list that are gone and were counted once. Nobody knows when they ended, so their tools count as
-    /// seen when this judicator first reads them.
+    /// The sessions on the list that are gone and were counted once. Nobody knows when they ended since the previous read,
+    /// so their tools count as seen when this judicator first reads that they are gone.
     counted_gone: HashSet<(ExecutorName, SessionId)>,
+}
+
+/// How a judicator's read of the executors on the store's list ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExecutorsRead {
+    Recorded,
+    /// The cache stays as it is.
+    Failed,
 }
 
 /// What an executor on the list has, for a judicator that adds tasks.
@@ -61,8 +73,8 @@ impl Default for ExecutorCache {
 }
 
 impl Judicator {
-    /// The combined capacity of all executors on the list that satisfy the requirement. It includes executors that are not
-    /// connected now, because a task may wait for one that comes back.
+    /// The combined capacity of all executors on the list that satisfy the requirement, or else of all on the list. It
+    /// includes executors that are not connected now, because a task may wait for one that comes back.
     pub(crate) async fn capacity_for(&self, requires: &ToolRequirement) -> Capacity {
         self.read_executors_if_due().await;
         self.executor_cache
@@ -79,21 +91,27 @@ impl Judicator {
             return Ok(());
         }
         let _reading = self.executor_cache.reading.lock().await;
-        let read_at = self.executor_cache.lock().read_at;
-        if read_at.is_none_or(|read_at| read_at < asked) {
-            if let Some(read_at) = read_at {
-                sleep_until(read_at + MIN_READ_INTERVAL).await;
+        let (read, read_begun) = {
+            let cached = self.executor_cache.lock();
+            (cached.read_since(asked), cached.read_begun)
+        };
+        let mut read = match (read, read_begun) {
+            (Some(read), _) => read,
+            (None, read_begun) => {
+                if let Some(read_begun) = read_begun {
+                    sleep_until(read_begun + MIN_READ_INTERVAL).await;
+                }
+                self.read_executors().await
             }
-            self.executor_cache.lock().read_at = Some(Instant::now());
-            if !self.read_executors().await {
-                // Nobody can tell. The store refuses the task by itself if it is not available.
-                return Ok(());
-            }
-        }
+        };
         // The first executor of a new system may be just about to report what it has.
-        while self.executor_cache.awaits_first_executor(Instant::now()) {
+        while read == ExecutorsRead::Recorded && self.executor_cache.awaits_first_executor(Instant::now()) {
             tokio::time::sleep(MIN_READ_INTERVAL).await;
-            self.read_executors().await;
+            read = self.read_executors().await;
+        }
+        if read == ExecutorsRead::Failed {
+            // Nobody can tell. The store refuses the task by itself if it is not available.
+            return Ok(());
         }
         let (cached, now) = (self.executor_cache.lock(), Instant::now());
         match cached.offered(requires, now) {
@@ -108,17 +126,20 @@ impl Judicator {
         }
     }
 
-    /// Returns whether the list could be read. If not, the cache stays as it is.
-    async fn read_executors(&self) -> bool {
+    async fn read_executors(&self) -> ExecutorsRead {
+        let begun = Instant::now();
+        self.executor_cache.lock().read_begun = Some(begun);
         match self.store.executors().await {
             Ok(executors) => {
                 self.hints.on_executors_listed(&executors);
-                self.executor_cache.lock().record(executors, Instant::now());
-                true
+                let mut cached = self.executor_cache.lock();
+                cached.record_read(begun, executors, Instant::now());
+                ExecutorsRead::Recorded
             }
             Err(error) => {
                 tracing::debug!(%error, "could not read what the executors have");
-                false
+                self.executor_cache.lock().failed_at = Some(begun);
+                ExecutorsRead::Failed
             }
         }
     }
@@ -139,11 +160,29 @@ impl ExecutorCache {
 impl CachedExecutors {
     /// Whether the caller must read the executors now. Only one caller does, so that a slow store gets few reads.
     fn begin_reading(&mut self, now: Instant) -> bool {
-        let is_due = self.read_at.is_none_or(|read_at| now >= read_at + VALID_FOR);
+        let is_due = self.read_begun.is_none_or(|begun| now >= begun + VALID_FOR);
         if is_due {
-            self.read_at = Some(now);
+            self.read_begun = Some(now);
         }
         is_due
+    }
+
+    /// How a read ended that began at this time or later. One that is under way, or whose caller went away, does not count.
+    fn read_since(&self, asked: Instant) -> Option<ExecutorsRead> {
+        let is_later = |begun: Option<Instant>| begun.is_some_and(|begun| begun >= asked);
+        match (is_later(self.listed_at), is_later(self.failed_at)) {
+            (true, _) => Some(ExecutorsRead::Recorded),
+            (false, true) => Some(ExecutorsRead::Failed),
+            (false, false) => None,
+        }
+    }
+
+    /// Two reads may overlap: what the later one found stays.
+    fn record_read(&mut self, begun: Instant, executors: Vec<ExecutorState>, now: Instant) {
+        if self.listed_at.is_none_or(|listed_at| listed_at <= begun) {
+            self.listed_at = Some(begun);
+            self.record(executors, now);
+        }
     }
 
     fn record(&mut self, executors: Vec<ExecutorState>, now: Instant) {
@@ -161,9 +200,7 @@ impl CachedExecutors {
                 Health::Gone => {
                     let session = (executor.name.clone(), executor.session);
                     if !self.counted_gone.contains(&session) {
-                        for offer in tools.satisfied() {
-                            self.last_seen.entry(offer).or_insert(now);
-                        }
+                        self.last_seen.extend(tools.satisfied().map(|offer| (offer, now)));
                     }
                     gone.insert(session);
                 }
@@ -193,16 +230,18 @@ impl CachedExecutors {
         offers
     }
 
-    /// Without any executor for the task, on the list or in this process, it cannot ask for too much.
+    /// A task that waits for an executor which nobody knows yet is bounded by the others, because a limit that no machine
+    /// can give would be no limit. The executor in this process counts before its first report.
     fn capacity_for(&self, requires: &ToolRequirement, own_executor: Option<Capacity>) -> Capacity {
         let able = self
             .listed
             .iter()
             .filter(|executor| executor.tools.satisfy(requires));
-        let combined = Capacity::combined(able.map(|executor| executor.capacity));
-        // The executor in this process may not have reported yet.
-        let own_executor = own_executor.filter(|_| self.listed.is_empty());
-        combined.or(own_executor).unwrap_or(Capacity::UNKNOWN)
+        let all = self.listed.iter().map(|executor| executor.capacity);
+        Capacity::combined(able.map(|executor| executor.capacity))
+            .or_else(|| Capacity::combined(all))
+            .or(own_executor)
+            .unwrap_or(Capacity::UNKNOWN)
     }
 }
 
@@ -267,7 +306,7 @@ mod tests {
         assert_eq!(cached.capacity_for(&root("lab"), own), capacity(2));
         assert_eq!(
             cached.capacity_for(&root("other"), own),
-            Capacity::UNKNOWN,
+            capacity(8),
             "it waits for an executor that nobody knows yet"
         );
     }
@@ -280,6 +319,24 @@ mod tests {
         assert!(!cached.begin_reading(now));
         assert!(!cached.begin_reading(now + VALID_FOR / 2));
         assert!(cached.begin_reading(now + VALID_FOR));
+    }
+
+    #[test]
+    fn only_a_read_that_has_ended_counts() {
+        let mut cached = CachedExecutors::default();
+        let begin = Instant::now();
+        let after = |minutes: u32| begin + MINUTE * minutes;
+        assert!(cached.begin_reading(begin));
+        assert_eq!(cached.read_since(begin), None, "it is under way");
+        cached.failed_at = Some(begin);
+        assert_eq!(cached.read_since(begin), Some(ExecutorsRead::Failed));
+        assert_eq!(cached.read_since(after(1)), None);
+        let executors = || vec![executor("e", Health::Alive, 1, &["lab"])];
+        cached.record_read(after(2), executors(), after(4));
+        assert_eq!(cached.read_since(after(2)), Some(ExecutorsRead::Recorded));
+        assert_eq!(cached.read_since(after(3)), None, "it began before");
+        cached.record_read(after(1), vec![], after(5));
+        assert_eq!(cached.listed.len(), 1, "an earlier read ended later");
     }
 
     #[test]
@@ -315,18 +372,21 @@ mod tests {
         );
         check(&cached, 59, &["lab", "old", "web"]);
         check(&cached, 60, &["lab"]);
-        // Executors stay on the list for long, but they count once.
+        // Nobody has read the list since, and it was alive until some time before this read. Executors stay on the list for
+        // long, but they count once.
         let left = || executor("e", Health::Gone, 1, &["lab"]);
         list(&mut cached, 80, vec![left(), gone()]);
-        check(&cached, 89, &["lab"]);
-        check(&cached, 90, &[]);
+        check(&cached, 139, &["lab"]);
         list(&mut cached, 100, vec![left(), gone()]);
-        check(&cached, 100, &[]);
+        check(&cached, 139, &["lab"]);
+        check(&cached, 140, &[]);
+        list(&mut cached, 150, vec![left(), gone()]);
+        check(&cached, 150, &[]);
         assert!(cached.last_seen.is_empty(), "it forgets what it no longer needs");
         // A session that began and ended since the last read.
         let mut new = executor("e", Health::Gone, 1, &["new"]);
         new.session = SessionId(uuid::Uuid::from_u128(2));
-        list(&mut cached, 110, vec![new, gone()]);
-        check(&cached, 110, &["new"]);
+        list(&mut cached, 160, vec![new, gone()]);
+        check(&cached, 160, &["new"]);
     }
 }

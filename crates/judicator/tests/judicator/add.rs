@@ -8,7 +8,7 @@ use model::{AddTask, AddedTask, InvalidField, RootName, TaskSpec};
 use rpc::{CallError, Calls};
 use tokio::time::Instant;
 
-use super::harness::with_deadline;
+use super::harness::{StoreFault, start, with_deadline};
 use super::sqlite_harness::{ScriptedExecutor, SqliteJudicator, new_id, roots, spec};
 
 #[tokio::test]
@@ -78,6 +78,16 @@ async fn a_task_for_a_root_that_no_executor_has_is_refused() {
     add(judicator, task_in("contest")).await.unwrap();
     assert!(begun.elapsed().as_millis() < 900, "{:?}", begun.elapsed());
     add(judicator, task_in("web")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_not_refused_while_the_executors_cannot_be_read() {
+    let test = start(StoreFault::NoExecutorList);
+    for _ in 0..3 {
+        let answer = add(&test.judicator, task_in("lab")).await;
+        // The task has reached the store, which adds nothing.
+        assert!(matches!(answer, Err(CallError::Unavailable(_))), "{answer:?}");
+    }
 }
 
 /// The idle executor without the root has more free slots, so it would get the hint for any other task.

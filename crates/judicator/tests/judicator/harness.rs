@@ -38,6 +38,8 @@ pub(crate) enum StoreFault {
     RunningTask,
     /// A search needs [`SLOW_PAGES`] pages, finds nothing on them, and takes a second for each.
     SlowSearch,
+    /// `executors` fails, and there are no tasks.
+    NoExecutorList,
 }
 
 pub(crate) const SLOW_PAGES: u32 = 20;
@@ -74,7 +76,10 @@ impl TaskStore for FaultyStore {
         self.supervisor.failures()
     }
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
-        Ok(vec![])
+        match self.fault {
+            StoreFault::NoExecutorList => unused(),
+            _ => Ok(vec![]),
+        }
     }
     async fn live_sessions(&self) -> Result<Vec<ObservedSession>, StoreError> {
         match self.fault {
@@ -125,6 +130,7 @@ impl TaskStore for FaultyStore {
         match self.fault {
             StoreFault::LaggingGet => Ok(Some(task(id, TaskStatus::Running))),
             StoreFault::RunningTask => Ok(Some(running_again(id))),
+            StoreFault::NoExecutorList => Ok(None),
             _ => unused(),
         }
     }
