@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+pub use class_name::SourceClasses;
 pub use table::{LanguageTable, LanguageTableError};
 
 use crate::id::check_length;

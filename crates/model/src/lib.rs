@@ -41,7 +41,7 @@ pub use id::{
 pub use keep_pattern::{KeepPattern, KeepPatternError};
 pub use labels::Labels;
 pub use language::{
-    Language, LanguageExample, LanguageLimits, LanguageName, LanguageTable, LanguageTableError,
+    Language, LanguageExample, LanguageLimits, LanguageName, LanguageTable, LanguageTableError, SourceClasses,
 };
 pub use limit_policy::LimitPolicy;
 pub use live_output::{

@@ -1,7 +1,10 @@
+mod source_classes;
+
 use std::collections::{HashMap, HashSet};
 
 use model::{
-    AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, TaskId, TaskSpec, ToolRequirement,
+    AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, SourceClasses, TaskId, TaskSpec,
+    ToolRequirement,
 };
 use rpc::CallError;
 use sha2::{Digest, Sha256};
@@ -29,10 +32,11 @@ impl Judicator {
             true => invalid.within(&format!("tasks[{index}]")),
             false => invalid,
         };
+        let classes = self.source_classes(&adds).await?;
         let mut accepted_requirements = AcceptedRequirements::default();
         let mut tasks = Vec::with_capacity(adds.len());
         for (index, add) in adds.into_iter().enumerate() {
-            let accepted = self.accept(add, &mut accepted_requirements).await;
+            let accepted = self.accept(add, &classes, &mut accepted_requirements).await;
             tasks.push(accepted.map_err(|refusal| match refusal {
                 CallError::Invalid(invalid) => CallError::Invalid(in_batch(index, invalid)),
                 error => error,
@@ -51,6 +55,7 @@ impl Judicator {
     async fn accept(
         &self,
         mut add: AddTask,
+        classes: &SourceClasses,
         accepted: &mut AcceptedRequirements,
     ) -> Result<NewTaskRecord, CallError> {
         add.spec.check(&self.options.task_size_limits)?;
@@ -58,7 +63,7 @@ impl Judicator {
         // changes a default.
         let digest = add.digest();
         let legacy_digest = rpc::legacy_digest_bytes(&add.spec).map(|bytes| Sha256::digest(bytes).into());
-        let language = self.options.languages.fill_in(&mut add)?;
+        let language = self.options.languages.fill_in(&mut add, classes)?;
         if language.is_some() {
             // The names of many source files can make a command too long.
             add.spec.check(&self.options.task_size_limits)?;

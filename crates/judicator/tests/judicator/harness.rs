@@ -40,6 +40,8 @@ pub(crate) enum StoreFault {
     SlowSearch,
     /// `executors` fails, and there are no tasks.
     NoExecutorList,
+    /// No blob can be read, although all exist. Every task can be added.
+    NoBlobs,
 }
 
 pub(crate) const SLOW_PAGES: u32 = 20;
@@ -96,8 +98,16 @@ impl TaskStore for FaultyStore {
     fn incoming_folder(&self) -> PathBuf {
         PathBuf::new()
     }
-    async fn add(&self, _: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
-        unused()
+    async fn add(&self, tasks: Vec<NewTaskRecord>) -> Result<Vec<AddedTask>, StoreError> {
+        let added = |task: NewTaskRecord| AddedTask {
+            id: task.id,
+            add_time: UnixTime(1),
+            existed: false,
+        };
+        match self.fault {
+            StoreFault::NoBlobs => Ok(tasks.into_iter().map(added).collect()),
+            _ => unused(),
+        }
     }
     async fn cancel(&self, _: TaskId) -> Result<Option<Task>, StoreError> {
         unused()
@@ -178,8 +188,11 @@ impl TaskStore for FaultyStore {
     async fn put_blob(&self, _: BlobFile) -> Result<(), StoreError> {
         unused()
     }
-    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
-        unused()
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, StoreError> {
+        match self.fault {
+            StoreFault::NoBlobs => Ok(vec![Some(1); hashes.len()]),
+            _ => unused(),
+        }
     }
     async fn age(&self) -> Result<StoreAge, StoreError> {
         Ok(StoreAge::default())
@@ -233,6 +246,10 @@ pub(crate) fn options() -> JudicatorOptions {
 }
 
 pub(crate) fn start(fault: StoreFault) -> TestJudicator {
+    start_with(fault, options())
+}
+
+pub(crate) fn start_with(fault: StoreFault, options: JudicatorOptions) -> TestJudicator {
     let store = Arc::new(FaultyStore {
         fault,
         checks: AtomicU32::new(0),
@@ -244,7 +261,7 @@ pub(crate) fn start(fault: StoreFault) -> TestJudicator {
     let options = JudicatorOptions {
         lease: Duration::from_millis(50),
         grace: Duration::from_millis(50),
-        ..options()
+        ..options
     };
     let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
     let leading = watch::channel(true).1;

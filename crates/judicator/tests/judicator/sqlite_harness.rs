@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use judicator::Judicator;
+use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddTask, AttemptEnd, AttemptId, CapturedOutput, CompletedAttempt, ExecutingAttempt, ExecutorInfo,
     ExecutorName, ExecutorTools, GroupKey, GroupName, OfferedRoot, Outcome, OutcomeReason, Report,
@@ -28,10 +28,14 @@ pub(crate) struct SqliteJudicator {
 
 impl SqliteJudicator {
     pub(crate) fn start(folder: &Path) -> SqliteJudicator {
+        SqliteJudicator::start_with(folder, options())
+    }
+
+    pub(crate) fn start_with(folder: &Path, options: JudicatorOptions) -> SqliteJudicator {
         let store = SqliteStore::open(folder, SqliteStoreOptions::default()).unwrap();
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
         let leading = watch::channel(true).1;
-        let judicator = Judicator::start(options(), Arc::new(store), leading, &tracker, &stop);
+        let judicator = Judicator::start(options, Arc::new(store), leading, &tracker, &stop);
         SqliteJudicator {
             judicator,
             tracker,

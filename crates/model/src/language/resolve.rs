@@ -1,15 +1,17 @@
 //! Fills in what a task with a language leaves out.
 
 use super::Language;
-use super::class_name::{MainClass, main_class};
+use super::class_name::{MainClass, MainMethod, SourceClasses, main_class};
 use crate::{
-    AddTask, CompileStep, Content, InvalidField, Limits, StepCommand, TaskFile, TaskSpec, WorkspacePath,
+    AddTask, BlobHash, CompileStep, Content, InvalidField, Limits, StepCommand, TaskFile, TaskSpec,
+    WorkspacePath,
 };
 use std::collections::BTreeMap;
 
 /// The source files of a task, as a language's commands name them.
 struct ProgramSource<'a> {
     language: &'a Language,
+    classes: &'a SourceClasses,
     /// The file with which the program begins.
     main: &'a WorkspacePath,
     main_file: &'a TaskFile,
@@ -18,16 +20,36 @@ struct ProgramSource<'a> {
 }
 
 impl Language {
+    /// The blobs whose class decides what [`Language::fill_in`] does.
+    pub fn blobs_to_read(&self, add: &AddTask) -> Vec<BlobHash> {
+        let spec = &add.spec;
+        let source_code = match add.names_source_code {
+            true => spec
+                .source
+                .keys()
+                .find(|path| path.as_str() == AddTask::SOURCE_CODE),
+            false => None,
+        };
+        let decides = source_code.is_some() || self.takes_compile(spec) || takes_execute(spec);
+        match self.has_class_name && decides {
+            true => self
+                .main_candidates(spec, source_code)
+                .into_iter()
+                .filter_map(|(_, file)| file.content.blob())
+                .collect(),
+            false => vec![],
+        }
+    }
+
     /// Fills in the name of the source file, the commands, variables and root that the request leaves out. What the task
-    /// says itself is not changed.
-    pub fn fill_in(&self, add: &mut AddTask) -> Result<(), InvalidField> {
-        self.name_source_code(add)?;
+    /// says itself is not changed. A source file that is a blob without a class in `classes` has the class of its name.
+    pub fn fill_in(&self, add: &mut AddTask, classes: &SourceClasses) -> Result<(), InvalidField> {
+        let source_code = self.name_source_code(add, classes)?;
         let spec = &mut add.spec;
-        let has_compile_command = matches!(&spec.compile, Some(step) if !step.command.is_of_language());
-        let takes_compile = !has_compile_command && (self.compile.is_some() || spec.compile.is_some());
-        let takes_execute = spec.execute.command.is_of_language();
+        let takes_compile = self.takes_compile(spec);
+        let takes_execute = takes_execute(spec);
         if takes_compile || takes_execute {
-            let source = self.program_source(spec)?;
+            let source = self.program_source(spec, source_code.as_ref(), classes)?;
             let compile = match (&self.compile, takes_compile) {
                 (Some(line), true) => Some(source.expand(line)),
                 (None, true) => {
@@ -65,10 +87,21 @@ impl Language {
         Ok(())
     }
 
-    /// Stores the lone source file under the name that the language gives it.
-    fn name_source_code(&self, add: &mut AddTask) -> Result<(), InvalidField> {
+    fn takes_compile(&self, spec: &TaskSpec) -> bool {
+        match &spec.compile {
+            Some(step) => step.command.is_of_language(),
+            None => self.compile.is_some(),
+        }
+    }
+
+    /// Stores the lone source file under the name that the language gives it, and returns that name.
+    fn name_source_code(
+        &self,
+        add: &mut AddTask,
+        classes: &SourceClasses,
+    ) -> Result<Option<WorkspacePath>, InvalidField> {
         if !add.names_source_code {
-            return Ok(());
+            return Ok(None);
         }
         let source = &mut add.spec.source;
         let place = source
@@ -78,7 +111,7 @@ impl Language {
         let Some(file) = place.and_then(|place| source.remove(&place)) else {
             return Err(InvalidField::new("source_code", "is missing"));
         };
-        let path = match self.class_of(&file) {
+        let path = match self.class_of(&file, classes) {
             Some(class) => WorkspacePath::new(format!("{}.{}", class.file_stem, self.main_extension()))
                 .map_err(|error| {
                     InvalidField::new("source_code", format!("has a class name that {error}"))
@@ -89,15 +122,16 @@ impl Language {
             let problem = format!("is stored as {path}, which source has as well; leave one of them out");
             return Err(InvalidField::new("source_code", problem));
         }
-        source.insert(path, file);
+        source.insert(path.clone(), file);
         add.names_source_code = false;
-        Ok(())
+        Ok(Some(path))
     }
 
-    fn class_of(&self, file: &TaskFile) -> Option<MainClass> {
+    fn class_of(&self, file: &TaskFile, classes: &SourceClasses) -> Option<MainClass> {
         match &file.content {
-            Content::Inline(bytes) if self.has_class_name => main_class(&String::from_utf8_lossy(bytes)),
-            _ => None,
+            _ if !self.has_class_name => None,
+            Content::Inline(bytes) => main_class(&String::from_utf8_lossy(bytes)),
+            Content::Blob(hash) => classes.get(*hash).cloned(),
         }
     }
 
@@ -111,20 +145,36 @@ impl Language {
         extension.is_some_and(|extension| self.extensions.iter().any(|own| own == extension))
     }
 
-    fn program_source<'a>(&'a self, spec: &'a TaskSpec) -> Result<ProgramSource<'a>, InvalidField> {
-        let candidates: Vec<_> = spec
-            .source
-            .iter()
-            .filter(|(path, _)| self.is_source(path))
-            .collect();
-        let named = spec.source.get_key_value(&self.source_name);
-        let only = match candidates.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        };
-        let with_main = || {
+    /// The files of which one is the main one; `source_code` is the lone source file, if the task has one.
+    fn main_candidates<'a>(
+        &self,
+        spec: &'a TaskSpec,
+        source_code: Option<&WorkspacePath>,
+    ) -> Vec<(&'a WorkspacePath, &'a TaskFile)> {
+        let source = &spec.source;
+        let named = source_code.and_then(|path| source.get_key_value(path));
+        if let Some(named) = named.or_else(|| source.get_key_value(&self.source_name)) {
+            return vec![named];
+        }
+        let candidates: Vec<_> = source.iter().filter(|(path, _)| self.is_source(path)).collect();
+        match candidates.is_empty() && source.len() == 1 {
+            // A program may be in a file without an extension.
+            true => source.iter().collect(),
+            false => candidates,
+        }
+    }
+
+    fn program_source<'a>(
+        &'a self,
+        spec: &'a TaskSpec,
+        source_code: Option<&WorkspacePath>,
+        classes: &'a SourceClasses,
+    ) -> Result<ProgramSource<'a>, InvalidField> {
+        let candidates = self.main_candidates(spec, source_code);
+        let with_main = |least: MainMethod| {
             let has_main = |(_, file): &&(&WorkspacePath, &TaskFile)| {
-                self.class_of(file).is_some_and(|class| class.has_main)
+                self.class_of(file, classes)
+                    .is_some_and(|class| class.main >= least)
             };
             let mut found = candidates.iter().filter(has_main);
             match (found.next(), found.next()) {
@@ -132,13 +182,11 @@ impl Language {
                 _ => None,
             }
         };
-        // A program may be in a file without an extension.
-        let lone = || {
-            (spec.source.len() == 1)
-                .then(|| spec.source.iter().next())
-                .flatten()
+        let main = match candidates.as_slice() {
+            [only] => Some(*only),
+            _ => with_main(MainMethod::Static).or_else(|| with_main(MainMethod::Other)),
         };
-        let Some((main, main_file)) = named.or(only).or_else(with_main).or_else(lone) else {
+        let Some((main, main_file)) = main else {
             let problem = match spec.source.is_empty() {
                 true => format!(
                     "has no file: give the program as source_code, or as {} in source",
@@ -152,12 +200,13 @@ impl Language {
             };
             return Err(InvalidField::new("source", problem));
         };
-        let others = candidates
-            .iter()
-            .map(|(path, _)| *path)
-            .filter(|path| *path != main);
+        let others = spec
+            .source
+            .keys()
+            .filter(|path| self.is_source(path) && *path != main);
         Ok(ProgramSource {
             language: self,
+            classes,
             main,
             main_file,
             all: std::iter::once(main).chain(others).collect(),
@@ -198,9 +247,13 @@ impl ProgramSource<'_> {
 
     /// The class of the main file. A file whose content is not at hand is taken to have the class of its name.
     fn class(&self, stem: &str) -> String {
-        let class = self.language.class_of(self.main_file);
+        let class = self.language.class_of(self.main_file, self.classes);
         class.map_or_else(|| stem.replace('/', "."), |class| class.name)
     }
+}
+
+fn takes_execute(spec: &TaskSpec) -> bool {
+    spec.execute.command.is_of_language()
 }
 
 fn empty_compile_step() -> CompileStep {

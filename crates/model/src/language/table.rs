@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{Language, LanguageName};
-use crate::{AddTask, InvalidField};
+use super::{Language, LanguageName, SourceClasses};
+use crate::{AddTask, BlobHash, InvalidField};
 
 /// All languages that a judicator knows, found by name, alias or extension.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +54,18 @@ impl LanguageTable {
         self.rows.get(*self.by_name.get(name)?)
     }
 
+    /// The blobs whose class decides what [`LanguageTable::fill_in`] does.
+    pub fn blobs_to_read(&self, add: &AddTask) -> Vec<BlobHash> {
+        let language = add.spec.language.as_ref().and_then(|name| self.get(name));
+        language.map_or(vec![], |language| language.blobs_to_read(add))
+    }
+
     /// Fills in what the request leaves to its language, and returns the language if it names one.
-    pub fn fill_in(&self, add: &mut AddTask) -> Result<Option<&Language>, InvalidField> {
+    pub fn fill_in(
+        &self,
+        add: &mut AddTask,
+        classes: &SourceClasses,
+    ) -> Result<Option<&Language>, InvalidField> {
         let Some(name) = &add.spec.language else {
             return match add.names_source_code {
                 true => Err(InvalidField::new(
@@ -70,7 +80,7 @@ impl LanguageTable {
             let problem = format!("'{name}' is unknown; choose one of these: {}", known.join(", "));
             return Err(InvalidField::new("language", problem));
         };
-        language.fill_in(add)?;
+        language.fill_in(add, classes)?;
         Ok(Some(language))
     }
 }

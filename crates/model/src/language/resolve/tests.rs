@@ -63,16 +63,17 @@ fn commands(spec: &TaskSpec) -> (Option<String>, String) {
     (compile, spec.execute.command.display())
 }
 
+fn check(language: &Language, mut add: AddTask, files: &[&str], compile: Option<&str>, execute: &str) {
+    language.fill_in(&mut add, &SourceClasses::default()).unwrap();
+    let found: Vec<_> = add.spec.source.keys().map(WorkspacePath::as_str).collect();
+    assert_eq!(found, files);
+    let expected = (compile.map(String::from), execute.to_string());
+    assert_eq!(commands(&add.spec), expected);
+    assert_eq!(add.spec.language, Some(language.name.clone()));
+}
+
 #[test]
 fn files_are_named_and_commands_filled_in() {
-    fn check(language: &Language, mut add: AddTask, files: &[&str], compile: Option<&str>, execute: &str) {
-        language.fill_in(&mut add).unwrap();
-        let found: Vec<_> = add.spec.source.keys().map(WorkspacePath::as_str).collect();
-        assert_eq!(found, files);
-        let expected = (compile.map(String::from), execute.to_string());
-        assert_eq!(commands(&add.spec), expected);
-        assert_eq!(add.spec.language, Some(language.name.clone()));
-    }
     check(
         &python(),
         source_code("print()"),
@@ -150,6 +151,39 @@ fn files_are_named_and_commands_filled_in() {
 }
 
 #[test]
+fn the_file_with_the_usual_main_is_the_main_one() {
+    let overloads = &[
+        ("A.java", "class A { void main(int level) {} }"),
+        ("B.java", "class B { public static void main(String[] a) {} }"),
+    ];
+    check(
+        &java(),
+        request(overloads),
+        &["A.java", "B.java"],
+        Some("javac -d . B.java A.java"),
+        "java B",
+    );
+}
+
+#[test]
+fn the_lone_source_file_is_the_program_whatever_source_has_beside_it() {
+    let class = "public class Go { public static void main(String[] a) {} }";
+    let mut beside = source_code(class);
+    let main = request(&[(
+        "Main.java",
+        "class Main { public static void main(String[] a) {} }",
+    )]);
+    beside.spec.source.extend(main.spec.source);
+    check(
+        &java(),
+        beside,
+        &["Go.java", "Main.java"],
+        Some("javac -d . Go.java Main.java"),
+        "java Go",
+    );
+}
+
+#[test]
 fn what_the_task_says_wins() {
     let mut own = cpp();
     own.env = [
@@ -169,7 +203,7 @@ fn what_the_task_says_wins() {
     });
     add.spec.execute.command = StepCommand::Argv(vec!["./other".into()]);
     add.spec.execute.env = [("A".to_string(), "task".to_string())].into();
-    own.fill_in(&mut add).unwrap();
+    own.fill_in(&mut add, &SourceClasses::default()).unwrap();
     let expected = (Some("g++ -o main main.cpp".to_string()), "./other".to_string());
     assert_eq!(commands(&add.spec), expected);
     assert_eq!(add.spec.compile.as_ref().unwrap().limits, limits);
@@ -179,14 +213,14 @@ fn what_the_task_says_wins() {
     // A stored task has everything filled in, so a retry does not depend on the table of today.
     let stored = add.clone();
     let changed = language("cpp", "other.cpp", Some("false"), "false");
-    changed.fill_in(&mut add).unwrap();
+    changed.fill_in(&mut add, &SourceClasses::default()).unwrap();
     assert_eq!(add, stored);
 }
 
 #[test]
 fn errors_name_the_field_and_what_to_change() {
     fn check(language: &Language, mut add: AddTask, field: &str, part: &str) {
-        let invalid = language.fill_in(&mut add).unwrap_err();
+        let invalid = language.fill_in(&mut add, &SourceClasses::default()).unwrap_err();
         assert_eq!(invalid.field, field);
         assert!(invalid.problem.contains(part), "{invalid}");
     }
@@ -225,9 +259,56 @@ fn other_braces_stay() {
     let mut awk = python();
     awk.execute = "awk '{print $1}' {source} {unknown}".to_string();
     let mut add = source_code("");
-    awk.fill_in(&mut add).unwrap();
+    awk.fill_in(&mut add, &SourceClasses::default()).unwrap();
     assert_eq!(
         add.spec.execute.command.display(),
         "awk '{print $1}' main.py {unknown}"
     );
+}
+
+#[test]
+fn only_blobs_that_decide_something_are_read() {
+    fn check(language: &Language, mut add: AddTask, expected: &[u8]) {
+        let files = add.spec.source.values_mut();
+        for (number, file) in (1..).zip(files) {
+            file.content = Content::Blob(BlobHash([number; 32]));
+        }
+        let expected: Vec<_> = expected.iter().map(|number| BlobHash([*number; 32])).collect();
+        assert_eq!(language.blobs_to_read(&add), expected);
+    }
+    check(&java(), source_code(""), &[1]);
+    check(&python(), source_code(""), &[]);
+    let several = || request(&[("A.java", ""), ("B.java", ""), ("readme", "")]);
+    check(&java(), several(), &[1, 2]);
+    let mut commands = several();
+    commands.spec.execute.command = StepCommand::Shell("true".into());
+    check(&java(), commands.clone(), &[1, 2]);
+    commands.spec.compile = Some(CompileStep {
+        command: StepCommand::Shell("true".into()),
+        ..empty_compile_step()
+    });
+    check(&java(), commands.clone(), &[]);
+    commands.names_source_code = true;
+    commands.spec.source = source_code("").spec.source;
+    check(&java(), commands, &[1]);
+    check(&java(), request(&[("A.java", ""), ("Main.java", "")]), &[2]);
+}
+
+#[test]
+fn the_class_of_a_blob_is_used_if_it_was_read() {
+    let blob = BlobHash([7; 32]);
+    let resolved = |classes: &SourceClasses| {
+        let mut add = source_code("");
+        for file in add.spec.source.values_mut() {
+            file.content = Content::Blob(blob);
+        }
+        java().fill_in(&mut add, classes).unwrap();
+        add.spec.execute.command.display()
+    };
+    let mut classes = SourceClasses::default();
+    assert_eq!(resolved(&classes), "java Main");
+    classes.record(blob, b"no class");
+    assert_eq!(resolved(&classes), "java Main");
+    classes.record(blob, b"package lab; public class Solution {}");
+    assert_eq!(resolved(&classes), "java lab.Solution");
 }
