@@ -44,8 +44,8 @@ const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// What `pip` needs in a root, and the library that compiled Python packages expect on every system.
 const PIP_PACKAGES: [&str; 4] = ["ca-certificates", "libstdc++6", "python3", "python3-pip"];
 
-/// A shell script that installs Python packages into the root `$1` with its own `pip`. It is passed as text: the tool of an ordinary
-/// user runs it as another user, to whom the files of this one are closed.
+/// A shell script that installs Python packages into the root `$1` with its own `pip`. It is passed in a variable: the tool of an
+/// ordinary user runs it as another user, to whom the files of this one are closed.
 /// How this machine downloads (index, proxy, certificates) applies,
 /// and none of it stays in the root.
 const PIP_HOOK: &str = r#"set -eu
@@ -77,6 +77,10 @@ chroot "$1" env -u SSL_CERT_DIR PIP_CERT=$ca REQUESTS_CA_BUNDLE=$ca CURL_CA_BUND
     python3 -m pip install --no-cache-dir --no-input --requirement /tmp/conclave-pip/requirements.txt
 rm -rf "$work"
 "#;
+
+const PIP_HOOK_VARIABLE: &str = "CONCLAVE_PIP_HOOK";
+/// The tool prints this line.
+const RUN_PIP_HOOK: &str = r#"eval "$CONCLAVE_PIP_HOOK""#;
 
 /// Makes a folder, and writes it as an archive, as `mmdebstrap` does in one step.
 const DEBOOTSTRAP_SCRIPT: &str = r#"
@@ -122,7 +126,7 @@ impl DebianTool {
         let packages = packages_to_install(options).join(",");
         let hook = match options.pip.is_empty() {
             true => None,
-            false => Some(pip_hook(options)),
+            false => Some(RUN_PIP_HOOK),
         };
         let namespaces = separate_namespaces();
         let arguments = match self {
@@ -140,6 +144,7 @@ impl DebianTool {
         // Messages of packages must not ask questions, and names of files must not depend on the locale.
         environment.insert("DEBIAN_FRONTEND".into(), "noninteractive".into());
         environment.insert("LC_ALL".into(), "C.UTF-8".into());
+        environment.insert(PIP_HOOK_VARIABLE.into(), pip_hook(options).into());
         Ok(PreparedTool {
             words: words.collect(),
             environment,
@@ -157,7 +162,7 @@ fn mmdebstrap_arguments(
     suite: &str,
     sources: &PackageSources,
     packages: &str,
-    hook: Option<String>,
+    hook: Option<&str>,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![
         "mmdebstrap".into(),
@@ -187,7 +192,7 @@ fn debootstrap_arguments(
     suite: &str,
     sources: &PackageSources,
     packages: &str,
-    hook: Option<String>,
+    hook: Option<&str>,
     scratch: &Path,
 ) -> Vec<OsString> {
     let mirror = match sources {
@@ -200,7 +205,7 @@ fn debootstrap_arguments(
         DEBOOTSTRAP_SCRIPT.into(),
         "debootstrap".into(),
         scratch.join("debootstrap").into(),
-        hook.map_or_else(OsString::new, OsString::from),
+        hook.unwrap_or_default().into(),
         suite.into(),
         mirror.into(),
         packages.into(),
