@@ -63,12 +63,22 @@ impl InterruptSignals {
     }
 
     /// Calls `cleanup` when a signal arrives, then ends the process.
-    pub(crate) fn exit_after(self, cleanup: impl FnOnce() + Send + 'static) {
+    pub(crate) fn exit_after(self, mut cleanup: impl FnMut() + Send + 'static) {
+        self.exit_unless(move || {
+            cleanup();
+            false
+        });
+    }
+
+    /// Calls `is_complete` when a signal arrives. It stops the work, waits for its end, and returns true if the signal came too late to
+    /// stop it. Otherwise the process ends.
+    pub(crate) fn exit_unless(self, mut is_complete: impl FnMut() -> bool + Send + 'static) {
         // On a separate thread, because the main thread may be waiting for a server or for input.
         std::thread::spawn(move || {
-            if let Ok(Some(signal)) = self.signals.read_signal() {
-                cleanup();
-                std::process::exit(exit_code_of(signal.ssi_signo).into());
+            while let Ok(Some(signal)) = self.signals.read_signal() {
+                if !is_complete() {
+                    std::process::exit(exit_code_of(signal.ssi_signo).into());
+                }
             }
         });
     }

@@ -29,7 +29,7 @@ pub(crate) use data_folder::NodeFolder;
 pub(crate) use log::LogLevelHandle;
 pub(crate) use ready_line::ReadyLine;
 pub(crate) use reload::{ReloadOnHangup, ReloadedFiles, reload_log_level};
-pub(crate) use roots::{check_configured_roots, root_store};
+pub(crate) use roots::{check_configured_roots, hold_default_root, root_store};
 pub(crate) use secrets::NodeSecrets;
 pub(crate) use signals::{StopSignals, catch_hangups};
 pub(crate) use start_problems::StartProblems;

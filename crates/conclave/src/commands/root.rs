@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::args::LocalNodeFlags;
 use crate::interrupt::InterruptSignals;
 use crate::node::root_store;
-use crate::print::{OutputFormat, Stdout};
+use crate::print::{OutputFormat, Stdout, print_error};
 
 /// The arguments of `conclave root`.
 #[derive(clap::Args, Debug)]
@@ -112,20 +112,29 @@ impl<'a> RootJson<'a> {
 /// How long the clean-up after a signal may take. Removing many files takes time.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs work that SIGINT, SIGTERM and SIGHUP stop. It removes its files before the process ends.
+/// Runs work that SIGINT, SIGTERM and SIGHUP stop. It removes its files before the process ends. Work that a signal cannot stop any more
+/// is complete: its result is printed, and the process ends as without a signal.
 fn run_until_signal<T>(work: impl FnOnce(&InterruptFlag) -> Result<T>) -> Result<T> {
     let interrupt = InterruptFlag::default();
     let (work_ends, work_end) = mpsc::channel::<()>();
     let flag = interrupt.clone();
-    InterruptSignals::listen()?.exit_after(move || {
+    InterruptSignals::listen()?.exit_unless(move || {
         flag.interrupt();
-        let _ = work_end.recv_timeout(CLEANUP_TIMEOUT);
+        // The main thread sends a message when the work is complete, and drops the channel when it has stopped.
+        work_end.recv_timeout(CLEANUP_TIMEOUT).is_ok()
     });
     let result = work(&interrupt);
-    if interrupt.is_interrupted() {
-        drop(work_ends);
-        // The thread that has received the signal ends the process with its exit code.
-        std::thread::park_timeout(CLEANUP_TIMEOUT);
+    match &result {
+        Ok(_) => {
+            let _ = work_ends.send(());
+        }
+        Err(error) if interrupt.is_interrupted() => {
+            print_error(error);
+            drop(work_ends);
+            // The thread that has received the signal ends the process with its exit code.
+            std::thread::park_timeout(CLEANUP_TIMEOUT);
+        }
+        Err(_) => {}
     }
     result
 }

@@ -15,7 +15,7 @@ use crate::args::{ExecutorFlags, LimitFlags, NodeFlags};
 use crate::config::{Config, IsolationMode};
 use crate::exit_code::{self, OutcomeSummary};
 use crate::interrupt::{InterruptSignals, KillOnSignal};
-use crate::node::options;
+use crate::node::{hold_default_root, options, root_store};
 use crate::print::{OutputFormat, Stdout, TextTable, is_closed_pipe, print_message};
 
 /// The arguments of `conclave sandbox`.
@@ -56,9 +56,10 @@ pub(crate) fn run(args: SandboxArgs) -> Result<ExitCode> {
         config.executor.isolation == IsolationMode::Cell,
         "executor.isolation is none, so there is no cell to run the command in; give --isolation cell"
     );
-    let Some(sandbox) = options::cells(&config) else {
+    let Some(mut sandbox) = options::cells(&config) else {
         bail!("no cells are configured");
     };
+    let _held_root = hold_default_root(root_store(&config)?, &mut sandbox)?;
     let format = match args.json {
         true => OutputFormat::Json,
         false => OutputFormat::Text,

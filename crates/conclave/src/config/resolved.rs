@@ -30,7 +30,7 @@ impl ConfigLayers {
         // Cells use both.
         if sections.contains(&"sandbox") {
             for root in self.roots() {
-                text.push_str(&root.to_toml()?);
+                text.push_str(&root.to_toml());
             }
         }
         Ok(text)

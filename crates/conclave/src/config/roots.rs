@@ -72,6 +72,9 @@ impl RootSetting {
         if path.as_os_str().is_empty() {
             bail!("{SECTION}.{name}.{PATH} ({origin}) is empty; expected a path");
         }
+        // Wardens have another working directory.
+        let path = std::path::absolute(&path)
+            .map_err(|error| anyhow!("{SECTION}.{name}.{PATH} ({origin}) has no absolute path: {error}"))?;
         Ok(RootSetting {
             name: root,
             path,
@@ -84,11 +87,10 @@ impl RootSetting {
         format!("{SECTION}.{}.{PATH}", self.name)
     }
 
-    /// The section as TOML, with an absolute path.
-    pub(super) fn to_toml(&self) -> Result<String> {
+    /// The section as TOML.
+    pub(super) fn to_toml(&self) -> String {
         // A name may contain dots, so it is quoted.
-        let path = std::path::absolute(&self.path)?.display().to_string();
-        let path = toml::Value::String(path);
-        Ok(format!("[{SECTION}.\"{}\"]\n{PATH} = {path}\n\n", self.name))
+        let path = toml::Value::String(self.path.display().to_string());
+        format!("[{SECTION}.\"{}\"]\n{PATH} = {path}\n\n", self.name)
     }
 }

@@ -45,6 +45,11 @@ pub(super) fn executor(
     judicator_location: JudicatorLocation,
 ) -> Result<executor::ExecutorOptions> {
     let section = &config.executor;
+    let mut cells = cells(config);
+    let mut roots = super::root_store(config)?;
+    if let Some(cells) = &mut cells {
+        roots = super::hold_default_root(roots, cells)?;
+    }
     Ok(executor::ExecutorOptions {
         name: section.name.clone(),
         data: folder.executor_folder()?,
@@ -62,8 +67,8 @@ pub(super) fn executor(
         keep_bytes: section.keep_bytes.0,
         outgoing_bytes: section.outgoing.0,
         version: VERSION.to_string(),
-        cells: cells(config),
-        roots: super::root_store(config)?,
+        cells,
+        roots,
         // The running program, even after an upgrade has replaced its file.
         warden: ("/proc/self/exe".into(), vec!["warden".into()]),
     })
@@ -76,7 +81,11 @@ pub(crate) fn cells(config: &Config) -> Option<SandboxOptions> {
     match config.executor.isolation {
         IsolationMode::None => None,
         IsolationMode::Cell => Some(SandboxOptions {
-            root: section.root.clone(),
+            // Wardens have another working directory.
+            root: section
+                .root
+                .as_ref()
+                .map(|root| std::path::absolute(root).unwrap_or_else(|_| root.clone())),
             binds: binds.map(|bind| (bind.from.clone(), bind.to.clone())).collect(),
             first_user: section.first_user.0,
             wardens: executor::warden_count(config.executor.slots.0),

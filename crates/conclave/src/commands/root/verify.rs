@@ -35,7 +35,7 @@ pub(super) fn run(args: VerifyRootsArgs) -> Result<ExitCode> {
                     has_failed |= found.difference_count > 0;
                     print(&mut out, &name, &found, format)?;
                 }
-                Err(VerifyError::Interrupted) => break,
+                Err(error @ VerifyError::Interrupted) => return Err(error.into()),
                 // The other roots are verified nevertheless.
                 Err(error) => {
                     print_message(with_causes(&error));
