@@ -82,10 +82,13 @@ impl Judicator {
             .capacity_for(requires, self.options.capacity)
     }
 
-    /// Refuses a requirement that no executor has satisfied within the last hour. The list was read after this call began, or
-    /// the requirement was found before.
-    pub(crate) async fn executors_offer(&self, requires: &ToolRequirement) -> Result<(), InvalidField> {
-        let asked = Instant::now();
+    /// Refuses a requirement that no executor has satisfied within the last hour. The list was read after the request came,
+    /// at `asked`, or the requirement was found before. So a request with many requirements waits for one read.
+    pub(crate) async fn executors_offer(
+        &self,
+        requires: &ToolRequirement,
+        asked: Instant,
+    ) -> Result<(), InvalidField> {
         self.read_executors_if_due().await;
         if self.executor_cache.lock().offered(requires, Instant::now()) {
             return Ok(());

@@ -1,14 +1,16 @@
 mod source_classes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, SourceClasses, TaskId, TaskSpec,
-    ToolRequirement,
+    ToolRequirement, UserName,
 };
 use rpc::CallError;
 use sha2::{Digest, Sha256};
 use store::NewTaskRecord;
+use tokio::time::Instant;
 
 use crate::Judicator;
 use crate::error::call_error;
@@ -16,93 +18,137 @@ use crate::metric_names::ADDS;
 
 /// The number of blobs in one request to the store.
 const BLOB_BATCH: usize = 10_000;
+/// How many tasks that would be refused are looked for in the store at a time.
+const CONCURRENT_LOOKUPS: usize = 16;
 
-/// What a judicator has found out for the tasks of one request: most of them require the same.
-#[derive(Default)]
-struct AcceptedRequirements {
-    offered: HashSet<ToolRequirement>,
+/// What a judicator has found out about the requirements of the tasks of one request: most of them require the same.
+struct CheckedRequirements {
+    /// When the request came.
+    asked: Instant,
+    offered: HashMap<ToolRequirement, Result<(), InvalidField>>,
     capacities: HashMap<ToolRequirement, Capacity>,
+}
+
+/// A task of a request, as a judicator would add it.
+struct CheckedTask {
+    id: TaskId,
+    user: UserName,
+    digest: [u8; 32],
+    legacy_digest: Option<[u8; 32]>,
+    /// The task with everything filled in, or why it is refused unless it exists.
+    spec: Result<TaskSpec, InvalidField>,
 }
 
 impl Judicator {
     pub(super) async fn on_add(&self, adds: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         let is_batch = adds.len() > 1;
-        let in_batch = |index: usize, invalid: InvalidField| match is_batch {
-            // In a batch, name the task.
-            true => invalid.within(&format!("tasks[{index}]")),
-            false => invalid,
+        let mut requirements = CheckedRequirements {
+            asked: Instant::now(),
+            offered: HashMap::new(),
+            capacities: HashMap::new(),
         };
         let classes = self.source_classes(&adds).await?;
-        let mut accepted_requirements = AcceptedRequirements::default();
         let mut tasks = Vec::with_capacity(adds.len());
-        for (index, add) in adds.into_iter().enumerate() {
-            let accepted = self.accept(add, &classes, &mut accepted_requirements).await;
-            tasks.push(accepted.map_err(|refusal| match refusal {
-                CallError::Invalid(invalid) => CallError::Invalid(in_batch(index, invalid)),
-                error => error,
-            })?);
+        for add in adds {
+            tasks.push(self.check_task(add, &classes, &mut requirements).await);
         }
-        let sizes = self.blob_sizes(&tasks).await?;
-        for (index, task) in tasks.iter().enumerate() {
-            check_space(&task.spec, &sizes).map_err(|invalid| in_batch(index, invalid))?;
-        }
-        let added = self.store.add(tasks).await.map_err(call_error)?;
+        self.check_spaces(&mut tasks).await?;
+        let records = tasks.into_iter().enumerate().map(async |(index, task)| {
+            let record = self.accept_or_find(task).await;
+            record.map_err(|refusal| match refusal {
+                // In a batch, name the task.
+                CallError::Invalid(invalid) if is_batch => invalid.within(&format!("tasks[{index}]")).into(),
+                refusal => refusal,
+            })
+        });
+        // In order, so that the first refused task is the one that the answer names.
+        let records = stream::iter(records).buffered(CONCURRENT_LOOKUPS);
+        let records: Vec<_> = records.try_collect().await?;
+        let added = self.store.add(records).await.map_err(call_error)?;
         let new = added.iter().filter(|added| !added.existed).count();
         metrics::counter!(ADDS).increment(new as u64);
         Ok(added)
     }
 
-    async fn accept(
+    async fn check_task(
+        &self,
+        add: AddTask,
+        classes: &SourceClasses,
+        requirements: &mut CheckedRequirements,
+    ) -> CheckedTask {
+        CheckedTask {
+            id: add.id,
+            user: add.spec.user.clone(),
+            // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
+            // changes a default.
+            digest: add.digest(),
+            legacy_digest: rpc::legacy_digest_bytes(&add.spec).map(|bytes| Sha256::digest(bytes).into()),
+            spec: self.resolve(add, classes, requirements).await,
+        }
+    }
+
+    /// Fills in everything that the task leaves out, and refuses a task that breaks a rule of today.
+    async fn resolve(
         &self,
         mut add: AddTask,
         classes: &SourceClasses,
-        accepted: &mut AcceptedRequirements,
-    ) -> Result<NewTaskRecord, CallError> {
+        requirements: &mut CheckedRequirements,
+    ) -> Result<TaskSpec, InvalidField> {
         add.spec.check(&self.options.task_size_limits)?;
-        // The digest covers the request before defaults apply, so that a repeated add still matches after the operator
-        // changes a default.
-        let digest = add.digest();
-        let legacy_digest = rpc::legacy_digest_bytes(&add.spec).map(|bytes| Sha256::digest(bytes).into());
         let language = self.options.languages.fill_in(&mut add, classes)?;
         if language.is_some() {
             // The names of many source files can make a command too long.
             add.spec.check(&self.options.task_size_limits)?;
         }
         let requires = ToolRequirement::of(&add.spec);
-        if !requires.is_none() && !add.wait_for_executor && !accepted.offered.contains(&requires) {
-            match self.executors_offer(&requires).await {
-                Ok(()) => {
-                    accepted.offered.insert(requires.clone());
+        if !requires.is_none() && !add.wait_for_executor {
+            match requirements.offered.get(&requires) {
+                Some(offered) => offered.clone()?,
+                None => {
+                    let offered = self.executors_offer(&requires, requirements.asked).await;
+                    requirements.offered.insert(requires.clone(), offered.clone());
+                    offered?;
                 }
-                Err(refusal) => self.refuse_unless_existing(add.id, refusal).await?,
             }
         }
-        let capacity = match accepted.capacities.get(&requires) {
+        let capacity = match requirements.capacities.get(&requires) {
             Some(capacity) => *capacity,
             None => {
                 let capacity = self.capacity_for(&requires).await;
-                accepted.capacities.insert(requires, capacity);
+                requirements.capacities.insert(requires, capacity);
                 capacity
             }
         };
-        let AddTask { id, mut spec, .. } = add;
         let limits = language.map(|language| &language.limits);
+        let mut spec = add.spec;
         self.options.limits.apply(&mut spec, limits, &capacity)?;
         self.resolve_attempts(&mut spec)?;
+        Ok(spec)
+    }
+
+    /// A task that exists was accepted before, and a repeated add must find it, whatever would be refused today. The store
+    /// compares the digests.
+    async fn accept_or_find(&self, task: CheckedTask) -> Result<NewTaskRecord, CallError> {
+        let CheckedTask {
+            id,
+            user,
+            digest,
+            legacy_digest,
+            spec,
+        } = task;
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(refusal) => match self.store.get(id).await.map_err(call_error)? {
+                Some(existing) if existing.spec.user == user => existing.spec,
+                _ => return Err(refusal.into()),
+            },
+        };
         Ok(NewTaskRecord {
             id,
             digest,
             legacy_digest,
             spec,
         })
-    }
-
-    /// Refuses a task that no executor can run. One that exists was accepted before, and a repeated add must find it.
-    async fn refuse_unless_existing(&self, id: TaskId, refusal: InvalidField) -> Result<(), CallError> {
-        match self.store.get(id).await.map_err(call_error)? {
-            Some(_) => Ok(()),
-            None => Err(refusal.into()),
-        }
     }
 
     /// Fills in the operator's number of attempts if the task asks for none.
@@ -123,10 +169,27 @@ impl Judicator {
         }
     }
 
+    /// Refuses tasks whose files do not fit into their space.
+    async fn check_spaces(&self, tasks: &mut [CheckedTask]) -> Result<(), CallError> {
+        let specs = tasks.iter().filter_map(|task| task.spec.as_ref().ok());
+        let sizes = self.blob_sizes(specs).await?;
+        for task in tasks {
+            if let Ok(spec) = &task.spec
+                && let Err(invalid) = check_space(spec, &sizes)
+            {
+                task.spec = Err(invalid);
+            }
+        }
+        Ok(())
+    }
+
     /// The sizes of the blobs that exist. The store itself refuses a task with a missing blob.
-    async fn blob_sizes(&self, tasks: &[NewTaskRecord]) -> Result<HashMap<BlobHash, u64>, CallError> {
-        let bounded = tasks.iter().filter(|task| task.spec.space().is_some());
-        let mut hashes: Vec<_> = bounded.flat_map(|task| task.spec.blobs()).collect();
+    async fn blob_sizes<'a>(
+        &self,
+        specs: impl Iterator<Item = &'a TaskSpec>,
+    ) -> Result<HashMap<BlobHash, u64>, CallError> {
+        let bounded = specs.filter(|spec| spec.space().is_some());
+        let mut hashes: Vec<_> = bounded.flat_map(TaskSpec::blobs).collect();
         hashes.sort_unstable();
         hashes.dedup();
         let mut sizes = HashMap::new();

@@ -14,6 +14,7 @@ mod languages;
 mod live_output;
 mod readiness;
 mod remote_calls;
+mod repeated_add;
 mod sqlite_harness;
 mod uploads;
 mod waiting;
