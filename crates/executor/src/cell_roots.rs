@@ -1,11 +1,21 @@
 //! The named root file systems of the executor's machine, in which tasks may ask to run.
 
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 use model::{OfferedRoot, RootName};
 use roots::{InstalledRoot, RootHold, RootStore, RootStoreError};
 use sandbox::{CommandIsolation, EnforcementError, SandboxOptions};
 use thiserror::Error;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
+use crate::now;
 use crate::run::shell_in_root;
+
+/// A problem that stays is logged again after this time.
+const LOG_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// Finds the root file systems for cells on an executor's machine. Operators add and replace them while it runs.
 #[derive(Debug)]
@@ -15,6 +25,11 @@ pub(crate) struct CellRoots {
     cells: Option<SandboxOptions>,
     /// That of the cells in the default root.
     isolation: CommandIsolation,
+    /// Roots in which a slot could not start a warden since the last look.
+    failed: Mutex<BTreeSet<RootName>>,
+    failure: Notify,
+    /// The problem of each root that was logged last, and when.
+    logged: Mutex<HashMap<String, (String, Instant)>>,
 }
 
 /// One generation of a root, whose files stay while wardens of the executor use it.
@@ -58,7 +73,38 @@ impl CellRoots {
             store,
             cells,
             isolation,
+            failed: Mutex::default(),
+            failure: Notify::new(),
+            logged: Mutex::default(),
         }
+    }
+
+    /// A slot could not start a warden in the root.
+    pub(crate) fn on_failed(&self, root: &RootName) {
+        lock(&self.failed).insert(root.clone());
+        self.failure.notify_one();
+    }
+
+    /// The roots of `on_failed` since the last call.
+    pub(crate) fn take_failed(&self) -> BTreeSet<RootName> {
+        std::mem::take(&mut *lock(&self.failed))
+    }
+
+    /// Returns after the next `on_failed`, or at once if there was one since the last return.
+    pub(crate) async fn wait_for_failure(&self) {
+        self.failure.notified().await;
+    }
+
+    /// Whether the problem has to be logged: it is new, or was logged long ago. The executor looks at its roots every few
+    /// seconds.
+    pub(crate) fn is_new_problem(&self, about: &str, problem: &str) -> bool {
+        let (now, mut logged) = (now(), lock(&self.logged));
+        logged.retain(|_, (_, logged_at)| now < *logged_at + LOG_AGAIN_AFTER);
+        let is_new = logged.get(about).is_none_or(|(last, _)| last != problem);
+        if is_new {
+            logged.insert(about.to_string(), (problem.to_string(), now));
+        }
+        is_new
     }
 
     /// The roots that tasks can use now. Roots that cannot be read are logged and left out.
@@ -70,13 +116,17 @@ impl CellRoots {
             Ok(list) => {
                 for (name, error) in &list.damaged {
                     let why = error_causes::with_causes(error);
-                    tracing::warn!(%name, why, "a root cannot be used");
+                    if self.is_new_problem(name.as_str(), &why) {
+                        tracing::warn!(%name, why, "a root cannot be used");
+                    }
                 }
                 list.roots
             }
             Err(error) => {
                 let why = error_causes::with_causes(&error);
-                tracing::warn!(folder = ?self.store.folder(), why, "could not list the roots");
+                if self.is_new_problem("all roots", &why) {
+                    tracing::warn!(folder = ?self.store.folder(), why, "could not list the roots");
+                }
                 Vec::new()
             }
         }
@@ -116,13 +166,22 @@ impl CellRoots {
         matches!(self.store.get(&held.name), Ok(Some(root)) if root.folder == held.folder)
     }
 
-    /// Removes generations that no process uses any more.
-    pub(crate) fn remove_unused(&self) {
-        if let Err(error) = self.store.remove_unused_generations() {
+    /// Removes generations that no process uses any more, until the token is cancelled.
+    pub(crate) fn remove_unused(&self, stop: &CancellationToken) {
+        for error in self
+            .store
+            .remove_unused_generations_until(&|| stop.is_cancelled())
+        {
             let why = error_causes::with_causes(&error);
-            tracing::warn!(folder = ?self.store.folder(), why, "could not remove unused generations of roots");
+            if self.is_new_problem(&why, &why) {
+                tracing::warn!(folder = ?self.store.folder(), why, "could not remove unused generations of roots");
+            }
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The root as the executor reports it.

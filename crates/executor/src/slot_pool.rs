@@ -381,6 +381,11 @@ impl SlotPool {
 
     /// Ends an attempt whose root this executor cannot use.
     fn end_unstarted(&self, prepared: PreparedAttempt, why: String) {
+        prepared
+            .spec
+            .root
+            .iter()
+            .for_each(|root| self.roots.on_failed(root));
         self.end_attempt(prepared, Err(RunFailure::UnusableRoot(why)), Duration::ZERO);
     }
 

@@ -31,8 +31,10 @@ use crate::slot_pool::SlotPool;
 const ROOTS_INTERVAL: Duration = Duration::from_secs(2);
 /// How often it looks for languages, besides when a root has changed.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
-/// The same after a search that failed in one of the roots.
+/// The same after a search that failed in one of the roots, or did not find out all versions.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// A pause between searches, however often slots cannot use a root.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// After this time the versions are looked up again, although the languages have not changed.
 const VERSIONS_VALID_FOR: Duration = Duration::from_secs(3600);
 /// How long the first report waits for the languages. On a very slow machine it goes without them.
@@ -70,6 +72,8 @@ enum SearchEnd {
 struct RootLanguages {
     /// That of the generation; `None` if the operator changes the files in place.
     generation: Option<PathBuf>,
+    /// Whether they have to be looked for again although the generation is the same.
+    is_outdated: bool,
     installed: Vec<LanguageName>,
     versions: HashMap<LanguageName, Option<String>>,
     versions_found_at: Instant,
@@ -117,7 +121,7 @@ impl ToolFinder {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if tokio::time::timeout(STOP_TIMEOUT, self.task).await.is_err() {
-            tracing::warn!("the search for languages does not end; its warden hangs in the kernel");
+            tracing::warn!("the search for languages and roots does not end; a process or disk hangs");
         }
     }
 }
@@ -127,7 +131,13 @@ impl ToolSearch {
         let mut next_search = now();
         while !stop.is_cancelled() {
             let roots = self.with_roots(CellRoots::list).await;
-            if now() >= next_search || roots != self.roots {
+            let failed = self.slot_pool.roots.take_failed();
+            for root in &failed {
+                if let Some(found) = self.languages.get_mut(&Some(root.clone())) {
+                    found.is_outdated = true;
+                }
+            }
+            if now() >= next_search || roots != self.roots || !failed.is_empty() {
                 if roots != self.roots {
                     self.roots = roots;
                     self.slot_pool.on_roots_changed();
@@ -137,22 +147,32 @@ impl ToolSearch {
                         SearchEnd::Complete => SEARCH_INTERVAL,
                         SearchEnd::Failed => RETRY_INTERVAL,
                     },
-                    // Judicators of earlier versions have no language table.
+                    // Judicators of earlier versions have no language table. The executor gets no task with a language
+                    // meanwhile.
                     Err(error) => {
                         tracing::debug!(%error, "could not get the language table; retrying");
-                        SEARCH_INTERVAL
+                        ROOTS_INTERVAL
                     }
                 };
                 next_search = now() + pause;
             }
             // After the search: removing many files takes time, and the first report waits for the languages.
-            self.with_roots(CellRoots::remove_unused).await;
-            stop.run_until_cancelled(tokio::time::sleep(ROOTS_INTERVAL)).await;
+            let stopped = stop.clone();
+            self.with_roots(move |roots| roots.remove_unused(&stopped)).await;
+            let pause = async {
+                tokio::time::sleep(MIN_PAUSE).await;
+                let root_failed = self.slot_pool.roots.wait_for_failure();
+                let _ = tokio::time::timeout(ROOTS_INTERVAL - MIN_PAUSE, root_failed).await;
+            };
+            stop.run_until_cancelled(pause).await;
         }
     }
 
     /// Calls a function of the roots on a thread for blocking work.
-    async fn with_roots<T: Default + Send + 'static>(&self, call: fn(&CellRoots) -> T) -> T {
+    async fn with_roots<T: Default + Send + 'static>(
+        &self,
+        call: impl FnOnce(&CellRoots) -> T + Send + 'static,
+    ) -> T {
         let slot_pool = self.slot_pool.clone();
         let called = tokio::task::spawn_blocking(move || call(&slot_pool.roots));
         called.await.unwrap_or_default()
@@ -161,7 +181,12 @@ impl ToolSearch {
     async fn search(&mut self, table: Vec<Language>, stop: &CancellationToken) -> SearchEnd {
         if self.table != table {
             self.table = table;
-            self.languages.clear();
+            for found in self.languages.values_mut() {
+                let is_in_table = |name: &LanguageName| self.table.iter().any(|row| row.name == *name);
+                found.installed.retain(is_in_table);
+                found.versions.clear();
+                found.is_outdated = true;
+            }
         }
         let is_there = |name: &RootName| self.roots.iter().any(|root| root.name == *name);
         self.languages
@@ -175,7 +200,7 @@ impl ToolSearch {
         let mut end = SearchEnd::Complete;
         for (root, generation) in &all {
             if let Err(error) = self.find_installed(root.as_ref(), generation.clone(), stop).await {
-                log_failure(root.as_ref(), &error);
+                self.log_failure(root.as_ref(), &error);
                 end = SearchEnd::Failed;
             }
         }
@@ -185,7 +210,7 @@ impl ToolSearch {
                 Ok(true) => self.publish(),
                 Ok(false) => {}
                 Err(error) => {
-                    log_failure(root.as_ref(), &error);
+                    self.log_failure(root.as_ref(), &error);
                     end = SearchEnd::Failed;
                 }
             }
@@ -202,7 +227,8 @@ impl ToolSearch {
     ) -> Result<(), ProbeError> {
         let known = self.languages.remove(&root.cloned());
         let is_same = |known: &RootLanguages| known.generation == generation;
-        let is_unchanged = |known: &RootLanguages| is_same(known) && generation.is_some();
+        let is_unchanged =
+            |known: &RootLanguages| is_same(known) && generation.is_some() && !known.is_outdated;
         let known = match known {
             Some(known) if is_unchanged(&known) => {
                 self.languages.insert(root.cloned(), known);
@@ -220,7 +246,9 @@ impl ToolSearch {
         let installed = match installed {
             Ok(installed) => installed,
             Err(error) => {
-                // What was found last may still be there.
+                // What was found last may still be there, unless the root itself is the problem.
+                let is_usable = root.is_none() || !error.is_about_root();
+                let known = known.filter(|_| is_usable);
                 self.languages.extend(known.map(|known| (root.cloned(), known)));
                 return Err(error);
             }
@@ -233,6 +261,7 @@ impl ToolSearch {
         };
         let found = RootLanguages {
             generation,
+            is_outdated: false,
             installed,
             versions,
             versions_found_at,
@@ -298,10 +327,21 @@ impl ToolSearch {
             };
             found.installed.iter().map(offer).collect::<Vec<_>>()
         };
-        let languages = self.languages.iter().flat_map(offered).collect();
+        let languages: Vec<_> = self.languages.iter().flat_map(offered).collect();
         let is_usable = |root: &&InstalledRoot| self.languages.contains_key(&Some(root.name.clone()));
-        let roots = self.roots.iter().filter(is_usable).map(offered_root);
-        let tools = Arc::new(ExecutorTools::new(languages, roots.collect()));
+        let roots: Vec<_> = self.roots.iter().filter(is_usable).map(offered_root).collect();
+        let problem = format!("{} languages and {} roots", languages.len(), roots.len());
+        let is_too_much =
+            languages.len() > ExecutorTools::MAX_LANGUAGES || roots.len() > ExecutorTools::MAX_ROOTS;
+        if is_too_much && self.slot_pool.roots.is_new_problem("all roots", &problem) {
+            tracing::warn!(
+                found = problem,
+                max_languages = ExecutorTools::MAX_LANGUAGES,
+                max_roots = ExecutorTools::MAX_ROOTS,
+                "this executor has more than it can report; remove some roots, the last ones by name get no tasks"
+            );
+        }
+        let tools = Arc::new(ExecutorTools::new(languages, roots));
         let has_changed = self.found.send_if_modified(|found| {
             let has_changed = found.as_ref() != Some(&tools);
             *found = Some(tools);
@@ -311,15 +351,13 @@ impl ToolSearch {
             self.changed.notify_one();
         }
     }
-}
 
-fn log_failure(root: Option<&RootName>, error: &ProbeError) {
-    if !matches!(error, ProbeError::Stopped) {
+    fn log_failure(&self, root: Option<&RootName>, error: &ProbeError) {
         let root = root.map_or("the default root", RootName::as_str);
-        tracing::warn!(
-            root,
-            why = error_causes::with_causes(error),
-            "could not look for languages; retrying"
-        );
+        let why = error_causes::with_causes(error);
+        let is_stop = matches!(error, ProbeError::Stopped);
+        if !is_stop && self.slot_pool.roots.is_new_problem(root, &why) {
+            tracing::warn!(root, why, "could not look for languages; retrying");
+        }
     }
 }

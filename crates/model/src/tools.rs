@@ -119,11 +119,17 @@ impl ExecutorTools {
     /// More languages and roots than these are left out, so that reports stay small.
     pub const MAX_LANGUAGES: usize = 2000;
     pub const MAX_ROOTS: usize = 200;
+    /// A version with more bytes is unknown.
+    pub const MAX_VERSION_BYTES: usize = 64;
 
     pub fn new(mut languages: Vec<OfferedLanguage>, mut roots: Vec<OfferedRoot>) -> ExecutorTools {
         languages.sort();
         languages.dedup_by(|second, first| first.root == second.root && first.name == second.name);
         languages.truncate(ExecutorTools::MAX_LANGUAGES);
+        for offer in &mut languages {
+            let is_short = |version: &String| version.len() <= ExecutorTools::MAX_VERSION_BYTES;
+            offer.version = offer.version.take().filter(is_short);
+        }
         roots.sort();
         roots.dedup_by(|second, first| first.name == second.name);
         roots.truncate(ExecutorTools::MAX_ROOTS);
@@ -230,6 +236,21 @@ mod tests {
             vec![],
         );
         assert_eq!(tools.languages(), [version(None)]);
+    }
+
+    #[test]
+    fn an_executor_cannot_report_a_version_of_any_length() {
+        let check = |length: usize, expected: bool| {
+            let offer = OfferedLanguage {
+                root: None,
+                name: language("c"),
+                version: Some("1".repeat(length)),
+            };
+            let tools = ExecutorTools::new(vec![offer], vec![]);
+            assert_eq!(tools.languages()[0].version.is_some(), expected, "{length}");
+        };
+        check(64, true);
+        check(65, false);
     }
 
     #[test]

@@ -163,11 +163,11 @@ async fn a_root_is_replaced_while_tasks_run_in_it() {
 #[tokio::test]
 async fn a_root_that_cells_cannot_use_is_not_offered() {
     let folder = tempfile::tempdir().expect("a folder");
-    let bind = format!("sandbox.binds={}:/opt/shared", text(folder.path()));
+    let bind = format!("sandbox.binds={}:/shared", text(folder.path()));
     let node = SingleNode::up(&["--isolation", "cell", "--set", &bind]);
     let tree = node.system.folder.path().join("tree-broken");
     fs::create_dir(&tree).expect("a folder");
-    symlink("bin", tree.join("opt")).expect("a link");
+    symlink("bin", tree.join("shared")).expect("a link");
     import_as(&node, "broken", &pack(&tree)).await;
     let log = "cells cannot use the root 'broken'";
     wait_until(log, SOON, async || node.up.log().contains(log).then_some(())).await;
@@ -179,10 +179,35 @@ async fn a_root_that_cells_cannot_use_is_not_offered() {
     refused.assert_problem_at(422, "root", "no executor has the root 'broken'");
     let task = node
         .web
-        .run(&json!({"root": "tiny", "execute": {"command": "ls /opt"}}))
+        .run(&json!({"root": "tiny", "execute": {"command": "ls -d /shared"}}))
         .await;
-    assert_eq!(
-        task["result"]["execute"]["stdout"], "shared\nversion\n",
-        "{task:#}"
-    );
+    assert_eq!(task["result"]["execute"]["stdout"], "/shared\n", "{task:#}");
+}
+
+/// A folder that the operator maintains may be on a disk that is not mounted for a while.
+#[tokio::test]
+async fn a_root_that_breaks_is_withdrawn_until_it_works_again() {
+    let node = SingleNode::up(&[]);
+    let tree = archive(&node, "lab").with_extension("");
+    let config = node.system.folder.path().join("conclave.toml");
+    let roots = format!("[roots.lab]\npath = {:?}\n", text(&tree));
+    fs::write(&config, roots).expect("a file");
+    let node = node.again(&["--isolation", "cell", "--config", text(&config)]);
+    assert_eq!(root(&node).await["name"], "lab");
+    let elsewhere = tree.with_extension("elsewhere");
+    fs::rename(&tree, &elsewhere).expect("another name");
+    let task = json!({"root": "lab", "execute": {"command": "cat /opt/version"}});
+    let id = node.web.post("/api/v1/tasks", &task).await.json()["id"].clone();
+    wait_until("no executor offers the root", SOON, async || {
+        let roots = node.web.get("/api/v1/roots").await.json();
+        (roots == json!({"roots": []})).then_some(())
+    })
+    .await;
+    // Other tasks run meanwhile.
+    let other = node.web.run(&json!({"execute": {"command": "true"}})).await;
+    assert_eq!(other["status"], "success", "{other:#}");
+    fs::rename(&elsewhere, &tree).expect("its own name");
+    let path = format!("/api/v1/tasks/{}?wait=60", id.as_str().expect("an id"));
+    let task = node.web.get(&path).await.json();
+    assert_eq!(task["result"]["execute"]["stdout"], "lab", "{task:#}");
 }

@@ -12,12 +12,15 @@ use sandbox::{
 use thiserror::Error;
 
 use crate::cell_roots::{CellRootError, HeldRoot};
+use crate::now;
 use crate::run::default_environment;
 
 /// One shell line looks for all programs, which takes milliseconds.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// A compiler on the Java virtual machine takes seconds to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the search for the versions of a root's languages goes on. The rest is left to the next search.
+const VERSIONS_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_OUTPUT: u64 = 64 << 10;
 const MAX_VERSION: usize = 32;
 
@@ -59,6 +62,13 @@ pub(crate) enum ProbeError {
     },
     #[error("the search panicked")]
     Panicked,
+}
+
+impl ProbeError {
+    /// Whether no warden can start in the root, so that no task can run there.
+    pub(crate) fn is_about_root(&self) -> bool {
+        matches!(self, ProbeError::Root(_) | ProbeError::Launch(_))
+    }
 }
 
 impl ProbeStop {
@@ -107,7 +117,7 @@ impl LanguageProbe {
             .collect())
     }
 
-    /// The version of each language, as far as its version command tells it.
+    /// The version of each language, as far as its version command tells it. Those that take too long are left out.
     pub(crate) fn versions(
         &self,
         languages: &[Language],
@@ -115,7 +125,11 @@ impl LanguageProbe {
     ) -> Result<Vec<(LanguageName, Option<String>)>, ProbeError> {
         let mut warden = self.start(stop)?;
         let mut versions = Vec::new();
+        let deadline = now() + VERSIONS_TIMEOUT;
         for language in languages {
+            if now() >= deadline {
+                break;
+            }
             let version = match &language.version {
                 None => None,
                 Some(command) => match self.run(&mut warden, command, VERSION_TIMEOUT, stop) {
@@ -126,6 +140,13 @@ impl LanguageProbe {
                         let why = error_causes::with_causes(&error);
                         tracing::debug!(language = %language.name, why, "could not run a version command");
                         None
+                    }
+                    // The command has killed the warden, or nearly so. What was found before it counts.
+                    Err(ProbeError::Warden(error)) => {
+                        let why = error_causes::with_causes(&error);
+                        tracing::warn!(language = %language.name, why, "a version command has ended its warden");
+                        versions.push((language.name.clone(), None));
+                        break;
                     }
                     Err(error) => return Err(error),
                 },
