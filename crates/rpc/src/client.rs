@@ -24,7 +24,7 @@ use tonic::Status;
 
 use self::answers::{known_event, parsed_answer, parsed_task};
 use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
-use self::classify::{FailoverDecision, FailureCause, classify_status};
+use self::classify::{FailoverDecision, FailureCause, busy_if_unimplemented, classify_status};
 use self::replay::ReplayBudget;
 use crate::wire::{
     GroupRetry, GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, proto,
@@ -441,7 +441,9 @@ impl Calls for RpcClient {
             .call(
                 CALL_TIMEOUT,
                 proto::Nothing {},
-                |mut connections, request| async move { connections.calls.languages(request).await },
+                |mut connections, request| async move {
+                    connections.calls.languages(request).await.map_err(busy_if_unimplemented)
+                },
             )
             .await?;
         parsed_answer(parse_each("languages", answer.languages))

@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 
 use crate::CallError;
-use crate::wire::judicator_error;
+use crate::wire::{judicator_error, status_from_error};
 
 /// What the RPC client does after a judicator has failed a call: return the error, or ask the next judicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +80,23 @@ fn classify_code(code: Code) -> FailoverDecision {
     }
 }
 
+/// For a call that judicators of the previous version do not have. They are healthy, so no other call may be moved away from
+/// them in the middle of an upgrade.
+pub(super) fn busy_if_unimplemented(status: Status) -> Status {
+    match (judicator_error(&status), status.code()) {
+        (None, Code::Unimplemented) => {
+            let why = "the judicator does not have this call yet; upgrade Conclave on its node";
+            status_from_error(CallError::Busy(why.into()))
+        }
+        _ => status,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use model::{BlobHash, InvalidField, TaskId};
 
     use super::*;
-    use crate::wire::status_from_error;
 
     #[test]
     fn each_error_of_a_judicator_has_a_decision() {
@@ -193,5 +204,16 @@ mod tests {
         ] {
             assert_eq!(classify_status(&Status::new(code, "x")), expected, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_judicator_without_a_new_call_stays_in_use() {
+        let check = |status: Status, expected| {
+            assert_eq!(classify_status(&busy_if_unimplemented(status)), expected);
+        };
+        let busy = FailoverDecision::TryNext(FailureCause::Busy);
+        check(Status::unimplemented("no such method"), busy);
+        let unreachable = FailoverDecision::Suspend(FailureCause::Unreachable);
+        check(Status::unavailable("connection refused"), unreachable);
     }
 }
