@@ -145,12 +145,15 @@ async fn move_misplaced(
     if ids.is_empty() {
         return Ok(false);
     }
+    // It may have been cancelled by such a judicator, too.
+    let is_missing = |field: &str| doc! { "$eq": [{ "$type": field }, "missing"] };
+    let is_queued = doc! { "$and": [is_missing("$finish_time"), is_missing("$executor")] };
     context
         .tasks()
         .update_many(
             doc! { "_id": { "$in": ids }, "waits": true, "needs": { "$exists": true } },
             vec![
-                doc! { "$set": { "waits_for": "$needs" } },
+                doc! { "$set": { "waits_for": { "$cond": [is_queued, "$needs", "$$REMOVE"] } } },
                 doc! { "$unset": "waits" },
             ],
         )

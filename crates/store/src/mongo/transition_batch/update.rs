@@ -53,7 +53,12 @@ impl BatchEntry {
             after.finish_age.to_bson(),
         );
         update.put("trouble", before.trouble.to_bson(), after.trouble.to_bson());
-        update.put("waits", queue_flag(before), queue_flag(after));
+        if after.state.requires.is_none() {
+            update.put("waits", queue_flag(before), queue_flag(after));
+        } else {
+            // A judicator of an earlier version that released the task has set it.
+            update.unset.insert("waits", "");
+        }
         update.put("waits_for", required_queue(before), required_queue(after));
         if let Some(result) = &self.result {
             let content = serialize_to_bson(&result.content.content).map_err(Error::from)?;
@@ -91,8 +96,7 @@ impl BatchEntry {
 
 /// The field `waits`: present while a task without a requirement is queued, so that it is in the index of the queue.
 fn queue_flag(task: &StoredTask) -> Bson {
-    let is_in_queue = task.state.is_queued() && task.state.requires.is_none();
-    is_in_queue.then_some(true).to_bson()
+    task.state.is_queued().then_some(true).to_bson()
 }
 
 /// The field `waits_for`: present while a task with a requirement is queued.
