@@ -1,6 +1,7 @@
 //! `conclave root`: imports, lists, verifies and removes roots, and what it does when it is interrupted.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -240,6 +241,80 @@ async fn an_interrupted_import_cleans_up() {
     let ended = tokio::time::timeout(Duration::from_secs(10), CommandOutput::of(child)).await;
     let ended = ended.expect("it ends soon");
     assert_eq!(ended.code, 143, "{ended:?}");
+    ended.assert_failure(143, &["interrupted; nothing was imported"]);
+    assert!(roots.entries().is_empty());
+}
+
+/// Programs that a fake `mmdebstrap` needs. Without `unshare` it has no namespaces of its own, as that of an ordinary user.
+const FAKE_PROGRAMS: [&str; 4] = ["sh", "grep", "sleep", "tar"];
+
+impl RootFixture {
+    /// Starts a build with a script as `mmdebstrap`.
+    fn build_with(&self, script: &str) -> tokio::process::Child {
+        let programs = self.path("programs");
+        fs::create_dir_all(&programs).expect("a folder");
+        for name in FAKE_PROGRAMS {
+            let _ = std::os::unix::fs::symlink(format!("/usr/bin/{name}"), programs.join(name));
+        }
+        let fake = programs.join("mmdebstrap");
+        let shell = programs.join("sh");
+        fs::write(&fake, format!("#!{}\n{script}\n", shell.display())).expect("a file");
+        fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let data = self.system.data();
+        let mut command =
+            self.cli
+                .command(&["root", "build", "fake", "--pip", "numpy", "--data", text(&data)]);
+        command
+            .env("PATH", &programs)
+            .env("TEST_FOLDER", self.system.folder.path());
+        command.spawn().expect("conclave starts")
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_or_writes_no_archive_leaves_no_root() {
+    let roots = RootFixture::new();
+    for (script, expected) in [
+        ("exit 7", "exit status: 7"),
+        ("echo no archive; exit 0", "mmdebstrap"),
+        (
+            "cd $TEST_FOLDER && tar -c --files-from=/dev/null",
+            "without files",
+        ),
+        ("cd $TEST_FOLDER && tar -cP ../", "'..'"),
+    ] {
+        let ended = CommandOutput::of(roots.build_with(script)).await;
+        ended.assert_failure(1, &["mmdebstrap", expected]);
+        assert!(roots.entries().is_empty(), "{script}");
+    }
+    let script = "cd $TEST_FOLDER && echo x > file && tar -c file";
+    let ended = CommandOutput::of(roots.build_with(script)).await.assert_success();
+    assert!(ended.text().starts_with("fake: sha256 "), "{ended:?}");
+}
+
+#[tokio::test]
+async fn an_interrupted_build_stops_its_tool() {
+    let roots = RootFixture::new();
+    // The signals that conclave waits for must not be blocked in the tool.
+    let script =
+        "cd $TEST_FOLDER && grep SigBlk /proc/self/status > mask && echo $$ > pid && exec sleep 1000";
+    let child = roots.build_with(script);
+    let conclave = i32::try_from(child.id().expect("a pid")).expect("a pid");
+    let tool = wait_until("the tool to run", SOON, async || {
+        let text = fs::read_to_string(roots.path("pid")).ok()?;
+        text.strip_suffix('\n')?.parse::<i32>().ok()
+    })
+    .await;
+    let mask = fs::read_to_string(roots.path("mask")).expect("the file");
+    assert_eq!(mask, "SigBlk:\t0000000000000000\n");
+    kill(Pid::from_raw(conclave), Signal::SIGINT).expect("it runs");
+    let ended = tokio::time::timeout(Duration::from_secs(10), CommandOutput::of(child)).await;
+    let ended = ended.expect("it ends soon");
+    ended.assert_failure(130, &["interrupted; nothing was built"]);
+    assert!(
+        !Path::new(&format!("/proc/{tool}")).exists(),
+        "the tool has ended"
+    );
     assert!(roots.entries().is_empty());
 }
 
