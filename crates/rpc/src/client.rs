@@ -442,7 +442,11 @@ impl Calls for RpcClient {
                 CALL_TIMEOUT,
                 proto::Nothing {},
                 |mut connections, request| async move {
-                    connections.calls.languages(request).await.map_err(busy_if_unimplemented)
+                    connections
+                        .calls
+                        .languages(request)
+                        .await
+                        .map_err(busy_if_unimplemented)
                 },
             )
             .await?;

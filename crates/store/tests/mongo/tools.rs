@@ -102,7 +102,9 @@ async fn a_task_that_an_earlier_version_released_keeps_its_requirement() {
     // One is cancelled by this version, and the first one by the earlier version, which leaves its mark too.
     let mut needs_tools = needs_tools;
     store.cancel(needs_tools.remove(7).id).await.unwrap();
-    let first = tasks.find_one(doc! { "waits": true, "needs": "/c" }).sort(doc! { "add_time": 1 });
+    let first = tasks
+        .find_one(doc! { "waits": true, "needs": "/c" })
+        .sort(doc! { "add_time": 1 });
     let first = first.await.unwrap().unwrap();
     let ended = doc! { "$set": { "status": "cancelled", "finish_time": 5_i64 } };
     let ended = tasks.update_one(doc! { "_id": first.get("_id").cloned() }, ended);
@@ -118,7 +120,11 @@ async fn a_task_that_an_earlier_version_released_keeps_its_requirement() {
         assert_eq!(able.claim_one().await.task, needs_tools.id);
     }
     let queued = doc! { "$or": [{ "waits": { "$exists": true } }, { "waits_for": { "$exists": true } }] };
-    assert_eq!(tasks.count_documents(queued).await.unwrap(), 0, "done tasks are in no queue");
+    assert_eq!(
+        tasks.count_documents(queued).await.unwrap(),
+        0,
+        "done tasks are in no queue"
+    );
 }
 
 /// A judicator of an earlier version opens the executor's next session, and leaves the field `tools` as it is.
