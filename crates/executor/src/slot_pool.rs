@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::attempt_control::AttemptControl;
 use crate::cache::{BlobCache, BlobPins};
-use crate::cell_roots::{CellRoots, HeldRoot};
+use crate::cell_roots::CellRoots;
 use crate::collect::KeepLimits;
 use crate::live_output::LiveOutputs;
 use crate::memory_reserve::MemoryReserve;
@@ -30,7 +30,6 @@ use crate::outgoing::{OutgoingFiles, OutgoingFolder};
 use crate::queue::AttemptQueue;
 use crate::run::{RunFailure, RunResult, run};
 use crate::spool::Spool;
-use crate::tools::LanguageProbe;
 use crate::uploader::Uploads;
 use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
@@ -210,21 +209,6 @@ impl SlotPool {
                 deadline: None,
             }),
         })
-    }
-
-    /// The probe for languages in a root, or in the default root. Its warden has the number after those of the slots.
-    pub(crate) fn language_probe(&self, root: Option<HeldRoot>) -> LanguageProbe {
-        let number = warden_count(self.slots) - 1;
-        let in_root = root.as_ref().map(|held| (&held.isolation, held.shell));
-        let (isolation, shell) = in_root.unwrap_or((&self.launcher.isolation, self.shell));
-        LanguageProbe {
-            launcher: WardenLauncher {
-                isolation: isolation.for_warden(number),
-                ..self.launcher.clone()
-            },
-            shell,
-            _root: root,
-        }
     }
 
     /// How many bytes of each output stream a step with this limit keeps. If a task asks for more than the operator keeps of

@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use model::RootName;
+use sandbox::WardenLauncher;
 
-use super::{SlotPool, WARDENS_PER_SLOT, WardenSlot};
+use super::{SlotPool, WARDENS_PER_SLOT, WardenSlot, warden_count};
 use crate::cell_roots::{CellRootError, HeldRoot};
+use crate::tools::LanguageProbe;
 
 /// For how many roots a slot keeps wardens, with the default root.
 pub(super) const ROOTS_PER_SLOT: usize = 4;
@@ -116,6 +118,21 @@ impl WardenSet {
 }
 
 impl SlotPool {
+    /// The probe for languages in a root, or in the default root. Its warden has the number after those of the slots.
+    pub(crate) fn language_probe(&self, root: Option<HeldRoot>) -> LanguageProbe {
+        let number = warden_count(self.slots) - 1;
+        let in_root = root.as_ref().map(|held| (&held.isolation, held.shell));
+        let (isolation, shell) = in_root.unwrap_or((&self.launcher.isolation, self.shell));
+        LanguageProbe {
+            launcher: WardenLauncher {
+                isolation: isolation.for_warden(number),
+                ..self.launcher.clone()
+            },
+            shell,
+            _root: root,
+        }
+    }
+
     /// A set whose wardens start when they are needed. The set with number 0 is that of the default root.
     fn new_warden_set(&self, slot: usize, set: usize, name: &RootName) -> Result<WardenSet, CellRootError> {
         let held = self.roots.hold(name)?;
