@@ -47,7 +47,7 @@ pub struct RootList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedRoot {
     Removed,
-    /// Running tasks still use the files. The next command, or the next start of the executor, removes them.
+    /// An executor still uses the files, and removes them when none of its tasks does; or the next command does.
     StillInUse,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn run(args: RemoveRootArgs) -> Result<ExitCode> {
         }
         (OutputFormat::Text, RemovedRoot::Removed) => out.line(format_args!("{name} removed"))?,
         (OutputFormat::Text, RemovedRoot::StillInUse) => out.line(format_args!(
-            "{name} removed; running tasks still use its files, which the next `conclave root` command or the next start of the executor removes"
+            "{name} removed; a running executor still uses its files, and removes them when none of its tasks does"
         ))?,
     }
     Ok(ExitCode::SUCCESS)
