@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::NewTask;
+use api::{ExecutorState, HttpClient, NewTask};
 use model::{LanguageName, RootName};
 use sandbox::{CommandInput, CommandLimits, CommandSpec, SandboxOptions, WORKSPACE, Warden, WardenLauncher};
 use serde::Serialize;
@@ -48,6 +48,7 @@ const MIN_RATIO_TO_NO_CELLS: f64 = 0.55;
 const MIN_RATIO_OF_LANGUAGE: f64 = 0.95;
 const MAX_SECONDS_OF_ROOT: f64 = 0.000_1;
 const ROOT: &str = "bench";
+const ROOT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_WARDEN_BYTES: u64 = 4 << 20;
 /// The measured CPU time may be wrong by this share of itself, or by `MAX_CPU_ERROR_SECONDS` if that is more.
 const MAX_CPU_ERROR_SHARE: f64 = 0.02;
@@ -92,7 +93,7 @@ pub(crate) async fn measure(
         config.to_str().context("a path in UTF-8")?,
     ];
     let with = UpProcess::start_with(&folder.join("cell"), &flags).await?;
-    let slots = with.client.stats().await?.slots;
+    let slots = wait_for_root(&with.client).await?;
     let with_language = NewTask {
         // Every machine has it. The task has its own command, so the program is the same.
         language: Some(LanguageName::new("text")?),
@@ -151,6 +152,21 @@ fn write_root(folder: &Path) -> Result<PathBuf> {
         format!("[roots.{ROOT}]\npath = {:?}\n", root.display().to_string()),
     )?;
     Ok(config)
+}
+
+/// Waits until the executor has reported the root, and returns the number of its slots.
+async fn wait_for_root(client: &HttpClient) -> Result<u32> {
+    let deadline = Instant::now() + ROOT_TIMEOUT;
+    loop {
+        let executors = client.executors().await?;
+        let has_root =
+            |executor: &&ExecutorState| executor.roots.iter().any(|root| root.name.as_str() == ROOT);
+        if let Some(executor) = executors.iter().find(has_root) {
+            return Ok(executor.slots);
+        }
+        ensure!(Instant::now() < deadline, "the executor has no root '{ROOT}'");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Durations that the benchmark measured of one trivial program, run bare, in a cell and in bubblewrap.
