@@ -279,7 +279,7 @@ impl RootStore {
 
     /// The generation of this store that a path leads into, and the path without links.
     fn find_generation(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
-        // A path that cannot be resolved is not in a generation: whoever uses it fails with the reason.
+        // A path that cannot be resolved is in no generation. Its use fails later, with the reason.
         let (path, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(&self.folder).ok()?);
         let mut parts = path.strip_prefix(&folder).ok()?.components();
         let mut next = || match parts.next() {
