@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use cluster_tests::{CommandOutput, ConclaveCli, TestSystem, wait_until};
@@ -11,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::harness::text;
+use crate::harness::{pack_tar, text};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -70,15 +69,7 @@ impl RootFixture {
 
     fn pack(&self, name: &str, tree: &Path, options: &[&str]) -> PathBuf {
         let archive = self.path(name);
-        let packed = Command::new("tar")
-            .args(options)
-            .arg("-cf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(tree)
-            .arg(".")
-            .status();
-        assert!(packed.expect("tar runs").success());
+        pack_tar(tree, &archive, options);
         archive
     }
 

@@ -1,6 +1,7 @@
 //! A running `conclave up` for a test, and gates that its tasks wait for.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cluster_tests::{ConclaveCli, NodeProcess, RawHttpClient, TestSystem};
 use serde_json::Value;
@@ -84,6 +85,18 @@ impl Gate {
     pub(crate) fn is_open(&self) -> bool {
         self.path.exists()
     }
+}
+
+/// Packs the files of a folder into a tar archive, with these options of `tar`.
+pub(crate) fn pack_tar(tree: &Path, archive: &Path, options: &[&str]) {
+    let mut tar = Command::new("tar");
+    tar.args(options)
+        .arg("-cf")
+        .arg(archive)
+        .arg("-C")
+        .arg(tree)
+        .arg(".");
+    assert!(tar.status().expect("tar runs").success());
 }
 
 pub(crate) fn text(path: &Path) -> &str {

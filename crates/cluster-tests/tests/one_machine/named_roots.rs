@@ -3,13 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use cluster_tests::{CommandOutput, StreamedResponse, wait_until};
 use serde_json::{Value, json};
 
-use crate::harness::{SingleNode, text};
+use crate::harness::{SingleNode, pack_tar, text};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -29,14 +28,7 @@ fn archive(node: &SingleNode, version: &str) -> PathBuf {
 
 fn pack(tree: &Path) -> PathBuf {
     let archive = tree.with_extension("tar");
-    let packed = Command::new("tar")
-        .arg("-cf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(tree)
-        .arg(".")
-        .status();
-    assert!(packed.expect("tar runs").success());
+    pack_tar(tree, &archive, &[]);
     archive
 }
 
