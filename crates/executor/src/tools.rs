@@ -31,7 +31,7 @@ use crate::slot_pool::SlotPool;
 const ROOTS_INTERVAL: Duration = Duration::from_secs(2);
 /// How often it looks for languages, besides when a root has changed.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
-/// The same after a search that failed in one of the roots, or did not find out all versions.
+/// The same after a search that failed in one of the roots.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// A pause between searches, however often slots cannot use a root.
 const MIN_PAUSE: Duration = Duration::from_secs(1);

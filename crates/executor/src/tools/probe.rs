@@ -117,7 +117,8 @@ impl LanguageProbe {
             .collect())
     }
 
-    /// The version of each language, as far as its version command tells it. Those that take too long are left out.
+    /// The version of each language, as far as its version command prints one. The languages that are left when the time is up
+    /// are missing in the result.
     pub(crate) fn versions(
         &self,
         languages: &[Language],
