@@ -120,6 +120,14 @@ impl Caller {
         }
     }
 
+    /// The user of the token, if the server has tokens.
+    pub(crate) fn user(&self) -> Option<&UserName> {
+        match self {
+            Caller::Anyone => None,
+            Caller::User(user) => Some(user),
+        }
+    }
+
     /// The user whose tasks a search may find.
     pub(crate) fn user_to_search(&self, named: Option<UserName>) -> Result<Option<UserName>, InvalidField> {
         match self {

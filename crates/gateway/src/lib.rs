@@ -9,6 +9,8 @@
     allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")
 )]
 
+mod accept_header;
+mod assets;
 mod blobs;
 mod body;
 mod caller;

@@ -1,5 +1,6 @@
-//! The web pages: HTML rendered on the server, without JavaScript.
+//! The web pages: HTML rendered on the server. Scripts make parts of it live; without them everything else works.
 
+mod components;
 mod docs;
 mod format;
 mod groups;
@@ -7,6 +8,7 @@ mod kept_files;
 mod languages;
 mod layout;
 mod list;
+mod live;
 mod problem;
 mod task;
 

@@ -165,7 +165,7 @@ fn is_read_only(method: &Method) -> bool {
 /// A kept file may have this name, and a group may be called `files`.
 fn is_event_stream(uri: &Uri) -> bool {
     let is_kept_file = || uri.path().starts_with("/api/v1/tasks/") && uri.path().contains("/files/");
-    uri.path().ends_with("/events") && !is_kept_file()
+    uri.path().starts_with("/live/") || uri.path().ends_with("/events") && !is_kept_file()
 }
 
 /// Whether the request waits for a task or follows its events or its output.
@@ -202,6 +202,7 @@ mod tests {
         check("/api/v1/tasks/x/events", true);
         check("/api/v1/tasks/x/files/events", false);
         check("/api/v1/groups/g/events", true);
+        check("/live/tasks?user=ada", true);
         check("/api/v1/groups/files/events", true);
         check("/api/v1/tasks/x/execute/stdout?follow", true);
         check("/api/v1/tasks/x/execute/stdout?offset=7&follow=true", true);

@@ -10,8 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    MetricsAccess, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics, languages,
-    nodes, openapi, pages, request_error, request_limits, tasks,
+    MetricsAccess, assets, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics,
+    languages, nodes, openapi, pages, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -71,6 +71,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             request_limits::limit_requests,
         ));
 
+    // They are in memory and the same for everyone.
+    let assets = Router::new().route("/assets/{name}", get(assets::asset));
+
     // Without request limits: monitoring must work when all permits are taken.
     let unlimited = Router::new()
         .route("/healthz", get(health::healthz))
@@ -85,6 +88,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
     guard(api)
         .merge(pages)
         .merge(description)
+        .merge(assets)
         .merge(unlimited)
         .fallback(pages::route_not_found)
         .method_not_allowed_fallback(pages::method_not_allowed)

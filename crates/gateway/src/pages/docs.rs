@@ -8,7 +8,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::layout::{HtmlPage, html_response};
+use super::layout::{HtmlPage, Section, html_response};
 use crate::GatewayOptions;
 use crate::gateway::Gateway;
 use crate::openapi;
@@ -91,7 +91,7 @@ const TYPES: [&str; 56] = [
 pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let page = gateway.docs_page.get_or_init(|| render(&gateway.options));
     let server = server(request.headers(), request.uri());
-    html_response(page.replace(SERVER, &server))
+    html_response(page.replace(SERVER, &server), None)
 }
 
 /// Rendering takes milliseconds and any client may request the page, so the result is cached.
@@ -122,11 +122,7 @@ fn render(options: &GatewayOptions) -> String {
             }
         } }
     };
-    let page = HtmlPage {
-        title: "The HTTP API",
-        version: &options.version,
-        refresh: None,
-    };
+    let page = HtmlPage::of_version(&options.version, "The HTTP API").section(Section::Api);
     page.render(&content).into_string()
 }
 

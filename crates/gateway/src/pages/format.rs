@@ -3,24 +3,25 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use model::{TaskStatus, UnixTime};
+use model::UnixTime;
 
-pub(super) fn status(status: TaskStatus) -> Markup {
-    let class = match status {
-        TaskStatus::Success => "status good",
-        TaskStatus::CompileFailed | TaskStatus::RunFailed | TaskStatus::SystemError => "status bad",
-        TaskStatus::Compiling | TaskStatus::Running | TaskStatus::Retrying => "status busy",
-        TaskStatus::Pending | TaskStatus::Cancelled => "status wait",
-    };
-    html! { span class=(class) { (status.as_str().replace('_', " ")) } }
+/// The words of a name like `time_limit`.
+pub(super) fn words(name: &str) -> String {
+    name.replace('_', " ")
 }
 
-/// A time to the second. The tooltip shows the exact time.
+/// Encodes a text as a part of a URL.
+pub(super) fn encode(text: &str) -> String {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A time to the second. The tooltip shows the exact time. A script shows it in the reader's time zone.
 pub(super) fn time(time: UnixTime) -> Markup {
     let exact = api::format_time(time);
     let (date, rest) = exact.split_once('T').unwrap_or((&exact, ""));
     let clock = rest.split('.').next().unwrap_or(rest);
-    html! { time datetime=(exact) title=(exact) { (date) " " (clock) } }
+    html! { time datetime=(exact) title={ (exact) " (UTC)" } { (date) " " (clock) " UTC" } }
 }
 
 /// The singular or plural of a word.
@@ -85,6 +86,10 @@ mod tests {
             ("slot".into(), "slots".into())
         );
         assert_eq!(bytes(3 << 19), "1.5 MiB");
-        assert!(time(UnixTime(0)).into_string().contains(">1970-01-01 00:00:00<"));
+        assert!(
+            time(UnixTime(0))
+                .into_string()
+                .contains(">1970-01-01 00:00:00 UTC<")
+        );
     }
 }

@@ -8,8 +8,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 use model::{GroupKey, GroupState, TaskQuery, TaskStatus};
 
+use super::components;
 use super::format;
-use super::layout::HtmlPage;
+use super::layout::{HtmlPage, Section};
 use super::list;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -30,14 +31,12 @@ pub(crate) async fn groups(
         h1 { "Groups" }
         @if page.groups.is_empty() { p class="dim" { "No groups." } } @else { (table(&page.groups)) }
         @if let Some(next) = &page.next {
-            p { a href={ "/groups?after=" (list::encode(&api::GroupCursor(next.clone()).to_string())) } { "Next page →" } }
+            p { a href={ "/groups?after=" (format::encode(&api::GroupCursor(next.clone()).to_string())) } { "Next page →" } }
         }
     };
-    let page = HtmlPage {
-        title: "Groups",
-        version: &gateway.options.version,
-        refresh: None,
-    };
+    let page = HtmlPage::new(&gateway, "Groups")
+        .section(Section::Groups)
+        .caller(&caller);
     Ok(page.respond(&content))
 }
 
@@ -51,11 +50,10 @@ pub(crate) async fn group(
     let key = group_key(&caller, user, name)?;
     let state = gateway.calls.group(key, None).await?;
     let title = format!("Group {}", state.key.group);
-    let page = HtmlPage {
-        title: &title,
-        version: &gateway.options.version,
-        refresh: (!state.is_done()).then_some(REFRESH_SECONDS),
-    };
+    let page = HtmlPage::new(&gateway, &title)
+        .section(Section::Groups)
+        .caller(&caller)
+        .refresh_without_script((!state.is_done()).then_some(REFRESH_SECONDS));
     Ok(page.respond(&details(&state)))
 }
 
@@ -64,8 +62,8 @@ pub(super) fn link(key: &GroupKey) -> String {
     let GroupKey { user, group } = key;
     format!(
         "/groups/{}?user={}",
-        list::encode(group.as_str()),
-        list::encode(user.as_str())
+        format::encode(group.as_str()),
+        format::encode(user.as_str())
     )
 }
 
@@ -118,7 +116,7 @@ fn details(state: &GroupState) -> Markup {
             thead { tr { th { "Status" } th { "Tasks" } } }
             tbody {
                 @for (status, count) in state.counts.iter().filter(|(_, count)| **count > 0) {
-                    tr { td { (format::status(*status)) } td { a href=(tasks(Some(*status))) { (count) } } }
+                    tr { td { (components::status(*status, None)) } td { a href=(tasks(Some(*status))) { (count) } } }
                 }
             }
         } }

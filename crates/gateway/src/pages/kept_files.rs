@@ -4,7 +4,6 @@ use maud::{Markup, html};
 use model::{AttemptRecord, FilesLeftOut, LeftOutReason, TaskId, TaskResult};
 
 use super::format;
-use super::list::encode;
 
 pub(super) fn kept_files(id: TaskId, result: &TaskResult) -> Markup {
     let TaskResult {
@@ -41,7 +40,7 @@ pub(super) fn kept_files(id: TaskId, result: &TaskResult) -> Markup {
 }
 
 fn file_link(id: TaskId, path: &str) -> String {
-    let parts: Vec<_> = path.split('/').map(encode).collect();
+    let parts: Vec<_> = path.split('/').map(format::encode).collect();
     format!("/api/v1/tasks/{id}/files/{}", parts.join("/"))
 }
 

@@ -7,11 +7,15 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::HtmlPage;
+use super::layout::{HtmlPage, Section};
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 
-pub(crate) async fn languages(State(gateway): State<Arc<Gateway>>) -> Result<Response, RequestError> {
+pub(crate) async fn languages(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+) -> Result<Response, RequestError> {
     let table = gateway.calls.languages().await?;
     let executors = gateway.calls.executors().await?;
     let LanguagesResponse { languages } = LanguagesResponse::new(table, &executors);
@@ -30,11 +34,9 @@ pub(crate) async fn languages(State(gateway): State<Arc<Gateway>>) -> Result<Res
         h2 { "Roots" }
         @if roots.is_empty() { p class="dim" { "No executor has a named root." } } @else { (root_table(&roots)) }
     };
-    let page = HtmlPage {
-        title: "Languages",
-        version: &gateway.options.version,
-        refresh: None,
-    };
+    let page = HtmlPage::new(&gateway, "Languages")
+        .section(Section::Languages)
+        .caller(&caller);
     Ok(page.respond(&content))
 }
 

@@ -9,9 +9,10 @@ use axum::response::Response;
 use maud::{Markup, html};
 use model::{GroupKey, Labels, SortOrder, Stats, TaskQuery, TaskStatus, TaskSummary, UnixTime};
 
+use super::components;
 use super::format;
 use super::groups;
-use super::layout::HtmlPage;
+use super::layout::{HtmlPage, Section};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params;
@@ -37,11 +38,9 @@ pub(crate) async fn list(
         (form(&query))
         (results(&query, &page))
     };
-    let page = HtmlPage {
-        title: "Tasks",
-        version: &gateway.options.version,
-        refresh: None,
-    };
+    let page = HtmlPage::new(&gateway, "Tasks")
+        .section(Section::Tasks)
+        .caller(&caller);
     Ok(page.respond(&content))
 }
 
@@ -111,7 +110,7 @@ fn form(query: &TaskQuery) -> Markup {
     let user = query.user.as_ref().map(|user| user.as_str());
     let chosen = |status: TaskStatus| query.statuses == [status];
     html! {
-        form class="search" action="/" method="get" {
+        form class="filters" action="/" method="get" {
             label { "User" input name="user" value=[user]; }
             label { "Group" input name="group" value=[query.group.as_ref().map(|group| group.as_str())]; }
             @for (key, value) in query.labels.iter() {
@@ -153,7 +152,7 @@ fn table(tasks: &[TaskSummary]) -> Markup {
                 tbody {
                     @for task in tasks {
                         tr {
-                            td { (format::status(task.status)) }
+                            td { (components::status(task.status, None)) }
                             td class="tight" { @if let Some(reason) = task.reason { (reason.as_str().replace('_', " ")) } }
                             td class="tight" { a class="id" href={ "/tasks/" (task.id) } { (task.id) } }
                             td { (task.user) }
@@ -181,7 +180,7 @@ fn group(task: &TaskSummary) -> Markup {
 
 /// Each label is a link to the tasks that have it.
 pub(super) fn labels(labels: &Labels) -> Markup {
-    let tasks = |key: &str, value: &str| format!("/?label={}", encode(&format!("{key}:{value}")));
+    let tasks = |key: &str, value: &str| format!("/?label={}", format::encode(&format!("{key}:{value}")));
     html! {
         @for (key, value) in labels.iter() { a href=(tasks(key, value)) { (key) "=" (value) } " " }
     }
@@ -197,15 +196,9 @@ fn took(task: &TaskSummary) -> String {
 pub(super) fn link(query: &TaskQuery) -> String {
     let pairs: Vec<_> = query_pairs(query)
         .into_iter()
-        .map(|(name, value)| format!("{name}={}", encode(&value)))
+        .map(|(name, value)| format!("{name}={}", format::encode(&value)))
         .collect();
     format!("/?{}", pairs.join("&"))
-}
-
-/// Encodes a text as a part of a URL.
-pub(super) fn encode(text: &str) -> String {
-    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use maud::html;
 
 use super::layout::HtmlPage;
+use crate::accept_header::accepts;
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 
@@ -22,12 +23,7 @@ pub(crate) async fn show_problem(State(gateway): State<Arc<Gateway>>, response: 
         p { (problem.detail) }
         p { a href="/" { "All tasks" } }
     };
-    let page = HtmlPage {
-        title: &problem.title,
-        version: &gateway.options.version,
-        refresh: None,
-    };
-    let mut page_response = page.respond(&content);
+    let mut page_response = HtmlPage::new(&gateway, &problem.title).respond(&content);
     *page_response.status_mut() = response.status();
     for name in [header::RETRY_AFTER, header::WWW_AUTHENTICATE] {
         if let Some(value) = response.headers().get(&name) {
@@ -61,19 +57,8 @@ async fn respond(gateway: Arc<Gateway>, headers: &HeaderMap, error: RequestError
 }
 
 /// Browsers accept `text/html`; programs accept JSON or anything.
-fn accepts_html(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).into_iter();
-    accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|kind| {
-            let mut parts = kind.split(';').map(str::trim);
-            let is_html = parts
-                .next()
-                .is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"));
-            // `q=0` means not acceptable.
-            is_html && !parts.any(|part| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)))
-        })
+pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
+    accepts(headers, &header::ACCEPT, "text/html")
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use axum::response::{Redirect, Response};
 use maud::{Markup, html};
 use model::{CapturedOutput, Content, Limits, NetworkName, Outcome, StepCommand, Task, TaskFiles, TaskId};
 
+use super::components;
 use super::kept_files::{attempts, kept_files};
-use super::layout::HtmlPage;
+use super::layout::{HtmlPage, Section};
 use super::{format, groups, list};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -40,7 +41,7 @@ pub(crate) async fn task(
     let content = html! {
         div class="top" {
             h1 { "Task " span class="id" { (task.id) } }
-            (format::status(task.status))
+            (components::status(task.status, None))
             @if !task.status.is_done() {
                 form action={ "/tasks/" (task.id) "/cancel" } method="post" { button class="danger" { "Cancel" } }
             }
@@ -55,11 +56,10 @@ pub(crate) async fn task(
         p { a href={ "/api/v1/tasks/" (task.id) } { "View as JSON" } }
     };
     let title = format!("Task {}", task.id);
-    let page = HtmlPage {
-        title: &title,
-        version: &gateway.options.version,
-        refresh: (!task.status.is_done()).then_some(REFRESH_SECONDS),
-    };
+    let page = HtmlPage::new(&gateway, &title)
+        .section(Section::Tasks)
+        .caller(&caller)
+        .refresh_without_script((!task.status.is_done()).then_some(REFRESH_SECONDS));
     Ok(page.respond(&content))
 }
 

@@ -1,0 +1,120 @@
+//! Pages that change while they are shown: named parts of a page as server-sent events.
+//!
+//! In the page, an element with `sse-connect` holds the connection, and elements with `sse-swap` show the parts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use axum::response::sse::Event;
+use futures::stream::{self, BoxStream, StreamExt};
+use maud::Markup;
+use tokio::time::Instant;
+
+use crate::gateway::Gateway;
+use crate::request_error::RequestError;
+use crate::request_quota::RequestQuota;
+use crate::tasks::sse_response;
+
+/// After this time the stream ends, and the browser opens another one with fresh credentials.
+const MAX_STREAM_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// The event after which the browser closes the stream, because nothing more will change.
+pub(super) const END_EVENT: &str = "end";
+
+/// The state of a page at one moment.
+pub(super) struct LiveParts {
+    /// The name of each part and its HTML, which consists of elements.
+    pub(super) parts: Vec<(&'static str, Markup)>,
+    /// Whether nothing will change any more.
+    pub(super) ended: bool,
+}
+
+/// Renders the parts at each tick, and sends those that have changed. A tick may be late or missing, and the first is
+/// immediate. An error skips a tick: the page keeps what it shows.
+pub(super) fn live_response<R, F>(
+    gateway: Arc<Gateway>,
+    quota: RequestQuota,
+    ticks: BoxStream<'static, ()>,
+    render: R,
+) -> Response
+where
+    R: Fn() -> F + Send + Sync + 'static,
+    F: Future<Output = Result<LiveParts, RequestError>> + Send,
+{
+    let stop = gateway.stop.clone();
+    let deadline = Instant::now() + MAX_STREAM_TIME;
+    let state = LiveStream {
+        gateway,
+        quota,
+        ticks: stream::once(async {}).chain(ticks).boxed(),
+        sent: HashMap::new(),
+        ended: false,
+    };
+    let render = Arc::new(render);
+    let events = stream::unfold(state, move |mut state| {
+        let render = render.clone();
+        async move {
+            if state.ended {
+                return None;
+            }
+            state.ticks.next().await?;
+            let events = state.changes(render()).await;
+            Some((stream::iter(events), state))
+        }
+    });
+    let events = events
+        .flatten()
+        .take_until(tokio::time::sleep_until(deadline))
+        .take_until(stop.cancelled_owned());
+    sse_response(events.boxed())
+}
+
+/// A stream of changed parts of one page.
+struct LiveStream {
+    gateway: Arc<Gateway>,
+    quota: RequestQuota,
+    ticks: BoxStream<'static, ()>,
+    /// What the browser shows, by the name of the part.
+    sent: HashMap<&'static str, String>,
+    ended: bool,
+}
+
+impl LiveStream {
+    async fn changes(
+        &mut self,
+        rendered: impl Future<Output = Result<LiveParts, RequestError>>,
+    ) -> Vec<Event> {
+        // While many pages are live, each waits for its turn as other requests do.
+        let Ok(_permit) = self.gateway.acquire_load_permit(&self.quota).await else {
+            return vec![];
+        };
+        let Ok(LiveParts { parts, ended }) = rendered.await else {
+            return vec![];
+        };
+        self.ended = ended;
+        let mut events = vec![];
+        for (name, markup) in parts {
+            let html = markup.into_string();
+            if self.sent.get(name) != Some(&html) {
+                events.push(Event::default().event(name).data(&html));
+                self.sent.insert(name, html);
+            }
+        }
+        if ended {
+            events.push(Event::default().event(END_EVENT).data("end"));
+        }
+        events
+    }
+}
+
+/// Ticks in a fixed interval, for what has no events of its own.
+pub(super) fn every(interval: Duration) -> BoxStream<'static, ()> {
+    let ticks = tokio::time::interval_at(Instant::now() + interval, interval);
+    stream::unfold(ticks, |mut ticks| async {
+        ticks.tick().await;
+        Some(((), ticks))
+    })
+    .boxed()
+}

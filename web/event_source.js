@@ -1,0 +1,63 @@
+// Live updates stop while the page is hidden and go on when it is visible again.
+import htmx from "./htmx.js";
+
+// An EventSource for htmx's extension that is closed while the page is hidden.
+class PausedEventSource {
+  onopen = null;
+  onerror = null;
+  #url;
+  #source = null;
+  #listeners = [];
+  #closed = false;
+
+  constructor(url) {
+    this.#url = url;
+    document.addEventListener("visibilitychange", this.#onVisibility);
+    this.#onVisibility();
+  }
+
+  get readyState() {
+    if (this.#closed) return EventSource.CLOSED;
+    return this.#source ? this.#source.readyState : EventSource.CONNECTING;
+  }
+
+  addEventListener(name, listener) {
+    this.#listeners.push([name, listener]);
+    this.#source?.addEventListener(name, listener);
+  }
+
+  removeEventListener(name, listener) {
+    this.#listeners = this.#listeners.filter(([other, known]) => other !== name || known !== listener);
+    this.#source?.removeEventListener(name, listener);
+  }
+
+  close() {
+    this.#closed = true;
+    document.removeEventListener("visibilitychange", this.#onVisibility);
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #onVisibility = () => {
+    if (document.hidden) {
+      this.#source?.close();
+      this.#source = null;
+    } else if (!this.#source && !this.#closed) {
+      this.#open();
+    }
+  };
+
+  #open() {
+    const source = new EventSource(this.#url);
+    this.#source = source;
+    source.onopen = (event) => this.onopen?.(event);
+    source.onerror = (event) => {
+      // The server has refused the request. The extension makes another EventSource after a pause.
+      if (source.readyState === EventSource.CLOSED) this.close();
+      this.onerror?.(event);
+    };
+    for (const [name, listener] of this.#listeners) source.addEventListener(name, listener);
+  }
+}
+
+htmx.createEventSource = (url) => new PausedEventSource(url);
