@@ -14,6 +14,7 @@ mod assets;
 mod blobs;
 mod body;
 mod caller;
+mod compress_page;
 mod content_disposition;
 mod cross_site;
 mod drain_refused_body;

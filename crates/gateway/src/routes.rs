@@ -10,8 +10,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::gateway::Gateway;
 use crate::{
-    MetricsAccess, assets, blobs, caller, cross_site, drain_refused_body, groups, health, http_metrics,
-    languages, nodes, openapi, pages, request_error, request_limits, tasks,
+    MetricsAccess, assets, blobs, caller, compress_page, cross_site, drain_refused_body, groups, health,
+    http_metrics, languages, nodes, openapi, pages, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -60,7 +60,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             .layer(from_fn_with_state(gateway.clone(), caller::authenticate))
             .layer(from_fn_with_state(gateway.clone(), cross_site::refuse_cross_site))
     };
-    let pages = guard(pages).layer(map_response_with_state(gateway.clone(), pages::show_problem));
+    // Compressed inside, so that a response is charged as it is sent.
+    let pages = guard(pages.layer(from_fn(compress_page::compress_page)))
+        .layer(map_response_with_state(gateway.clone(), pages::show_problem));
 
     // Without authentication, but with request limits, as the responses are large.
     let description = Router::new()
