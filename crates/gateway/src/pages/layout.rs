@@ -4,6 +4,7 @@ use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
+use rpc::CallError;
 
 use crate::assets;
 use crate::caller::Caller;
@@ -94,8 +95,12 @@ impl Island {
 }
 
 impl StyleNonce {
-    pub(super) fn random() -> StyleNonce {
-        StyleNonce(uuid::Uuid::new_v4().simple().to_string())
+    /// Fails if the system has no random numbers.
+    pub(super) fn random() -> Result<StyleNonce, CallError> {
+        let mut bytes = [0; 16];
+        let filled = getrandom::fill(&mut bytes);
+        filled.map_err(|error| CallError::Internal(format!("random numbers: {error}")))?;
+        Ok(StyleNonce(format!("{:032x}", u128::from_ne_bytes(bytes))))
     }
 
     pub(super) fn as_str(&self) -> &str {
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_policy_has_no_unsafe_source() {
-        let nonce = StyleNonce::random();
+        let nonce = StyleNonce::random().unwrap();
         for policy in [
             content_security_policy(None),
             content_security_policy(Some(&nonce)),
@@ -284,6 +289,6 @@ mod tests {
             policy.contains(&format!("style-src 'self' 'nonce-{}';", nonce.as_str())),
             "{policy}"
         );
-        assert_ne!(StyleNonce::random().as_str(), nonce.as_str());
+        assert_ne!(StyleNonce::random().unwrap().as_str(), nonce.as_str());
     }
 }
