@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, RequestBuilder};
 use serde_json::Value;
 
@@ -32,6 +33,11 @@ impl RawHttpClient {
     /// A client with this source address, which a gateway without tokens treats as another caller.
     pub fn from_address(base: &str, address: IpAddr) -> RawHttpClient {
         RawHttpClient::with(base, Client::builder().local_address(address))
+    }
+
+    /// A client that shows redirects instead of following them.
+    pub fn without_redirects(base: &str) -> RawHttpClient {
+        RawHttpClient::with(base, Client::builder().redirect(Policy::none()))
     }
 
     fn with(base: &str, http: ClientBuilder) -> RawHttpClient {

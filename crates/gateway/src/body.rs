@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures::StreamExt;
 
+use crate::params;
 use crate::quota_pool::QuotaExceeded;
 use crate::request_error::RequestError;
 use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota, UNCOUNTED_BYTES};
@@ -23,6 +24,24 @@ where
     let bytes = read_body(&quota, request, limit).await?;
     quota.start_work()?;
     parse_body(&quota, bytes, parse).await
+}
+
+/// Reads the body of an HTML form.
+pub(crate) async fn read_form(request: Request, limit: u64) -> Result<Vec<(String, String)>, RequestError> {
+    match media_type(request.headers()) {
+        form if form == FORM => {}
+        actual => {
+            return Err(RequestError::UnsupportedMediaType {
+                expected: FORM,
+                actual,
+            });
+        }
+    }
+    let quota = RequestQuota::from_extensions(request.extensions())?;
+    let bytes = read_body(&quota, request, limit).await?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| RequestError::Malformed("the form is not valid UTF-8".into()))?;
+    Ok(params::form_fields(text)?)
 }
 
 pub(crate) async fn parse_body<T, P>(quota: &RequestQuota, bytes: Bytes, parse: P) -> Result<T, RequestError>
@@ -123,6 +142,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
 }
 
 pub(crate) const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), RequestError> {
     match media_type(headers) {

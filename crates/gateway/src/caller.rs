@@ -1,20 +1,19 @@
-//! Authentication by token, and which tasks a caller may see.
+//! Who sent a request, and which tasks a caller may see.
 
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use model::{InvalidField, TaskId, UserName};
 use rpc::CallError;
 
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
+use crate::sign_in;
 use crate::task_loading::LoadedTask;
 
 /// Who sent an HTTP request to the gateway: the user of its token, or anyone if the gateway has no tokens.
@@ -35,50 +34,24 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = match &gateway.options.tokens {
-        None => Caller::Anyone,
-        Some(tokens) => {
-            let Some(token) = token_from_headers(request.headers()) else {
-                return challenge(&request, RequestError::MissingToken);
-            };
-            match tokens.user(&token) {
-                Some(user) => Caller::User(user),
-                None => return challenge(&request, RequestError::UnknownToken),
-            }
+    match Caller::of_request(&gateway, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
         }
-    };
-    request.extensions_mut().insert(caller);
-    next.run(request).await
-}
-
-/// The token of a `Bearer` header, or the password of a `Basic` header, which browsers send.
-fn token_from_headers(headers: &HeaderMap) -> Option<String> {
-    let (scheme, value) = headers
-        .get(header::AUTHORIZATION)?
-        .to_str()
-        .ok()?
-        .split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        Some(value.trim().to_string())
-    } else if scheme.eq_ignore_ascii_case("basic") {
-        let decoded = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
-        decoded.split_once(':').map(|(_, password)| password.to_string())
-    } else {
-        None
+        Err(error) => error.into_response(),
     }
-}
-
-/// Makes browsers ask for the token if the request is for a page.
-fn challenge(request: &Request, error: RequestError) -> Response {
-    let mut response = error.into_response();
-    if !request.uri().path().starts_with("/api/") {
-        let basic = HeaderValue::from_static("Basic realm=\"Conclave: any name, the token as password\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
-    }
-    response
 }
 
 impl Caller {
+    /// Fails if the server has tokens and the request has no valid one.
+    pub(crate) fn of_request(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, RequestError> {
+        match &gateway.options.tokens {
+            None => Ok(Caller::Anyone),
+            Some(tokens) => sign_in::authenticated_user(tokens, headers).map(Caller::User),
+        }
+    }
+
     /// The owner of a new task that names this user.
     pub(crate) fn owner(&self, named: Option<UserName>) -> Result<UserName, InvalidField> {
         match (self, named) {
@@ -152,22 +125,6 @@ mod tests {
 
     fn user(name: &str) -> UserName {
         UserName::new(name).unwrap()
-    }
-
-    #[test]
-    fn tokens_are_read_from_bearer_and_basic_headers() {
-        let check = |value: &str, expected: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-            assert_eq!(token_from_headers(&headers).as_deref(), expected, "{value}");
-        };
-        check("Bearer abc", Some("abc"));
-        check("bearer  abc", Some("abc"));
-        check("Basic eDphYmM=", Some("abc"));
-        check("Basic !", None);
-        check("Digest abc", None);
-        check("abc", None);
-        assert_eq!(token_from_headers(&HeaderMap::new()), None);
     }
 
     #[test]

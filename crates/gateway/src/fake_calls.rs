@@ -103,17 +103,16 @@ pub(crate) fn task_id() -> TaskId {
 
 /// A gateway that calls the fake judicator, and the quota of a request to it.
 pub(crate) fn gateway(calls: Arc<FakeCalls>) -> (Arc<Gateway>, RequestQuota) {
-    let metrics = PrometheusBuilder::new().build_recorder().handle();
-    let gateway = Gateway::new(
-        GatewayOptions::default(),
-        calls,
-        metrics,
-        CancellationToken::new(),
-    );
+    let gateway = gateway_with(calls, GatewayOptions::default());
     let key = QuotaKey::from(std::net::IpAddr::from([127, 0, 0, 1]));
     let permit = gateway.requests.acquire(&key, 1).unwrap();
     let quota = RequestQuota::new(key, permit, gateway.bytes.clone());
     (gateway, quota)
+}
+
+pub(crate) fn gateway_with(calls: Arc<FakeCalls>, options: GatewayOptions) -> Arc<Gateway> {
+    let metrics = PrometheusBuilder::new().build_recorder().handle();
+    Gateway::new(options, calls, metrics, CancellationToken::new())
 }
 
 fn unavailable<T>() -> Result<T, CallError> {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::GatewayOptions;
 use crate::min_rate::MinTransferRate;
 use crate::quota_pool::{LimitedResource, QuotaPool};
-use crate::task_loading;
+use crate::{sign_in, task_loading};
 
 /// The state that all HTTP requests to a gateway share: options, calls to the judicator, and quota pools.
 pub(crate) struct Gateway {
@@ -36,6 +36,8 @@ pub(crate) struct Gateway {
     /// Permits for tasks that are loaded and written as JSON.
     pub(crate) loading: Arc<QuotaPool>,
     pub(crate) connections: Arc<QuotaPool>,
+    /// Permits for sign-ins. One whose token is not valid holds its permit for a while, which bounds guesses.
+    pub(crate) sign_ins: Arc<QuotaPool>,
     /// The OpenAPI document, created at the first request for it.
     pub(crate) openapi_json: OnceLock<Bytes>,
     pub(crate) docs_page: OnceLock<String>,
@@ -79,6 +81,7 @@ impl Gateway {
             // Without a limit for one caller: each permit is held for a moment only, and callers take turns.
             loading: QuotaPool::new(LimitedResource::Loading, task_loading::MAX_LOADING_TASKS, 100),
             connections: pool(LimitedResource::Connections, options.max_connections as u64),
+            sign_ins: sign_in::guess_pool(options.caller_share_percent),
             openapi_json: OnceLock::new(),
             docs_page: OnceLock::new(),
             host_name: host_name(),

@@ -55,6 +55,7 @@ pub(crate) fn count_quota_exceeded(exceeded: QuotaExceeded) {
         LimitedResource::Unpacking => "unpacking",
         LimitedResource::Loading => "loading",
         LimitedResource::Connections => "connections",
+        LimitedResource::SignIns => "sign_ins",
     };
     let bound = match exceeded.limit_kind {
         QuotaLimit::CallerShare => "share",

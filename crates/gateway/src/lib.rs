@@ -42,6 +42,7 @@ mod request_limits;
 mod request_quota;
 mod routes;
 mod serve;
+mod sign_in;
 mod task_loading;
 mod tasks;
 mod tokens;

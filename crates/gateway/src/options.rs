@@ -55,6 +55,8 @@ pub struct GatewayOptions {
     pub metrics: MetricsAccess,
     /// Without tokens, every client may do everything.
     pub tokens: Option<Tokens>,
+    /// How long a sign-in with a browser is valid.
+    pub sign_in_time: Duration,
     pub version: String,
 }
 
@@ -81,6 +83,7 @@ impl Default for GatewayOptions {
             inline_limit: 32 << 10,
             metrics: MetricsAccess::Open,
             tokens: None,
+            sign_in_time: Duration::from_secs(12 * 60 * 60),
             version: env!("CARGO_PKG_VERSION").to_string(),
         }
     }

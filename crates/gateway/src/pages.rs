@@ -10,11 +10,13 @@ mod layout;
 mod list;
 mod live;
 mod problem;
+mod sign_in;
 mod task;
 
 pub(crate) use docs::docs;
 pub(crate) use groups::{group, groups};
 pub(crate) use languages::languages;
 pub(crate) use list::list;
-pub(crate) use problem::{method_not_allowed, route_not_found, show_problem};
+pub(crate) use problem::{mark_page, method_not_allowed, route_not_found, show_problems};
+pub(crate) use sign_in::{sign_in, sign_out, submit_sign_in};
 pub(crate) use task::{cancel, task};

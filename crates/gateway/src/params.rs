@@ -108,13 +108,20 @@ async fn path_parameter<S: Send + Sync>(
 
 /// The query parameters in their order. Fails if one is not valid UTF-8.
 pub(crate) fn query_parameters(uri: &Uri) -> Result<Vec<(String, String)>, InvalidField> {
-    let query = uri.query().unwrap_or_default();
-    query
-        .split('&')
+    decode_pairs(uri.query().unwrap_or_default(), "query")
+}
+
+/// The fields of an HTML form in their order. Fails if one is not valid UTF-8.
+pub(crate) fn form_fields(body: &str) -> Result<Vec<(String, String)>, InvalidField> {
+    decode_pairs(body, "body")
+}
+
+fn decode_pairs(text: &str, place: &str) -> Result<Vec<(String, String)>, InvalidField> {
+    text.split('&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name).ok_or_else(|| InvalidField::new("query", "is not valid UTF-8"))?;
+            let name = decode(name).ok_or_else(|| InvalidField::new(place, "is not valid UTF-8"))?;
             match decode(value) {
                 Some(value) => Ok((name, value)),
                 None => Err(InvalidField::new(name, "is not valid UTF-8")),

@@ -7,8 +7,9 @@ use model::InvalidField;
 use rpc::CallError;
 
 use crate::http_metrics;
-use crate::quota_pool::QuotaLimit;
+use crate::quota_pool::{LimitedResource, QuotaLimit};
 use crate::request_error::RequestError;
+use crate::sign_in;
 
 /// A kind of error response of the gateway (RFC 9457): its HTTP status, its name in the documentation, its title.
 pub(crate) struct ProblemKind {
@@ -86,7 +87,7 @@ const fn kind(status: StatusCode, name: &'static str, title: &'static str) -> Pr
 }
 
 /// In seconds: long enough for a failover of the judicator, short enough for a person.
-const RETRY_AFTER: &str = "2";
+const RETRY_AFTER: u64 = 2;
 
 impl RequestError {
     fn kind(&self) -> &'static ProblemKind {
@@ -222,6 +223,12 @@ impl IntoResponse for RequestError {
             }
             _ => None,
         };
+        let retry_after = match &self {
+            RequestError::QuotaExceeded(exceeded) if exceeded.resource == LimitedResource::SignIns => {
+                sign_in::GUESS_PAUSE.as_secs()
+            }
+            _ => RETRY_AFTER,
+        };
         let problem = self.problem();
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
@@ -235,7 +242,7 @@ impl IntoResponse for RequestError {
         }
         match status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -256,7 +263,7 @@ mod tests {
 
     use super::*;
     use crate::min_rate::MinTransferRate;
-    use crate::quota_pool::{LimitedResource, QuotaExceeded};
+    use crate::quota_pool::QuotaExceeded;
 
     #[test]
     fn errors_have_their_status_and_details() {

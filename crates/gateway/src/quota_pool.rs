@@ -21,11 +21,12 @@ pub(crate) enum LimitedResource {
     Unpacking,
     Loading,
     Connections,
+    SignIns,
 }
 
 impl LimitedResource {
     #[cfg(test)]
-    pub(crate) const ALL: [LimitedResource; 8] = [
+    pub(crate) const ALL: [LimitedResource; 9] = [
         LimitedResource::Requests,
         LimitedResource::Uploads,
         LimitedResource::TextSearches,
@@ -34,6 +35,7 @@ impl LimitedResource {
         LimitedResource::Unpacking,
         LimitedResource::Loading,
         LimitedResource::Connections,
+        LimitedResource::SignIns,
     ];
 }
 
@@ -65,6 +67,7 @@ fn describe(exceeded: &QuotaExceeded) -> String {
         LimitedResource::Unpacking => "too many zips to unpack at once",
         LimitedResource::Loading => "too many tasks to read at once",
         LimitedResource::Connections => "too many connections at once",
+        LimitedResource::SignIns => "too many sign-ins with tokens that are not valid",
     };
     let limit = exceeded.limit;
     match exceeded.limit_kind {
@@ -76,6 +79,7 @@ fn describe(exceeded: &QuotaExceeded) -> String {
 fn advice(resource: LimitedResource) -> &'static str {
     match resource {
         LimitedResource::Waiting => "try again later, or do not use wait",
+        LimitedResource::SignIns => "try again in 10 seconds",
         LimitedResource::Bytes => "try again later, and read responses as they arrive",
         LimitedResource::Requests
         | LimitedResource::Uploads

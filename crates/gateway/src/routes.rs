@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -61,13 +61,24 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             .layer(from_fn_with_state(gateway.clone(), cross_site::refuse_cross_site))
     };
     // Compressed inside, so that a response is charged as it is sent.
-    let pages = guard(pages.layer(from_fn(compress_page::compress_page)))
-        .layer(map_response_with_state(gateway.clone(), pages::show_problem));
+    let pages = guard(pages.layer(from_fn(compress_page::compress_page))).layer(map_response(pages::mark_page));
+
+    // Without authentication, as they are its beginning and its end.
+    let sign_in = Router::new()
+        .route("/sign-in", get(pages::sign_in).post(pages::submit_sign_in))
+        .route("/sign-out", post(pages::sign_out))
+        .layer(from_fn_with_state(
+            gateway.clone(),
+            request_limits::limit_requests,
+        ))
+        .layer(from_fn_with_state(gateway.clone(), cross_site::refuse_cross_site))
+        .layer(map_response(pages::mark_page));
 
     // Without authentication, but with request limits, as the responses are large.
     let description = Router::new()
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(pages::docs))
+        .layer(from_fn(compress_page::compress_page))
         .layer(from_fn_with_state(
             gateway.clone(),
             request_limits::limit_requests,
@@ -89,6 +100,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
 
     guard(api)
         .merge(pages)
+        .merge(sign_in)
         .merge(description)
         .merge(assets)
         .merge(unlimited)
@@ -101,6 +113,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             gateway.clone(),
             drain_refused_body::drain_refused_body,
         ))
+        .layer(from_fn_with_state(gateway.clone(), pages::show_problems))
         .layer(from_fn(http_metrics::record_request))
         .with_state(gateway)
 }

@@ -64,6 +64,7 @@ mod retries;
 mod sandbox_command;
 mod search;
 mod setup_script;
+mod sign_in;
 mod single_node;
 mod slow_clients;
 mod step_commands;

@@ -90,6 +90,12 @@ pub(super) fn check(config: &Config, layers: &ConfigLayers) -> Result<()> {
         "{}; it must be a percentage of at most 100",
         describe("gateway.share")
     );
+    // Browsers count the age of a cookie in seconds.
+    ensure!(
+        gateway.sign_in_time >= MIN_SIGN_IN_TIME,
+        "{}; it must be at least 1s",
+        describe("gateway.sign_in_time")
+    );
     // A client with a good connection may pause this long while a lost packet is retransmitted.
     for (name, duration) in [
         ("gateway.body_stall", gateway.body_stall),
@@ -228,6 +234,7 @@ const MIN_MEMORY: u64 = 16 << 20;
 const MAX_INLINE: u64 = 32 << 20;
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MIN_BLOB_RETENTION: Duration = Duration::from_secs(1);
+const MIN_SIGN_IN_TIME: Duration = Duration::from_secs(1);
 const MIN_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether the default is at most the maximum. A missing default or maximum is fine.
@@ -270,6 +277,7 @@ mod tests {
         check(&[("judicator.lease", "9ns")], Some("at least 10ms"));
         check(&[("judicator.keep_blobs", "0s")], Some("at least 1s"));
         check(&[("gateway.share", "101")], Some("at most 100"));
+        check(&[("gateway.sign_in_time", "999ms")], Some("at least 1s"));
         check(&[("gateway.body_stall", "0s")], Some("at least 1s"));
         check(&[("gateway.answer_stall", "0s")], Some("at least 1s"));
         check(&[("judicator.max_inline", "33MiB")], Some("at most 32MiB"));

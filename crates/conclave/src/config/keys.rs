@@ -275,6 +275,8 @@ keys! {
         inline: ByteSize = "32KiB",
         /// Access to `/metrics`: `open` for everyone, `token` for everyone with a token, `off` for no one; `auto` is `token` if there are tokens, else `open`.
         metrics: MetricsSetting = "auto",
+        /// How long a sign-in with a browser is valid, if there are tokens.
+        sign_in_time: Duration = "12h",
     }
     limits_default: LimitsDefaultSection = "limits.default" {
         /// Wall-clock time limit of a step that requests none.

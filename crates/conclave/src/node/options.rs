@@ -126,6 +126,7 @@ pub(super) fn gateway(config: &Config, secrets: &NodeSecrets) -> gateway::Gatewa
         inline_limit: section.inline.0,
         metrics: metrics_access(section.metrics, secrets),
         tokens: secrets.tokens.clone(),
+        sign_in_time: section.sign_in_time,
         version: VERSION.to_string(),
     }
 }
