@@ -97,6 +97,7 @@ fn bundle_scripts(web: &Path, out: &Path) -> Result<BTreeMap<String, Asset>> {
             "site.js",
             "editor.js",
             "charts.js",
+            "try.js",
             "--bundle",
             "--minify",
             "--splitting",

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::GatewayOptions;
 use crate::min_rate::MinTransferRate;
+use crate::pages::RenderedDocs;
 use crate::quota_pool::{LimitedResource, QuotaPool};
 use crate::{sign_in, task_loading};
 
@@ -40,7 +41,8 @@ pub(crate) struct Gateway {
     pub(crate) sign_ins: Arc<QuotaPool>,
     /// The OpenAPI document, created at the first request for it.
     pub(crate) openapi_json: OnceLock<Bytes>,
-    pub(crate) docs_page: OnceLock<String>,
+    /// The content of `/api/docs`, created at the first request for it.
+    pub(crate) rendered_docs: OnceLock<RenderedDocs>,
 }
 
 impl Gateway {
@@ -83,7 +85,7 @@ impl Gateway {
             connections: pool(LimitedResource::Connections, options.max_connections as u64),
             sign_ins: sign_in::guess_pool(options.caller_share_percent),
             openapi_json: OnceLock::new(),
-            docs_page: OnceLock::new(),
+            rendered_docs: OnceLock::new(),
             host_name: host_name(),
             options,
             calls,

@@ -149,7 +149,7 @@ pub(crate) async fn retry(
 }
 
 /// Nobody else knows the ids of the new tasks, so they are returned also when not all tasks could be retried.
-async fn retry_group(
+pub(crate) async fn retry_group(
     gateway: &Gateway,
     quota: &RequestQuota,
     key: GroupKey,

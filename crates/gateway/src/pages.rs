@@ -3,6 +3,7 @@
 mod components;
 mod docs;
 mod format;
+mod group;
 mod groups;
 mod kept_files;
 mod languages;
@@ -13,8 +14,9 @@ mod problem;
 mod sign_in;
 mod task;
 
-pub(crate) use docs::docs;
-pub(crate) use groups::{group, groups};
+pub(crate) use docs::{RenderedDocs, docs};
+pub(crate) use group::{cancel_all, group, live_group, retry_failed};
+pub(crate) use groups::groups;
 pub(crate) use languages::languages;
 pub(crate) use list::list;
 pub(crate) use problem::{mark_page, method_not_allowed, route_not_found, show_problems};

@@ -165,6 +165,17 @@ pub(crate) fn known_parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String,
     }
 }
 
+/// The value of `user`, if it is among the parameters.
+pub(crate) fn user_parameter(parameters: &[(String, String)]) -> Result<Option<UserName>, InvalidField> {
+    let mut values = parameters.iter().rev();
+    let last = values.find(|(name, _)| name == "user");
+    last.map(|(_, value)| parse_user(value)).transpose()
+}
+
+fn parse_user(value: &str) -> Result<UserName, InvalidField> {
+    UserName::new(value).map_err(|error| InvalidField::new("user", error.to_string()))
+}
+
 /// A parameter that is set or not. Its name alone sets it.
 pub(crate) fn flag(name: &str, value: &str) -> Result<bool, InvalidField> {
     match value {
@@ -206,11 +217,7 @@ impl GroupParameters {
         for (name, value) in known_parameters(uri, known)? {
             match name.as_str() {
                 "wait" => parameters.wait = Some(parse_wait(&value, options)?),
-                _ => {
-                    let user = UserName::new(value);
-                    let user = user.map_err(|error| InvalidField::new("user", error.to_string()))?;
-                    parameters.user = Some(user);
-                }
+                _ => parameters.user = Some(parse_user(&value)?),
             }
         }
         Ok(parameters)

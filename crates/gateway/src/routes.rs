@@ -48,6 +48,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}/cancel", post(pages::cancel))
         .route("/groups", get(pages::groups))
         .route("/groups/{group}", get(pages::group))
+        .route("/groups/{group}/retry", post(pages::retry_failed))
+        .route("/groups/{group}/cancel", post(pages::cancel_all))
+        .route("/live/groups/{group}", get(pages::live_group))
         .route("/languages", get(pages::languages));
 
     // The last layer runs first: origin of the request, authentication, request limits.
@@ -61,7 +64,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             .layer(from_fn_with_state(gateway.clone(), cross_site::refuse_cross_site))
     };
     // Compressed inside, so that a response is charged as it is sent.
-    let pages = guard(pages.layer(from_fn(compress_page::compress_page))).layer(map_response(pages::mark_page));
+    let pages =
+        guard(pages.layer(from_fn(compress_page::compress_page))).layer(map_response(pages::mark_page));
 
     // Without authentication, as they are its beginning and its end.
     let sign_in = Router::new()

@@ -33,6 +33,7 @@ mod events;
 mod failed_start;
 mod files;
 mod first_task;
+mod group_pages;
 mod groups;
 mod idempotency;
 mod invalid_files;

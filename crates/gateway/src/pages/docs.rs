@@ -1,18 +1,25 @@
 //! The documentation page of the API, rendered from the OpenAPI document.
 
+mod calls;
+mod prose;
+
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::Response;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::layout::{HtmlPage, Section, html_response};
+use self::calls::calls_with_tag;
+use self::prose::{inline, prose, text};
+use super::layout::{HtmlPage, Island, Section};
 use crate::GatewayOptions;
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::openapi;
 use crate::problem_response::PROBLEM_KINDS;
+use crate::sign_in;
 
 /// Placeholder for the server's address in the cached page.
 const SERVER: &str = "{SERVER}";
@@ -26,6 +33,14 @@ const FIRST_TASK: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' -H 'Content-Typ
 const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
   -F 'task={"execute": {"command": "sh hello.sh", "input": "world"}}' \
   -F 'source=@hello.sh'"#;
+
+/// The content of the documentation page, which takes milliseconds to render.
+pub(crate) struct RenderedDocs {
+    /// With forms that send calls.
+    for_callers: String,
+    /// For those who have to sign in first.
+    for_strangers: String,
+}
 
 /// In the order of the page.
 const TAGS: [&str; 5] = ["tasks", "groups", "blobs", "nodes", "operations"];
@@ -89,16 +104,69 @@ const TYPES: [&str; 56] = [
 ];
 
 pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let page = gateway.docs_page.get_or_init(|| render(&gateway.options));
-    let server = server(request.headers(), request.uri());
-    html_response(page.replace(SERVER, &server), None)
+    let caller = Caller::of_request(&gateway, request.headers()).ok();
+    // Any client may request the page.
+    let rendered = gateway
+        .rendered_docs
+        .get_or_init(|| RenderedDocs::new(&gateway.options));
+    let content = match caller {
+        Some(_) => &rendered.for_callers,
+        None => &rendered.for_strangers,
+    };
+    let content = content.replace(SERVER, &server(request.headers(), request.uri()));
+    let mut page = HtmlPage::new(&gateway, "The HTTP API").section(Section::Api);
+    if let Some(caller) = &caller {
+        page = page.caller(caller).island(Island::TryIt);
+    }
+    page.respond(&PreEscaped(content))
 }
 
-/// Rendering takes milliseconds and any client may request the page, so the result is cached.
-fn render(options: &GatewayOptions) -> String {
-    let document = openapi::document(options);
+impl RenderedDocs {
+    fn new(options: &GatewayOptions) -> RenderedDocs {
+        let document = openapi::document(options);
+        RenderedDocs {
+            for_callers: render(&document, true),
+            for_strangers: render(&document, false),
+        }
+    }
+}
+
+fn render(document: &Value, try_it: bool) -> String {
     let content = html! {
         h1 { "The HTTP API" }
+        div class="docs" {
+            (contents(document))
+            div {
+                (introduction(try_it))
+                h2 id="calls" { "Calls" }
+                @for tag in TAGS {
+                    @for call in calls_with_tag(document, tag) { (call.show(try_it)) }
+                }
+                h2 id="types" { "Types" }
+                @for name in type_names(document) { (schema(name, &document["components"]["schemas"][name])) }
+                h2 id="problems" { "Problems" }
+                p { "The response to a refused request is " code { "application/problem+json" } ". It says what is wrong, in which field, "
+                    "the limit and the actual value." }
+                table class="cards" {
+                    thead { tr { th scope="col" { "Status" } th scope="col" { "Type" } th scope="col" { "Title" } } }
+                    tbody {
+                        @for kind in PROBLEM_KINDS {
+                            tr id=(kind.name) {
+                                td data-label="Status" { (kind.status.as_u16()) }
+                                th scope="row" data-label="Type" { code { (kind.name) } }
+                                td data-label="Title" { (kind.title) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    content.into_string()
+}
+
+fn introduction(try_it: bool) -> Markup {
+    html! {
         p { "A task consists of source files, an optional compile command, an execute command, its input and data, and limits. "
             "Add a task and wait for its result:" }
         pre { (FIRST_TASK) }
@@ -106,50 +174,39 @@ fn render(options: &GatewayOptions) -> String {
         pre { (WITH_FILES) }
         p { "The OpenAPI 3.1 document is at " a href="/api/openapi.json" { "/api/openapi.json" } ". "
             "If the server requires tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
-        h2 { "Calls" }
-        @for tag in TAGS { (calls(&document, tag)) }
-        h2 { "Types" }
-        @for name in TYPES { (schema(name, &document["components"]["schemas"][name])) }
-        h2 { "Problems" }
-        p { "The response to a refused request is " code { "application/problem+json" } ". It says what is wrong, in which field, "
-            "the limit and the actual value." }
-        div class="scroll" { table {
-            thead { tr { th { "Status" } th { "Type" } th { "Title" } } }
-            tbody {
-                @for kind in PROBLEM_KINDS {
-                    tr id=(kind.name) { td { (kind.status.as_u16()) } td { code { (kind.name) } } td { (kind.title) } }
-                }
-            }
-        } }
-    };
-    let page = HtmlPage::of_version(&options.version, "The HTTP API").section(Section::Api);
-    page.render(&content).into_string()
-}
-
-fn calls(document: &Value, tag: &str) -> Markup {
-    html! {
-        @for (path, operations) in document["paths"].as_object().into_iter().flatten() {
-            @for (method, operation) in operations.as_object().into_iter().flatten().filter(|(_, operation)| operation["tags"][0] == tag) {
-                h3 { span class="method" { (method.to_uppercase()) } code { (path) } }
-                p { b { (text(&operation["summary"])) } }
-                (prose(&operation["description"]))
-                (parameters(&operation["parameters"]))
-                p class="dim" {
-                    @for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-                        @if response.get("$ref").is_none() { (status) ": " (inline(text(&response["description"]))) ". " }
-                    }
-                }
-            }
+        @if try_it {
+            p class="needs-script" { b { "Try it" } " sends a call from this page, as you. It has effect: it adds, cancels and repeats tasks." }
+        } @else {
+            p { a href="/sign-in?next=%2Fapi%2Fdocs" { "Sign in" } " to try the calls on this page." }
         }
     }
 }
 
-fn parameters(parameters: &Value) -> Markup {
+/// The types in the order of the page: those that a reader meets first, then the others.
+fn type_names(document: &Value) -> impl Iterator<Item = &str> {
+    let all = document["components"]["schemas"]
+        .as_object()
+        .into_iter()
+        .flatten();
+    let others = all
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !TYPES.contains(name));
+    TYPES.into_iter().chain(others)
+}
+
+/// Links to the parts of the page.
+fn contents(document: &Value) -> Markup {
     html! {
-        dl {
-            @for parameter in parameters.as_array().into_iter().flatten() {
-                dt { code { (text(&parameter["name"])) } " " span class="dim" { (text(&parameter["in"])) } }
-                dd { (inline(text(&parameter["description"]))) }
+        nav class="contents" aria-label="On this page" {
+            ul {
+                @for tag in TAGS {
+                    li {
+                        b { (tag) }
+                        ul { @for call in calls_with_tag(document, tag) { li { (call.link()) } } }
+                    }
+                }
+                li { a href="#types" { "Types" } }
+                li { a href="#problems" { "Problems" } }
             }
         }
     }
@@ -200,83 +257,74 @@ fn server(headers: &HeaderMap, uri: &Uri) -> String {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
         !host.is_empty() && host.chars().all(fits)
     };
-    // A TLS proxy sets this header.
-    let proto = headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
-    let scheme = if proto == Some(b"https") { "https" } else { "http" };
+    let scheme = if sign_in::uses_tls(headers) {
+        "https"
+    } else {
+        "http"
+    };
     format!("{scheme}://{}", host.filter(plain).unwrap_or("127.0.0.1:7000"))
-}
-
-/// Renders the Markdown that descriptions use: paragraphs, code blocks and inline code.
-fn prose(value: &Value) -> Markup {
-    html! {
-        @for block in text(value).split("\n\n").filter(|block| !block.trim().is_empty()) {
-            @if let Some(code) = block.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) {
-                pre { (code.split_once('\n').map_or(code, |(_, code)| code)) }
-            } @else {
-                p { (inline(block)) }
-            }
-        }
-    }
-}
-
-fn inline(text: &str) -> Markup {
-    let pieces: Vec<_> = text.split('`').collect();
-    // A backtick without a second one is an ordinary character.
-    if pieces.len().is_multiple_of(2) {
-        return html! { (text) };
-    }
-    html! {
-        @for (index, piece) in pieces.into_iter().enumerate() {
-            @if index.is_multiple_of(2) { (piece) } @else { code { (piece) } }
-        }
-    }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
+    fn shown(try_it: bool) -> String {
+        render(&openapi::document(&GatewayOptions::default()), try_it)
+    }
+
     #[test]
-    fn every_link_to_a_type_has_a_target() {
-        let document = openapi::document(&crate::GatewayOptions::default());
-        let schemas = &document["components"]["schemas"];
-        let shown: String = TYPES
-            .iter()
-            .map(|name| schema(name, &schemas[name]).into_string())
-            .collect();
+    fn every_link_within_the_page_has_a_target() {
+        let shown = shown(true);
         for link in shown.split("href=\"#").skip(1) {
             let target = link.split('"').next().unwrap();
             assert!(shown.contains(&format!("id=\"{target}\"")), "{target}");
         }
+        let ids: Vec<_> = shown
+            .split(" id=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap())
+            .collect();
+        let different: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn every_call_and_type_is_on_the_page() {
+        let document = openapi::document(&GatewayOptions::default());
+        let shown = render(&document, true);
+        let operations = document["paths"].as_object().unwrap().values();
+        let count: usize = operations.map(|all| all.as_object().unwrap().len()).sum();
+        assert_eq!(shown.matches("<section class=\"call\"").count(), count);
+        assert_eq!(shown.matches("<form data-try").count(), count);
+        let schemas = &document["components"]["schemas"];
         assert!(TYPES.iter().all(|name| schemas[name].is_object()));
+        // All Markdown is rendered.
         let calls: String = TAGS
             .iter()
-            .map(|tag| calls(&document, tag).into_string())
+            .flat_map(|tag| calls_with_tag(&document, tag))
+            .map(|call| call.show(false).into_string())
             .collect();
-        assert_eq!(calls.matches("<h3>").count(), 28);
-        // All Markdown is rendered.
-        assert!(!shown.contains('`') && !calls.contains('`'));
+        assert!(!calls.contains('`'));
         assert!(calls.contains("<code>Idempotency-Key</code>"));
     }
 
     #[test]
-    fn code_is_shown_as_code() {
-        let check = |text: &str, expected: &str| assert_eq!(prose(&text.into()).into_string(), expected);
-        check("a `b<c` d", "<p>a <code>b&lt;c</code> d</p>");
-        check("one\n\ntwo", "<p>one</p><p>two</p>");
-        check("```sh\nls | wc\n```", "<pre>ls | wc\n</pre>");
-        check("a ` b", "<p>a ` b</p>");
-        check("", "");
+    fn who_has_to_sign_in_gets_no_forms() {
+        let shown = shown(false);
+        assert!(!shown.contains("<form"), "there is a form");
+        assert!(shown.contains("href=\"/sign-in?next=%2Fapi%2Fdocs\""));
     }
 
     #[test]
-    fn the_cached_page_has_a_placeholder_for_the_address_in_each_example() {
-        let page = render(&GatewayOptions::default());
-        assert_eq!(page.matches(SERVER).count(), 2);
+    fn the_cached_content_has_a_placeholder_for_the_address_in_each_example() {
+        let shown = shown(true);
+        assert_eq!(
+            shown.matches(SERVER).count(),
+            2 + shown.matches("<h4>Example").count()
+        );
     }
 
     #[test]

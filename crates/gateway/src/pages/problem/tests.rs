@@ -135,7 +135,7 @@ async fn every_error_is_a_page_in_a_browser() {
     )
     .await;
     check("GET", "/", &[("host", "evil.example")], "", (403, "evil.example")).await;
-    check("GET", "/<b>", &[], "", (404, "/&lt;b&gt; does not exist")).await;
+    check("GET", "/%3Cb%3E", &[], "", (404, "/%3Cb%3E does not exist")).await;
     check("GET", "/groups/", &[], "", (404, "does not exist")).await;
     let task = format!("/tasks/{}", task_id().0);
     check("GET", &task, &[], "", (404, "does not exist")).await;
