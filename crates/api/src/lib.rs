@@ -34,6 +34,7 @@ mod search;
 mod serde_text;
 mod task;
 mod time;
+mod waiting;
 
 pub mod schema;
 
@@ -59,3 +60,4 @@ pub use problem::Problem;
 pub use search::{AddedTasks, Page, TaskSummary, parse_filter, parse_query, query_pairs};
 pub use task::{AttemptRecord, Task, TaskEvent};
 pub use time::{format_time, parse_time};
+pub use waiting::{TaskWait, WaitReason};

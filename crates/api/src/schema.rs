@@ -56,6 +56,8 @@ schemas! {
         .enum_values(Some(model::TaskStatus::ALL.map(model::TaskStatus::as_str)));
     Reason = text("Why a step ended.")
         .enum_values(Some(model::OutcomeReason::ALL.map(model::OutcomeReason::as_str)));
+    WaitReasonName = text("Why a task has not begun to run.")
+        .enum_values(Some(model::WaitReason::NAMES));
     Step = text("A step of a task.")
         .enum_values(Some([model::StepName::Compile, model::StepName::Execute].map(model::StepName::as_str)));
     Stream = text("An output stream of a step.")

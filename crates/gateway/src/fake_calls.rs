@@ -11,7 +11,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
-    Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, UnixTime, UserName,
+    Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, TaskWait, UnixTime,
+    UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -172,6 +173,9 @@ impl Calls for FakeCalls {
     }
     async fn get(&self, id: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
         self.task.lock().unwrap().clone().ok_or(CallError::NoTask(id))
+    }
+    async fn waiting(&self, _: TaskId) -> Result<TaskWait, CallError> {
+        unavailable()
     }
     async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
         unavailable()

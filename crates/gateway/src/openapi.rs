@@ -30,7 +30,7 @@ use forms::FormModifier;
     ),
     paths(
         tasks::add, tasks::add_many, tasks::search, tasks::get, tasks::cancel, tasks::cancel_many, tasks::retry,
-        tasks::output, tasks::events, tasks::file, tasks::files_zip, tasks::files_tar,
+        tasks::output, tasks::events, tasks::waiting, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
         nodes::executors, nodes::judicators, nodes::stats, languages::list, languages::roots,
@@ -38,7 +38,7 @@ use forms::FormModifier;
     ),
     components(schemas(
         api::TaskEvent, api::OutputEvent, api::schema::StreamEvent, api::Problem, tasks::IdempotencyKey, tasks::OutputEventId,
-        api::schema::Step, api::schema::Stream, api::schema::AttemptEnd, api::schema::LeftOutReason, api::schema::Flag,
+        api::schema::WaitReasonName, api::schema::Step, api::schema::Stream, api::schema::AttemptEnd, api::schema::LeftOutReason, api::schema::Flag,
         api::schema::GroupName, api::schema::GroupCursor, api::schema::Label, api::schema::Labels,
         api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
         api::schema::ProcessCount, api::schema::OpenFileCount,
@@ -268,7 +268,7 @@ mod tests {
     fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 22, "{:?}", paths.keys());
+        assert_eq!(paths.len(), 23, "{:?}", paths.keys());
         for (path, operations) in paths {
             for (method, operation) in operations.as_object().unwrap() {
                 assert!(operation["summary"].is_string(), "{method} {path}");

@@ -23,6 +23,7 @@ mod task_follower;
 mod task_response;
 mod unzip;
 mod utf8_chunks;
+mod waiting;
 mod zip_unpacker;
 
 pub(crate) use add::{__path_add, add};
@@ -38,3 +39,4 @@ pub(crate) use output::{__path_output, output};
 pub(crate) use output_event_id::OutputEventId;
 pub(crate) use retry::{__path_retry, retry};
 pub(crate) use search::{__path_search, search};
+pub(crate) use waiting::{__path_waiting, waiting};

@@ -13,6 +13,7 @@ mod nodes;
 mod report;
 mod retry;
 mod retry_group;
+mod waiting;
 
 pub(crate) use check::ReadinessChecks;
 
@@ -23,7 +24,7 @@ use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery,
+    TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -78,6 +79,10 @@ impl Calls for Judicator {
 
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         self.on_get(id, wait).await
+    }
+
+    async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError> {
+        self.on_waiting(id).await
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {

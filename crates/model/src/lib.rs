@@ -27,6 +27,7 @@ mod task_state;
 mod time;
 mod tools;
 mod validate;
+mod waiting;
 mod workspace_path;
 
 pub use attempt::{AttemptEnd, AttemptId, AttemptRecord, CompletedAttempt, ExecutingAttempt, RecordedEnd};
@@ -68,4 +69,5 @@ pub use task_state::{EncodedEnd, EndTransition, TaskState, is_new_step_status};
 pub use time::{StoreAge, UnixTime};
 pub use tools::{ExecutorTools, OfferedLanguage, OfferedRoot, ToolRequirement};
 pub use validate::{InvalidField, TaskSizeLimits};
+pub use waiting::{QueuePlace, QueuedBefore, TaskWait, WaitReason, queue_place};
 pub use workspace_path::{WorkspacePath, WorkspacePathError};

@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Language, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
-    ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, UnixTime,
+    ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, TaskWait, UnixTime,
 };
 
 use crate::{CallError, cut_range};
@@ -111,6 +111,9 @@ pub trait Calls: Send + Sync + 'static {
     async fn follow(&self, id: TaskId, request: FollowRequest) -> Result<OutputEventStream, CallError>;
     /// Returns the task at once, or with `wait` when it is done or the wait is over.
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError>;
+    /// Tells why the task has not begun to run, and its place in the queue. `TaskWait::not_known` if every judicator that
+    /// answers has an older version.
+    async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError>;
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError>;
     async fn stats(&self) -> Result<Stats, CallError>;
     /// Checks readiness by a small write to the store and a read. Answers within about two seconds.

@@ -8,6 +8,7 @@ mod failover_order;
 mod follow;
 mod live_output;
 mod replay;
+mod waiting;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery,
+    TaskId, TaskQuery, TaskWait,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -323,6 +324,10 @@ impl Calls for RpcClient {
             )
             .await?;
         parsed_task(task)
+    }
+
+    async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError> {
+        waiting::waiting(self, id).await
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {

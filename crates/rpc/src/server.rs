@@ -232,6 +232,11 @@ impl Judicator for RpcService {
         }
     }
 
+    async fn waiting(&self, request: Request<proto::TaskRequest>) -> RpcResult<proto::WaitAnswer> {
+        let id = or_status(parse_id("id", &request.get_ref().id))?;
+        encode(self.calls.waiting(id).await)
+    }
+
     async fn search(&self, request: Request<proto::Query>) -> RpcResult<proto::Page> {
         let query = parse(request.into_inner())?;
         encode(self.calls.search(query).await)

@@ -10,6 +10,7 @@ mod result;
 mod search;
 mod task;
 mod tools;
+mod waiting;
 
 /// The types generated from `conclave.proto`.
 pub(crate) mod proto {

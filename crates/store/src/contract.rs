@@ -32,6 +32,7 @@ pub mod groups;
 pub mod interleaving;
 pub mod lost_attempts;
 pub mod paging;
+pub mod queued_before;
 pub mod result_blobs;
 pub mod retention;
 pub mod search;
@@ -217,6 +218,11 @@ macro_rules! for_each_contract_case {
                 the_cursor_of_another_search_is_refused,
                 the_page_length_is_bounded,
                 long_commands_are_shortened_in_lists,
+            }
+            queued_before {
+                tasks_that_a_claim_takes_first_are_before_it,
+                only_the_queues_of_the_keys_count,
+                a_count_is_limited,
             }
             totals {
                 totals_match_the_tasks,

@@ -24,6 +24,7 @@ mod gridfs;
 mod group_counters;
 mod groups;
 mod largest_executors;
+mod queued_before;
 mod report;
 mod retention;
 mod retry;
@@ -45,8 +46,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
-    Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
+    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
 };
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::broadcast;
@@ -260,6 +261,23 @@ impl TaskStore for MongoStore {
                     let found = search.await;
                     drop(permit);
                     found
+                }
+            })
+            .await
+    }
+
+    async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError> {
+        let permit = Arc::new(self.list_limiter.acquire().await?);
+        let place = Arc::new(place);
+        RetryPolicy::new("count the queued tasks")
+            .run(|_| {
+                let permit = permit.clone();
+                let count = queued_before::queued_before(self.context.clone(), place.clone());
+                // A try continues when its caller has gone, and keeps the permit until it ends.
+                async move {
+                    let counted = count.await;
+                    drop(permit);
+                    counted
                 }
             })
             .await

@@ -14,6 +14,7 @@ mod failure;
 mod group_transaction;
 mod groups;
 mod ledger;
+mod queued_before;
 mod read_pool;
 mod report;
 mod retention;
@@ -32,8 +33,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
-    Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
+    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
 };
 use supervise::FailureWatch;
 use tokio::sync::{Semaphore, broadcast};
@@ -218,6 +219,12 @@ impl TaskStore for SqliteStore {
         };
         let (scan_limit, folder) = (self.search_scan_limit, self.folder.clone());
         pool.read(move |connection| search::search(connection, &query, scan_limit, folder.unreadable_rows()))
+            .await
+    }
+
+    async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError> {
+        self.lists
+            .read(move |connection| queued_before::queued_before(connection, &place))
             .await
     }
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, Page, Report, ReportAnswer, ReportSeq, SessionId, StatusCounts, StoreAge, Task, TaskForm,
-    TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
+    GroupState, Page, QueuePlace, QueuedBefore, Report, ReportAnswer, ReportSeq, SessionId, StatusCounts,
+    StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -148,6 +148,10 @@ pub trait TaskStore: Send + Sync + 'static {
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, StoreError>;
+
+    /// Counts the queued tasks without a requirement, and those with one of the place's queue keys, that a claim takes before
+    /// a task in this place: those of a higher priority, and older ones of the same. The count is limited.
+    async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError>;
 
     async fn totals(&self) -> Result<TaskTotals, StoreError>;
 

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::events::{self, ReceivedTaskEvent};
 use super::{EVENTS_IDLE_TIMEOUT, HttpClient, HttpClientError};
-use crate::{AddedTasks, CancelledTasks, NewTask, NewTasks, Page, Task, TaskEvent, TaskSummary, query_pairs};
+use crate::{
+    AddedTasks, CancelledTasks, NewTask, NewTasks, Page, Task, TaskEvent, TaskSummary, TaskWait, query_pairs,
+};
 
 /// The header by which a server recognises a repeated request.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -35,6 +37,12 @@ impl HttpClient {
     pub async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, HttpClientError> {
         let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}"));
         self.json(call.with_wait(wait)).await
+    }
+
+    /// Tells why a task has not begun to run.
+    pub async fn waiting(&self, id: TaskId) -> Result<TaskWait, HttpClientError> {
+        self.json(self.call(Method::GET, &format!("/api/v1/tasks/{id}/waiting")))
+            .await
     }
 
     pub async fn search(&self, query: &TaskQuery) -> Result<Page, HttpClientError> {

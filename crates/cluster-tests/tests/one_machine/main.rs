@@ -72,4 +72,5 @@ mod step_commands;
 mod task_json;
 mod token_groups;
 mod tokens;
+mod waiting;
 mod workspaces;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use api::{AttemptRecord, HttpClient, HumanDuration, KeptFile, Outcome, Task, TaskStreamEvent, format_time};
 use clap::ValueEnum;
-use model::{StepName, StreamName, TaskId};
+use model::{StepName, StreamName, TaskId, TaskStatus};
 
 use crate::args::{ClientFlags, TaskRef, task_ref};
 use crate::exit_code::{self, OutcomeSummary};
@@ -95,7 +95,10 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode> {
         ),
         (Some(_), _) => Ok(()),
         (None, OutputFormat::Json) => Stdout::open().json(&task),
-        (None, OutputFormat::Text) => Stdout::open().text(describe(&task)),
+        (None, OutputFormat::Text) => {
+            let waits = wait_sentences(&task, &client).await;
+            Stdout::open().text(describe(&task, &waits))
+        }
     };
     match printed {
         // A closed pipe does not change the exit code.
@@ -216,10 +219,24 @@ fn print_if_truncated(task: &Task, only: Option<OutputSelection>) -> bool {
     any
 }
 
-fn describe(task: &Task) -> String {
+/// Why the task has not begun to run. None from a gateway of an older version.
+async fn wait_sentences(task: &Task, client: &HttpClient) -> Vec<String> {
+    match task.status {
+        TaskStatus::Pending | TaskStatus::Retrying => match client.waiting(task.id).await {
+            Ok(wait) => wait.sentences(),
+            Err(_) => vec![],
+        },
+        _ => vec![],
+    }
+}
+
+fn describe(task: &Task, waits: &[String]) -> String {
     let mut list = KeyValueList::default();
     list.add("id", task.id);
     list.add("status", task.status);
+    for sentence in waits {
+        list.add("waits", sentence);
+    }
     list.add("user", &task.user);
     list.add("priority", task.priority);
     list.add("attempt", task.attempt);

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, ExecutorName, ExecutorState, FollowRequest,
     GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, OutputRequest, Page, Report,
-    ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery,
+    ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -167,6 +167,10 @@ impl Calls for FakeTestJudicator {
     }
 
     async fn get(&self, _: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
+        unreachable!()
+    }
+
+    async fn waiting(&self, _: TaskId) -> Result<TaskWait, CallError> {
         unreachable!()
     }
 

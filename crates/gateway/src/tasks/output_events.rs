@@ -36,34 +36,49 @@ pub(super) fn output_events(
     id: TaskId,
     last_id: Option<OutputEventId>,
 ) -> impl Stream<Item = Event> + Send + 'static {
-    let attempt = last_id.map(|last| last.attempt);
-    let positions = match last_id {
-        Some(last) => last.positions(),
-        None => OutputSource::ALL.map(|source| OutputPosition { source, offset: 0 }),
-    };
-    let pieces = positions.map(|at| (at.source, OutputPieces::after(at.offset)));
-    let feed = EventFeed {
-        phase: FeedPhase::Live(Box::new(TaskFollower::new(
-            gateway.clone(),
-            quota.clone(),
-            id,
-            attempt,
-            positions,
-        ))),
-        gateway,
-        quota,
-        id,
-        attempt,
-        pieces: BTreeMap::from(pieces),
-        pending: None,
-    };
+    let feed = TaskFeed::new(gateway, quota, id, last_id);
     stream::unfold(feed, |mut feed| async move {
-        feed.next().await.map(|event| (event, feed))
+        let event = match feed.next().await? {
+            Ok(FeedItem::Status(event)) => status_event(event),
+            Ok(FeedItem::Output(piece)) => piece.event(),
+            Err(error) => problem_event(&error),
+        };
+        Some((event, feed))
     })
 }
 
-/// The events of a task with its output, for one client.
-struct EventFeed {
+/// What a client that follows a task with its output learns.
+pub(crate) enum FeedItem {
+    Status(TaskEvent),
+    Output(OutputPiece),
+}
+
+/// A piece of a task's output. Its bytes are text where the output is UTF-8: no character is cut.
+pub(crate) struct OutputPiece {
+    pub(crate) attempt: AttemptNumber,
+    pub(crate) source: OutputSource,
+    offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// How far the client is that has received it.
+    id: OutputEventId,
+}
+
+impl OutputPiece {
+    fn event(self) -> Event {
+        let event = api::OutputEvent {
+            attempt: self.attempt.0,
+            step: self.source.step,
+            stream: self.source.stream,
+            offset: self.offset,
+            text: None,
+            base64: None,
+        };
+        sse_event_with_id("output", self.id, &event.with_bytes(self.bytes))
+    }
+}
+
+/// The statuses and the output of a task, for one client.
+pub(crate) struct TaskFeed {
     gateway: Arc<Gateway>,
     quota: RequestQuota,
     id: TaskId,
@@ -121,27 +136,52 @@ impl OutputPieces {
     }
 }
 
-impl EventFeed {
-    async fn next(&mut self) -> Option<Event> {
+impl TaskFeed {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        quota: RequestQuota,
+        id: TaskId,
+        last_id: Option<OutputEventId>,
+    ) -> TaskFeed {
+        let attempt = last_id.map(|last| last.attempt);
+        let positions = match last_id {
+            Some(last) => last.positions(),
+            None => OutputSource::ALL.map(|source| OutputPosition { source, offset: 0 }),
+        };
+        let pieces = positions.map(|at| (at.source, OutputPieces::after(at.offset)));
+        let follower = TaskFollower::new(gateway.clone(), quota.clone(), id, attempt, positions);
+        TaskFeed {
+            phase: FeedPhase::Live(Box::new(follower)),
+            gateway,
+            quota,
+            id,
+            attempt,
+            pieces: BTreeMap::from(pieces),
+            pending: None,
+        }
+    }
+
+    /// The item with the final status, or an error, is the last one.
+    pub(crate) async fn next(&mut self) -> Option<Result<FeedItem, RequestError>> {
         loop {
             let step = match self.take_pending() {
-                Some((source, bytes)) => Ok(self.output_event(source, |chunks| chunks.push(&bytes))),
+                Some((source, bytes)) => Ok(self.output_item(source, |chunks| chunks.push(&bytes))),
                 None if matches!(self.phase, FeedPhase::Ended) => return None,
                 None => self.advance().await,
             };
             match step {
-                Ok(Some(event)) => return Some(event),
+                Ok(Some(item)) => return Some(Ok(item)),
                 Ok(None) => {}
                 Err(error) => {
                     self.phase = FeedPhase::Ended;
-                    return Some(problem_event(&error));
+                    return Some(Err(error));
                 }
             }
         }
     }
 
-    /// The next event from the executor or the result. `None` if there may be one in `pending`.
-    async fn advance(&mut self) -> Result<Option<Event>, RequestError> {
+    /// The next item from the executor or the result. `None` if there may be one in `pending`.
+    async fn advance(&mut self) -> Result<Option<FeedItem>, RequestError> {
         match &mut self.phase {
             FeedPhase::Live(follower) => {
                 let event = follower.next().await?;
@@ -154,15 +194,15 @@ impl EventFeed {
                         Some(bytes) => self.pending = Some((source, bytes)),
                         None => {
                             *open = None;
-                            return Ok(self.output_event(source, Utf8Chunks::finish));
+                            return Ok(self.output_item(source, Utf8Chunks::finish));
                         }
                     }
                 } else if let Some((source, rest)) = rest.pop_front() {
                     *open = Some((source, rest.open(&self.gateway).await?));
                 } else {
-                    let event = status_event(last.clone());
+                    let last = last.clone();
                     self.phase = FeedPhase::Ended;
-                    return Ok(Some(event));
+                    return Ok(Some(FeedItem::Status(last)));
                 }
                 Ok(None)
             }
@@ -170,7 +210,7 @@ impl EventFeed {
         }
     }
 
-    async fn on_event(&mut self, event: FollowedEvent) -> Result<Option<Event>, RequestError> {
+    async fn on_event(&mut self, event: FollowedEvent) -> Result<Option<FeedItem>, RequestError> {
         match event {
             FollowedEvent::Status(event) if event.status.is_done() => {
                 let rest = self.rest_of_result().await?;
@@ -181,7 +221,7 @@ impl EventFeed {
                 };
                 Ok(None)
             }
-            FollowedEvent::Status(event) => Ok(Some(status_event(event))),
+            FollowedEvent::Status(event) => Ok(Some(FeedItem::Status(event))),
             FollowedEvent::Output(OutputEvent::Written { attempt, at, bytes }) => {
                 self.begin_attempt(attempt);
                 self.pending = Some((at.source, bytes));
@@ -189,7 +229,7 @@ impl EventFeed {
             }
             FollowedEvent::Output(OutputEvent::StreamEnded { attempt, source, .. }) => {
                 self.begin_attempt(attempt);
-                Ok(self.output_event(source, Utf8Chunks::finish))
+                Ok(self.output_item(source, Utf8Chunks::finish))
             }
         }
     }
@@ -209,29 +249,27 @@ impl EventFeed {
         Some((source, piece))
     }
 
-    fn output_event(
+    fn output_item(
         &mut self,
         source: OutputSource,
         take: impl FnOnce(&mut Utf8Chunks) -> Vec<u8>,
-    ) -> Option<Event> {
+    ) -> Option<FeedItem> {
         let pieces = self.pieces.entry(source).or_default();
         let piece = take(&mut pieces.chunks);
-        let (offset, piece) = pieces.send(piece)?;
+        let (offset, bytes) = pieces.send(piece)?;
         let attempt = self.attempt?;
         let id = OutputEventId {
             attempt,
             // Bytes that wait for the rest of a character are not sent yet.
             offsets: OutputSource::ALL.map(|source| self.pieces.get(&source).map_or(0, |one| one.sent)),
         };
-        let event = api::OutputEvent {
-            attempt: attempt.0,
-            step: source.step,
-            stream: source.stream,
+        Some(FeedItem::Output(OutputPiece {
+            attempt,
+            source,
             offset,
-            text: None,
-            base64: None,
-        };
-        Some(sse_event_with_id("output", id, &event.with_bytes(piece)))
+            bytes,
+            id,
+        }))
     }
 
     /// What the result has beyond what was received. Bytes in the result itself are copied, because they may be slices of

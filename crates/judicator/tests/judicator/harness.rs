@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState,
-    LimitPolicy, Page, Report, StepCommand, StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSizeLimits,
-    TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
+    LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand, StoreAge, Task, TaskForm, TaskId,
+    TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
@@ -150,6 +150,9 @@ impl TaskStore for FaultyStore {
             StoreFault::RunningTask => Ok(Some(running_again(id))),
             _ => unused(),
         }
+    }
+    async fn queued_before(&self, _: QueuePlace) -> Result<QueuedBefore, StoreError> {
+        unused()
     }
     async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
         if self.fault != StoreFault::SlowSearch {

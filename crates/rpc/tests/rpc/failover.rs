@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use model::{BlobHash, TaskId};
+use model::{BlobHash, TaskId, TaskWait};
 use rpc::{CallError, Calls, ClusterSecret, RpcClient};
 
 use super::harness::{ENDLESS, client, listen, start, start_without_calls};
@@ -160,6 +160,22 @@ async fn if_all_judicators_fail_the_most_useful_error_is_returned() {
     }
     let none = client(&[], None);
     assert!(matches!(none.stats().await, Err(CallError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn why_a_task_waits_is_not_known_to_older_judicators() {
+    let (_, new_at) = start(None).await;
+    let (old_at, other_old_at) = (start_without_calls().await, start_without_calls().await);
+    let id = TaskId(uuid::Uuid::now_v7());
+    let old = client(&[&old_at, &other_old_at], None);
+    for _ in 0..2 {
+        assert_eq!(old.waiting(id).await, Ok(TaskWait::not_known()));
+    }
+    // A newer one that can be asked is asked.
+    for _ in 0..CLIENTS {
+        let mixed = client(&[&old_at, &new_at], None);
+        assert_eq!(mixed.waiting(id).await, Err(CallError::NoTask(id)));
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
     GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
-    Stats, StatusCounts, Task, TaskId, TaskQuery,
+    Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
@@ -146,6 +146,9 @@ impl Calls for FaultyJudicator {
     async fn get(&self, id: TaskId, wait: Option<Duration>) -> Result<Task, CallError> {
         self.stats.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(wait.unwrap_or_default()).await;
+        Err(CallError::NoTask(id))
+    }
+    async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError> {
         Err(CallError::NoTask(id))
     }
     async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {

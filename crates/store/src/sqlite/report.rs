@@ -12,6 +12,7 @@ use model::{
     check_session, reconcile_held_tasks,
 };
 
+pub(super) use self::queue::{NEXT_KEY, common_keys};
 use super::failure::SqliteFailure;
 use super::group_transaction::GroupTransaction;
 use super::rows;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, Report, StoreAge,
-    Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
+    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
 };
 use store::mongo::MongoStore;
 use store::{
@@ -72,6 +72,10 @@ impl TaskStore for AlternatingStores {
 
     async fn search(&self, query: TaskQuery) -> Result<Page, StoreError> {
         self.next().search(query).await
+    }
+
+    async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError> {
+        self.next().queued_before(place).await
     }
 
     async fn totals(&self) -> Result<TaskTotals, StoreError> {

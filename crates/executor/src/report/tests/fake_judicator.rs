@@ -10,7 +10,7 @@ use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report, SessionId, Stats, Task,
-    TaskId, TaskQuery,
+    TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
@@ -193,6 +193,10 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     }
 
     async fn get(&self, _: TaskId, _: Option<Duration>) -> Result<Task, CallError> {
+        unreachable!()
+    }
+
+    async fn waiting(&self, _: TaskId) -> Result<TaskWait, CallError> {
         unreachable!()
     }
 

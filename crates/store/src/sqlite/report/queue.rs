@@ -41,7 +41,7 @@ const FIRST_OF_KEY: &str = first_needing!("");
 // The two parts of the queue after a task. SQLite would not find the next task by the index if they were one condition.
 const NEXT_OF_SAME_PRIORITY: &str = first_needing!(" AND priority = ?2 AND seq > ?3");
 const FIRST_OF_LOWER_PRIORITY: &str = first_needing!(" AND priority < ?2");
-const NEXT_KEY: &str = "SELECT needs FROM tasks
+pub(in crate::sqlite) const NEXT_KEY: &str = "SELECT needs FROM tasks
     WHERE executor IS NULL AND finish_time IS NULL AND needs <> '' AND needs >= ?1 ORDER BY needs LIMIT 1";
 const STEP: &str = "read the queue";
 
@@ -204,7 +204,7 @@ fn next_key(transaction: &GroupTransaction<'_>, key: &str) -> Result<Option<Stri
 /// The keys that are both in `own`, which is sorted, and in the queue. `seek` returns the first key of the queue that is
 /// not less than its argument. Each side skips what the other one does not have, so the number of seeks is bounded by the
 /// shorter one, whether the executor has many languages or users wait for many roots.
-fn common_keys<E>(
+pub(in crate::sqlite) fn common_keys<E>(
     own: &[String],
     mut seek: impl FnMut(&str) -> Result<Option<String>, E>,
 ) -> Result<Vec<String>, E> {
