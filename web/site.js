@@ -4,3 +4,4 @@ import "./event_source.js";
 import "htmx-ext-sse";
 import "idiomorph/htmx";
 import "./behaviours.js";
+import "./output.js";

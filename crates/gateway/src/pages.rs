@@ -1,15 +1,16 @@
 //! The web pages: HTML rendered on the server. Scripts make parts of it live; without them everything else works.
 
+mod ansi;
 mod components;
 mod docs;
 mod format;
 mod group;
 mod groups;
-mod kept_files;
 mod languages;
 mod layout;
 mod list;
 mod live;
+mod output_view;
 mod problem;
 mod sign_in;
 mod task;
@@ -21,4 +22,4 @@ pub(crate) use languages::languages;
 pub(crate) use list::list;
 pub(crate) use problem::{mark_page, method_not_allowed, route_not_found, show_problems};
 pub(crate) use sign_in::{sign_in, sign_out, submit_sign_in};
-pub(crate) use task::{cancel, task};
+pub(crate) use task::{cancel, fragment, live_task, retry, task, view_file};

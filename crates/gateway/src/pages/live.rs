@@ -18,7 +18,7 @@ use crate::request_quota::RequestQuota;
 use crate::tasks::sse_response;
 
 /// After this time the stream ends, and the browser opens another one with fresh credentials.
-const MAX_STREAM_TIME: Duration = Duration::from_secs(15 * 60);
+pub(super) const MAX_STREAM_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// The event after which the browser closes the stream, because nothing more will change.
 pub(super) const END_EVENT: &str = "end";

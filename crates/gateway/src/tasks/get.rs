@@ -18,7 +18,7 @@ use crate::request_quota::RequestQuota;
 use crate::task_loading::LoadedTask;
 
 /// How far a judicator may lag behind the judicator that has sent the event about the end of the task.
-pub(super) const MAX_JUDICATOR_LAG: Duration = Duration::from_secs(2);
+pub(crate) const MAX_JUDICATOR_LAG: Duration = Duration::from_secs(2);
 
 /// The pause before an interrupted event stream is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);

@@ -27,7 +27,7 @@ pub(super) async fn output_bytes(
 }
 
 /// The bytes of a blob in this range. The stream fails if the blob is shorter.
-pub(super) async fn blob_bytes(
+pub(crate) async fn blob_bytes(
     calls: &Arc<dyn Calls>,
     blob: BlobHash,
     range: Range<u64>,

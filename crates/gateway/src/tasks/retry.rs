@@ -58,3 +58,16 @@ pub(crate) async fn retry(
     let location = [(header::LOCATION, format!("/api/v1/tasks/{new_id}"))];
     Ok((StatusCode::CREATED, location, response).into_response())
 }
+
+/// Adds a task that repeats one of the caller, and returns its id.
+pub(crate) async fn retry_task(
+    gateway: &Gateway,
+    quota: &RequestQuota,
+    caller: &Caller,
+    id: TaskId,
+) -> Result<TaskId, RequestError> {
+    load(gateway, quota, caller, id).await?;
+    let new_id = TaskId(uuid::Uuid::now_v7());
+    gateway.load_task(quota, gateway.calls.retry(id, new_id)).await?;
+    Ok(new_id)
+}
