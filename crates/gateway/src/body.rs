@@ -61,7 +61,11 @@ where
     Ok(parsed.map_err(|_| RequestError::Panicked)??)
 }
 
-async fn read_body(quota: &RequestQuota, request: Request, limit: u64) -> Result<Bytes, RequestError> {
+pub(crate) async fn read_body(
+    quota: &RequestQuota,
+    request: Request,
+    limit: u64,
+) -> Result<Bytes, RequestError> {
     let (parts, body) = request.into_parts();
     check_content_length(&parts.headers, limit)?;
     let body = charge_body(quota, &parts.headers, body).await?;

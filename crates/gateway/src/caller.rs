@@ -26,7 +26,7 @@ pub(crate) enum Caller {
 }
 
 /// The owner of a task that names no user.
-const DEFAULT_USER: &str = "anonymous";
+pub(crate) const DEFAULT_USER: &str = "anonymous";
 
 /// Middleware that refuses requests without a valid token, if the server has tokens.
 pub(crate) async fn authenticate(

@@ -72,21 +72,11 @@ impl FakeCalls {
 
     /// Sets what `get` returns.
     pub(crate) fn set_task(&self, status: TaskStatus, attempt: u32, result: Option<TaskResult>) {
-        let user = UserName::new("ada").unwrap();
         let task = Task {
-            id: task_id(),
-            spec: TaskSpec::new(user, StepCommand::Shell("true".into())),
             status,
-            executor: None,
-            session: None,
             attempt: model::AttemptNumber(attempt),
-            add_time: UnixTime(1),
-            start_time: None,
-            report_time: None,
-            finish_time: None,
-            ran_on: vec![],
             result,
-            trouble: None,
+            ..task()
         };
         *self.task.lock().unwrap() = Some(task);
     }
@@ -95,6 +85,26 @@ impl FakeCalls {
     pub(crate) fn set_executor(&self, name: &str) {
         let mut task = self.task.lock().unwrap();
         task.as_mut().unwrap().executor = Some(model::ExecutorName::new(name).unwrap());
+    }
+}
+
+/// A task that waits for its first attempt.
+pub(crate) fn task() -> Task {
+    let user = UserName::new("ada").unwrap();
+    Task {
+        id: task_id(),
+        spec: TaskSpec::new(user, StepCommand::Shell("true".into())),
+        status: TaskStatus::Pending,
+        executor: None,
+        session: None,
+        attempt: model::AttemptNumber(0),
+        add_time: UnixTime(1),
+        start_time: None,
+        report_time: None,
+        finish_time: None,
+        ran_on: vec![],
+        result: None,
+        trouble: None,
     }
 }
 

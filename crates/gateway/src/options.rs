@@ -22,6 +22,8 @@ pub struct GatewayOptions {
     pub max_blob: u64,
     /// The limits on the size of a task that the judicator enforces. The gateway only shows them in the OpenAPI document.
     pub task_size_limits: model::TaskSizeLimits,
+    /// The judicator's default limits. The gateway only shows them in the form that adds a task.
+    pub limits: model::LimitPolicy,
     /// Tasks in one batch.
     pub max_batch: usize,
     /// A longer `?wait=` is reduced to this.
@@ -66,6 +68,7 @@ impl Default for GatewayOptions {
             max_body: 64 << 20,
             max_blob: 1 << 30,
             task_size_limits: model::TaskSizeLimits::default(),
+            limits: model::LimitPolicy::default(),
             max_batch: 10_000,
             max_wait: Duration::from_secs(60),
             max_connections: 10_000,

@@ -12,6 +12,7 @@ mod list;
 mod live;
 mod output_view;
 mod problem;
+mod run;
 mod sign_in;
 mod task;
 
@@ -21,5 +22,6 @@ pub(crate) use groups::groups;
 pub(crate) use languages::languages;
 pub(crate) use list::list;
 pub(crate) use problem::{mark_page, method_not_allowed, route_not_found, show_problems};
+pub(crate) use run::{add_from_form, language_defaults, run, show_commands};
 pub(crate) use sign_in::{sign_in, sign_out, submit_sign_in};
 pub(crate) use task::{cancel, fragment, live_task, retry, task, view_file};

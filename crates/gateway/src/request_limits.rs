@@ -69,7 +69,10 @@ fn acquire_permits(gateway: &Gateway, request: &Request) -> Result<RequestQuota,
 /// Whether the request has a body and its route calls [`RequestQuota::start_work`] when the body is complete.
 fn reads_body_first(request: &Request) -> bool {
     *request.method() == Method::POST
-        && matches!(request.uri().path(), "/api/v1/tasks" | "/api/v1/tasks/batch")
+        && matches!(
+            request.uri().path(),
+            "/api/v1/tasks" | "/api/v1/tasks/batch" | "/run" | "/run/commands"
+        )
         && !request.body().is_end_stream()
 }
 
@@ -243,6 +246,7 @@ mod tests {
         check(Method::POST, "/api/v1/tasks", "{}", true);
         check(Method::POST, "/api/v1/tasks?wait=1", "{}", true);
         check(Method::POST, "/api/v1/tasks/batch", "{}", true);
+        check(Method::POST, "/run", "{}", true);
         check(Method::POST, "/api/v1/tasks", "", false);
         check(Method::GET, "/api/v1/tasks", "{}", false);
         check(Method::PUT, "/api/v1/blobs/x", "{}", false);

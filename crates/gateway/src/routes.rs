@@ -45,6 +45,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
 
     let pages = Router::new()
         .route("/", get(pages::list))
+        .route("/run", get(pages::run).post(pages::add_from_form))
+        .route("/run/commands", post(pages::show_commands))
+        .route("/run/languages/{name}", get(pages::language_defaults))
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/fragment", get(pages::fragment))
         .route("/tasks/{id}/view", get(pages::view_file))

@@ -26,7 +26,7 @@ mod utf8_chunks;
 mod waiting;
 mod zip_unpacker;
 
-pub(crate) use add::{__path_add, add};
+pub(crate) use add::{__path_add, PreparedTask, add};
 pub(crate) use add_many::{__path_add_many, add_many};
 pub(crate) use archive::{__path_files_tar, __path_files_zip, files_tar, files_zip};
 pub(crate) use cancel::{__path_cancel, cancel, cancel_task};
@@ -36,6 +36,8 @@ pub(crate) use files::{__path_file, file};
 pub(crate) use get::{__path_get, MAX_JUDICATOR_LAG, get};
 pub(crate) use idempotency_key::IdempotencyKey;
 pub(crate) use kept_bytes::blob_bytes;
+pub(crate) use multipart::{form_error, open_form};
+pub(crate) use offload::put_as_blob;
 pub(crate) use output::{__path_output, output};
 pub(crate) use output_event_id::OutputEventId;
 pub(crate) use output_events::{FeedItem, OutputPiece, TaskFeed};

@@ -198,6 +198,22 @@ mod tests {
     }
 
     #[test]
+    fn the_editor_has_colours_for_every_language() {
+        let script = include_str!("../../../web/editor_languages.js");
+        let shared = script.split("const sameMode").nth(1).unwrap();
+        let shared = shared.split('}').next().unwrap();
+        for (row, _) in built_in_rows().filter(|(row, _)| row.name != name("text")) {
+            let has_own = script.contains(&format!("\n  {}: ", row.name));
+            let has_shared = shared.contains(&format!(" {}: \"", row.name));
+            assert!(
+                has_own || has_shared,
+                "web/editor_languages.js lacks {}",
+                row.name
+            );
+        }
+    }
+
+    #[test]
     fn a_file_overrides_the_keys_that_it_gives() {
         let plain = read(None).unwrap();
         let table = with(

@@ -86,7 +86,7 @@ impl Default for LanguageLimits {
 
 impl LanguageLimits {
     /// The defaults of a step: `own` are those of the language for this step.
-    pub(crate) fn defaults(&self, own: &Limits, operator: &Limits) -> Limits {
+    pub fn defaults(&self, own: &Limits, operator: &Limits) -> Limits {
         let time = |operator: Option<Duration>| {
             operator.map(|time| {
                 Duration::try_from_secs_f64(time.as_secs_f64() * self.time_factor).unwrap_or(time)

@@ -62,6 +62,8 @@ mod reloading;
 mod request_limits;
 mod retention;
 mod retries;
+mod run_page;
+mod run_page_commands;
 mod sandbox_command;
 mod search;
 mod setup_script;

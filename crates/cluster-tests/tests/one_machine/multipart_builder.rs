@@ -1,6 +1,7 @@
 //! A `multipart/form-data` body, as a browser or curl would send it.
 
 use cluster_tests::{HttpResponse, RawHttpClient};
+use reqwest::RequestBuilder;
 use serde_json::Value;
 
 #[derive(Default)]
@@ -24,10 +25,16 @@ impl MultipartBuilder {
         self
     }
 
-    pub(crate) async fn post(mut self, web: &RawHttpClient) -> HttpResponse {
+    pub(crate) async fn post(self, web: &RawHttpClient) -> HttpResponse {
+        HttpResponse::of(self.request(web, "/api/v1/tasks?wait=60")).await
+    }
+
+    /// The whole body as a request to this path.
+    pub(crate) fn request(mut self, web: &RawHttpClient, path: &str) -> RequestBuilder {
         self.0.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
         let kind = format!("multipart/form-data; boundary={BOUNDARY}");
-        let request = web.request("POST", "/api/v1/tasks?wait=60");
-        HttpResponse::of(request.header("Content-Type", kind).body(self.0)).await
+        web.request("POST", path)
+            .header("Content-Type", kind)
+            .body(self.0)
     }
 }

@@ -109,6 +109,7 @@ pub(super) fn gateway(config: &Config, secrets: &NodeSecrets) -> gateway::Gatewa
         max_body: section.max_body.0,
         max_blob: config.judicator.max_blob.0,
         task_size_limits: bounds(config),
+        limits: limits(config),
         max_batch: count(section.max_batch),
         max_wait: section.max_wait,
         max_connections: count(section.max_connections),

@@ -248,7 +248,7 @@ fn type_name(schema: &Value) -> Markup {
 
 /// The address of this server as the browser used it, for examples that can be copied. A host name with special
 /// characters is replaced, because it could be code for a shell or a page.
-fn server(headers: &HeaderMap, uri: &Uri) -> String {
+pub(super) fn server(headers: &HeaderMap, uri: &Uri) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())

@@ -4,6 +4,7 @@ use api::{NewTask, Task};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use model::{AddTask, TaskId};
 use rpc::CallError;
 
 use super::get::load_within;
@@ -63,32 +64,18 @@ pub(crate) async fn add(
     let key = IdempotencyKey::read(request.headers())?;
     let quota = RequestQuota::from_extensions(request.extensions())?;
     let new = read(&gateway, request).await?;
-    let mut unpacker = ZipUnpacker::new(&gateway, &quota);
-    let add = prepare(&mut unpacker, &caller, key.as_ref(), new).await?;
-    let adds = offload(&gateway, &quota, vec![add]).await?;
+    let prepared = PreparedTask::new(&gateway, &quota, &caller, key, new).await?;
     // Before the task is added, so that a refused request adds nothing.
     let waiting = wait
         .map(|_| gateway.waiting.acquire(quota.key(), 1))
         .transpose()?;
-    // For the error message about a missing blob. The contents of files are shared, not copied.
-    let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
-    let id = adds.first().map(|add| add.id).ok_or(RequestError::Panicked)?;
-    let added = gateway.calls.add(adds).await.map_err(|error| match error {
-        CallError::Conflict(id) => conflict_error(id, None, key.as_ref()),
-        error => {
-            let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
-            missing_blob_error(error, &specs)
-        }
-    })?;
-    drop(specs);
+    let (id, existence) = prepared.add(&gateway).await?;
     if let Some(waiting) = waiting {
         quota.switch_permit(waiting);
     }
-    let existed = added.iter().any(|added| added.existed);
-    let status = if existed {
-        StatusCode::OK
-    } else {
-        StatusCode::CREATED
+    let status = match existence {
+        TaskExistence::Known => StatusCode::OK,
+        TaskExistence::New => StatusCode::CREATED,
     };
     let location = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
     let response = async {
@@ -99,6 +86,54 @@ pub(crate) async fn add(
         .await
         .map_err(|error: RequestError| error.after_effect(id, "added"))?;
     Ok((status, location, response).into_response())
+}
+
+/// A task of a request that adds one, ready to be sent to a judicator: its zips are unpacked, its large files are blobs.
+pub(crate) struct PreparedTask {
+    id: TaskId,
+    adds: Vec<AddTask>,
+    key: Option<IdempotencyKey>,
+}
+
+/// Whether the task of a request to add one existed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskExistence {
+    New,
+    Known,
+}
+
+impl PreparedTask {
+    pub(crate) async fn new(
+        gateway: &Gateway,
+        quota: &RequestQuota,
+        caller: &Caller,
+        key: Option<IdempotencyKey>,
+        new: NewTask,
+    ) -> Result<PreparedTask, RequestError> {
+        let mut unpacker = ZipUnpacker::new(gateway, quota);
+        let add = prepare(&mut unpacker, caller, key.as_ref(), new).await?;
+        let id = add.id;
+        let adds = offload(gateway, quota, vec![add]).await?;
+        Ok(PreparedTask { id, adds, key })
+    }
+
+    /// Returns when the task is stored durably.
+    pub(crate) async fn add(self, gateway: &Gateway) -> Result<(TaskId, TaskExistence), RequestError> {
+        let PreparedTask { id, adds, key } = self;
+        // For the error message about a missing blob. The contents of files are shared, not copied.
+        let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
+        let added = gateway.calls.add(adds).await.map_err(|error| match error {
+            CallError::Conflict(id) => conflict_error(id, None, key.as_ref()),
+            error => {
+                let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
+                missing_blob_error(error, &specs)
+            }
+        })?;
+        match added.iter().any(|added| added.existed) {
+            true => Ok((id, TaskExistence::Known)),
+            false => Ok((id, TaskExistence::New)),
+        }
+    }
 }
 
 async fn read(gateway: &Gateway, request: Request) -> Result<NewTask, RequestError> {

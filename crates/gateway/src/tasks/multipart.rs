@@ -36,7 +36,11 @@ pub(super) struct MultipartTask {
     data_zip: api::schema::Bytes,
 }
 
-pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, RequestError> {
+/// Starts to read a form. Its body is charged to the quota of the request and ends with an error at the limit for bodies.
+pub(crate) async fn open_form(
+    gateway: &Gateway,
+    request: Request,
+) -> Result<(Multipart, RequestQuota), RequestError> {
     let limit = gateway.options.max_body;
     let (parts, body) = request.into_parts();
     body::check_content_length(&parts.headers, limit)?;
@@ -44,10 +48,14 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
     let body = body::charge_body(&quota, &parts.headers, body).await?;
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let body = axum::body::Body::new(http_body_util::Limited::new(body, size));
-    let mut form = Multipart::from_request(Request::from_parts(parts, body), &())
-        .await
-        .map_err(|error| RequestError::Malformed(format!("the form cannot be read: {error}")))?;
-    let form_error = |error: MultipartError| form_error(&error, limit);
+    let form = Multipart::from_request(Request::from_parts(parts, body), &()).await;
+    let form = form.map_err(|error| RequestError::Malformed(format!("the form cannot be read: {error}")))?;
+    Ok((form, quota))
+}
+
+pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Result<NewTask, RequestError> {
+    let (mut form, quota) = open_form(gateway, request).await?;
+    let form_error = |error: MultipartError| form_error(&error, gateway.options.max_body);
     let mut task: Option<Bytes> = None;
     let mut attached = AttachedFiles::default();
     while let Some(field) = form.next_field().await.map_err(form_error)? {
@@ -84,7 +92,7 @@ fn unknown_part(name: &str) -> InvalidField {
 }
 
 /// Finds the exceeded limit among the sources of the error, as the parser of the form only reports a failed body.
-fn form_error(error: &MultipartError, limit: u64) -> RequestError {
+pub(crate) fn form_error(error: &MultipartError, limit: u64) -> RequestError {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {

@@ -47,6 +47,15 @@ pub(super) async fn offload(
     Ok(adds)
 }
 
+/// Stores bytes as a blob, unless it is there.
+pub(crate) async fn put_as_blob(gateway: &Gateway, bytes: Bytes) -> Result<BlobHash, RequestError> {
+    let hashing = bytes.clone();
+    let hash = tokio::task::spawn_blocking(move || BlobHash::of(&hashing)).await;
+    let hash = hash.map_err(|_| RequestError::Panicked)?;
+    put_missing_or_damaged(gateway, BlobContents::from([(hash, bytes)])).await?;
+    Ok(hash)
+}
+
 /// Puts blobs that are missing or damaged. A store may not have noticed yet that a blob is damaged, and the bytes to
 /// repair it are here.
 async fn put_missing_or_damaged(gateway: &Gateway, blobs: BlobContents) -> Result<(), RequestError> {
